@@ -131,7 +131,8 @@ impl Entry {
             who,
             peer: Some(caller.from.peer),
             method: Some(method),
-            member: Some(member),
+            // What is of many members has none.
+            member: Some(member.as_str()).filter(|member| !member.is_empty()),
             job: self.job.get().map(JobId::as_str),
             detail: self.tool.get().map(|tool| tool.as_str().into()),
             outcome,

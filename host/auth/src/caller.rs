@@ -173,6 +173,21 @@ impl Caller {
         self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))
     }
 
+    /// Lets the caller on to what is of all members, as the hall is.
+    ///
+    /// # Errors
+    /// Where its token is for some members only.
+    pub fn of_all(self) -> Result<Self, Refused> {
+        match &self.credential {
+            Some(credential) if !credential.token.is_for_all() => {
+                let refused = Refused::SomeMembers { token: credential.token.name.clone() };
+                self.rules.record_refusal(self.from.peer, &refused, None, None);
+                Err(refused)
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// Whether the caller's token is for methods that do that. Nothing is counted or written down: whoever has one carried
     /// out asks [`Self::authorize`].
     pub fn permits(&self, access: Access) -> bool {

@@ -27,6 +27,11 @@ pub enum Refused {
         /// The member, where the name can be one.
         member: Option<MemberKey>,
     },
+    /// The token is for some members, and this is of all.
+    SomeMembers {
+        /// The token's name.
+        token: String,
+    },
     /// The token is not for this method.
     Method {
         /// The token's name.
@@ -56,7 +61,7 @@ impl Refused {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Unreadable | Self::NoMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Member { .. } | Self::Method { .. } => StatusCode::FORBIDDEN,
+            Self::Member { .. } | Self::SomeMembers { .. } | Self::Method { .. } => StatusCode::FORBIDDEN,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -74,7 +79,7 @@ impl Refused {
         match self {
             Self::Unauthorized => Outcome::Unauthorized,
             Self::Unreadable => Outcome::Failed,
-            Self::Member { .. } | Self::Method { .. } => Outcome::Forbidden,
+            Self::Member { .. } | Self::SomeMembers { .. } | Self::Method { .. } => Outcome::Forbidden,
             Self::TooMany { .. } | Self::NoMemory { .. } => Outcome::Busy,
         }
     }
@@ -82,7 +87,10 @@ impl Refused {
     pub(crate) fn token(&self) -> Option<&str> {
         match self {
             Self::Unauthorized | Self::Unreadable => None,
-            Self::Member { token, .. } | Self::Method { token, .. } | Self::TooMany { token, .. } => Some(token),
+            Self::Member { token, .. }
+            | Self::SomeMembers { token }
+            | Self::Method { token, .. }
+            | Self::TooMany { token, .. } => Some(token),
             Self::NoMemory { token } => token.as_deref(),
         }
     }
@@ -97,6 +105,11 @@ impl fmt::Display for Refused {
                 write!(f, "the token {token} is not for the member {member}")
             }
             Self::Member { token, member: None } => write!(f, "the token {token} is not for this member"),
+            Self::SomeMembers { token } => write!(
+                f,
+                "the token {token} is for some members, and the hall is of all; ask its operator for one that was made without \
+                 --members"
+            ),
             Self::Method { token, method } => write!(f, "the token {token} is not for {method}"),
             Self::TooMany { token, limit, seconds } => {
                 write!(f, "too many requests with the token {token} (limits.{limit}); ask again in {seconds} s")

@@ -116,6 +116,11 @@ impl Token {
         self.members.iter().any(|pattern| pattern.matches(member))
     }
 
+    /// Whether it is for all members, those that are still to come included.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.members.iter().any(|pattern| pattern.0 == "*")
+    }
+
     /// Whether it is refused at that time.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)

@@ -1,5 +1,5 @@
 //! What a request is answered with that is not carried out: at an endpoint an error of JSON-RPC, which clients of MCP can
-//! read, elsewhere a text. The HTTP status is the same.
+//! read, of the hall's API an error as that has it, elsewhere a text. The HTTP status is the same.
 
 use axum::{
     http::{
@@ -11,6 +11,7 @@ use axum::{
 use guild_auth::Refused;
 use guild_contract::rpc::{RpcError, code};
 use guild_roster::to_json;
+use serde_json::json;
 
 /// Why a request is not carried out.
 pub(crate) struct Declined {
@@ -41,12 +42,25 @@ impl Declined {
         (self.status, self.headers, format!("{}\n", self.error.message)).into_response()
     }
 
+    /// The answer of the hall's API.
+    pub(crate) fn json(mut self) -> Response {
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        (self.status, self.headers, json!({"error": self.error.message}).to_string()).into_response()
+    }
+
     /// The answer at an endpoint, to the request with the id that is written so; without one where it is not known.
     pub(crate) fn message(mut self, id: Option<&str>) -> Response {
         let (id, error) = (id.unwrap_or("null"), to_json(&self.error));
         let body = [b"{\"jsonrpc\":\"2.0\",\"id\":", id.as_bytes(), b",\"error\":", &error, b"}"].concat();
         self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         (self.status, self.headers, body).into_response()
+    }
+}
+
+/// What could not be done for no fault of the caller's.
+impl From<RpcError> for Declined {
+    fn from(error: RpcError) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 }
 

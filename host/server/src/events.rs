@@ -13,7 +13,7 @@ use axum::{
 use bytes::Bytes;
 use futures::stream;
 use guild_auth::{Caller, Subscription, shares::Share};
-use guild_contract::{JobId, MemberKey, event::Kind};
+use guild_contract::{JobId, MemberKey, event::Kind, rpc::RpcError};
 use guild_roster::events::{Hub, Record, Start};
 use tokio::{
     sync::{oneshot, watch},
@@ -92,14 +92,7 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
         None if wanted.from_oldest => Start::Oldest,
         None => Start::Now,
     };
-    let Some(place) = hub.place(caller.identity()) else {
-        let most = hub.limits.listeners;
-        let why = format!(
-            "there are as many listeners as limits.listeners = {most} allows, of all callers or of this one; try again when \
-             one has gone\n"
-        );
-        return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, COME_BACK)], why).into_response();
-    };
+    let Some(place) = hub.place(caller.identity()) else { return no_place(hub).text() };
     let subscription = match caller.subscribe(wanted.members.iter().map(MemberKey::as_str)) {
         Ok(subscription) => subscription,
         Err(refused) => return Declined::from(refused).text(),
@@ -122,6 +115,16 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
     // A proxy that collects an answer first would never pass this one on.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+/// The answer to a listener for whom there is no place.
+pub(crate) fn no_place(hub: &Hub) -> Declined {
+    let most = hub.limits.listeners;
+    let why = format!(
+        "there are as many listeners as limits.listeners = {most} allows, of all callers or of this one; try again when one \
+         has gone"
+    );
+    Declined::new(StatusCode::SERVICE_UNAVAILABLE, RpcError::busy(why)).with(RETRY_AFTER, COME_BACK)
 }
 
 /// One who listens.

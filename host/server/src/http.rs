@@ -43,6 +43,7 @@ use tracing::Level;
 use crate::{
     declined::Declined,
     events,
+    hall::port,
     mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
@@ -70,14 +71,15 @@ pub struct Service(Arc<Inner>);
 struct Inner {
     host: Arc<Host>,
     sdk: Services,
+    since: Instant,
 }
 
 impl Service {
     /// The service of a host: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
-    /// `/all/<key>/mcp` for all that a member offers, and `/healthz`.
+    /// `/all/<key>/mcp` for all that a member offers, `/hall/mcp` and the API of the hall below `/hall`, and `/healthz`.
     pub fn new(host: Arc<Host>) -> Self {
         let sdk = Services::new(host.clone());
-        Self(Arc::new(Inner { host, sdk }))
+        Self(Arc::new(Inner { host, sdk, since: Instant::now() }))
     }
 
     /// Where it is asked, and by which rules.
@@ -111,7 +113,12 @@ impl Inner {
         let reading = self.host.roster().now();
         let path = request.uri().path();
         let at = Endpoint::at(path, self.host.single_key());
-        let decline = |declined: Declined| if at.is_some() { declined.message(None) } else { declined.text() };
+        let is_of_hall = port::path(path).is_some();
+        let decline = |declined: Declined| match at {
+            Some(_) => declined.message(None),
+            None if is_of_hall => declined.json(),
+            None => declined.text(),
+        };
         let called_by = match from.called_by(&reading.rules, request.uri().authority(), request.headers()) {
             Ok(called_by) => called_by,
             Err(why) => return decline(Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why))),
@@ -123,7 +130,8 @@ impl Inner {
             };
         }
         let member = at.and_then(Endpoint::member);
-        let caller = match from.admit(&reading.rules, called_by, request.headers(), member) {
+        let admitted = from.admit(&reading.rules, called_by, request.headers(), member);
+        let caller = match admitted.and_then(|caller| if is_of_hall { caller.of_all() } else { Ok(caller) }) {
             Ok(caller) => caller,
             Err(refused) => return decline(refused.into()),
         };
@@ -134,15 +142,33 @@ impl Inner {
                 _ => not_but("GET"),
             };
         }
-        let Some(endpoint) = at else { return StatusCode::NOT_FOUND.into_response() };
-        let server = match Server::at(&reading, endpoint) {
+        let Some(endpoint) = at else {
+            return match is_of_hall {
+                true => self.at_hall(caller, request).await.unwrap_or_else(Declined::json),
+                false => StatusCode::NOT_FOUND.into_response(),
+            };
+        };
+        let server = match Server::at(&self.host, &reading, endpoint) {
             Ok(server) => Ok(server),
             Err(Absent::Unavailable(unavailable)) => Err(unavailable),
-            Err(Absent::NotFound) => {
-                return decline(Declined::invalid(StatusCode::NOT_FOUND, "no such member, or none that accepts work"));
-            }
+            Err(Absent::NotFound(why)) => return decline(Declined::invalid(StatusCode::NOT_FOUND, why)),
         };
         self.at_endpoint(&server, &caller, request).await
+    }
+
+    /// The API of the hall.
+    async fn at_hall(&self, caller: Caller, request: &mut Asked) -> Result<Response, Declined> {
+        let (parts, body) = mem::take(request).into_parts();
+        let body = match body.filter(|body| !body.is_end_stream()) {
+            Some(_) if !is_json(&parts.headers) => return Err(not_json()),
+            Some(body) => whole(body, &parts.headers, &caller).await?,
+            None => Bytes::new(),
+        };
+        // A client that goes away leaves nothing half done.
+        match tokio::spawn(port::answer(self.host.clone(), caller, parts, body, self.since)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(RpcError::internal("the host could not answer; its log says why").into()),
+        }
     }
 
     /// An endpoint: a message of MCP, or JSON-RPC in and JSON-RPC out.
@@ -154,10 +180,7 @@ impl Inner {
     ) -> Response {
         let is_post = *request.method() == Method::POST;
         let body = match request.body_mut().take().filter(|_| is_post) {
-            Some(_) if !is_json(request.headers()) => {
-                let why = "the content type must be application/json";
-                return Declined::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, why).message(None);
-            }
+            Some(_) if !is_json(request.headers()) => return not_json().message(None),
             Some(body) => match whole(body, request.headers(), caller).await {
                 Ok(body) => body,
                 Err(declined) => return declined.message(None),
@@ -316,6 +339,11 @@ async fn discard(mut body: BodyDataStream<Incoming>) {
 /// An answer after which the connection cannot be used again.
 fn closing(declined: Declined) -> Declined {
     declined.with(CONNECTION, HeaderValue::from_static("close"))
+}
+
+/// The answer to a body of another type.
+fn not_json() -> Declined {
+    Declined::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json")
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -33,13 +33,11 @@ use tokio::{
 
 use crate::{
     http::Service,
-    patience::{PIECE, Patient, Transport},
+    patience::{LAST_WORDS, PIECE, Patient, Transport},
 };
 
 /// Connections that the system holds until they are accepted.
 const BACKLOG: i32 = 4096;
-/// How long an answer under way may take once the host is to stop.
-pub(crate) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long to wait where the system has nothing left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// How often the log says so.

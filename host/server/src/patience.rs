@@ -18,6 +18,8 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
+/// How long an answer under way may take once the host is to stop.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How many bytes have to move.
 pub(crate) const PIECE: u32 = guild_auth::LARGE as u32;
 

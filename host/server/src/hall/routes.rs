@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
+use guild_auth::{Access, Operation};
 use guild_config::shell_word;
 use guild_hall::{
     Hall, HallError,
@@ -42,12 +43,27 @@ const POSTED: [&str; 11] = [
     "/system/config/project/group",
 ];
 
-type Answer = Result<(StatusCode, Value), HallError>;
+/// What happens in the hall, as a stream.
+pub(super) const EVENTS: &str = "/system/events/stream/subscribe";
+
+/// What a request does, for the gate, and its name for the audit log, into which no text of a caller's gets.
+pub(super) fn operation(method: &Method, path: &str) -> Operation<'static> {
+    let access = match path {
+        EVENTS => Access::Reads,
+        "/commission/run/cancel" | "/commission/run/abandon" => Access::Ends,
+        "/commission/dependency/project/check" => Access::Dispatches,
+        _ if *method == Method::GET => Access::Reads,
+        _ => Access::Dispatches,
+    };
+    Operation { name: POSTED.into_iter().find(|known| *known == path).unwrap_or("/hall"), access }
+}
+
+pub(crate) type Answer = Result<(StatusCode, Value), HallError>;
 
 /// Answers a request.
 pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     // The original's command line asks by POST.
-    if asked.path == "/system/events/stream/subscribe" && [Method::GET, Method::POST].contains(asked.method) {
+    if asked.path == EVENTS && [Method::GET, Method::POST].contains(asked.method) {
         return events::listen(hall);
     }
     match route(hall, &asked).await {
@@ -187,7 +203,7 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
     }
 }
 
-fn dispatched(id: &str, dispatched: Dispatched) -> Answer {
+pub(crate) fn dispatched(id: &str, dispatched: Dispatched) -> Answer {
     let status = match dispatched {
         Dispatched::Accepted => json!({"status": "accepted", "commissionId": id}),
         Dispatched::Queued { reason } => json!({"status": "queued", "commissionId": id, "reason": reason}),
@@ -195,7 +211,7 @@ fn dispatched(id: &str, dispatched: Dispatched) -> Answer {
     Ok((StatusCode::ACCEPTED, status))
 }
 
-fn worker(worker: &guild_hall::Worker) -> Value {
+pub(crate) fn worker(worker: &guild_hall::Worker) -> Value {
     let model = worker.model.as_ref().map(|name| json!({"name": name, "isLocal": false}));
     json!({
         "name": worker.package, "displayName": worker.display_name, "displayTitle": worker.display_title,

@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use super::routes::{self, Asked};
-use crate::{listen::LAST_WORDS, patience::Patient};
+use crate::patience::{LAST_WORDS, Patient};
 
 /// Bytes of a socket's path, with a zero at the end.
 const PATH_BYTES: usize = 108;

@@ -144,11 +144,6 @@ pub(crate) struct Dispatched {
     pub(crate) status: JobStatus,
 }
 
-const CHANGES: Annotations =
-    Annotations { read_only_hint: false, destructive_hint: Some(false), idempotent_hint: None };
-const ENDS: Annotations =
-    Annotations { read_only_hint: false, destructive_hint: Some(true), idempotent_hint: Some(true) };
-
 const AGENT: &str = "agent";
 const CONFIG: &str = "config";
 const JOB_ID: Argument = Argument::required(JOB, "");
@@ -161,7 +156,7 @@ pub(crate) static BRIDGED: [Bridged; 6] = [
         title: "Dispatch work",
         description: "Hands a task to a worker, which carries it out on its own, in the background. Answers at once with the \
                       `jobId` of the new job; with `wait`, when the job has ended, with its report.",
-        annotations: CHANGES,
+        annotations: Annotations::ADDS,
         arguments: &[
             Argument::required("description", "A short label, for lists"),
             Argument::required("task", "All that the worker has to know: it sees nothing of this conversation"),
@@ -211,7 +206,7 @@ pub(crate) static BRIDGED: [Bridged; 6] = [
         title: "Cancel a job",
         description: "Ends a running job for good, or gives a failed one up, so that it can be deleted. A completed one \
                       stays so.",
-        annotations: ENDS,
+        annotations: Annotations::ENDS,
         arguments: &[JOB_ID],
     },
     Bridged {
@@ -220,7 +215,7 @@ pub(crate) static BRIDGED: [Bridged; 6] = [
         title: "Delete a job",
         description: "Removes a completed or cancelled job with all its files, its report too. Only when the user asks for \
                       it.",
-        annotations: ENDS,
+        annotations: Annotations::ENDS,
         arguments: &[JOB_ID],
     },
 ];

@@ -6,10 +6,12 @@
 //! - [`bridge`]: the six methods of a worker as tools (REQ-WD-36).
 //! - a member's own tools: see [`Toolbox`].
 //! - [`roster`]: one set of tools for all members of a host.
+//! - [`hall`]: the commissions of a hall.
 //! - [`resources`]: what jobs left.
 //! - [`prompts`]: how to work with workers (REQ-WD-39).
 
 mod bridge;
+mod hall;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 mod roster;
@@ -31,14 +33,17 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    hall::port::NO_HALL,
     params::{Params, shown, wrong_type},
     worker,
 };
 use bridge::{Bridged, Dispatched};
 use guild_auth::{Access, Audit, Caller, Operation, Refused};
+use guild_hall::Hall;
 use guild_roster::{
     blocking,
     component::Component,
+    host::Host,
     member::Member,
     roster::{MemberEntry, MemberState, Reading},
     to_json,
@@ -51,6 +56,9 @@ pub(crate) const TOOLS_CALL: Operation<'static> = Operation { name: "tools/call"
 /// The method that lists tools.
 pub(crate) const TOOLS_LIST: Operation<'static> = Operation { name: "tools/list", access: Access::Open };
 
+/// Why there is no such endpoint of a member's.
+const NO_MEMBER: &str = "no such member, or none that accepts work";
+
 /// Where on a host a client of MCP is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint<'a> {
@@ -62,6 +70,8 @@ pub(crate) enum Endpoint<'a> {
     All(&'a str),
     /// At the endpoint for all that the host serves.
     Roster,
+    /// At that of the hall.
+    Hall,
 }
 
 impl<'a> Endpoint<'a> {
@@ -69,6 +79,9 @@ impl<'a> Endpoint<'a> {
     pub(crate) fn at(path: &'a str, single: Option<&'a str>) -> Option<Self> {
         if path == "/mcp" {
             return Some(single.map_or(Self::Roster, Self::Member));
+        }
+        if path == "/hall/mcp" {
+            return Some(Self::Hall);
         }
         let key = |prefix: &str| {
             let key = path.strip_prefix(prefix)?.strip_suffix("/mcp")?;
@@ -89,7 +102,7 @@ impl<'a> Endpoint<'a> {
     pub(crate) fn member(self) -> Option<&'a str> {
         match self {
             Self::Member(key) | Self::Dispatch(key) | Self::All(key) => Some(key),
-            Self::Roster => None,
+            Self::Roster | Self::Hall => None,
         }
     }
 }
@@ -106,12 +119,14 @@ pub enum Server {
     /// All members of a host: one set of tools for all workers, and the components' tools, each under a name that begins with
     /// its member's.
     Roster(Arc<Reading>),
+    /// The hall: its commissions.
+    Hall(Arc<Hall>),
 }
 
 /// Why nothing answers at an endpoint.
 pub(crate) enum Absent {
-    /// There is no such member, or it is no worker: HTTP 404.
-    NotFound,
+    /// There is no such member, or it is no worker, or there is no hall, as the text says: HTTP 404.
+    NotFound(&'static str),
     /// It cannot be served.
     Unavailable(Unavailable),
 }
@@ -187,28 +202,17 @@ pub(crate) struct Identity<'a> {
 
 impl Server {
     /// What answers at an endpoint of a host.
-    pub(crate) fn at(reading: &Arc<Reading>, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
-        let unavailable = |key: &str, reason| Absent::Unavailable(Unavailable { member: key.to_owned(), reason });
-        let member = |key: &str| match reading.state(key) {
-            Some(MemberState::Ready(member)) => Ok(member),
-            Some(MemberState::Error(reason)) => {
-                Err(unavailable(key, format!("member {key} is in state error: {reason}")))
-            }
-            Some(MemberState::Foreign) => Err(unavailable(
-                key,
-                format!("member {key} has no component: it is served by its own process, not by this host"),
-            )),
-            None => Err(Absent::NotFound),
-        };
+    pub(crate) fn at(host: &Host, reading: &Arc<Reading>, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
         match endpoint {
-            Endpoint::Member(key) => member(key).map(Self::Member),
+            Endpoint::Member(key) => served(reading, key).map(Self::Member),
             // Nobody but a worker has a bridge (REQ-WD-45).
-            Endpoint::Dispatch(key) => match member(key)? {
+            Endpoint::Dispatch(key) => match served(reading, key)? {
                 member if member.manifest().is_worker() => Ok(Self::Dispatch(member)),
-                _ => Err(Absent::NotFound),
+                _ => Err(Absent::NotFound(NO_MEMBER)),
             },
-            Endpoint::All(key) => member(key).map(Self::All),
+            Endpoint::All(key) => served(reading, key).map(Self::All),
             Endpoint::Roster => Ok(Self::Roster(reading.clone())),
+            Endpoint::Hall => host.hall().cloned().map(Self::Hall).ok_or(Absent::NotFound(NO_HALL)),
         }
     }
 
@@ -216,7 +220,7 @@ impl Server {
     pub(crate) fn key(&self) -> &str {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::All(member) => member.key().as_str(),
-            Self::Roster(_) => "",
+            Self::Roster(_) | Self::Hall(_) => "",
         }
     }
 
@@ -237,6 +241,11 @@ impl Server {
                 title: Some("Guild Hall's workers and tools".into()),
                 version: env!("CARGO_PKG_VERSION").into(),
             },
+            Self::Hall(_) => Identity {
+                name: "guild-hall".into(),
+                title: Some("Guild Hall's commissions".into()),
+                version: env!("CARGO_PKG_VERSION").into(),
+            },
         }
     }
 
@@ -246,6 +255,7 @@ impl Server {
             Self::Member(member) => (member.manifest().is_worker(), false),
             Self::All(member) => (member.manifest().is_worker(), member.manifest().is_worker()),
             Self::Dispatch(_) | Self::Roster(_) => (true, true),
+            Self::Hall(_) => (false, false),
         };
         Offers { resources: jobs, prompts: bridge, tasks: bridge }
     }
@@ -253,7 +263,7 @@ impl Server {
     /// How to work with the workers that are here, of what the caller may do; none where there is no worker (REQ-WD-39).
     pub(crate) fn instructions(&self, caller: &Caller) -> Option<String> {
         let naming = match self {
-            Self::Member(_) => return None,
+            Self::Member(_) | Self::Hall(_) => return None,
             Self::Dispatch(_) => Naming::Servers,
             Self::All(_) => Naming::Prefixes,
             Self::Roster(_) => Naming::Arguments,
@@ -274,6 +284,7 @@ impl Server {
                 let served = members.values().filter_map(MemberEntry::member);
                 served.filter(|member| caller.is_for(member.key().as_str())).cloned().collect()
             }
+            Self::Hall(_) => Vec::new(),
         }
     }
 
@@ -317,6 +328,7 @@ impl Server {
                 Ok(tools)
             }
             Self::Roster(_) => Ok(roster::tools(self, caller).await),
+            Self::Hall(_) => Ok(hall::tools(caller).collect()),
         }
     }
 
@@ -357,6 +369,7 @@ impl Server {
                 }
             }
             Self::Roster(_) => roster::call(self, caller, name, arguments, options).await,
+            Self::Hall(hall) => hall::call(hall, caller, name, arguments).await,
         }
     }
 
@@ -370,6 +383,19 @@ impl Server {
             }))
         });
         found.await.ok().flatten()
+    }
+}
+
+/// The member of that key, where it can be served.
+fn served(reading: &Reading, key: &str) -> Result<Arc<Member>, Absent> {
+    let unavailable = |reason| Err(Absent::Unavailable(Unavailable { member: key.to_owned(), reason }));
+    match reading.state(key) {
+        Some(MemberState::Ready(member)) => Ok(member),
+        Some(MemberState::Error(reason)) => unavailable(format!("member {key} is in state error: {reason}")),
+        Some(MemberState::Foreign) => {
+            unavailable(format!("member {key} has no component: it is served by its own process, not by this host"))
+        }
+        None => Err(Absent::NotFound(NO_MEMBER)),
     }
 }
 

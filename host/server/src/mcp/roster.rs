@@ -20,10 +20,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Absent, Answered, CallOptions, Endpoint, Failure, Server, TOOLS_LIST, Unavailable, about_unknown_job,
+    Absent, Answered, CallOptions, Failure, Server, TOOLS_LIST, Unavailable, about_unknown_job,
     bridge::{self, Argument, Bridged, Described, JOB, WORKER},
     call_bridged, call_own,
     search::Query,
+    served,
     tool::{Annotations, Called, Tool},
 };
 use crate::{
@@ -353,7 +354,7 @@ fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Membe
     }
     if let Server::Roster(reading) = server
         && caller.is_for(name)
-        && let Err(Absent::Unavailable(Unavailable { reason, .. })) = Server::at(reading, Endpoint::Dispatch(name))
+        && let Err(Absent::Unavailable(Unavailable { reason, .. })) = served(reading, name)
     {
         return Err(RpcError::internal(reason));
     }

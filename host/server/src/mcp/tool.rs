@@ -61,6 +61,11 @@ fn is_false(flag: &bool) -> bool {
 impl Annotations {
     /// Of a tool that changes nothing.
     pub(crate) const READS: Self = Self { read_only_hint: true, destructive_hint: None, idempotent_hint: None };
+    /// Of one that adds something.
+    pub(crate) const ADDS: Self = Self { read_only_hint: false, destructive_hint: Some(false), idempotent_hint: None };
+    /// Of one that ends or replaces something.
+    pub(crate) const ENDS: Self =
+        Self { read_only_hint: false, destructive_hint: Some(true), idempotent_hint: Some(true) };
 }
 
 impl Tool {

@@ -63,7 +63,8 @@ impl View {
     /// What answers there now, and the client as one who asks now.
     fn server(&self) -> Option<(Server, Caller)> {
         let caller = self.subscription.caller();
-        let server = Server::at(&self.host.roster().now(), Endpoint::at(&self.path, self.host.single_key())?).ok()?;
+        let at = Endpoint::at(&self.path, self.host.single_key())?;
+        let server = Server::at(&self.host, &self.host.roster().now(), at).ok()?;
         Some((server, caller))
     }
 

@@ -7,6 +7,7 @@
 )]
 
 mod discovery;
+mod hall_port;
 mod harness;
 mod http;
 mod listen;

@@ -1,0 +1,81 @@
+//! The API on the host's port, below `/hall`, for whoever the gate lets in.
+
+use std::{future::ready, sync::Arc, time::Instant};
+
+use axum::{
+    body::Body,
+    http::{StatusCode, request::Parts},
+    response::Response,
+};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use guild_auth::{Audit, Caller, Subscription, shares::Share};
+use guild_contract::rpc::{RpcError, code};
+use guild_roster::host::Host;
+
+use super::routes::{self, Asked};
+use crate::{declined::Declined, events, json};
+
+/// Why there is nothing below `/hall`.
+pub(crate) const NO_HALL: &str = "this host has no hall; start it with `guild serve --hall HOME`";
+
+/// What a path is in the API, where it is one of it.
+pub(crate) fn path(path: &str) -> Option<&str> {
+    path.strip_prefix("/hall").filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Answers a request.
+///
+/// # Errors
+/// Where the caller may not make it, or not now, or there is no hall.
+pub(crate) async fn answer(
+    host: Arc<Host>,
+    caller: Caller,
+    parts: Parts,
+    body: Bytes,
+    since: Instant,
+) -> Result<Response, Declined> {
+    let hall = host.hall().ok_or_else(|| Declined::invalid(StatusCode::NOT_FOUND, NO_HALL))?;
+    let limits = caller.limits();
+    if json::is_deeper(&body, limits.json_depth as usize) {
+        let why = format!("the body is JSON that nests deeper than {} levels", limits.json_depth);
+        return Err(Declined::invalid(StatusCode::BAD_REQUEST, why));
+    }
+    let weight = json::weigh(&body, limits).map_err(|why| Declined::invalid(StatusCode::BAD_REQUEST, why))?;
+    caller.takes(weight).await?;
+    let path = path(parts.uri.path()).unwrap_or_default();
+    let authorized = caller.authorize("", routes::operation(&parts.method, path))?;
+    let query = parts.uri.query().unwrap_or_default();
+    let asked = Asked { method: &parts.method, path, query, body: &body, since };
+    let work = async |audit: Audit| {
+        let response = routes::answer(hall, asked).await;
+        audit.end(failure(response.status()).as_ref());
+        Ok(response)
+    };
+    if path == routes::EVENTS {
+        let hub = host.events();
+        let place = hub.place(caller.identity()).ok_or_else(|| events::no_place(hub))?;
+        let response = authorized.run(work).await?;
+        return Ok(listened(response, caller.into_subscription(), place));
+    }
+    let (head, body) = authorized.run(work).await?.into_parts();
+    let whole = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    Ok(Response::from_parts(head, Body::from(caller.awaits(whole)?)))
+}
+
+/// What the audit log has of an answer that says why there is no other.
+fn failure(status: StatusCode) -> Option<RpcError> {
+    let code = if status.is_server_error() { code::INTERNAL_ERROR } else { code::INVALID_PARAMS };
+    (!status.is_success()).then(|| RpcError::new(code, status.to_string()))
+}
+
+/// A stream of events that ends when its listener may not listen any more.
+fn listened(response: Response, subscription: Subscription, place: Share) -> Response {
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().take_while(move |_| {
+            // It is a listener's for as long as the stream lives.
+            let _place = &place;
+            ready(subscription.is_good())
+        }))
+    })
+}
