@@ -3,13 +3,17 @@
 //! This crate knows neither components nor HTTP. A commission is a record; each attempt of it is a job of a member, which
 //! the roster carries out.
 
+pub mod artifact;
 pub mod commission;
 mod error;
 pub mod events;
+mod files;
+mod frontmatter;
 pub mod hall;
 mod home;
 pub mod memory;
 mod project;
+mod protected;
 mod register;
 mod settings;
 pub mod tools;

@@ -132,6 +132,17 @@ impl Projects {
         }
     }
 
+    /// What the operator permits.
+    pub(crate) fn permits(&self) -> Arc<[Permit]> {
+        lock(&self.permits).clone()
+    }
+
+    /// The names of the projects when the file was last read.
+    pub(crate) fn known(&self) -> Vec<String> {
+        let read = lock(&self.read);
+        read.iter().flat_map(|known| known.projects.keys().cloned()).collect()
+    }
+
     /// The projects by name, and what else the file says. It blocks.
     ///
     /// # Errors
@@ -143,9 +154,7 @@ impl Projects {
         if let Some(known) = known {
             return Ok((known.settings.clone(), known.projects.clone()));
         }
-        let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
-        let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
-        let parsed = Settings::parse(&String::from_utf8_lossy(&text));
+        let (parsed, file) = Self::read(home)?;
         let settings = match (parsed, &*read) {
             (Ok(settings), _) => settings,
             (Err(e), Some(known)) => {
@@ -154,7 +163,7 @@ impl Projects {
             }
             (Err(e), None) => return Err(e),
         };
-        let permits = lock(&self.permits).clone();
+        let permits = self.permits();
         let project = |settings: &ProjectSettings| {
             let new = Project::new(settings.clone(), &permits);
             // A project has one integration worktree, so it stays the same one as long as nothing of it changes.
@@ -165,6 +174,16 @@ impl Projects {
         let projects: BTreeMap<_, _> = settings.projects().iter().map(project).collect();
         *read = Some(Known { file, settings: settings.clone(), projects: projects.clone() });
         Ok((settings, projects))
+    }
+
+    /// Reads the file: what it says, or what is wrong with it, and its state. It blocks.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(crate) fn read(home: &Home) -> Result<(Result<Settings, HallError>, Option<Fingerprint>), HallError> {
+        let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
+        let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
+        Ok((Settings::parse(&String::from_utf8_lossy(&text)), file))
     }
 
     /// The program git.

@@ -3,7 +3,6 @@
 pub mod commission;
 pub mod lore;
 pub mod memory;
-mod protected;
 pub mod workspace;
 mod worktree;
 

@@ -1,0 +1,279 @@
+//! Artifacts: the documents below `.lore/` of a project, with the fields of the original's API, in its order.
+
+use std::cmp::Reverse;
+
+use guild_jobs::rfc3339;
+use guild_session::fingerprint::Fingerprint;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::frontmatter;
+
+/// An artifact.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Artifact {
+    /// Its path from `.lore/`.
+    pub relative_path: String,
+    /// What its frontmatter says.
+    pub meta: Meta,
+    /// What stands below the frontmatter.
+    pub content: String,
+    /// When its file was last written: RFC 3339.
+    pub last_modified: String,
+    /// What kind of file it is.
+    pub artifact_type: Kind,
+    /// Its whole text, where one artifact was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_content: Option<String>,
+}
+
+/// What the frontmatter of an artifact says. A field of another kind than it should have counts as missing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Meta {
+    /// Its title.
+    pub title: String,
+    /// Its day.
+    pub date: String,
+    /// Its state, which is any word.
+    pub status: String,
+    /// What it is about.
+    pub tags: Vec<String>,
+    /// Parts of the project that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modules: Option<Vec<String>>,
+    /// Other artifacts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub related: Option<Vec<String>>,
+    /// All other fields.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub extras: Map<String, Value>,
+    /// What it is, by its directory.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+/// The kind of an artifact's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Markdown.
+    Document,
+    /// An image.
+    Image,
+    /// HTML.
+    Mockup,
+}
+
+/// Fields of [`Meta`] that are not among its extras.
+const KNOWN: [&str; 6] = ["title", "date", "status", "tags", "modules", "related"];
+/// Where what is over for good is in [`group`].
+const INACTIVE: u8 = 4;
+
+impl Artifact {
+    /// A document of that text.
+    pub(crate) fn document(path: &str, raw: &str, state: &Fingerprint) -> Self {
+        let plain = frontmatter::plain(raw);
+        let read = match frontmatter::split(&plain) {
+            Some((yaml, body)) => frontmatter::parse(yaml).map(|data| (Meta::of(data), body.to_owned())),
+            None => None,
+        };
+        let (meta, content) = read.unwrap_or_else(|| (Meta::default(), raw.to_owned()));
+        Self::new(path, meta, content, (Kind::Document, state))
+    }
+
+    /// An image or a mockup. Its name is its title.
+    pub(crate) fn file(path: &str, kind: Kind, state: &Fingerprint) -> Self {
+        let (date, status) = (time(state).strftime("%Y-%m-%d").to_string(), "complete".to_owned());
+        let meta = Meta { title: title(path), date, status, ..Meta::default() };
+        Self::new(path, meta, String::new(), (kind, state))
+    }
+
+    fn new(path: &str, meta: Meta, content: String, (kind, state): (Kind, &Fingerprint)) -> Self {
+        Self {
+            relative_path: path.to_owned(),
+            meta: Meta { label: label(path), ..meta },
+            content,
+            last_modified: rfc3339(time(state)),
+            artifact_type: kind,
+            raw_content: None,
+        }
+    }
+
+    /// Whether a list of what is recent has it.
+    pub(crate) fn is_active(&self) -> bool {
+        !matches!(self.meta.label.as_deref(), Some("Commission" | "Meeting"))
+            && self.relative_path != "heartbeat.md"
+            && group(&self.meta.status) < INACTIVE
+    }
+}
+
+impl Meta {
+    fn of(data: Value) -> Self {
+        let date = frontmatter::text(&data, "date");
+        Self {
+            title: frontmatter::text(&data, "title"),
+            // Of a time, the day.
+            date: date.parse().map_or(date, |time: Timestamp| time.strftime("%Y-%m-%d").to_string()),
+            status: frontmatter::text(&data, "status"),
+            tags: frontmatter::texts(&data, "tags").unwrap_or_default(),
+            modules: frontmatter::texts(&data, "modules"),
+            related: frontmatter::texts(&data, "related"),
+            extras: match data {
+                Value::Object(all) => all.into_iter().filter(|(key, _)| !KNOWN.contains(&key.as_str())).collect(),
+                _ => Map::new(),
+            },
+            label: None,
+        }
+    }
+}
+
+impl Kind {
+    /// The kind of a file of that path; `None` for one that is no artifact.
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        let (_, end) = path.rsplit_once('.')?;
+        match end.to_ascii_lowercase().as_str() {
+            "md" => Some(Self::Document),
+            "html" => Some(Self::Mockup),
+            "png" | "jpg" | "jpeg" | "webp" | "gif" | "svg" => Some(Self::Image),
+            _ => None,
+        }
+    }
+}
+
+/// Sorts artifacts as people look through them: what is to be done before what is done, the newer before the older.
+pub(crate) fn sort(artifacts: &mut [Artifact]) {
+    artifacts.sort_by_cached_key(|Artifact { meta, relative_path, .. }| {
+        let title = if meta.title.is_empty() { relative_path } else { &meta.title };
+        (group(&meta.status), meta.status.clone(), Reverse(meta.date.clone()), title.to_lowercase())
+    });
+}
+
+/// Where a state is in a list.
+fn group(status: &str) -> u8 {
+    match status.trim().to_lowercase().as_str() {
+        "draft" | "open" | "pending" | "requested" | "queued" | "paused" | "approved" => 0,
+        "active" | "current" | "in_progress" | "dispatched" => 1,
+        "complete" | "completed" | "resolved" | "implemented" | "closed" | "executed" => 3,
+        "wontfix" | "declined" | "superseded" | "outdated" | "abandoned" | "duplicate" | "invalid" | "archived"
+        | "parked" => INACTIVE,
+        // Blocked, failed, cancelled, and all other words.
+        _ => 2,
+    }
+}
+
+/// What an artifact of that path is; `None` for one that is in no directory.
+fn label(path: &str) -> Option<String> {
+    let path = path.strip_prefix("work/").unwrap_or(path);
+    let (directory, _) = path.split_once('/')?;
+    let label = match directory {
+        "work" => return None,
+        "specs" => "Spec",
+        "plans" => "Plan",
+        "brainstorm" => "Brainstorm",
+        "issues" => "Issue",
+        "research" => "Research",
+        "retros" => "Retro",
+        "design" => "Design",
+        "reference" => "Reference",
+        "learned" => "Learned",
+        "notes" => "Note",
+        "tasks" => "Task",
+        "diagrams" => "Diagram",
+        "meetings" => "Meeting",
+        "commissions" => "Commission",
+        other => other,
+    };
+    Some(label.to_owned())
+}
+
+/// The name of a file as a title: each word begins with a capital.
+fn title(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = name.rsplit_once('.').map_or(name, |(name, _)| name).replace(['-', '_'], " ");
+    let mut in_word = false;
+    let capital = |c: char| {
+        let begins = !std::mem::replace(&mut in_word, c.is_ascii_alphanumeric());
+        if begins { c.to_ascii_uppercase() } else { c }
+    };
+    name.chars().map(capital).collect()
+}
+
+fn time(state: &Fingerprint) -> Timestamp {
+    let (seconds, nanoseconds) = state.modified();
+    Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or_default()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(path: &str, raw: &str) -> Artifact {
+        Artifact::document(path, raw, &Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 120_000_000)))
+    }
+
+    #[test]
+    fn a_document_is_what_its_frontmatter_says_and_what_stands_below() {
+        let raw = "---\ntitle: \"A plan\"\ndate: 2026-11-23\nstatus: open\ntags: [a, 7]\nmodules: [x]\nauthor: Ada\n---\n\nText\n";
+        let found = serde_json::to_string(&document("work/plans/a.md", raw)).unwrap();
+        assert_eq!(
+            found,
+            r#"{"relativePath":"work/plans/a.md","meta":{"title":"A plan","date":"2026-11-23","status":"open","tags":["a"],"#
+                .to_owned()
+                + r#""modules":["x"],"extras":{"author":"Ada"},"type":"Plan"},"content":"\nText\n","#
+                + r#""lastModified":"2027-01-15T08:00:00.120Z","artifactType":"document"}"#
+        );
+        for broken in ["", "Text", "---\ntitle: [\n---\nText", "---\ntitle: a\n"] {
+            let read = document("a.md", broken);
+            assert_eq!((read.meta, read.content.as_str()), (Meta::default(), broken));
+        }
+        let of_a_time = document("a.md", "---\ndate: 2026-11-23T10:00:00.000Z\ntitle: 7\n---\n").meta;
+        assert_eq!((of_a_time.date.as_str(), of_a_time.title.as_str()), ("2026-11-23", ""));
+    }
+
+    #[test]
+    fn an_artifact_is_called_after_its_directory() {
+        for (path, expected) in [
+            ("specs/a.md", Some("Spec")),
+            ("work/specs/deep/a.md", Some("Spec")),
+            ("other/a.md", Some("other")),
+            ("a.md", None),
+            ("work/a.md", None),
+            ("work/work/a.md", None),
+        ] {
+            assert_eq!(label(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_called_after_its_file() {
+        let state = Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 0));
+        let image = Artifact::file("design/the-big_map.v2.PNG", Kind::of("x.PNG").unwrap(), &state);
+        assert_eq!((image.meta.title.as_str(), image.meta.date.as_str()), ("The Big Map.V2", "2027-01-15"));
+        assert_eq!((image.meta.status.as_str(), image.artifact_type), ("complete", Kind::Image));
+        assert_eq!([Kind::of("a.html"), Kind::of("a.rs"), Kind::of("md")], [Some(Kind::Mockup), None, None]);
+    }
+
+    #[test]
+    fn what_is_to_be_done_comes_first_and_the_newer_before_the_older() {
+        let of = |path: &str, status: &str, date: &str| {
+            document(path, &format!("---\nstatus: {status}\ndate: \"{date}\"\n---\n"))
+        };
+        let mut all = [
+            of("gone.md", "archived", "2026-01-05"),
+            of("done.md", "complete", "2026-01-04"),
+            of("odd.md", "odd", "2026-01-03"),
+            of("b.md", "open", ""),
+            of("a.md", "open", ""),
+            of("old.md", "open", "2026-01-01"),
+            of("new.md", "open", "2026-01-02"),
+        ];
+        sort(&mut all);
+        let paths = all.iter().map(|artifact| artifact.relative_path.as_str());
+        assert_eq!(paths.collect::<Vec<_>>(), ["new.md", "old.md", "a.md", "b.md", "odd.md", "done.md", "gone.md"]);
+        let active = all.iter().filter(|artifact| artifact.is_active());
+        assert_eq!(active.count(), 6);
+        assert!(!of("work/commissions/a.md", "pending", "").is_active());
+    }
+}
