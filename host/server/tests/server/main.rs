@@ -7,6 +7,7 @@
 )]
 
 mod discovery;
+mod hall;
 mod hall_port;
 mod harness;
 mod http;
