@@ -7,8 +7,6 @@ use std::{
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::Duration,
 };
 
 use guild_fakes::{OpenAi, Provider, Received, Reply};
@@ -141,6 +139,43 @@ impl Hall {
     }
 }
 
+/// A `git` of the host that kills it at one of its runs: an odd one before it does anything, an even one when it is done.
+struct Killer(PathBuf);
+
+impl Killer {
+    fn new(home: &mut Home) -> Self {
+        let path = std::env::var("PATH").unwrap();
+        let real = path.split(':').map(|dir| Path::new(dir).join("git")).find(|file| file.exists()).unwrap();
+        let dir = home.path("killer");
+        let script = format!(
+            "#!/bin/sh\nruns={0}/runs; armed={0}/armed; printf x >> $runs; n=$(wc -c < $runs)\n\
+             if [ $n -ge \"$(cat $armed 2> /dev/null || echo 999999)\" ] && mv $armed $armed.fired 2> /dev/null; then\n\
+               echo \"$n $*\" >> {0}/killed\n\
+               [ $((n % 2)) = 1 ] || {1} \"$@\"\n\
+               kill -9 $PPID; exit 1\n\
+             fi\n\
+             exec {1} \"$@\"\n",
+            dir.display(),
+            real.display()
+        );
+        let program = home.write("killer/git", script);
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        home.set("PATH", &format!("{}:{path}", dir.display()));
+        Self(dir)
+    }
+
+    /// At this run from now on.
+    fn arm(&self, run: usize) {
+        fs::write(self.0.join("new"), run.to_string()).unwrap();
+        fs::write(self.0.join("runs"), "").unwrap();
+        fs::rename(self.0.join("new"), self.0.join("armed")).unwrap();
+    }
+
+    fn disarm(&self) {
+        let _ = fs::remove_file(self.0.join("armed"));
+    }
+}
+
 /// What git answers to the user. Fails the test where git fails.
 fn git(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("git")
@@ -239,28 +274,35 @@ fn a_cancelled_commission_has_no_job_that_runs_and_can_be_taken_up_again() {
 #[test]
 fn twenty_commissions_on_four_projects_are_each_merged_once_whenever_the_host_is_killed() {
     let projects = ["one", "two", "three", "four"];
-    let hall = Hall::new(&projects);
+    let mut hall = Hall::new(&projects);
     // A slow machine may meet one job with each kill.
     hall.configure("[limits]\nresumes = 20");
     hall.home.researcher("researcher");
     hall.home.quick("quick");
-    let host = hall.serve();
+    let killer = Killer::new(&mut hall.home);
+    let mut host = hall.serve();
     let mut made = Vec::new();
     for nth in 0..20 {
         let (project, worker) = (projects[nth % 4], ["researcher", "quick"][nth % 2]);
         made.push((project, hall.create(project, worker, json!({}))));
     }
-    let mut host = Some(host);
-    let mut asked = 0;
-    // From the moment of a dispatch to long after: each kill meets others at other steps.
-    for pause in [0, 20, 60, 100, 150, 200, 250, 300, 350, 400, 30, 90, 170] {
-        for (_, id) in made.iter().skip(asked).take(2) {
-            hall.dispatch(id);
+    for run in 1..=24 {
+        killer.arm(run);
+        for (_, id) in made.iter().skip(run - 1).take(1) {
+            // The host may be gone before it answers.
+            let _ = hall.try_ask("POST", "/commission/run/dispatch", Some(&json!({"commissionId": id})));
         }
-        asked += 2;
-        thread::sleep(Duration::from_millis(pause));
-        host.take().unwrap().kill();
-        host = Some(hall.serve());
+        let is_done = |id: &str, project: &str| {
+            let path = format!("/commission/request/commission/read?projectName={project}&commissionId={id}");
+            let read = hall.try_ask("GET", &path, None);
+            read.is_ok_and(|(_, read)| ["completed", "failed"].iter().any(|end| read["commission"]["status"] == *end))
+        };
+        wait_for("the host to be killed, or all to end", || {
+            let asked = made.iter().take(run);
+            (host.has_ended() || asked.clone().all(|(project, id)| is_done(id, project))).then_some(())
+        });
+        host.kill();
+        host = hall.serve();
         let listed = hall.get("/commission/request/commission/list");
         let listed = listed["commissions"].as_array().unwrap();
         assert_eq!(listed.len(), made.len());
@@ -269,6 +311,13 @@ fn twenty_commissions_on_four_projects_are_each_merged_once_whenever_the_host_is
             active.filter(|one| project.is_none_or(|project| one["projectName"] == project)).count()
         };
         assert!(active(None) <= 10 && projects.iter().all(|project| active(Some(project)) <= 3), "{listed:?}");
+    }
+    killer.disarm();
+    for (project, id) in &made {
+        // The host was gone before it had stored that this was asked for.
+        if hall.read(project, id)["commission"]["status"] == "pending" {
+            hall.post("/commission/run/dispatch", json!({"commissionId": id}));
+        }
     }
     for (project, id) in &made {
         let read = wait_for(&format!("{id} to end"), || {
@@ -410,6 +459,30 @@ fn a_commission_overrides_the_turns_and_the_model_of_its_worker() {
         requests.iter().map(|request| request.body["model"].clone()).collect::<Vec<_>>(),
         ["another", "another"]
     );
+}
+
+#[test]
+fn a_process_that_the_host_started_is_no_user_of_the_hall() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    // What a runtime of sessions might do: ask the hall by itself.
+    let (guild, home) = (env!("CARGO_BIN_EXE_guild"), hall.home.path("hall"));
+    let answer = hall.home.path("answer");
+    let script =
+        format!("#!/bin/sh\n{guild} commission list --home {} > {} 2>&1\nexit 1\n", home.display(), answer.display());
+    let program = hall.home.write("claude", script);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let config = hall.home.path("config/guild/guild.toml");
+    let permits = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("agent = \"claude\"\n[claude]\ncommand = {program:?}\n{permits}")).unwrap();
+    let host = hall.serve();
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    hall.failed("demo", &id);
+    let answer = fs::read_to_string(answer).unwrap();
+    assert!(!answer.contains(&id), "{answer}");
+    let (_, output) = host.stop();
+    assert!(output.contains("a process of this host's own connected to the hall's socket"), "{output}\n{answer}");
 }
 
 #[test]

@@ -270,6 +270,11 @@ impl Host {
         self.wait()
     }
 
+    /// Whether its process is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

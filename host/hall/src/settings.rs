@@ -107,13 +107,8 @@ impl Settings {
         &self.projects
     }
 
-    /// Commissions of all projects that run at once, where the file says it.
-    pub fn max_concurrent_commissions(&self) -> Option<u32> {
-        self.commissions
-    }
-
     /// Commissions of all projects that run at once.
-    pub(crate) fn commissions(&self) -> u32 {
+    pub fn commissions(&self) -> u32 {
         self.commissions.unwrap_or(COMMISSIONS)
     }
 

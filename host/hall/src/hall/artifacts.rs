@@ -70,6 +70,7 @@ impl Hall {
     /// Where it is no path of an artifact, or one of the hall's own, or it cannot be written.
     pub async fn write_artifact(self: &Arc<Self>, project: &str, path: &str, content: String) -> Result<(), HallError> {
         let (settled, integration) = self.integration(project).await?;
+        let message = format!("Edit artifact: {path}");
         let path = valid(path)?;
         if content.len() as u64 > MAX_BYTES {
             return Err(HallError::Invalid(format!("content has {} bytes, more than {MAX_BYTES}", content.len())));
@@ -80,7 +81,6 @@ impl Hall {
         if let Some(why) = protected(named(&path)?.as_slice()).or(link) {
             return Err(HallError::Invalid(format!("{:?} is not written by callers: {why}", below_lore(&path))));
         }
-        let message = format!("Edit artifact: {}", below_lore(&path));
         // No commission is called so. There is one writer of a project at a time.
         let (home, temporary) = (self.home.clone(), format!(".document.{}", settled.name()));
         let write = move |top: &Path| {
@@ -103,17 +103,20 @@ impl Hall {
         Ok(loose.iter().filter(|file| below_lore(file) != file.as_str()).count())
     }
 
-    /// Commits the artifacts of a project that are not committed. `false`: there are none.
+    /// Commits the artifacts of a project that are not committed, and looks again what commissions wait for. `false`: there are
+    /// none.
     ///
     /// # Errors
     /// Where there is no such project, or it cannot be committed.
-    pub async fn commit_artifacts(&self, project: &str, message: &str) -> Result<bool, HallError> {
+    pub async fn commit_artifacts(self: &Arc<Self>, project: &str, message: &str) -> Result<bool, HallError> {
         let (_, integration) = self.integration(project).await?;
         if message.len() > MESSAGE_BYTES || message.contains('\0') {
             let why = format!("message has at most {MESSAGE_BYTES} bytes, and no zero byte");
             return Err(HallError::Invalid(why));
         }
-        Ok(integration.commit_lore(message).await?)
+        let committed = integration.commit_lore(message).await?;
+        self.check_dependencies(Some(project)).await?;
+        Ok(committed)
     }
 
     async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), HallError> {

@@ -64,6 +64,7 @@ fn look(project: &Project, found: &mut Validation) {
     let Project { settings, permit, .. } = project;
     let (name, path) = (&settings.name, Path::new(&settings.path));
     let shown = path.display();
+    found.warnings.extend(permit.as_ref().err().map(|why| format!("{name}: {why}")));
     if !path.exists() {
         return found.issues.push(format!("{name}: path '{shown}' does not exist"));
     }
@@ -76,5 +77,4 @@ fn look(project: &Project, found: &mut Validation) {
     if !path.join(".lore").exists() {
         found.warnings.push(format!("{name}: '{shown}' does not contain a .lore/ directory"));
     }
-    found.warnings.extend(permit.as_ref().err().map(|why| format!("{name}: {why}")));
 }

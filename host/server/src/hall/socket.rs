@@ -1,9 +1,10 @@
 //! The Unix socket in the hall's home. Whoever can connect to it is the user: its mode is 0600, the home's 0700, and the peer's
-//! user is looked at. So no token is asked; the original's clients have none. No session and no component reaches its path.
+//! user is looked at. So no token is asked; the original's clients have none. No session and no component reaches its path,
+//! and a process that this host started, or that one of those did, is sent away: what runs there is not the user.
 
 use std::{
     convert::Infallible,
-    fs, io,
+    fs, io, iter,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     pin::pin,
@@ -20,7 +21,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
-use rustix::process::geteuid;
+use rustix::process::{geteuid, getpid};
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::Semaphore,
@@ -33,6 +34,9 @@ use crate::patience::{LAST_WORDS, Patient};
 
 /// Bytes of a socket's path, with a zero at the end.
 const PATH_BYTES: usize = 108;
+
+/// How far a peer's parents are looked at.
+const MAX_ANCESTORS: usize = 64;
 
 /// A socket that clients can connect to. Its files are removed with it.
 pub struct Socket {
@@ -94,8 +98,8 @@ impl Socket {
                     continue;
                 }
             };
-            if !is_own(&stream) {
-                tracing::warn!("another user connected to the hall's socket, and was sent away");
+            if let Err(who) = is_user(&stream) {
+                tracing::warn!("{who} connected to the hall's socket, and was sent away");
                 continue;
             }
             let (hall, limits, graceful) = (hall.clone(), limits.clone(), graceful.watcher());
@@ -115,9 +119,29 @@ impl Drop for Socket {
     }
 }
 
-fn is_own(stream: &UnixStream) -> bool {
-    let user = geteuid();
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == user.as_raw())
+/// Whether the peer is the user; else who it is.
+fn is_user(stream: &UnixStream) -> Result<(), &'static str> {
+    let peer = stream.peer_cred().map_err(|_| "somebody unknown")?;
+    if peer.uid() != geteuid().as_raw() {
+        return Err("another user");
+    }
+    match peer.pid().is_some_and(|pid| ancestors(pid).skip(1).any(|pid| pid == own_pid())) {
+        true => Err("a process of this host's own"),
+        false => Ok(()),
+    }
+}
+
+fn own_pid() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+/// A process, its parent, and so on, as far as the system tells.
+fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
+    let parent = |pid: &i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    };
+    iter::successors(Some(pid), parent).take(MAX_ANCESTORS)
 }
 
 async fn serve_one(stream: UnixStream, hall: Arc<Hall>, limits: Arc<Limits>, (since, graceful): (Instant, Watcher)) {
@@ -147,7 +171,12 @@ async fn respond(hall: &Arc<Hall>, limits: &Limits, request: Request<Incoming>, 
         Ok(Err(_)) => return routes::error(StatusCode::BAD_REQUEST, "the body is broken off"),
         Err(_) => return routes::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
     };
-    let query = head.uri.query().unwrap_or_default();
-    let asked = Asked { method: &head.method, path: head.uri.path(), query, body: &body, since };
-    routes::answer(hall, asked).await
+    let hall = hall.clone();
+    // It goes on where its client goes away: a change is made whole, or not at all.
+    let answered = tokio::spawn(async move {
+        let query = head.uri.query().unwrap_or_default();
+        let asked = Asked { method: &head.method, path: head.uri.path(), query, body: &body, since };
+        routes::answer(&hall, asked).await
+    });
+    answered.await.unwrap_or_else(|_| routes::error(StatusCode::INTERNAL_SERVER_ERROR, "the host failed to answer"))
 }

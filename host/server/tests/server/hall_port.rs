@@ -30,8 +30,8 @@ const DISPATCHES: [&str; 5] =
 const ENDS: [&str; 2] = ["cancel_commission", "abandon_commission"];
 
 /// A host with a hall, the project `demo` and the worker `tester`.
-struct World {
-    root: TempDir,
+pub(crate) struct World {
+    pub(crate) root: TempDir,
     server: Server,
     tokens: TokenFile,
 }
@@ -45,7 +45,7 @@ struct Otherwise {
 }
 
 impl World {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(Otherwise::default()).await
     }
 
@@ -98,22 +98,27 @@ impl World {
         self.server.connect().await.request(&head, body).await
     }
 
-    async fn get(&self, path: &str, token: &str) -> (u16, Value) {
+    pub(crate) async fn get(&self, path: &str, token: &str) -> (u16, Value) {
         answer(&self.send(&format!("GET {path}"), token, "").await)
     }
 
-    async fn post(&self, path: &str, token: &str, body: Value) -> (u16, Value) {
+    pub(crate) async fn post(&self, path: &str, token: &str, body: Value) -> (u16, Value) {
         answer(&self.send(&format!("POST {path}"), token, &body.to_string()).await)
     }
 
+    /// A POST with that body, as it is.
+    pub(crate) async fn raw(&self, path: &str, body: &str) -> Reply {
+        self.send(&format!("POST {path}"), "", body).await
+    }
+
     /// Makes a commission, without a token; its id.
-    async fn create(&self) -> String {
+    pub(crate) async fn create(&self) -> String {
         let (status, made) = self.post(CREATE, "", commission()).await;
         assert_eq!(status, 201, "{made}");
         made["commissionId"].as_str().unwrap().to_owned()
     }
 
-    async fn read(&self, id: &str, token: &str) -> Value {
+    pub(crate) async fn read(&self, id: &str, token: &str) -> Value {
         let path = format!("/hall/commission/request/commission/read?projectName=demo&commissionId={id}");
         let (status, read) = self.get(&path, token).await;
         assert_eq!(status, 200, "{read}");
@@ -148,7 +153,7 @@ impl World {
     }
 
     /// Has a commission dispatched, and waits until its attempt has failed, as it must.
-    async fn attempt(&self, id: &str) {
+    pub(crate) async fn attempt(&self, id: &str) {
         let mut events = self.listen("").await;
         let (status, answer) = self.post(DISPATCH, "", json!({"commissionId": id})).await;
         assert_eq!((status, &answer["status"], &answer["commissionId"]), (202, &json!("accepted"), &json!(id)));
@@ -196,10 +201,11 @@ async fn until(connection: &mut Connection, wanted: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-fn git(dir: &Path, args: &[&str]) {
+pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
     let user = ["-c", "user.name=User", "-c", "user.email=user@localhost", "-c", "commit.gpgsign=false"];
     let output = Command::new("git").args(user).args(args).current_dir(dir).env_remove("GIT_DIR").output().unwrap();
     assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[tokio::test]

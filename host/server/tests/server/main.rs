@@ -9,6 +9,7 @@
 mod discovery;
 mod hall;
 mod hall_port;
+mod hall_routes;
 mod harness;
 mod http;
 mod listen;

@@ -3,25 +3,14 @@
 use std::path::Path;
 
 use guild_config::shell_word;
-use guild_hall::{HallError, ProjectSettings};
-use serde::Serialize;
+use guild_hall::HallError;
 use serde_json::{Value, json};
 
 use super::request::{Answer, Fields, Request, ok};
 
-/// `config.yaml`, as far as it concerns callers.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Application<'a> {
-    projects: &'a [ProjectSettings],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_concurrent_commissions: Option<u32>,
-}
-
 pub(super) async fn read(Request { hall, .. }: Request) -> Answer {
     let settings = hall.settings()?;
-    let max_concurrent_commissions = settings.max_concurrent_commissions();
-    ok(Application { projects: settings.projects(), max_concurrent_commissions })
+    ok(json!({"projects": settings.projects(), "maxConcurrentCommissions": settings.commissions()}))
 }
 
 pub(super) async fn reload(Request { hall, .. }: Request) -> Answer {

@@ -1,0 +1,241 @@
+//! Each route of the hall's API: what it answers, and what it says to a request that makes no sense. The requests come by the
+//! port, where the same routes are as on the socket.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::hall_port::{World, git};
+
+const NOBODY: &str = "commission-Nobody-20260101-000000";
+
+impl World {
+    /// Asks by GET, or by POST where there is a body.
+    async fn ask_route(&self, path: &str, body: &Value) -> (u16, Value) {
+        let path = format!("/hall{path}");
+        if body.is_null() { self.get(&path, "").await } else { self.post(&path, "", body.clone()).await }
+    }
+
+    /// What a request is answered with that is carried out.
+    async fn ok(&self, path: &str, body: Value) -> Value {
+        let (status, answer) = self.ask_route(path, &body).await;
+        assert!((200..300).contains(&status), "{path}: {status} {answer}");
+        answer
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_makes_no_sense_is_told_what_would() {
+    let world = World::new().await;
+    let id = world.create().await;
+    let create = "/commission/request/commission/create";
+    let cases = [
+        (create, json!({"title": "t", "workerName": "tester"}), 400, "projectName, title, workerName, prompt"),
+        (create, json!({"projectName": "x", "title": "t", "workerName": "tester", "prompt": "p"}), 404, "not found"),
+        (create, json!({"projectName": "demo", "title": "t", "workerName": "no", "prompt": "p"}), 404, "not found"),
+        (
+            create,
+            json!({"projectName": "demo", "title": "t", "workerName": "tester", "prompt": "p", "dependencies": 1}),
+            400,
+            "dependencies",
+        ),
+        (
+            create,
+            json!({"projectName": "demo", "title": "t", "workerName": "tester", "prompt": "p",
+                "resourceOverrides": {"maxTurns": "many"}}),
+            400,
+            "resourceOverrides",
+        ),
+        ("/commission/request/commission/update", json!({}), 400, "commissionId"),
+        ("/commission/request/commission/update", json!({"commissionId": NOBODY, "prompt": "p"}), 404, "not found"),
+        ("/commission/request/commission/note", json!({"commissionId": id}), 400, "content"),
+        ("/commission/request/commission/read", Value::Null, 400, "commissionId"),
+        ("/commission/run/dispatch", json!({}), 400, "commissionId"),
+        ("/commission/run/dispatch", json!({"commissionId": NOBODY}), 404, "not found"),
+        ("/commission/run/dispatch", json!({"commissionId": "../../x"}), 404, "not found"),
+        ("/commission/run/redispatch", json!({"commissionId": id}), 409, "pending"),
+        ("/commission/run/cancel", json!({"commissionId": NOBODY}), 404, "not found"),
+        ("/commission/run/abandon", json!({"commissionId": id}), 400, "reason"),
+        ("/commission/dependency/project/check", json!({}), 400, "projectName"),
+        ("/commission/dependency/project/graph", Value::Null, 400, "projectName"),
+        ("/commission/dependency/project/graph?projectName=x", Value::Null, 404, "not found"),
+        ("/system/config/project/read", Value::Null, 400, "name"),
+        ("/system/config/project/read?name=x", Value::Null, 404, "not found"),
+        ("/system/config/project/register", json!({"name": "a b", "path": "/a"}), 409, "guild project add /a"),
+        ("/system/config/project/deregister", json!({"name": "demo"}), 409, "guild project remove demo"),
+        ("/system/config/project/group", json!({"name": "demo", "group": "g"}), 409, "config.yaml"),
+        ("/workspace/artifact/document/list", Value::Null, 400, "projectName"),
+        ("/workspace/artifact/document/list?projectName=x", Value::Null, 404, "not found"),
+        ("/workspace/artifact/document/list?projectName=demo&recent=true&limit=0", Value::Null, 400, "limit"),
+        ("/workspace/artifact/document/read?projectName=demo", Value::Null, 400, "path"),
+        ("/workspace/artifact/document/read?projectName=demo&path=no.md", Value::Null, 404, "not found"),
+        ("/workspace/artifact/document/read?projectName=demo&path=../../config.yaml", Value::Null, 400, "path"),
+        ("/workspace/artifact/document/write", json!({"projectName": "demo"}), 400, "artifactPath, content"),
+        ("/workspace/git/lore/commit", json!({"projectName": "demo", "message": " "}), 400, "message"),
+        ("/workspace/git/lore/commit", json!({"projectName": "x", "message": "m"}), 404, "not found"),
+        ("/meeting/request/meeting/list", Value::Null, 404, "not found"),
+        ("/nowhere", Value::Null, 404, "not found"),
+        ("/nowhere", json!({}), 404, "not found"),
+        // Asked by the wrong method.
+        ("/commission/run/cancel", Value::Null, 404, "not found"),
+        ("/commission/request/commission/list", json!({}), 404, "not found"),
+    ];
+    for (path, body, status, said) in cases {
+        let (found, answer) = world.ask_route(path, &body).await;
+        let error = answer["error"].as_str().unwrap_or_default();
+        assert!(found == status && error.contains(said), "{path} {body}: {found} {answer}");
+    }
+    for body in ["{", "[]", "7"] {
+        let reply = world.raw("/hall/commission/run/cancel", body).await;
+        assert_eq!((reply.status, reply.body.as_str()), (400, r#"{"error":"Invalid JSON body"}"#), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_commission_is_changed_while_it_waits_and_put_away_for_good() {
+    let world = World::new().await;
+    let id = world.create().await;
+    let bounds = json!({"maxTurns": 7});
+    let update = json!({"commissionId": id, "prompt": "Which moths?", "dependencies": ["specs/a.md"],
+        "resourceOverrides": bounds});
+    assert_eq!(world.ok("/commission/request/commission/update", update).await, json!({"status": "ok"}));
+    let read = world.read(&id, "").await;
+    let now = &read["commission"];
+    assert_eq!((&now["prompt"], &now["resource_overrides"]), (&json!("Which moths?"), &bounds));
+    assert_eq!((&now["status"], &now["createdBy"]), (&json!("blocked"), &json!("user")));
+    let graph = world.ok("/commission/dependency/project/graph?projectName=demo", Value::Null).await;
+    assert_eq!(graph["nodes"][0]["id"], *id);
+
+    // What it waits for comes by the API, too.
+    let write = json!({"projectName": "demo", "artifactPath": "specs/a.md", "content": "---\ntitle: A\n---\nText.\n"});
+    assert_eq!(world.ok("/workspace/artifact/document/write", write).await, json!({"success": true}));
+    assert_eq!(world.read(&id, "").await["commission"]["status"], "pending");
+    world.ok("/commission/run/cancel", json!({"commissionId": id, "reason": "Not now"})).await;
+    assert_eq!(world.read(&id, "").await["commission"]["status"], "cancelled");
+    let (status, refused) = world
+        .ask_route("/commission/request/commission/update", &json!({"commissionId": id, "prompt": "Too late"}))
+        .await;
+    let why = refused["error"].as_str().unwrap();
+    assert!(status == 409 && why.contains("cancelled") && why.contains("re-dispatch"), "{status} {why}");
+    world.ok("/commission/run/abandon", json!({"commissionId": id, "reason": "No use"})).await;
+    let listed = world.ok("/commission/request/commission/list?projectName=demo&status=abandoned", Value::Null).await;
+    assert_eq!(listed["commissions"].as_array().unwrap().len(), 1);
+    let none = world.ok("/commission/request/commission/list?status=nothing-such", Value::Null).await;
+    assert_eq!(none, json!({"commissions": []}));
+}
+
+#[tokio::test]
+async fn documents_are_listed_read_and_written_and_each_change_is_a_commit() {
+    let world = World::new().await;
+    let demo = "projectName=demo";
+    let write = "/workspace/artifact/document/write";
+    // As the original's web UI spells it, and as its command line does.
+    world
+        .ok(
+            &format!("{write}?{demo}"),
+            json!({"artifactPath": "specs/b.md", "content": "---\nstatus: open\n---\nB.\n"}),
+        )
+        .await;
+    world.ok(write, json!({"projectName": "demo", "path": ".lore/specs/c.md", "body": ""})).await;
+    let listed = world.ok(&format!("/workspace/artifact/document/list?{demo}"), Value::Null).await;
+    let paths = |listed: &Value| -> Vec<String> {
+        let paths = listed["artifacts"].as_array().unwrap().iter();
+        paths.map(|artifact| artifact["relativePath"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(paths(&listed), ["specs/b.md", "plan.md", "specs/c.md"], "what is open comes first");
+    let first = &listed["artifacts"][0];
+    assert_eq!((&first["content"], &first["meta"]["type"]), (&json!("B.\n"), &json!("Spec")));
+    assert_eq!(first["rawContent"], Value::Null);
+    let newest = world.ok(&format!("/workspace/artifact/document/list?{demo}&recent=true&limit=1"), Value::Null).await;
+    assert_eq!(paths(&newest), ["specs/c.md"]);
+    let read = world.ok(&format!("/workspace/artifact/document/read?{demo}&path=specs/b.md"), Value::Null).await;
+    assert_eq!(read["rawContent"], "---\nstatus: open\n---\nB.\n");
+
+    let code = world.root.path().join("code");
+    let log = git(&code, &["log", "--format=%s", "claude/main"]);
+    assert_eq!(
+        log.lines().take(2).collect::<Vec<_>>(),
+        ["Edit artifact: .lore/specs/c.md", "Edit artifact: specs/b.md"]
+    );
+    assert_eq!(git(&code, &["status", "--porcelain"]), "", "the user's own working tree stays");
+
+    // Somebody writes into the integration worktree by hand.
+    let status = format!("/workspace/git/lore/status?{demo}");
+    assert_eq!(world.ok(&status, Value::Null).await, json!({"hasPendingChanges": false, "fileCount": 0}));
+    fs::write(world.root.path().join("hall/projects/demo/.lore/hand.md"), "by hand\n").unwrap();
+    assert_eq!(world.ok(&status, Value::Null).await, json!({"hasPendingChanges": true, "fileCount": 1}));
+    let commit = json!({"message": " Add a note \n"});
+    let committed = world.ok(&format!("/workspace/git/lore/commit?{demo}"), commit.clone()).await;
+    assert_eq!(committed, json!({"committed": true, "message": "Add a note"}));
+    assert_eq!(git(&code, &["log", "-1", "--format=%s", "claude/main"]).trim(), "Add a note");
+    let nothing = world.ok(&format!("/workspace/git/lore/commit?{demo}"), commit).await;
+    assert_eq!(nothing, json!({"committed": false, "message": "Nothing to commit"}));
+}
+
+#[tokio::test]
+async fn no_document_is_read_or_written_outside_of_lore_or_over_a_record() {
+    let world = World::new().await;
+    let outside = world.root.path().join("canary");
+    fs::write(&outside, "canary").unwrap();
+    // The integration worktree is there.
+    let body = |path: &str| json!({"projectName": "demo", "artifactPath": path, "content": "forged"});
+    world.ok("/workspace/artifact/document/write", body("a.md")).await;
+    let lore = world.root.path().join("hall/projects/demo/.lore");
+    std::os::unix::fs::symlink(&outside, lore.join("link.md")).unwrap();
+    std::os::unix::fs::symlink(world.root.path(), lore.join("up")).unwrap();
+    for path in [
+        "../src/a",
+        "/etc/passwd",
+        "a/../../b.md",
+        "work/commissions/x.md",
+        "commissions/x.md",
+        "work/meetings/x.md",
+        ".gitattributes",
+        "sub/.git/config",
+        "link.md",
+        "up/canary",
+        "a\u{0}b",
+        "",
+    ] {
+        let (status, answer) = world.ask_route("/workspace/artifact/document/write", &body(path)).await;
+        assert!(status >= 400 && answer["error"].is_string(), "{path}: {status} {answer}");
+    }
+    for path in ["link.md", "up/canary", "../../../canary"] {
+        let (status, answer) = world
+            .ask_route(&format!("/workspace/artifact/document/read?projectName=demo&path={path}"), &Value::Null)
+            .await;
+        assert!(status >= 400 && !answer.to_string().contains("\"canary\""), "{path}: {status} {answer}");
+    }
+    let listed = world.ok("/workspace/artifact/document/list?projectName=demo", Value::Null).await;
+    assert!(!listed.to_string().contains("canary"), "{listed}");
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "canary");
+}
+
+#[tokio::test]
+async fn what_the_hall_serves_is_told() {
+    let world = World::new().await;
+    let config = world.ok("/system/config/application/read", Value::Null).await;
+    assert_eq!((&config["projects"][0]["name"], &config["maxConcurrentCommissions"]), (&json!("demo"), &json!(10)));
+    assert_eq!(world.ok("/system/config/project/read?name=demo", Value::Null).await["name"], "demo");
+    let valid = world.ok("/system/config/application/validate", Value::Null).await;
+    assert_eq!(valid, json!({"valid": true, "issues": [], "projectCount": 1}));
+    // Without a body, as the original's command line asks.
+    let reloaded: Value =
+        serde_json::from_str(&world.raw("/hall/system/config/application/reload", "").await.body).unwrap();
+    assert_eq!(reloaded, json!({"reloaded": true, "projectCount": 1, "newProjects": []}));
+    let workers = world.ok("/system/packages/worker/list", Value::Null).await;
+    assert_eq!(workers["workers"][0]["name"], "tester");
+    assert_eq!(world.ok("/system/models/catalog/list", Value::Null).await["builtin"][0]["name"], "opus");
+
+    // config.yaml is read when it is used.
+    let file = world.root.path().join("hall/config.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}  - name: other\n    path: /nowhere\nmaxConcurrentCommissions: 4\n")).unwrap();
+    let valid = world.ok("/system/config/application/validate", Value::Null).await;
+    let warning = valid["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("other: ") && warning.contains("[[project]]"), "{warning}");
+    assert_eq!(world.ok("/system/config/application/read", Value::Null).await["maxConcurrentCommissions"], 4);
+    fs::write(&file, "projects: [").unwrap();
+    let broken = world.ok("/system/config/application/validate", Value::Null).await;
+    assert!(broken["valid"] == false && broken["issues"][0].as_str().unwrap().contains("config.yaml"), "{broken}");
+}
