@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::symlink};
 
 use guild_hall::HallError;
 
-use crate::support::{Scripted, World, commission, git, write};
+use crate::support::{Scripted, World, git, write};
 
 const PROJECT: &str = "demo";
 
@@ -59,22 +59,4 @@ async fn what_is_too_long_is_neither_written_nor_read() {
     assert_eq!(listed.iter().map(|artifact| artifact.relative_path.as_str()).collect::<Vec<_>>(), ["specs/plan.md"]);
     let refused = hall.commit_artifacts(PROJECT, &"x".repeat(100_000)).await.unwrap_err();
     assert!(matches!(&refused, HallError::Invalid(why) if why.contains("message")), "{refused}");
-}
-
-#[tokio::test]
-async fn a_message_is_not_taken_for_that_of_a_merge() {
-    let world = World::new(Scripted::writing());
-    world.workers.hold(true);
-    let hall = world.hall().await;
-    let id = hall.create(commission("moths")).await.unwrap();
-    hall.dispatch(id.as_str()).await.unwrap();
-    crate::support::until(&hall, &id, guild_hall::commission::Status::InProgress).await;
-    let branch = format!("claude/commission/{id}");
-    let tip = git(&world.project(PROJECT), &["rev-parse", &branch]);
-    write(&world.integration(PROJECT), ".lore/a.md", "a\n");
-    assert!(hall.commit_artifacts(PROJECT, &format!("Notes\n\nSquashed-From: {tip}")).await.unwrap());
-    world.workers.hold(false);
-    crate::support::until(&hall, &id, guild_hall::commission::Status::Completed).await;
-    let report = git(&world.project(PROJECT), &["show", &format!("claude/main:.lore/reports/{id}.md")]);
-    assert_eq!(report, "found");
 }

@@ -16,7 +16,7 @@ use std::{
 use async_trait::async_trait;
 use guild_contract::{Decision, JobId, Limits, MemberKey};
 use guild_git::Checkout;
-use guild_hall::{Attempt, Hall, HallError, HallOptions, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_hall::{Attempt, Hall, HallError, HallOptions, Home, NotBegun, Outcome, Permit, Worker, Workers};
 use guild_jobs::SystemClock;
 use guild_server::hall::socket::Socket;
 use serde_json::{Value, json};
@@ -146,6 +146,7 @@ impl World {
             git(&path, &["commit", "--quiet", "--message=Begin"]);
             config += &format!("  - name: {name}\n    path: {}\n    group: g\n", path.display());
         }
+        Home::make(&at("home")).unwrap();
         write(&at("home"), "config.yaml", &config);
         let permits = vec![Permit { path: at("code/demo"), ..Permit::default() }];
         let hall = Hall::open(HallOptions { home: at("home"), permits, git: None, clock: Arc::new(SystemClock) });
@@ -914,7 +915,7 @@ async fn the_socket_is_the_users_alone_and_goes_with_its_owner() {
     // A home has one owner.
     let again = HallOptions { home: home.clone(), permits: Vec::new(), git: None, clock: Arc::new(SystemClock) };
     let refused = tokio::task::spawn_blocking(|| Hall::open(again).map(drop)).await.unwrap().unwrap_err();
-    let expected = format!("another host, process {}, serves the hall in", std::process::id());
+    let expected = format!("another host, process {} serves the hall in", std::process::id());
     assert!(refused.to_string().starts_with(&expected), "{refused}");
     assert_eq!(world.ok(HEALTH).await["status"], "ok");
     world.stop.cancel();
