@@ -28,6 +28,8 @@ use crate::{
 const BASE_REF: &str = "refs/worktree/guild-base";
 /// The message of a commit of what was loose.
 const LOOSE: &str = "Save changes of the integration worktree\n";
+/// What the paths of documents begin with.
+const LORE: &str = ".lore/";
 /// What stands in a squash commit before the commit that it took its changes from. It tells a merge that is done from one
 /// that is not, when the host ended in between.
 const SQUASHED_FROM: &str = "Squashed-From: ";
@@ -40,6 +42,15 @@ pub struct Integration {
     repository: Repository,
     dir: PathBuf,
     alone: Mutex<()>,
+}
+
+/// What belongs together, as it is now.
+struct State {
+    /// The branch's tip.
+    main: Tip,
+    base: Tip,
+    /// The tree of the files.
+    files: String,
 }
 
 /// What became of a merge.
@@ -117,9 +128,45 @@ impl Integration {
         work: impl FnOnce(&Path) -> T + Send + 'static,
     ) -> Result<T, GitError> {
         let _alone = self.alone.lock().await;
-        let dir = self.dir.clone();
-        let done = tokio::task::spawn_blocking(move || work(&dir)).await;
-        done.map_err(|e| GitError::File { path: self.dir.clone(), source: std::io::Error::other(e) })
+        self.work(work).await
+    }
+
+    /// As [`Self::with_files`], and commits what it changed with this message. What was loose before is a commit of its own.
+    ///
+    /// # Errors
+    /// As [`Self::commit_loose`]. What was changed then stays there, and is committed by the next operation.
+    pub async fn edit<T: Send + 'static>(
+        &self,
+        message: &str,
+        work: impl FnOnce(&Path) -> T + Send + 'static,
+    ) -> Result<T, GitError> {
+        let _alone = self.alone.lock().await;
+        self.sync().await?;
+        let done = self.work(work).await?;
+        self.sync_as(&quoted(message)).await?;
+        Ok(done)
+    }
+
+    /// The files of the worktree that are not committed.
+    ///
+    /// # Errors
+    /// As [`Repository::integration`].
+    pub async fn loose(&self) -> Result<Vec<String>, GitError> {
+        let _alone = self.alone.lock().await;
+        self.list_loose().await
+    }
+
+    /// Commits what is loose with this message, if some of it is below `.lore/`. Otherwise nothing happens, and it is `false`.
+    ///
+    /// # Errors
+    /// As [`Self::commit_loose`].
+    pub async fn commit_lore(&self, message: &str) -> Result<bool, GitError> {
+        let _alone = self.alone.lock().await;
+        let some = self.list_loose().await?.iter().any(|file| file.starts_with(LORE));
+        if some {
+            self.sync_as(&quoted(message)).await?;
+        }
+        Ok(some)
     }
 
     /// Commits what is loose on the integration worktree, and moves it to the tip of [`INTEGRATION_BRANCH`] where a crash left
@@ -128,30 +175,8 @@ impl Integration {
     /// # Errors
     /// As [`Repository::integration`], and [`GitError::LooseConflict`].
     pub async fn commit_loose(&self) -> Result<(), GitError> {
-        self.commit(LOOSE).await.map(drop)
-    }
-
-    /// The same, as a commit with this message. `false`: there was nothing to commit.
-    ///
-    /// # Errors
-    /// As [`Self::commit_loose`].
-    pub async fn commit(&self, message: &str) -> Result<bool, GitError> {
         let _alone = self.alone.lock().await;
-        let before = self.repository.tip(INTEGRATION_REF).await?;
-        let after = self.sync_as(message).await?;
-        Ok(before.is_some_and(|before| before.commit != after.commit))
-    }
-
-    /// The files of the worktree that are not committed yet, as paths from its top.
-    ///
-    /// # Errors
-    /// As [`Repository::integration`].
-    pub async fn loose(&self) -> Result<Vec<String>, GitError> {
-        let _alone = self.alone.lock().await;
-        let Some(worktree) = self.repository.worktree(&self.dir)? else { return Ok(Vec::new()) };
-        let changed = self.repository.changes(&worktree.dir).await?.unwrap_or_default();
-        let files = changed.split(|&byte| byte == 0).filter(|file| !file.is_empty());
-        Ok(files.map(|file| String::from_utf8_lossy(file).into_owned()).collect())
+        self.sync().await.map(drop)
     }
 
     /// Merges an attempt's branch as one commit with this message, to which a line with the branch's commit is added.
@@ -195,6 +220,25 @@ impl Integration {
         Err(self.busy())
     }
 
+    async fn work<T: Send + 'static>(&self, work: impl FnOnce(&Path) -> T + Send + 'static) -> Result<T, GitError> {
+        let dir = self.dir.clone();
+        let done = tokio::task::spawn_blocking(move || work(&dir)).await;
+        done.map_err(|e| GitError::File { path: self.dir.clone(), source: std::io::Error::other(e) })
+    }
+
+    async fn list_loose(&self) -> Result<Vec<String>, GitError> {
+        let repository = &self.repository;
+        let Some(worktree) = repository.worktree(&self.dir)? else { return Ok(Vec::new()) };
+        let State { main, base, files } = self.state(&worktree).await?;
+        if files == base.tree || files == main.tree {
+            return Ok(Vec::new());
+        }
+        let compare = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", &base.tree, &files];
+        let listed = repository.call(&compare).run().await?;
+        let files = listed.split(|&byte| byte == 0).filter(|file| !file.is_empty());
+        Ok(files.map(|file| String::from_utf8_lossy(file).into_owned()).collect())
+    }
+
     fn busy(&self) -> GitError {
         GitError::Busy { dir: self.dir.clone() }
     }
@@ -223,6 +267,7 @@ impl Integration {
         self.sync_as(LOOSE).await
     }
 
+    /// As [`Self::sync`], with this message for what is loose.
     async fn sync_as(&self, message: &str) -> Result<Tip, GitError> {
         let repository = &self.repository;
         let worktree = match repository.worktree(&self.dir)? {
@@ -232,21 +277,7 @@ impl Integration {
         let dir = &worktree.dir;
         let mut trouble = None;
         for _ in 0..TRIES {
-            // Before the files: a base that is older than they are is harmless, one that is newer undoes a merge.
-            let (mut main, mut base) = (None, None);
-            for found in repository.refs(dir, &[INTEGRATION_REF, BASE_REF]).await? {
-                match found.name == BASE_REF {
-                    true => base = Some(found.tip),
-                    false => main = found.is_head.then_some(found.tip),
-                }
-            }
-            let branch = || INTEGRATION_BRANCH.to_owned();
-            let main = main.ok_or_else(|| GitError::OtherBranch { dir: dir.clone(), branch: branch() })?;
-            let base = base.unwrap_or_else(|| main.clone());
-            if main.tree != base.tree {
-                repository.check_tree(&main.tree, Some(&base.tree)).await?;
-            }
-            let files = repository.current_tree(&worktree, &main.tree).await?;
+            let State { main, base, files } = self.state(&worktree).await?;
             let tip = if files == base.tree || files == main.tree {
                 main
             } else {
@@ -262,6 +293,27 @@ impl Integration {
             }
         }
         Err(trouble.unwrap_or_else(|| self.busy()))
+    }
+
+    /// Looks at the three. What is in the worktree is in its index then.
+    async fn state(&self, worktree: &Worktree) -> Result<State, GitError> {
+        let (repository, dir) = (&self.repository, &worktree.dir);
+        // Before the files: a base that is older than they are is harmless, one that is newer undoes a merge.
+        let (mut main, mut base) = (None, None);
+        for found in repository.refs(dir, &[INTEGRATION_REF, BASE_REF]).await? {
+            match found.name == BASE_REF {
+                true => base = Some(found.tip),
+                false => main = found.is_head.then_some(found.tip),
+            }
+        }
+        let branch = || INTEGRATION_BRANCH.to_owned();
+        let main = main.ok_or_else(|| GitError::OtherBranch { dir: dir.clone(), branch: branch() })?;
+        let base = base.unwrap_or_else(|| main.clone());
+        if main.tree != base.tree {
+            repository.check_tree(&main.tree, Some(&base.tree)).await?;
+        }
+        let files = repository.current_tree(worktree, &main.tree).await?;
+        Ok(State { main, base, files })
     }
 
     /// Moves the files, which are those of a tree, to the branch's tip, and then the base. `false`: somebody else moved it.
@@ -313,4 +365,10 @@ impl Integration {
         };
         repository.make_worktree(&self.dir, INTEGRATION_REF, Checkout::Full, set_base).await
     }
+}
+
+/// A message of a caller's. A line that says what squash commits say of themselves is quoted.
+fn quoted(message: &str) -> String {
+    let quote = |line: &str| if line.starts_with(SQUASHED_FROM) { format!("> {line}\n") } else { format!("{line}\n") };
+    message.trim_end().lines().map(quote).collect()
 }

@@ -276,7 +276,7 @@ impl Repository {
 
     /// The files that differ from the index, each with a zero byte behind it. `None`: nothing differs, not even the index from
     /// the commit.
-    pub(crate) async fn changes(&self, dir: &Path) -> Result<Option<Vec<u8>>, GitError> {
+    async fn changes(&self, dir: &Path) -> Result<Option<Vec<u8>>, GitError> {
         let status = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"];
         let listed = self.git.call(dir, &status).arg("--ignore-submodules=all").run().await?;
         let (mut changed, mut some) = (Vec::new(), false);

@@ -58,8 +58,6 @@ struct Known {
     file: Option<Fingerprint>,
     settings: Settings,
     projects: BTreeMap<String, Arc<Project>>,
-    /// What is wrong with the file since.
-    problem: Option<String>,
 }
 
 /// Whether a name can be that of a project: it becomes a directory's.
@@ -134,6 +132,17 @@ impl Projects {
         }
     }
 
+    /// What the operator permits.
+    pub(crate) fn permits(&self) -> Arc<[Permit]> {
+        lock(&self.permits).clone()
+    }
+
+    /// The names of the projects when the file was last read.
+    pub(crate) fn known(&self) -> Vec<String> {
+        let read = lock(&self.read);
+        read.iter().flat_map(|known| known.projects.keys().cloned()).collect()
+    }
+
     /// The projects by name, and what else the file says. It blocks.
     ///
     /// # Errors
@@ -145,18 +154,16 @@ impl Projects {
         if let Some(known) = known {
             return Ok((known.settings.clone(), known.projects.clone()));
         }
-        let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
-        let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
-        let parsed = Settings::parse(&String::from_utf8_lossy(&text));
-        let (settings, problem) = match (parsed, &*read) {
-            (Ok(settings), _) => (settings, None),
+        let (parsed, file) = Self::read(home)?;
+        let settings = match (parsed, &*read) {
+            (Ok(settings), _) => settings,
             (Err(e), Some(known)) => {
                 tracing::error!("{e}; what it said before still holds");
-                (known.settings.clone(), Some(e.to_string()))
+                known.settings.clone()
             }
             (Err(e), None) => return Err(e),
         };
-        let permits = lock(&self.permits).clone();
+        let permits = self.permits();
         let project = |settings: &ProjectSettings| {
             let new = Project::new(settings.clone(), &permits);
             // A project has one integration worktree, so it stays the same one as long as nothing of it changes.
@@ -165,16 +172,18 @@ impl Projects {
             (settings.name.clone(), old.cloned().unwrap_or_else(|| Arc::new(new)))
         };
         let projects: BTreeMap<_, _> = settings.projects().iter().map(project).collect();
-        *read = Some(Known { file, settings: settings.clone(), projects: projects.clone(), problem });
+        *read = Some(Known { file, settings: settings.clone(), projects: projects.clone() });
         Ok((settings, projects))
     }
 
-    /// What is wrong with `config.yaml` as it is now.
-    pub(crate) fn problem(&self, home: &Home) -> Option<String> {
-        match self.now(home) {
-            Ok(_) => lock(&self.read).as_ref()?.problem.clone(),
-            Err(e) => Some(e.to_string()),
-        }
+    /// Reads the file: what it says, or what is wrong with it, and its state. It blocks.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(crate) fn read(home: &Home) -> Result<(Result<Settings, HallError>, Option<Fingerprint>), HallError> {
+        let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
+        let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
+        Ok((Settings::parse(&String::from_utf8_lossy(&text)), file))
     }
 
     /// The program git.

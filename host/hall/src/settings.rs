@@ -108,7 +108,7 @@ impl Settings {
     }
 
     /// Commissions of all projects that run at once.
-    pub(crate) fn commissions(&self) -> u32 {
+    pub fn commissions(&self) -> u32 {
         self.commissions.unwrap_or(COMMISSIONS)
     }
 

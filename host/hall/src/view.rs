@@ -138,3 +138,31 @@ pub struct ProjectView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
+
+/// Whether the files that a hall is configured by can be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Validation {
+    /// Whether there are no issues.
+    pub valid: bool,
+    /// What is wrong.
+    pub issues: Vec<String>,
+    /// What may be meant so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The projects of `config.yaml`, where that can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project_count: Option<usize>,
+}
+
+/// What came of reading `config.yaml` again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reloaded {
+    /// That it was read.
+    pub reloaded: bool,
+    /// Its projects.
+    pub project_count: usize,
+    /// Those that were not known before.
+    pub new_projects: Vec<String>,
+}

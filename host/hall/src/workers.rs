@@ -141,6 +141,14 @@ pub trait Workers: Send + Sync {
     /// Those that are in service, by key.
     fn all(&self) -> Vec<Worker>;
 
+    /// Reads `guild.toml` as it is now, without putting it in service. It blocks.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    fn check_settings(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// An id for a new job.
     ///
     /// # Errors

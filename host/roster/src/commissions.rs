@@ -1,6 +1,6 @@
 //! The members as the hall sees them: who can be commissioned, and the jobs that attempts are.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
@@ -43,11 +43,13 @@ pub(crate) fn permits(config: &Config) -> Vec<Permit> {
 /// The members of a host.
 pub(crate) struct Commissions {
     roster: Arc<Roster>,
+    /// `guild.toml`, where there is one.
+    file: Option<PathBuf>,
 }
 
 impl Commissions {
-    pub(crate) fn new(roster: Arc<Roster>) -> Self {
-        Self { roster }
+    pub(crate) fn new(roster: Arc<Roster>, file: Option<PathBuf>) -> Self {
+        Self { roster, file }
     }
 
     fn member(&self, key: &MemberKey) -> Option<Arc<Member>> {
@@ -78,6 +80,11 @@ impl Workers for Commissions {
             }
         };
         workers.map(worker).collect()
+    }
+
+    fn check_settings(&self) -> Result<(), String> {
+        let Some(file) = &self.file else { return Ok(()) };
+        Config::load(Some(file)).map(drop).map_err(|e| e.to_string())
     }
 
     fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError> {

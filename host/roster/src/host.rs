@@ -186,7 +186,7 @@ impl Host {
             reconciling.spawn(reconciler.run());
         }
         if let Some(hall) = &hall {
-            let begun = hall.begin_work(Arc::new(Commissions::new(roster.clone()))).await;
+            let begun = hall.begin_work(Arc::new(Commissions::new(roster.clone(), config.file.clone()))).await;
             begun.map_err(|e| OpenError::Hall(e.to_string()))?;
         }
         Ok(Arc::new(Self {

@@ -6,7 +6,7 @@
 
 mod declined;
 mod events;
-mod hall;
+pub mod hall;
 pub mod http;
 mod json;
 pub mod listen;

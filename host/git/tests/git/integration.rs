@@ -188,3 +188,41 @@ async fn a_users_own_missing_worktree_is_not_forgotten() {
     fs::rename(project.root().join("moved"), &own).unwrap();
     assert_eq!(user_git(&own, &["symbolic-ref", "--short", "HEAD"]), "mine");
 }
+
+#[tokio::test]
+async fn an_edit_is_a_commit_of_its_own() {
+    let project = Project::new();
+    let integration = project.integration().await.unwrap();
+    write(&project.integration_dir(), "README.md", "loose\n");
+    let edited = integration.edit("Edit the plan", |dir| write(dir, ".lore/plan.md", "another plan\n")).await;
+    edited.unwrap();
+    assert_eq!(project.log(), ["Edit the plan", "Save changes of the integration worktree", "Begin"]);
+    assert_eq!(project.git(&["show", "--format=", "--name-only", "claude/main"]), ".lore/plan.md");
+    // What changes nothing is no commit.
+    integration.edit("Nothing", |_| ()).await.unwrap();
+    assert_eq!((project.log().len(), project.loose()), (3, String::new()));
+}
+
+#[tokio::test]
+async fn what_is_loose_is_listed_and_committed_with_a_message() {
+    let project = Project::new();
+    let integration = project.integration().await.unwrap();
+    assert_eq!(integration.loose().await.unwrap(), Vec::<String>::new());
+    write(&project.integration_dir(), "src/code.rs", "loose\n");
+    // Without a document among it, it stays.
+    assert!(!integration.commit_lore("Documents").await.unwrap());
+    write(&project.integration_dir(), ".lore/a b.md", "new\n");
+    fs::remove_file(project.integration_dir().join(".lore/notes.md")).unwrap();
+    let loose = [".lore/a b.md", ".lore/notes.md", "src/code.rs"];
+    assert_eq!(integration.loose().await.unwrap(), loose);
+    assert_eq!(project.log(), ["Begin"]);
+    assert!(integration.commit_lore("Documents\n\nSquashed-From: 0123\n").await.unwrap());
+    assert_eq!(integration.loose().await.unwrap(), Vec::<String>::new());
+    // It is not taken for a merge.
+    assert_eq!(
+        project.git(&["show", "--no-patch", "--format=%B", "claude/main"]),
+        "Documents\n\n> Squashed-From: 0123"
+    );
+    assert!(!integration.commit_lore("Again").await.unwrap());
+    assert_eq!(project.log().len(), 2);
+}

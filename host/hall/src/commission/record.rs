@@ -12,6 +12,7 @@ use serde_json::Value;
 use serde_saphyr::{DoubleQuoted, FlowSeq};
 
 use super::{CommissionId, Status};
+use crate::frontmatter::{self, FENCE};
 
 /// What people see of a commission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -148,9 +149,6 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The line before and after the frontmatter.
-const FENCE: &str = "---\n";
-
 impl Record {
     /// The record's file.
     ///
@@ -194,31 +192,15 @@ pub struct Read {
     pub status: Option<Status>,
 }
 
-/// The frontmatter of a Markdown file, and what stands below it. Frontmatter that is missing is `None`, one that is no YAML is
-/// null.
-pub(crate) fn frontmatter(text: &str) -> (Option<Value>, String) {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let parts = text.strip_prefix(FENCE).and_then(|rest| {
-        let end = rest.starts_with("---").then_some(0).or_else(|| rest.find("\n---").map(|at| at + 1))?;
-        let (yaml, rest) = rest.split_at_checked(end)?;
-        let body = rest.get(3..)?;
-        Some((yaml.to_owned(), body.strip_prefix('\n').unwrap_or(body).to_owned()))
-    });
-    let Some((yaml, body)) = parts else { return (None, text) };
-    // A worker may be called `yes`, which is true in YAML 1.1 alone.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    (Some(serde_saphyr::from_str_with_options(&yaml, options).unwrap_or_default()), body)
-}
-
 /// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the same.
 pub fn read(text: &str) -> Read {
-    let (value, body) = frontmatter(text);
-    let value = value.unwrap_or_default();
-    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let list = |key: &str| {
-        let items = value.get(key).and_then(Value::as_array).into_iter().flatten();
-        items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    let text = frontmatter::plain(text);
+    let Some((yaml, body)) = frontmatter::split(&text) else {
+        return Read { record: Record { body: text, ..Record::default() }, status: None };
     };
+    let value = frontmatter::parse(yaml).unwrap_or_default();
+    let text = |key: &str| frontmatter::text(&value, key);
+    let list = |key: &str| frontmatter::texts(&value, key).unwrap_or_default();
     let overrides = value.get("resource_overrides").cloned().unwrap_or_default();
     let timeline = value.get("activity_timeline").and_then(Value::as_array).into_iter().flatten();
     let record = Record {
@@ -234,7 +216,7 @@ pub fn read(text: &str) -> Read {
         activity_timeline: timeline.filter(|entry| entry.is_object()).map(entry).collect(),
         current_progress: text("current_progress"),
         project_name: text("projectName"),
-        body,
+        body: body.to_owned(),
     };
     Read { record, status: text("status").parse().ok() }
 }

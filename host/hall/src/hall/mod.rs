@@ -1,11 +1,12 @@
 //! The hall itself: all that can be asked of it.
 
+mod artifacts;
 mod attempt;
 mod change;
 mod dependencies;
-mod lore;
 mod queue;
 mod read;
+mod settings;
 mod tools;
 
 use std::{

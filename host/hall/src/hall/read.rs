@@ -96,19 +96,6 @@ impl Hall {
         Ok(self.project(name)?.settings.clone())
     }
 
-    /// What is wrong with `config.yaml` as it is now. What it said before holds then.
-    pub fn settings_problem(&self) -> Option<String> {
-        self.projects.problem(&self.home)
-    }
-
-    /// How many commissions of all projects may run at once.
-    ///
-    /// # Errors
-    /// Where `config.yaml` cannot be read.
-    pub fn most_running(&self) -> Result<u32, HallError> {
-        Ok(self.projects.now(&self.home)?.0.commissions())
-    }
-
     /// The workers that can be commissioned.
     pub fn all_workers(&self) -> Vec<Worker> {
         self.workers.get().map(|workers| workers.all()).unwrap_or_default()

@@ -14,8 +14,11 @@ use super::{
     answer, blocking,
     commission::{Report, Reports},
     define, is_offered, lore_write,
+    worktree::{Worktree, key},
+};
+use crate::{
+    files::{below_lore, in_lore, names, text},
     protected::LORE,
-    worktree::{Worktree, in_lore, key, names, text},
 };
 
 const READ: &str = "read_artifact";
@@ -50,7 +53,7 @@ impl LoreTools {
         let path = in_lore(path);
         let names = names(&path)?;
         self.worktree.write(&names, call, || Ok(contents.to_vec()))?;
-        self.reports.report(Report::Artifact { path: below_lore(&text(&names)) })
+        self.reports.report(Report::Artifact { path: below_lore(&text(&names)).to_owned() })
     }
 
     /// The path below `.lore/` of an artifact that is there.
@@ -58,7 +61,7 @@ impl LoreTools {
         let path = in_lore(path);
         let names = names(&path)?;
         if self.worktree.is_file(&names) {
-            return Ok(below_lore(&path));
+            return Ok(below_lore(&path).to_owned());
         }
         Err(ToolError::InvalidInput(format!("there is no artifact {:?}; {LIST} lists them", below_lore(&path))))
     }
@@ -104,10 +107,6 @@ impl LoreTools {
             _ => self.list(&parse::<ListArtifacts>(LIST, input)?.directory.unwrap_or_default()),
         }
     }
-}
-
-fn below_lore(path: &str) -> String {
-    path.strip_prefix(LORE).and_then(|path| path.strip_prefix('/')).unwrap_or(path).to_owned()
 }
 
 /// Read an artifact: a document of the project below `.lore/`.

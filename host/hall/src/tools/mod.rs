@@ -3,9 +3,8 @@
 pub mod commission;
 pub mod lore;
 pub mod memory;
-pub(crate) mod protected;
 pub mod workspace;
-pub(crate) mod worktree;
+mod worktree;
 
 use std::sync::Arc;
 

@@ -14,8 +14,11 @@ use serde_json::Value;
 
 use super::{
     answer, blocking, define, is_offered, lore_write,
+    worktree::{Worktree, key},
+};
+use crate::{
+    files::{names, text},
     protected::LORE,
-    worktree::{Worktree, key, names, text},
 };
 
 const WRITE: &str = "workspace_write";

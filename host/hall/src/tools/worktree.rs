@@ -1,9 +1,5 @@
 //! The worktree of an attempt, as its tools read and change it.
 //!
-//! Each directory on the way to a file is opened by its own name, without following a symlink, and a file is replaced in the
-//! directory that is open then: whatever is swapped in meanwhile leads nowhere else. A new file is made outside of the worktree
-//! and moved there as a whole, so that nobody commits half of it.
-//!
 //! Each change is noted in the job's [`WRITES`] before it is made. So a call that comes again after a restart has its effect
 //! once, and what was written before the restart still counts.
 
@@ -13,15 +9,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{Limits, text::hex};
 use guild_jobs::{
     Names, RunningJob,
-    durable::{
-        ANYBODY, Survives, append, if_there, open_dir, open_directory, open_or_make_dir, read_whole, replace_from,
-        sync_dir,
-    },
-    tree::walk,
+    durable::{append, read_whole},
 };
 use guild_session::tools::{ToolCall, ToolError};
 use serde::{Deserialize, Serialize};
@@ -29,9 +20,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     error::HallError,
+    files::{Files, MAX_DEPTH, is_of_host, text},
     home::Home,
     project::lock,
-    tools::protected::{LORE, protected},
+    protected::protected,
     workers::Attempt,
 };
 
@@ -40,20 +32,12 @@ use crate::{
 const WRITES: &str = "writes.jsonl";
 /// Bytes of [`WRITES`].
 const MAX_WRITES_BYTES: u64 = 16 << 20;
-/// Names in a path.
-const MAX_DEPTH: usize = 32;
-/// Bytes of a path. Git opens files by their paths, and the system takes 4,095 bytes.
-const MAX_PATH_BYTES: usize = 1024;
-/// What is looked at for one list.
-const MAX_WALKED: usize = 20_000;
 
 /// The files of an attempt's worktree. Its methods block on the file system.
 pub struct Worktree {
     job: Arc<RunningJob>,
-    top: Dir,
-    /// Where new files are made.
-    new: Dir,
-    /// What one is called there. An attempt makes one at a time.
+    files: Files,
+    /// What a new file is called until it is whole. An attempt makes one at a time.
     temporary: String,
     /// Files that git keeps as symbolic links.
     links: BTreeSet<String>,
@@ -109,11 +93,9 @@ impl Worktree {
         limits: Arc<Limits>,
     ) -> Result<Self, HallError> {
         let doing = || format!("the worktree of {} cannot be opened", attempt.commission);
-        let top = open_directory(&attempt.worktree).and_then(|top| open_dir(&top, "."));
         let worktree = Self {
             job,
-            top: top.map_err(HallError::io(doing()))?,
-            new: home.new_files()?,
+            files: Files::open(home, &attempt.worktree).map_err(HallError::io(doing()))?,
             temporary: format!("{}.tool", attempt.commission),
             links: links.into_iter().collect(),
             limits,
@@ -154,11 +136,7 @@ impl Worktree {
     /// # Errors
     /// Where it is longer than `max` bytes, no regular file, or behind a symlink.
     pub(super) fn read(&self, path: &Names<'_>, max: u64) -> Result<Option<Vec<u8>>, ToolError> {
-        let [parents @ .., name] = path.as_slice() else { return Ok(None) };
-        let read = self.directory(parents).and_then(|dir| match dir {
-            Some(dir) => Ok(read_whole(&dir, name, max)?.map(|(bytes, _)| bytes)),
-            None => Ok(None),
-        });
+        let read = self.files.read(path, max).map(|read| read.map(|(bytes, _)| bytes));
         read.map_err(|e| match e.kind() {
             io::ErrorKind::FileTooLarge => {
                 ToolError::OverLimit(format!("{:?} has more than the {max} bytes that are read at once", text(path)))
@@ -169,9 +147,7 @@ impl Worktree {
 
     /// Whether there is a regular file of that path, not behind a symlink.
     pub(super) fn is_file(&self, path: &Names<'_>) -> bool {
-        let [parents @ .., name] = path.as_slice() else { return false };
-        let dir = self.directory(parents).ok().flatten();
-        dir.is_some_and(|dir| dir.symlink_metadata(name).is_ok_and(|about| about.is_file()))
+        self.files.state(path).is_ok_and(|state| state.is_some())
     }
 
     /// The paths of all files below a directory, from there, in order; `None` if there is no such directory.
@@ -179,24 +155,10 @@ impl Worktree {
     /// # Errors
     /// Where there are too many, or the directory is behind a symlink.
     pub(super) fn list(&self, path: &Names<'_>) -> Result<Option<Vec<String>>, ToolError> {
-        let Some(dir) = self.directory(path.as_slice()).map_err(|e| failed(path, "listed", &e))? else {
-            return Ok(None);
-        };
-        let mut files = Vec::new();
-        for (n, found) in walk(&dir).enumerate() {
-            if n == MAX_WALKED {
-                return Err(ToolError::OverLimit(format!(
-                    "{:?} has more than {MAX_WALKED} files and directories: name a directory in it",
-                    text(path)
-                )));
-            }
-            // What cannot be read, or has a name that cannot be said, is left out.
-            let Ok(found) = found else { continue };
-            let name = found.path.to_str().filter(|_| found.kind.is_file());
-            files.extend(name.filter(|name| !name.contains(char::is_control)).map(str::to_owned));
-        }
-        files.sort_unstable();
-        Ok(Some(files))
+        self.files.list(path).map_err(|e| match e.kind() {
+            io::ErrorKind::FileTooLarge => ToolError::OverLimit(format!("{e}: name a directory in it")),
+            _ => failed(path, "listed", &e),
+        })
     }
 
     /// Writes what `contents` answers into a file, and makes the directories that its path needs. Nothing else is written
@@ -226,35 +188,22 @@ impl Worktree {
 
     fn put(&self, written: &mut Written, path: &Names<'_>, bytes: &[u8], call: Option<&str>) -> Result<(), ToolError> {
         let failed = |e: io::Error| failed(path, "written", &e);
-        let [parents @ .., name] = path.as_slice() else { return Ok(()) };
-        let (mut dir, mut there) = (open_dir(&self.top, ".").map_err(failed)?, 0);
-        while let Some(parent) = parents.get(there) {
-            let Some(inner) = if_there(open_dir(&dir, parent)).map_err(failed)? else { break };
-            (dir, there) = (inner, there + 1);
-        }
-        let old = if there == parents.len() { if_there(dir.symlink_metadata(name)).map_err(failed)? } else { None };
-        if old.as_ref().is_some_and(|old| !old.is_file()) {
-            return Err(ToolError::InvalidInput(format!("{:?} is a directory or a link, and no file", text(path))));
-        }
-        let executable = old.is_some_and(|old| old.mode() & 0o111 != 0);
-        let mode = if executable { ANYBODY | 0o111 } else { ANYBODY };
-
-        let made = (parents.len() - there) as u64;
+        let place = self.files.place(path).map_err(|e| match e.kind() {
+            io::ErrorKind::IsADirectory => {
+                ToolError::InvalidInput(format!("{:?} is a directory or a link, and no file", text(path)))
+            }
+            _ => failed(e),
+        })?;
         let change = Change {
             call: call.map(str::to_owned),
             path: text(path),
             bytes: bytes.len() as u64,
             sha256: sha256(bytes),
-            made,
+            made: place.missing() as u64,
         };
         self.within_quota(written, &change)?;
         self.note(written, &change)?;
-        for parent in parents.iter().skip(there) {
-            dir = open_or_make_dir(&dir, parent).map_err(failed)?;
-        }
-        replace_from(&self.new, &self.temporary, (&dir, name.as_ref()), bytes, (mode, Survives::PowerCut))
-            .and_then(|_| sync_dir(&dir))
-            .map_err(failed)?;
+        self.files.put(place, &self.temporary, bytes).map_err(failed)?;
         written.add(change);
         Ok(())
     }
@@ -289,20 +238,6 @@ impl Worktree {
         written.noted = noted;
         Ok(())
     }
-
-    fn directory(&self, names: &[&str]) -> io::Result<Option<Dir>> {
-        directory(&self.top, names)
-    }
-}
-
-/// A directory below another one, on the way to which there is no symlink; `None` if there is none of that path.
-pub(crate) fn directory(top: &Dir, names: &[&str]) -> io::Result<Option<Dir>> {
-    let mut dir = open_dir(top, ".")?;
-    for name in names {
-        let Some(inner) = if_there(open_dir(&dir, name))? else { return Ok(None) };
-        dir = inner;
-    }
-    Ok(Some(dir))
 }
 
 /// What names a call and what it asks for: a session that is resumed may ask for something else by the same id.
@@ -310,33 +245,13 @@ pub(super) fn key(call: &ToolCall) -> String {
     format!("{} {}", call.id, sha256(format!("{} {}", call.name, call.input).as_bytes()))
 }
 
-/// The names of a path from the top of a worktree.
-///
-/// # Errors
-/// If the path is invalid; the error says what a valid one is.
-pub(crate) fn names(path: &str) -> Result<Names<'_>, ToolError> {
-    if path.len() > MAX_PATH_BYTES {
-        return Err(ToolError::InvalidInput(format!("a path has at most {MAX_PATH_BYTES} bytes")));
-    }
-    Names::within(path, MAX_DEPTH)
-}
-
-/// The path from the top of a worktree of what a session calls so in `.lore/`. It may say `.lore/` itself.
-pub(crate) fn in_lore(path: &str) -> String {
-    let path = path.strip_prefix(LORE).and_then(|rest| rest.strip_prefix('/')).unwrap_or(path);
-    format!("{LORE}/{path}")
-}
-
-/// A path as sessions write it.
-pub(crate) fn text(path: &Names<'_>) -> String {
-    path.as_slice().join("/")
-}
-
 /// The error for a path of a session. It has the error's kind only: its text could name a path of the host.
 fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> ToolError {
-    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    let of_host = matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull);
-    let hint = if of_host { "" } else { ": on the way to it there may only be directories, and no symbolic links" };
+    let hint = if is_of_host(error.kind()) {
+        ""
+    } else {
+        ": on the way to it there may only be directories, and no symbolic links"
+    };
     ToolError::Unavailable(format!("{:?} cannot be {done}, {}{hint}", text(path), error.kind()))
 }
 

@@ -5,4 +5,4 @@
 mod events;
 pub(crate) mod port;
 pub(crate) mod routes;
-pub(crate) mod socket;
+pub mod socket;

@@ -39,7 +39,7 @@ const PATH_BYTES: usize = 108;
 const MAX_ANCESTORS: usize = 64;
 
 /// A socket that clients can connect to. Its files are removed with it.
-pub(crate) struct Socket {
+pub struct Socket {
     listener: UnixListener,
     files: [PathBuf; 2],
 }
@@ -49,7 +49,7 @@ impl Socket {
     ///
     /// # Errors
     /// A sentence that names the path.
-    pub(crate) fn listen(hall: &Hall) -> io::Result<Self> {
+    pub fn listen(hall: &Hall) -> io::Result<Self> {
         let home = hall.home().path();
         let path = home.join(SOCKET);
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
@@ -70,7 +70,7 @@ impl Socket {
     }
 
     /// Serves connections until `stop` is ready. Then an answer under way gets 100 ms, as on the port.
-    pub(crate) async fn serve(&self, hall: &Arc<Hall>, limits: &Arc<Limits>, stop: impl Future<Output = ()>) {
+    pub async fn serve(&self, hall: &Arc<Hall>, limits: &Arc<Limits>, stop: impl Future<Output = ()>) {
         let slots =
             Arc::new(Semaphore::new(usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS)));
         let since = Instant::now();

@@ -73,12 +73,6 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/workspace/artifact/document/write", json!({"projectName": "demo"}), 400, "artifactPath, content"),
         ("/workspace/git/lore/commit", json!({"projectName": "demo", "message": " "}), 400, "message"),
         ("/workspace/git/lore/commit", json!({"projectName": "x", "message": "m"}), 404, "not found"),
-        (
-            "/workspace/git/lore/commit",
-            json!({"projectName": "demo", "message": "m\n\nSquashed-From: 0000"}),
-            400,
-            "Squashed-From",
-        ),
         ("/meeting/request/meeting/list", Value::Null, 404, "not found"),
         ("/nowhere", Value::Null, 404, "not found"),
         ("/nowhere", json!({}), 404, "not found"),
@@ -174,6 +168,11 @@ async fn documents_are_listed_read_and_written_and_each_change_is_a_commit() {
     let committed = world.ok(&format!("/workspace/git/lore/commit?{demo}"), commit.clone()).await;
     assert_eq!(committed, json!({"committed": true, "message": "Add a note"}));
     assert_eq!(git(&code, &["log", "-1", "--format=%s", "claude/main"]).trim(), "Add a note");
+    // Merges know by such a line what was merged before, so a caller's is quoted.
+    fs::write(world.root.path().join("hall/projects/demo/.lore/hand.md"), "again\n").unwrap();
+    let forged = json!({"message": "Again\n\nSquashed-From: 0000"});
+    assert_eq!(world.ok(&format!("/workspace/git/lore/commit?{demo}"), forged).await["committed"], true);
+    assert_eq!(git(&code, &["log", "-1", "--format=%b", "claude/main"]).trim(), "> Squashed-From: 0000");
     let nothing = world.ok(&format!("/workspace/git/lore/commit?{demo}"), commit).await;
     assert_eq!(nothing, json!({"committed": false, "message": "Nothing to commit"}));
 }
@@ -235,7 +234,7 @@ async fn what_the_hall_serves_is_told() {
     assert_eq!((&config["projects"][0]["name"], &config["maxConcurrentCommissions"]), (&json!("demo"), &json!(10)));
     assert_eq!(world.ok("/system/config/project/read?name=demo", Value::Null).await["name"], "demo");
     let valid = world.ok("/system/config/application/validate", Value::Null).await;
-    assert_eq!(valid, json!({"valid": true, "issues": [], "warnings": [], "projectCount": 1}));
+    assert_eq!(valid, json!({"valid": true, "issues": [], "projectCount": 1}));
     // Without a body, as the original's command line asks.
     let reloaded: Value =
         serde_json::from_str(&world.raw("/hall/system/config/application/reload", "").await.body).unwrap();

@@ -7,6 +7,7 @@
 )]
 
 mod discovery;
+mod hall;
 mod hall_port;
 mod hall_routes;
 mod harness;

@@ -1,4 +1,4 @@
-//! Files of a worktree that no session writes: what git acts on, and the records of the hall.
+//! Files of a worktree that no session and no caller of the API writes: what git acts on, and the records of the hall.
 //!
 //! Names are compared as file systems do on which people check a project out, which is where a file can become another one:
 //! some fold case, some ignore characters that are not seen, some cut dots and blanks at the end, or have short names.
@@ -6,7 +6,7 @@
 /// The directory of a project's documents.
 pub(crate) const LORE: &str = ".lore";
 
-/// Why a session does not write the file of these names, from the top of a worktree; `None` if it may.
+/// Why no session and no caller writes the file of these names, from the top of a worktree; `None` if it may.
 pub(crate) fn protected(names: &[&str]) -> Option<&'static str> {
     let folded: Vec<String> = names.iter().map(|name| fold(name)).collect();
     if names.iter().any(|name| name.contains('\\')) {
@@ -20,7 +20,7 @@ pub(crate) fn protected(names: &[&str]) -> Option<&'static str> {
         [LORE, ..] if names.first() != Some(&LORE) => Some("documents are below `.lore`, in small letters"),
         [LORE] | [LORE, "work"] => Some("it is a directory"),
         [LORE, "work", "commissions" | "meetings", ..] | [LORE, "commissions" | "meetings", ..] => {
-            Some("it is where the hall keeps its records; report progress and results with the tools for that")
+            Some("it is where the hall keeps its records, which change by what is reported and asked")
         }
         _ => None,
     }

@@ -1,0 +1,168 @@
+//! The files of a worktree, for all that the host itself reads and writes there.
+//!
+//! Each directory on the way to a file is opened by its own name, without following a symlink, and a file is replaced in the
+//! directory that is open then: whatever is swapped in meanwhile leads nowhere else. A new file is made outside of the worktree
+//! and moved there as a whole, so that nobody commits half of it.
+
+use std::{
+    io::{self, ErrorKind},
+    path::Path,
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use guild_jobs::{
+    Names,
+    durable::{
+        ANYBODY, Survives, if_there, open_dir, open_directory, open_or_make_dir, read_whole, replace_from, sync_dir,
+    },
+    tree::walk,
+};
+use guild_session::{fingerprint::Fingerprint, tools::ToolError};
+
+use crate::{home::Home, protected::LORE};
+
+/// Names in a path.
+pub(crate) const MAX_DEPTH: usize = 32;
+/// Bytes of a path. Git opens files by their paths, and the system takes 4,095 bytes.
+const MAX_PATH_BYTES: usize = 1024;
+/// What is looked at for one list.
+const MAX_WALKED: usize = 20_000;
+
+/// The files of a worktree. The methods block on the file system.
+pub(crate) struct Files {
+    top: Dir,
+    /// Where new files are made.
+    new: Dir,
+}
+
+/// Where a file is to be written, and what is on the way there.
+pub(crate) struct Place<'a> {
+    dir: Dir,
+    missing: &'a [&'a str],
+    name: &'a str,
+    mode: u32,
+}
+
+impl Place<'_> {
+    /// Directories that have to be made.
+    pub(crate) fn missing(&self) -> usize {
+        self.missing.len()
+    }
+}
+
+impl Files {
+    /// The files of the worktree with this top directory.
+    pub(crate) fn open(home: &Home, top: &Path) -> io::Result<Self> {
+        // Not by its path alone, so that what is renamed in it can be synced.
+        let top = open_directory(top).and_then(|top| open_dir(&top, "."))?;
+        Ok(Self { top, new: home.new_files().map_err(io::Error::other)? })
+    }
+
+    /// All of a file; `None` if there is none. `FileTooLarge` if it has more than `max` bytes.
+    pub(crate) fn read(&self, path: &Names<'_>, max: u64) -> io::Result<Option<(Vec<u8>, Fingerprint)>> {
+        let [parents @ .., name] = path.as_slice() else { return Ok(None) };
+        match self.directory(parents)? {
+            Some(dir) => read_whole(&dir, name, max),
+            None => Ok(None),
+        }
+    }
+
+    /// The state of a regular file; `None` if there is none of that path.
+    pub(crate) fn state(&self, path: &Names<'_>) -> io::Result<Option<Fingerprint>> {
+        let [parents @ .., name] = path.as_slice() else { return Ok(None) };
+        let Some(dir) = self.directory(parents)? else { return Ok(None) };
+        let is_file = if_there(dir.symlink_metadata(name))?.is_some_and(|about| about.is_file());
+        if is_file { Fingerprint::at(&dir, name) } else { Ok(None) }
+    }
+
+    /// The paths of all files below a directory, from there, in order; `None` if there is no such directory. `FileTooLarge` if
+    /// there is too much in it.
+    pub(crate) fn list(&self, path: &Names<'_>) -> io::Result<Option<Vec<String>>> {
+        let Some(dir) = self.directory(path.as_slice())? else { return Ok(None) };
+        let mut files = Vec::new();
+        for (n, found) in walk(&dir).enumerate() {
+            if n == MAX_WALKED {
+                let why = format!("{:?} has more than {MAX_WALKED} files and directories", text(path));
+                return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+            }
+            // What cannot be read, or has a name that cannot be said, is left out.
+            let Ok(found) = found else { continue };
+            let name = found.path.to_str().filter(|_| found.kind.is_file());
+            files.extend(name.filter(|name| !name.contains(char::is_control)).map(str::to_owned));
+        }
+        files.sort_unstable();
+        Ok(Some(files))
+    }
+
+    /// Looks where a file is to be written. `IsADirectory` if something else than a file is there.
+    pub(crate) fn place<'a>(&self, path: &'a Names<'_>) -> io::Result<Place<'a>> {
+        let [parents @ .., name] = path.as_slice() else { return Err(ErrorKind::InvalidInput.into()) };
+        let (mut dir, mut missing) = (open_dir(&self.top, ".")?, parents);
+        while let [parent, rest @ ..] = missing {
+            let Some(inner) = if_there(open_dir(&dir, parent))? else { break };
+            (dir, missing) = (inner, rest);
+        }
+        let old = if missing.is_empty() { if_there(dir.symlink_metadata(name))? } else { None };
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        let executable = old.is_some_and(|old| old.mode() & 0o111 != 0);
+        let mode = if executable { ANYBODY | 0o111 } else { ANYBODY };
+        Ok(Place { dir, missing, name, mode })
+    }
+
+    /// Writes a file, and makes the directories that it needs. `temporary` is what it is called until it is whole: one writer at
+    /// a time uses that name.
+    pub(crate) fn put(&self, place: Place<'_>, temporary: &str, bytes: &[u8]) -> io::Result<()> {
+        let Place { mut dir, missing, name, mode } = place;
+        for parent in missing {
+            dir = open_or_make_dir(&dir, parent)?;
+        }
+        replace_from(&self.new, temporary, (&dir, name.as_ref()), bytes, (mode, Survives::PowerCut))?;
+        sync_dir(&dir)
+    }
+
+    /// A directory; `None` if there is none of that path.
+    fn directory(&self, names: &[&str]) -> io::Result<Option<Dir>> {
+        let mut dir = open_dir(&self.top, ".")?;
+        for name in names {
+            let Some(inner) = if_there(open_dir(&dir, name))? else { return Ok(None) };
+            dir = inner;
+        }
+        Ok(Some(dir))
+    }
+}
+
+/// The names of a path from the top of a worktree.
+///
+/// # Errors
+/// If the path is invalid; the error says what a valid one is.
+pub(crate) fn names(path: &str) -> Result<Names<'_>, ToolError> {
+    if path.len() > MAX_PATH_BYTES {
+        return Err(ToolError::InvalidInput(format!("a path has at most {MAX_PATH_BYTES} bytes")));
+    }
+    Names::within(path, MAX_DEPTH)
+}
+
+/// The path from the top of a worktree of what callers call so in `.lore/`. They may say `.lore/` itself.
+pub(crate) fn in_lore(path: &str) -> String {
+    format!("{LORE}/{}", below_lore(path))
+}
+
+/// The path from `.lore/`.
+pub(crate) fn below_lore(path: &str) -> &str {
+    path.strip_prefix(LORE).and_then(|path| path.strip_prefix('/')).unwrap_or(path)
+}
+
+/// A path as callers write it.
+pub(crate) fn text(path: &Names<'_>) -> String {
+    path.as_slice().join("/")
+}
+
+/// Whether the host's file system is why something cannot be read or written, and not what is there.
+pub(crate) fn is_of_host(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull
+    )
+}

@@ -1,0 +1,193 @@
+//! The documents of projects: those below `.lore/` of the integration worktree, for people and for other programs.
+//!
+//! Files are read and written while no merge moves them. What is written is committed at once.
+
+use std::{cmp::Reverse, io, path::Path, sync::Arc};
+
+use guild_git::Integration;
+use guild_jobs::Names;
+
+use super::{Hall, blocking, dependencies};
+use crate::{
+    artifact::{self, Artifact, Kind},
+    error::HallError,
+    files::{Files, below_lore, in_lore, is_of_host, names, text},
+    home::Home,
+    project::Project,
+    protected::{LORE, protected},
+};
+
+/// The most bytes of an artifact.
+const MAX_BYTES: u64 = 4 << 20;
+/// The most bytes of all contents in a list. What is beyond is listed without.
+const MAX_LISTED_BYTES: usize = 32 << 20;
+/// The most bytes of a commit's message.
+const MESSAGE_BYTES: usize = 64 << 10;
+
+impl Hall {
+    /// The artifacts of a project: what is to be done before what is done.
+    ///
+    /// # Errors
+    /// Where there is no such project, or it cannot be worked on, or has too many files below `.lore/`.
+    pub async fn artifacts(&self, project: &str) -> Result<Vec<Artifact>, HallError> {
+        let (_, integration) = self.integration(project).await?;
+        let home = self.home.clone();
+        integration.with_files(move |top| list(&home, top)).await?
+    }
+
+    /// The artifacts of a project that were last written, the newest first, without records and what is over for good.
+    ///
+    /// # Errors
+    /// As [`Self::artifacts`].
+    pub async fn recent_artifacts(&self, project: &str, most: usize) -> Result<Vec<Artifact>, HallError> {
+        let mut found = self.artifacts(project).await?;
+        found.retain(Artifact::is_active);
+        found.sort_by_cached_key(|artifact| Reverse(artifact.last_modified.clone()));
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// One artifact, with its whole text. The record of a commission under way is that of its attempt.
+    ///
+    /// # Errors
+    /// Where there is none of that path, or it cannot be read.
+    pub async fn artifact(&self, project: &str, path: &str) -> Result<Artifact, HallError> {
+        let (_, integration) = self.integration(project).await?;
+        let path = valid(path)?;
+        let cell = dependencies::commission(&path).and_then(|id| self.cells().get(&id).cloned());
+        let now = cell.map(|cell| cell.now()).filter(|now| now.project_name == project && now.status.is_active());
+        let home = self.home.clone();
+        let attempt = now.and_then(|now| now.worktree_dir.clone()).filter(|dir| dir.exists());
+        if let Some(top) = attempt {
+            return blocking(move || read(&home, &top, &path)).await;
+        }
+        integration.with_files(move |top| read(&home, top, &path)).await?
+    }
+
+    /// Writes an artifact, commits it, and looks again what commissions wait for.
+    ///
+    /// # Errors
+    /// Where it is no path of an artifact, or one of the hall's own, or it cannot be written.
+    pub async fn write_artifact(self: &Arc<Self>, project: &str, path: &str, content: String) -> Result<(), HallError> {
+        let (settled, integration) = self.integration(project).await?;
+        let message = format!("Edit artifact: {path}");
+        let path = valid(path)?;
+        if content.len() as u64 > MAX_BYTES {
+            return Err(HallError::Invalid(format!("content has {} bytes, more than {MAX_BYTES}", content.len())));
+        }
+        let links = integration.repository().links(integration.dir()).await?;
+        let link = "it is a symbolic link of the project, which is checked out as a file with its target";
+        let link = links.contains(&path).then_some(link);
+        if let Some(why) = protected(named(&path)?.as_slice()).or(link) {
+            return Err(HallError::Invalid(format!("{:?} is not written by callers: {why}", below_lore(&path))));
+        }
+        // No commission is called so. There is one writer of a project at a time.
+        let (home, temporary) = (self.home.clone(), format!(".document.{}", settled.name()));
+        let write = move |top: &Path| {
+            let names = named(&path)?;
+            let files = Files::open(&home, top).map_err(HallError::io("the integration worktree"))?;
+            let written = files.place(&names).and_then(|place| files.put(place, &temporary, content.as_bytes()));
+            written.map_err(|e| failed(&names, "written", &e))
+        };
+        integration.edit(&message, write).await??;
+        self.check_dependencies(Some(project)).await
+    }
+
+    /// How many artifacts of a project are not committed, records that were written since the last operation among them.
+    ///
+    /// # Errors
+    /// Where there is no such project, or git cannot tell.
+    pub async fn loose_artifacts(&self, project: &str) -> Result<usize, HallError> {
+        let (_, integration) = self.integration(project).await?;
+        let loose = integration.loose().await?;
+        Ok(loose.iter().filter(|file| below_lore(file) != file.as_str()).count())
+    }
+
+    /// Commits the artifacts of a project that are not committed, and looks again what commissions wait for. `false`: there are
+    /// none.
+    ///
+    /// # Errors
+    /// Where there is no such project, or it cannot be committed.
+    pub async fn commit_artifacts(self: &Arc<Self>, project: &str, message: &str) -> Result<bool, HallError> {
+        let (_, integration) = self.integration(project).await?;
+        if message.len() > MESSAGE_BYTES || message.contains('\0') {
+            let why = format!("message has at most {MESSAGE_BYTES} bytes, and no zero byte");
+            return Err(HallError::Invalid(why));
+        }
+        let committed = integration.commit_lore(message).await?;
+        self.check_dependencies(Some(project)).await?;
+        Ok(committed)
+    }
+
+    async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), HallError> {
+        let project = self.project(project)?;
+        let integration = self.projects.integration(&self.home, &project).await?;
+        Ok((project, integration))
+    }
+}
+
+/// The artifacts of a worktree. It blocks.
+fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
+    let files = Files::open(home, top).map_err(HallError::io("the integration worktree"))?;
+    let lore = named(LORE)?;
+    let paths = files.list(&lore).map_err(|e| failed(&lore, "listed", &e))?.unwrap_or_default();
+    let (mut found, mut left) = (Vec::new(), MAX_LISTED_BYTES);
+    for path in paths {
+        let Some(kind) = Kind::of(&path) else { continue };
+        let full = in_lore(&path);
+        // A file that cannot be read, or is gone by now, is in no list.
+        let Ok(names) = names(&full) else { continue };
+        match kind {
+            Kind::Document => {
+                let Ok(Some((bytes, state))) = files.read(&names, MAX_BYTES) else { continue };
+                let mut document = Artifact::document(&path, &String::from_utf8_lossy(&bytes), &state);
+                match left.checked_sub(document.content.len()) {
+                    Some(rest) => left = rest,
+                    None => document.content.clear(),
+                }
+                found.push(document);
+            }
+            Kind::Image | Kind::Mockup => {
+                let Ok(Some(state)) = files.state(&names) else { continue };
+                found.push(Artifact::file(&path, kind, &state));
+            }
+        }
+    }
+    artifact::sort(&mut found);
+    Ok(found)
+}
+
+/// One artifact of a worktree. It blocks.
+fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, HallError> {
+    let names = named(path)?;
+    let files = Files::open(home, top).map_err(HallError::io("the worktree"))?;
+    let missing = || HallError::NotFound(format!("Artifact not found: {}", below_lore(path)));
+    let (bytes, state) = files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?.ok_or_else(missing)?;
+    let raw = String::from_utf8_lossy(&bytes).into_owned();
+    let document = Artifact::document(below_lore(path), &raw, &state);
+    Ok(Artifact { raw_content: Some(raw), ..document })
+}
+
+/// The path from the top of a worktree of an artifact that a caller calls so.
+fn valid(path: &str) -> Result<String, HallError> {
+    let path = in_lore(path);
+    named(&path)?;
+    Ok(path)
+}
+
+fn named(path: &str) -> Result<Names<'_>, HallError> {
+    names(path).map_err(|e| HallError::Invalid(e.to_string()))
+}
+
+fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> HallError {
+    let path = text(path);
+    let path = below_lore(&path);
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => HallError::Conflict(format!("{path:?} cannot be {done}: {error}")),
+        io::ErrorKind::IsADirectory => HallError::Invalid(format!("{path:?} is a directory or a link, and no file")),
+        kind if is_of_host(kind) => HallError::Internal(format!("{path:?} cannot be {done}: {kind}")),
+        kind => HallError::Invalid(format!(
+            "{path:?} cannot be {done}, {kind}: on the way to it there may only be directories, and no symbolic links"
+        )),
+    }
+}

@@ -1,0 +1,62 @@
+//! The documents of projects, as callers reach them. `host/server/tests/server/hall.rs` has what they are answered.
+
+use std::{fs, os::unix::fs::symlink};
+
+use guild_hall::HallError;
+
+use crate::support::{Scripted, World, git, write};
+
+const PROJECT: &str = "demo";
+
+#[tokio::test]
+async fn a_symbolic_link_of_the_project_is_not_written() {
+    let world = World::new(Scripted::writing());
+    symlink("../src/code.rs", world.project(PROJECT).join(".lore/link.md")).unwrap();
+    git(&world.project(PROJECT), &["add", "--all"]);
+    git(&world.project(PROJECT), &["commit", "--quiet", "--message=Link"]);
+    let hall = world.hall().await;
+    // It is a file there, and would be a link in the user's working tree.
+    let refused = hall.write_artifact(PROJECT, "link.md", "/etc/passwd".to_owned()).await.unwrap_err();
+    assert!(refused.to_string().contains("it is a symbolic link of the project"), "{refused}");
+    assert_eq!(hall.artifact(PROJECT, "link.md").await.unwrap().raw_content.as_deref(), Some("../src/code.rs"));
+    let tree = git(&world.project(PROJECT), &["ls-tree", "claude/main", ".lore/link.md"]);
+    assert!(tree.starts_with("120000 "), "{tree}");
+}
+
+#[tokio::test]
+async fn a_project_of_config_yaml_alone_leads_nowhere() {
+    let world = World::new(Scripted::writing());
+    write(&world.root(), "secret/.lore/a.md", "secret\n");
+    let config = world.home().join("config.yaml");
+    let listed = fs::read_to_string(&config).unwrap();
+    let path = world.project(PROJECT);
+    fs::write(&config, format!("{listed}  - name: ../../secret\n    path: {}\n", path.display())).unwrap();
+    let hall = world.hall().await;
+    for refused in [
+        hall.artifacts("../../secret").await.map(drop),
+        hall.artifact("../../secret", "a.md").await.map(drop),
+        hall.write_artifact("../../secret", "a.md", "x".to_owned()).await,
+        hall.loose_artifacts("../../secret").await.map(drop),
+        hall.commit_artifacts("../../secret", "x").await.map(drop),
+    ] {
+        assert!(matches!(&refused, Err(HallError::Conflict(_))), "{refused:?}");
+    }
+    assert_eq!(fs::read_to_string(world.root().join("secret/.lore/a.md")).unwrap(), "secret\n");
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_neither_written_nor_read() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let long = "x".repeat((4 << 20) + 1);
+    let refused = hall.write_artifact(PROJECT, "long.md", long.clone()).await.unwrap_err();
+    assert!(matches!(&refused, HallError::Invalid(why) if why.contains("more than 4194304")), "{refused}");
+    write(&world.integration(PROJECT), ".lore/long.md", &long);
+    let refused = hall.artifact(PROJECT, "long.md").await.unwrap_err();
+    assert!(matches!(refused, HallError::Conflict(_)), "{refused}");
+    // A list does without it.
+    let listed = hall.artifacts(PROJECT).await.unwrap();
+    assert_eq!(listed.iter().map(|artifact| artifact.relative_path.as_str()).collect::<Vec<_>>(), ["specs/plan.md"]);
+    let refused = hall.commit_artifacts(PROJECT, &"x".repeat(100_000)).await.unwrap_err();
+    assert!(matches!(&refused, HallError::Invalid(why) if why.contains("message")), "{refused}");
+}

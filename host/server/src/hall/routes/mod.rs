@@ -1,0 +1,149 @@
+//! The routes.
+
+mod commissions;
+mod request;
+mod system;
+mod workspace;
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE},
+    response::Response,
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use guild_auth::{Access, Operation};
+use guild_hall::{Hall, HallError};
+use serde_json::{Value, json};
+
+use super::events;
+pub(crate) use commissions::dispatched;
+use request::{Answer, Fields, Request};
+pub(crate) use system::worker;
+
+/// A request, as far as the routes need it.
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) query: &'a str,
+    pub(super) body: &'a [u8],
+    /// Since when the host answers.
+    pub(super) since: Instant,
+}
+
+/// What happens in the hall, as a stream. The original's command line asks by POST.
+pub(super) const EVENTS: &str = "/system/events/stream/subscribe";
+
+/// A route: by which methods it is asked, what a caller needs to be allowed, and what answers.
+struct Route {
+    methods: &'static [Method],
+    path: &'static str,
+    access: Access,
+    answer: fn(Request) -> BoxFuture<'static, Answer>,
+}
+
+const GET: &[Method] = &[Method::GET];
+const POST: &[Method] = &[Method::POST];
+const BOTH: &[Method] = &[Method::GET, Method::POST];
+
+/// The rows of the table.
+macro_rules! routes {
+    ($($methods:ident $path:literal $access:ident $module:ident::$answer:ident;)*) => {
+        &[$(Route {
+            methods: $methods,
+            path: $path,
+            access: Access::$access,
+            answer: |request| $module::$answer(request).boxed(),
+        }),*]
+    };
+}
+
+/// All routes but [`EVENTS`].
+static ROUTES: &[Route] = routes! {
+    POST "/commission/request/commission/create" Dispatches commissions::create;
+    POST "/commission/request/commission/update" Dispatches commissions::update;
+    POST "/commission/request/commission/note" Dispatches commissions::note;
+    GET "/commission/request/commission/list" Reads commissions::list;
+    GET "/commission/request/commission/read" Reads commissions::read;
+    POST "/commission/run/dispatch" Dispatches commissions::dispatch;
+    POST "/commission/run/redispatch" Dispatches commissions::redispatch;
+    POST "/commission/run/cancel" Ends commissions::cancel;
+    POST "/commission/run/abandon" Ends commissions::abandon;
+    // The original's command line asks by GET, and it changes what is blocked all the same.
+    BOTH "/commission/dependency/project/check" Dispatches commissions::check;
+    GET "/commission/dependency/project/graph" Reads commissions::graph;
+    GET "/workspace/artifact/document/list" Reads workspace::list;
+    GET "/workspace/artifact/document/read" Reads workspace::read;
+    POST "/workspace/artifact/document/write" Dispatches workspace::write;
+    GET "/workspace/git/lore/status" Reads workspace::status;
+    POST "/workspace/git/lore/commit" Dispatches workspace::commit;
+    GET "/system/packages/worker/list" Reads system::workers;
+    GET "/system/config/application/read" Reads system::read;
+    POST "/system/config/application/reload" Dispatches system::reload;
+    GET "/system/config/application/validate" Reads system::validate;
+    GET "/system/config/project/list" Reads system::projects;
+    GET "/system/config/project/read" Reads system::project;
+    POST "/system/config/project/register" Dispatches system::register;
+    POST "/system/config/project/deregister" Dispatches system::deregister;
+    POST "/system/config/project/group" Dispatches system::group;
+    GET "/system/runtime/daemon/health" Reads system::health;
+    GET "/system/models/catalog/list" Reads system::models;
+};
+
+fn find(method: &Method, path: &str) -> Option<&'static Route> {
+    ROUTES.iter().find(|route| route.path == path && route.methods.contains(method))
+}
+
+/// What a request does, for the gate, and its name for the audit log, into which no text of a caller's gets.
+pub(super) fn operation(method: &Method, path: &str) -> Operation<'static> {
+    let reads = Operation { name: "/hall", access: Access::Reads };
+    match find(method, path) {
+        Some(route) if route.access == Access::Reads => reads,
+        Some(route) => Operation { name: route.path, access: route.access },
+        // It is answered that it is not found.
+        None => reads,
+    }
+}
+
+/// Answers a request.
+pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
+    if asked.path == EVENTS && BOTH.contains(asked.method) {
+        return events::listen(hall);
+    }
+    match route(hall, &asked).await {
+        Ok((status, value)) => with(status, &value),
+        Err(refused) => {
+            let status = match &refused {
+                HallError::Invalid(_) => StatusCode::BAD_REQUEST,
+                HallError::NotFound(_) => StatusCode::NOT_FOUND,
+                HallError::Conflict(_) => StatusCode::CONFLICT,
+                HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            error(status, &refused.to_string())
+        }
+    }
+}
+
+async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
+    // Before the body is looked at: what is not here is not found, whatever it says.
+    let not_found = || HallError::NotFound(format!("{} {} not found", asked.method, asked.path));
+    let route = find(asked.method, asked.path).ok_or_else(not_found)?;
+    let fields = match *asked.method == Method::POST {
+        true => Fields::of_body(asked.body, asked.query)?,
+        false => Fields::of_query(asked.query),
+    };
+    (route.answer)(Request { hall: hall.clone(), fields, since: asked.since }).await
+}
+
+/// An answer that says why there is no other.
+pub(super) fn error(status: StatusCode, why: &str) -> Response {
+    with(status, &json!({"error": why}))
+}
+
+fn with(status: StatusCode, value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
