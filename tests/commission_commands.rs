@@ -102,7 +102,9 @@ async fn answer(State(hall): State<Hall>, method: Method, uri: Uri, body: String
                     "from": "pending", "to": "dispatched"},
             ]}),
         ),
-        "/commission/run/dispatch" => of(StatusCode::ACCEPTED, json!({"status": "queued"})),
+        "/commission/run/dispatch" => {
+            of(StatusCode::ACCEPTED, json!({"status": "queued", "reason": "Dependencies not yet satisfied: a"}))
+        }
         "/commission/run/redispatch" => of(
             StatusCode::CONFLICT,
             json!({"error": "Cannot redispatch commission \"x\": status is \"pending\", must be \"failed\" or \"cancelled\""}),
@@ -140,6 +142,9 @@ fn a_commission_is_made_with_all_that_was_said_and_dispatched_where_asked() {
         "dependencies": ["a", "specs/b.md"], "resourceOverrides": {"model": "m", "maxTurns": 3, "maxBudgetUsd": 0.5}});
     let dispatch = ("POST /commission/run/dispatch".to_owned(), json!({"commissionId": SECOND}));
     assert_eq!(hall.asked(), [(create.to_owned(), full), dispatch]);
+    let asked = run(&home, &["dispatch", SECOND]);
+    assert!(stdout(&asked).contains("is queued") && stdout(&asked).contains("satisfied: a"), "{}", stdout(&asked));
+    hall.asked();
 
     home.write("prompt.md", "From a file\n");
     let mut command = home.guild();
@@ -191,7 +196,7 @@ fn a_list_has_a_line_for_each_and_one_commission_is_shown_with_its_timeline_and_
     let home = Home::new();
     let hall = Hall::on(&home);
     let listed = run(&home, &["list", "--project", "my book", "--status", "in_progress", "--worker", "Dalton"]);
-    let line = |id: &str, status: &str| format!("{id}\t{status}\tbook\tDalton\t2026-01-01T10:00:00.000Z\tTides\n");
+    let line = |id: &str, status: &str| format!("{id}\t{status}\tbook\tDalton\tuser\t2026-01-01T10:00:00.000Z\tTides\n");
     assert_eq!(stdout(&listed), line(SECOND, "pending") + &line(FIRST, "in_progress"));
     let query = "GET /commission/request/commission/list?projectName=my+book&status=in_progress&worker=Dalton";
     assert_eq!(hall.asked(), [(query.to_owned(), Value::Null)]);

@@ -41,12 +41,12 @@ pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
         Commission::Dispatch(args) => {
             let (hall, id) = found(&args).await?;
             let reply = hall.ask(hall.client.dispatch(&id).await)?;
-            changed(&args.hall, &reply, &id, dispatched(&reply.value))
+            changed(&args.hall, &reply, &id, &dispatched(&reply.value))
         }
         Commission::Redispatch(args) => {
             let (hall, id) = found(&args).await?;
             let reply = hall.ask(hall.client.redispatch(&id).await)?;
-            changed(&args.hall, &reply, &id, dispatched(&reply.value))
+            changed(&args.hall, &reply, &id, &dispatched(&reply.value))
         }
         Commission::Cancel(args) => {
             let (hall, id) = found(&args.of).await?;
@@ -169,10 +169,13 @@ async fn create(args: CommissionCreate) -> Result<(), Failure> {
 }
 
 /// What a dispatch came to.
-fn dispatched(changed: &Changed) -> &'static str {
+fn dispatched(changed: &Changed) -> String {
     match changed.status.as_str() {
-        "queued" => "is queued: it begins as soon as it can",
-        _ => "is dispatched",
+        "queued" => {
+            let why = changed.reason.as_deref().unwrap_or("it waits for its turn");
+            format!("is queued, and begins as soon as it can: {}", one_line(why, TEXT_CHARS))
+        }
+        _ => "is dispatched".to_owned(),
     }
 }
 
@@ -209,7 +212,8 @@ async fn list(args: CommissionList) -> Result<(), Failure> {
 }
 
 fn table(commissions: &[View], now: Timestamp) -> Table {
-    let mut table = Table::new(["COMMISSION", "STATUS", "PROJECT", "WORKER", "AGE"].map(Column::Left)).rest("TITLE");
+    let mut table =
+        Table::new(["COMMISSION", "STATUS", "PROJECT", "WORKER", "BY", "AGE"].map(Column::Left)).rest("TITLE");
     for one in commissions {
         table.row(
             [
@@ -217,6 +221,7 @@ fn table(commissions: &[View], now: Timestamp) -> Table {
                 Cell::text(&one.status).styled(style(&one.status)),
                 Cell::text(&one.project_name),
                 Cell::text(&one.worker),
+                Cell::text(&one.created_by),
                 Cell::age(one.relevant_date.parse().ok(), now),
                 Cell::text(title(one)),
             ],

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use guild_config::Config;
-use guild_hall::PACKAGES;
+use guild_hall::{PACKAGES, SOCKET};
 use guild_roster::{Host, MemberEntry, Reloads, Target, mcp_line, roster::MemberState};
 use guild_server::{
     ServeError, ServeOptions,
@@ -78,7 +78,15 @@ fn listening(base: &str, host: &Host) -> String {
         MemberState::Error(reason) => Some(format!("{} is not served: {}", one_line(key, 80), one_line(reason, 400))),
     });
     let together = format!("listening at {base}, with the tools of all members together at {base}/mcp");
-    let lines: Vec<String> = std::iter::once(together).chain(members).collect();
+    let hall = host.hall().map(|hall| {
+        let home = hall.home().path();
+        format!(
+            "commissions of the hall {} are asked for at {} and {base}/hall",
+            home.display(),
+            home.join(SOCKET).display()
+        )
+    });
+    let lines: Vec<String> = std::iter::once(together).chain(hall).chain(members).collect();
     lines.join("\n")
 }
 

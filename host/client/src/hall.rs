@@ -93,6 +93,9 @@ pub struct Created {
 pub struct Changed {
     /// The word.
     pub status: String,
+    /// What it waits for, where it is queued.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// Commissions.

@@ -92,7 +92,10 @@ impl Hall {
         self.check_dependencies(Some(&now.project_name)).await?;
         let now = cell.now();
         let reason = match now.status {
-            Status::Blocked => "Dependencies not yet satisfied".to_owned(),
+            Status::Blocked => {
+                let unmet = self.unmet(&now.project_name, &now.record.dependencies).await?;
+                format!("Dependencies not yet satisfied: {}", unmet.join(", "))
+            }
             Status::Pending => {
                 self.taken()?.full(&now.project_name).unwrap_or_else(|| "It waits for its turn".to_owned())
             }

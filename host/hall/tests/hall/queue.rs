@@ -19,11 +19,12 @@ async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
     let second = hall.create(new).await.unwrap();
     let mut events = hall.events();
     let queued = hall.dispatch(second.as_str()).await.unwrap();
-    assert_eq!(queued, Dispatched::Queued { reason: "Dependencies not yet satisfied".to_owned() });
+    let reason = format!("Dependencies not yet satisfied: {first}, specs/plan.md, .lore/reports/{first}.md");
+    assert_eq!(queued, Dispatched::Queued { reason: reason.clone() });
     assert_eq!(status(&hall, &second).await, Status::Blocked);
     assert_eq!(
         told(&mut events),
-        ["commission_status blocked Dependencies not satisfied", "commission_queued Dependencies not yet satisfied"]
+        ["commission_status blocked Dependencies not satisfied".to_owned(), format!("commission_queued {reason}")]
     );
     hall.dispatch(first.as_str()).await.unwrap();
     // Its dispatch was asked for, so it begins by itself.
