@@ -196,7 +196,8 @@ fn a_list_has_a_line_for_each_and_one_commission_is_shown_with_its_timeline_and_
     let home = Home::new();
     let hall = Hall::on(&home);
     let listed = run(&home, &["list", "--project", "my book", "--status", "in_progress", "--worker", "Dalton"]);
-    let line = |id: &str, status: &str| format!("{id}\t{status}\tbook\tDalton\tuser\t2026-01-01T10:00:00.000Z\tTides\n");
+    let line =
+        |id: &str, status: &str| format!("{id}\t{status}\tbook\tDalton\tuser\t2026-01-01T10:00:00.000Z\tTides\n");
     assert_eq!(stdout(&listed), line(SECOND, "pending") + &line(FIRST, "in_progress"));
     let query = "GET /commission/request/commission/list?projectName=my+book&status=in_progress&worker=Dalton";
     assert_eq!(hall.asked(), [(query.to_owned(), Value::Null)]);
