@@ -19,7 +19,7 @@ async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
     let second = hall.create(new).await.unwrap();
     let mut events = hall.events();
     let queued = hall.dispatch(second.as_str()).await.unwrap();
-    let reason = format!("Dependencies not yet satisfied: {first}, specs/plan.md, .lore/reports/{first}.md");
+    let reason = format!("Dependencies not yet satisfied: {first}, .lore/reports/{first}.md");
     assert_eq!(queued, Dispatched::Queued { reason: reason.clone() });
     assert_eq!(status(&hall, &second).await, Status::Blocked);
     assert_eq!(
