@@ -92,12 +92,14 @@ impl Hall {
         self.check_dependencies(Some(&now.project_name)).await?;
         let now = cell.now();
         let reason = match now.status {
-            Status::Blocked => {
+            Status::Blocked | Status::Pending => {
+                // What came since the check begins it: then it waits for its turn, as one that was never blocked.
                 let unmet = self.unmet(&now.project_name, &now.record.dependencies).await?;
-                format!("Dependencies not yet satisfied: {}", unmet.join(", "))
-            }
-            Status::Pending => {
-                self.taken()?.full(&now.project_name).unwrap_or_else(|| "It waits for its turn".to_owned())
+                if unmet.is_empty() {
+                    self.taken()?.full(&now.project_name).unwrap_or_else(|| "It waits for its turn".to_owned())
+                } else {
+                    format!("Dependencies not yet satisfied: {}", unmet.join(", "))
+                }
             }
             _ => return Ok(Dispatched::Accepted),
         };
