@@ -88,6 +88,18 @@ pub enum Plan {
     Session(SessionPlan),
     /// The plugin carries the job out itself, through its `run`.
     OwnRun(Bounds),
+    /// The host runs this session in turns, each of which answers what a user said. The job holds still between them.
+    Conversation(SessionPlan),
+}
+
+impl Plan {
+    /// The session that the host runs, where it runs one.
+    pub fn session(&self) -> Option<&SessionPlan> {
+        match self {
+            Self::Session(session) | Self::Conversation(session) => Some(session),
+            Self::OwnRun(_) => None,
+        }
+    }
 }
 
 /// How the worker's agent session is to run. The internal tools are always part of it.

@@ -1,20 +1,18 @@
 //! A commission: what it is, its states, its record, and where it is kept.
 
-mod id;
 pub mod record;
 mod state;
-pub(crate) mod store;
 
 use std::path::PathBuf;
 
 use guild_contract::JobId;
 use serde::{Deserialize, Serialize};
 
-pub use id::CommissionId;
 pub use record::{Entry, Overrides, Record};
 pub use state::Status;
 
-use crate::error::HallError;
+pub use crate::id::CommissionId;
+use crate::{error::HallError, store::Kept};
 
 /// A commission, as it is kept in `state/commissions/<id>.json`. This decides; the record in the project is its picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +83,19 @@ pub struct End {
     pub reason: String,
     /// When.
     pub time: String,
+}
+
+impl Kept for Commission {
+    type Id = CommissionId;
+    const RECORDS: &'static str = "commissions";
+
+    fn id(&self) -> &CommissionId {
+        &self.commission_id
+    }
+
+    fn text(&self) -> Result<String, String> {
+        self.record.render(self.status)
+    }
 }
 
 impl Commission {

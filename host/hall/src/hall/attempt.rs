@@ -9,8 +9,9 @@ use guild_git::{AttemptBranch, GitError, Integration, Merge};
 
 use super::{Cell, Hall, blocking};
 use crate::{
-    commission::{Commission, End, Status, record, store},
+    commission::{Commission, End, Status, record},
     error::HallError,
+    store,
     workers::{Attempt, NotBegun, Outcome},
 };
 
@@ -139,7 +140,7 @@ impl Hall {
                     Ok(()) => break,
                     Err(NotBegun::Refused(why)) => return Err(HallError::Internal(why)),
                     Err(NotBegun::Busy(why)) => {
-                        tracing::debug!(commission = %attempt.commission, "it waits: {why}");
+                        tracing::debug!(commission = %now.commission_id, "it waits: {why}");
                         // A cancel ends the waiting.
                         let _ = tokio::time::timeout(BUSY, cancel.cancelled()).await;
                     }

@@ -4,9 +4,10 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Cell, Hall, blocking};
 use crate::{
-    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status, store},
+    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status},
     error::HallError,
     events::HallEvent,
+    store,
     workers::Worker,
 };
 
@@ -115,7 +116,7 @@ impl Hall {
             self.commissions.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
             let home = self.home.clone();
             let forgotten = id.clone();
-            blocking(move || home.commissions().map(|dir| store::forget(&dir, &forgotten))).await?;
+            blocking(move || home.commissions().map(|dir| store::forget::<Commission>(&dir, &forgotten))).await?;
             return Err(e);
         }
         Ok(id)
@@ -248,7 +249,7 @@ impl Hall {
     async fn keep(&self, commission: &Arc<Commission>) -> Result<(), HallError> {
         let (home, commission) = (self.home.clone(), commission.clone());
         let doing = format!("commission {} cannot be stored", commission.commission_id);
-        blocking(move || store::save(&home.commissions()?, &commission).map_err(HallError::io(doing))).await
+        blocking(move || store::save(&home.commissions()?, &*commission).map_err(HallError::io(doing))).await
     }
 
     /// Writes the record of a commission: while an attempt has a worktree, there; else into the integration worktree.
@@ -256,11 +257,11 @@ impl Hall {
         let (new, commission) = (self.home.new_files()?, commission.clone());
         let begun = commission.attempt.as_ref().is_some_and(|attempt| attempt.begun);
         if let (true, true, Some(dir)) = (commission.status.is_active(), begun, commission.worktree_dir.clone()) {
-            return blocking(move || store::write_record(&new, &dir, &commission)).await;
+            return blocking(move || store::write_record(&new, &dir, &*commission)).await;
         }
         let project = self.project(&commission.project_name)?;
         let integration = self.projects.integration(&self.home, &project).await?;
-        integration.with_files(move |dir| store::write_record(&new, dir, &commission)).await?
+        integration.with_files(move |dir| store::write_record(&new, dir, &*commission)).await?
     }
 
     /// The worker of that name: of its package, for people, or its key.

@@ -20,11 +20,12 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    commission::{Commission, CommissionId, store},
+    commission::{Commission, CommissionId},
     error::HallError,
     events::HallEvent,
     home::Home,
     project::{Permit, Project, Projects, lock},
+    store,
     workers::Workers,
 };
 

@@ -2,9 +2,10 @@
 
 use super::{Cell, Hall, blocking};
 use crate::{
-    commission::{Commission, CommissionId, Status, record, store},
+    commission::{Commission, CommissionId, Status, record},
     error::HallError,
     project::Project,
+    store,
     view::{CommissionDetail, CommissionView, ProjectView},
     workers::{Attempt, Worker},
 };
@@ -66,7 +67,7 @@ impl Hall {
         let places = [active, Some(self.home.integration(&now.project_name))];
         let id = now.commission_id.clone();
         let read = blocking(move || {
-            let found = places.into_iter().flatten().find_map(|dir| store::read_record(&dir, &id).ok().flatten());
+            let found = places.into_iter().flatten().find_map(|dir| store::read_record::<Commission>(&dir, &id).ok().flatten());
             Ok(found)
         });
         let rendered = || now.record.render(now.status).map_err(HallError::Internal);
@@ -124,9 +125,9 @@ impl Hall {
         let dir = self.home.integration(project.name());
         let known: Vec<CommissionId> = self.cells().keys().cloned().collect();
         let read = blocking(move || {
-            let new = store::recorded(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
+            let new = store::recorded::<Commission>(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
             let read = |id: CommissionId| {
-                let text = store::read_record(&dir, &id).ok().flatten()?;
+                let text = store::read_record::<Commission>(&dir, &id).ok().flatten()?;
                 Some((id, record::read(&text)))
             };
             Ok(new.filter_map(read).collect::<Vec<_>>())
