@@ -167,6 +167,8 @@ impl Work {
             number,
             system_prompt: plan.system_prompt,
             prompt: plan.prompt,
+            converses: false,
+            conversation_chars: self.context.limits.conversation_chars,
             model: plan.model,
             tools: self
                 .tool_set(number, sets, &plan.tools, &history, self.job.cancelled())
@@ -443,6 +445,8 @@ impl Sessions for OwnSessions {
             number,
             system_prompt: query.system_prompt,
             prompt: query.prompt,
+            converses: false,
+            conversation_chars: work.context.limits.conversation_chars,
             model: query.model,
             tools: work.tool_set(number, sets, &query.tools, &[], &interrupt)?,
             files: work.readable(&query.tools),

@@ -46,6 +46,28 @@ pub enum Entry {
         /// The runtime's name for it.
         handle: String,
     },
+    /// What the user said: it begins a turn of a conversation.
+    Message {
+        /// The session's number.
+        session: u32,
+        /// What.
+        text: String,
+    },
+    /// A piece of the agent's answer, written as it came, in a session that converses. The pieces of one answer are
+    /// together the text of the `turn` that follows; an answer that was cut off has pieces, and no such line.
+    Text {
+        /// The session's number.
+        session: u32,
+        /// The piece.
+        text: String,
+    },
+    /// From here on the model is no longer given the whole conversation: it did not fit, or was begun anew.
+    Compacted {
+        /// The session's number.
+        session: u32,
+        /// What was left out, and why.
+        text: String,
+    },
     /// The model answered.
     Turn {
         /// The session's number.
@@ -97,7 +119,7 @@ pub enum Entry {
         /// What.
         text: String,
     },
-    /// The session is over.
+    /// The session is over; in one that converses, a turn of the conversation is, and the next begins with a `message`.
     End {
         /// The session's number.
         session: u32,
@@ -123,6 +145,9 @@ impl Entry {
             Self::Session { session, .. }
             | Self::Resumed { session }
             | Self::Handle { session, .. }
+            | Self::Message { session, .. }
+            | Self::Text { session, .. }
+            | Self::Compacted { session, .. }
             | Self::Turn { session, .. }
             | Self::Call { session, .. }
             | Self::Result { session, .. }
@@ -180,7 +205,7 @@ pub fn account(lines: &[Line]) -> Account {
     Account { usage, models, open: 0 }
 }
 
-/// For how many seconds these lines were under way, without the time in which no host was.
+/// For how many seconds these lines were under way, without the time in which no host was, or no turn of a conversation.
 pub fn seconds(lines: &[Line]) -> f64 {
     let time = |line: &Line| line.at.parse::<Timestamp>().ok();
     let mut sum = 0.0;
@@ -189,7 +214,7 @@ pub fn seconds(lines: &[Line]) -> f64 {
         first.zip(last).map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64().max(0.0))
     };
     for line in lines {
-        if let Entry::Resumed { .. } = line.entry {
+        if let Entry::Resumed { .. } | Entry::Message { .. } = line.entry {
             sum += span(first, last);
             first = time(line);
         }
@@ -197,6 +222,57 @@ pub fn seconds(lines: &[Line]) -> f64 {
         last = time(line).or(last);
     }
     sum + span(first, last)
+}
+
+/// A call that began and has no result: it may or may not have had its effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DanglingCall {
+    /// The session's number.
+    pub session: u32,
+    /// The call's id.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// Its input.
+    pub input: Value,
+}
+
+impl DanglingCall {
+    /// The result to write for it before a conversation goes on, so that it is never made again by itself.
+    pub fn result(&self, read_only: bool) -> Entry {
+        let error = Some(interrupted(read_only).to_owned());
+        Entry::Result { session: self.session, call: self.call.clone(), ms: 0, output: None, error }
+    }
+}
+
+/// What the model is told of a call that was interrupted. Whether its tool only reads decides if it can be made again.
+pub const fn interrupted(read_only: bool) -> &'static str {
+    if read_only {
+        "interrupted before it was answered; the tool only reads, so you can call it again"
+    } else {
+        "interrupted before it was answered, and not made again: it may have had its effect, so check that before you \
+         call it again"
+    }
+}
+
+/// The calls of these lines that have no result, in order.
+pub fn dangling_calls(lines: &[Line]) -> Vec<DanglingCall> {
+    let mut dangling: Vec<DanglingCall> = Vec::new();
+    for line in lines {
+        match &line.entry {
+            Entry::Call { session, call, tool, input } => dangling.push(DanglingCall {
+                session: *session,
+                call: call.clone(),
+                tool: tool.clone(),
+                input: input.clone(),
+            }),
+            Entry::Result { session, call, .. } => {
+                dangling.retain(|known| (known.session, &known.call) != (*session, call));
+            }
+            _ => {}
+        }
+    }
+    dangling
 }
 
 /// Where the entries of a session go: the job's `transcript.jsonl`, and for a denial also its log.

@@ -146,6 +146,8 @@ pub(crate) fn setting(tools: Arc<dyn Tools>, bounds: Bounds) -> Setting {
         number: 1,
         system_prompt: "You are a researcher.".to_owned(),
         prompt: "Find it out.".to_owned(),
+        converses: false,
+        conversation_chars: 400_000,
         model: None,
         tools,
         files: None,
