@@ -129,7 +129,8 @@ mod tests {
         assert_eq!(MeetingId::followup("Dalton", time, 1).as_str(), "followup-Dalton-20260401-120000");
         let request = MeetingId::request("Which tides, and when? Or none at all", time, 1);
         assert_eq!(request.as_str(), "meeting-request-20260401-120000-which-tides-and-when-or-none");
-        for id in [name(&"x".repeat(500), 3), name("a/b.lock", 1), MeetingId::request(&"x".repeat(500), time, 9).to_string()]
+        for id in
+            [name(&"x".repeat(500), 3), name("a/b.lock", 1), MeetingId::request(&"x".repeat(500), time, 9).to_string()]
         {
             assert!(id.parse::<CommissionId>().is_ok());
             assert!(guild_git::AttemptBranch::new(&format!("claude/commission/{id}-12")).is_ok());

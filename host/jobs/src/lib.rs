@@ -38,5 +38,5 @@ pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use plan::{Accepted, Sealed};
 pub use records::Records;
 pub use running::RunningJob;
-pub use tail::Tail;
 pub use store::{JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, StoreOptions, filter, interrupted};
+pub use tail::Tail;

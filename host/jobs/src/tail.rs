@@ -9,12 +9,7 @@ use guild_contract::JobStatus;
 use guild_session::transcript::Line;
 use tokio::{sync::watch, task::spawn_blocking};
 
-use crate::{
-    durable::open,
-    journal::Position,
-    record::TRANSCRIPT,
-    running::RunningJob,
-};
+use crate::{durable::open, journal::Position, record::TRANSCRIPT, running::RunningJob};
 
 /// Bytes that are read at once. A longer line is read as a whole.
 const CHUNK: u64 = 64 * 1024;

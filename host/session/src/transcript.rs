@@ -128,7 +128,7 @@ pub enum Entry {
         /// Its final text.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
-        /// What the session used in all.
+        /// What the session used in all; of a conversation, what the turn used.
         usage: Usage,
     },
     /// The transcript has reached its limit; nothing follows.
@@ -179,6 +179,8 @@ pub fn usage(lines: &[Line], agent: String) -> JobUsage {
 pub fn account(lines: &[Line]) -> Account {
     let mut models: Vec<String> = Vec::new();
     let mut sessions: BTreeMap<u32, Usage> = BTreeMap::new();
+    // Of turns of conversations that are over.
+    let mut usage = Usage::default();
     let mut ended: BTreeMap<u32, bool> = BTreeMap::new();
     let mut truncated = false;
     for line in lines {
@@ -192,11 +194,12 @@ pub fn account(lines: &[Line]) -> Account {
             }
             // It knows what its turns may not have known yet.
             Entry::End { session, usage, .. } => drop(sessions.insert(*session, *usage)),
+            // The turn that begins has an end of its own.
+            Entry::Message { session, .. } => usage.add(&sessions.remove(session).unwrap_or_default()),
             Entry::Truncated { .. } => truncated = true,
             _ => {}
         }
     }
-    let mut usage = Usage::default();
     sessions.values().for_each(|session| usage.add(session));
     let under_way = ended.into_values().any(|ended| !ended);
     if truncated || (under_way && usage.tokens() > 0) {

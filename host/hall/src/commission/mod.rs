@@ -45,7 +45,7 @@ pub struct Commission {
     pub record: Record,
 }
 
-/// Who made a commission.
+/// Who made a commission, or asked for a meeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Author {
@@ -54,6 +54,8 @@ pub enum Author {
     User,
     /// The manager, which acts first: a person reviews it (REQ-WKR-27).
     Manager,
+    /// A worker, which asks for a meeting.
+    Worker,
 }
 
 /// How far an attempt is. After a crash it goes on from there.

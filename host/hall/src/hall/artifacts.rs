@@ -140,7 +140,7 @@ fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
         match kind {
             Kind::Document => {
                 let Ok(Some((bytes, state))) = files.read(&names, MAX_BYTES) else { continue };
-                let mut document = Artifact::document(&path, &String::from_utf8_lossy(&bytes), &state);
+                let mut document = Artifact::document(&path, &String::from_utf8_lossy(&bytes), artifact::time(&state));
                 match left.checked_sub(document.content.len()) {
                     Some(rest) => left = rest,
                     None => document.content.clear(),
@@ -149,7 +149,7 @@ fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
             }
             Kind::Image | Kind::Mockup => {
                 let Ok(Some(state)) = files.state(&names) else { continue };
-                found.push(Artifact::file(&path, kind, &state));
+                found.push(Artifact::file(&path, kind, artifact::time(&state)));
             }
         }
     }
@@ -164,7 +164,7 @@ fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, HallError> {
     let missing = || HallError::NotFound(format!("Artifact not found: {}", below_lore(path)));
     let (bytes, state) = files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?.ok_or_else(missing)?;
     let raw = String::from_utf8_lossy(&bytes).into_owned();
-    let document = Artifact::document(below_lore(path), &raw, &state);
+    let document = Artifact::document(below_lore(path), &raw, artifact::time(&state));
     Ok(Artifact { raw_content: Some(raw), ..document })
 }
 

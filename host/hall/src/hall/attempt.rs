@@ -77,6 +77,7 @@ impl Hall {
                 self.spawn_attempt(cell);
             }
         }
+        self.resume_meetings();
         self.check_dependencies(None).await
     }
 
@@ -115,8 +116,7 @@ impl Hall {
             return Ok(());
         }
         let project = self.project(&now.project_name)?;
-        let memory_chars = project.settings.memory_limit.map(|tokens| u64::from(tokens) * 4);
-        let attempt = Attempt::of(&now, memory_chars);
+        let attempt = Attempt::of(&now, project.settings.memory_chars());
         let attempt =
             attempt.ok_or_else(|| HallError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
         if now.status == Status::Dispatched {
@@ -192,12 +192,12 @@ impl Hall {
     }
 
     /// From the end of the job to the state that people see: commits, merges, and tidies up.
-    async fn finish(&self, cell: &Cell) -> Result<(), HallError> {
+    async fn finish(self: &Arc<Self>, cell: &Cell) -> Result<(), HallError> {
         let _one = cell.change.lock().await;
         let now = cell.now();
         let Some(attempt) = now.attempt.as_ref().filter(|_| now.status.is_active()) else { return Ok(()) };
         let Some(mut end) = attempt.end.clone() else { return Ok(()) };
-        let mut tidy = true;
+        let (mut tidy, mut conflict) = (true, None);
         if let (true, Some(dir)) = (attempt.begun, &now.worktree_dir) {
             let project = self.project(&now.project_name)?;
             let integration = self.projects.integration(&self.home, &project).await?;
@@ -209,9 +209,9 @@ impl Hall {
                     Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
                     Ok(Merge::Conflicts { files }) => {
                         let files = files.join(", ");
-                        end = failed(format!(
-                            "Squash-merge conflict on non-.lore/ files: {files}; {branch} has the work"
-                        ));
+                        let why = format!("Squash-merge conflict on non-.lore/ files: {files}; {branch} has the work");
+                        conflict = Some(format!("Commission {} failed: {why}", now.commission_id));
+                        end = failed(why);
                     }
                     Err(e) => end = failed(format!("Finalize error: {e}")),
                 }
@@ -232,7 +232,11 @@ impl Hall {
             *commission = over;
             Ok(())
         })
-        .await
+        .await?;
+        if let Some(reason) = conflict {
+            self.ask_manager(&now.project_name, &reason).await;
+        }
+        Ok(())
     }
 
     /// Commits what is in the worktree, with the record as it will be.

@@ -265,7 +265,7 @@ impl Hall {
     }
 
     /// The worker of that name: of its package, for people, or its key.
-    fn worker(&self, name: &str) -> Result<Worker, HallError> {
+    pub(super) fn worker(&self, name: &str) -> Result<Worker, HallError> {
         let all = self.workers()?.all();
         let found = |by: fn(&Worker) -> &str| all.iter().find(|worker| by(worker) == name).cloned();
         let worker = found(|worker| &worker.package)
@@ -280,7 +280,7 @@ impl Hall {
     }
 }
 
-fn check_text(field: &str, text: &str, max: usize) -> Result<(), HallError> {
+pub(super) fn check_text(field: &str, text: &str, max: usize) -> Result<(), HallError> {
     if text.trim().is_empty() {
         return Err(HallError::Invalid(format!("Missing required field: {field}")));
     }

@@ -4,6 +4,7 @@ mod artifacts;
 mod attempt;
 mod change;
 mod dependencies;
+mod meeting;
 mod queue;
 mod read;
 mod settings;
@@ -30,6 +31,8 @@ use crate::{
 };
 
 pub use change::{Changes, NewCommission};
+use meeting::Meetings;
+pub use meeting::{NewMeeting, NewRequest, Turn};
 pub use queue::Dispatched;
 pub use read::Filter;
 
@@ -48,13 +51,14 @@ pub struct HallOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-/// A hall: its projects and their commissions.
+/// A hall: its projects, their commissions and meetings.
 pub struct Hall {
     home: Arc<Home>,
     projects: Projects,
     clock: Arc<dyn Clock>,
     workers: OnceLock<Arc<dyn Workers>>,
     commissions: RwLock<BTreeMap<CommissionId, Arc<Cell>>>,
+    meetings: Meetings,
     /// Held while it is decided which commissions begin.
     scheduling: tokio::sync::Mutex<()>,
     events: broadcast::Sender<Arc<HallEvent>>,
@@ -96,6 +100,7 @@ impl Hall {
     pub fn open(options: HallOptions) -> Result<Arc<Self>, HallError> {
         let home = Home::open(&options.home)?;
         let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
+        let meetings = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
         let cell = |commission: Commission| (commission.commission_id.clone(), Cell::new(commission));
         let projects = Projects::new(options.permits, options.git);
         projects.now(&home)?;
@@ -105,6 +110,7 @@ impl Hall {
             clock: options.clock,
             workers: OnceLock::new(),
             commissions: RwLock::new(kept.into_iter().map(cell).collect()),
+            meetings: Meetings::of(meetings),
             scheduling: tokio::sync::Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
         }))

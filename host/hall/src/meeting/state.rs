@@ -64,7 +64,9 @@ mod tests {
         use MeetingStatus::{Closed, Declined, Open, Requested};
         let led: Vec<_> = MeetingStatus::ALL
             .into_iter()
-            .flat_map(|from| MeetingStatus::ALL.into_iter().filter(move |to| from.leads_to(*to)).map(move |to| (from, to)))
+            .flat_map(|from| {
+                MeetingStatus::ALL.into_iter().filter(move |to| from.leads_to(*to)).map(move |to| (from, to))
+            })
             .collect();
         assert_eq!(led, [(Requested, Open), (Requested, Declined), (Open, Closed)]);
         for status in MeetingStatus::ALL {
