@@ -95,7 +95,7 @@ pub struct Attempt {
     pub title: String,
     /// What is asked.
     pub prompt: String,
-    /// What it builds on.
+    /// What it builds on; of a meeting, the artifacts that belong to it.
     pub dependencies: Vec<String>,
     /// In place of the worker's own bounds.
     pub overrides: Overrides,
@@ -145,7 +145,7 @@ impl Attempt {
             job: state.job.clone(),
             title: record.title.clone(),
             prompt: record.agenda.clone(),
-            dependencies: Vec::new(),
+            dependencies: record.linked_artifacts.clone(),
             overrides: Overrides::default(),
             worktree: meeting.worktree_dir.clone()?,
             checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
@@ -230,11 +230,11 @@ pub trait Workers: Send + Sync {
     /// Ends the job. [`Self::ended`] tells when it has.
     async fn cancel(&self, attempt: &Attempt);
 
-    /// The running job of a meeting, once it can be talked with: not while its host is being restarted. It blocks.
+    /// The running job of a meeting, once it can be talked with: after a restart that takes a moment.
     ///
     /// # Errors
     /// Why it cannot be talked with, in a sentence for the user.
-    fn conversation(&self, meeting: &Attempt) -> Result<Arc<RunningJob>, String>;
+    async fn conversation(&self, meeting: &Attempt) -> Result<Arc<RunningJob>, String>;
 
     /// Has a meeting's worker answer what the user says, and waits for the end of that turn. All that happens in it is in the
     /// job's transcript, its end too.

@@ -1,5 +1,7 @@
 //! Carrying a job out, from its plan to its end.
 
+pub(crate) mod conversation;
+
 use std::{pin::pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
@@ -63,17 +65,11 @@ pub(crate) async fn carry_out(
     held: impl Send,
 ) {
     let attempt = context.attempt_of(job.id());
-    let reach = context.reach(&data.key, attempt.as_ref(), &grants);
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
     let running = job.clone();
     let carried_out = async move {
-        let (granted, own, at) = (grants.clone(), data.memory.clone(), attempt.clone());
-        let memories = context.clone();
-        let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
-        let memory = memory.await.map_err(|e| e.message)?;
-        let (tools, of_sessions) = tools(&context, attempt.as_ref(), &running, memory, &grants).await?;
-        let work = Work { data, context, job: running, tools, of_sessions, grants, reach: reach?, granted_tools };
+        let work = Work::new((data, context), attempt.as_ref(), running, grants, granted_tools).await?;
         let agent: Runtime = agent.parse()?;
         match (plan, request) {
             (Plan::Session(plan), JobRequest::Session { toolboxes, resumed }) => {
@@ -143,6 +139,26 @@ struct Work {
 }
 
 impl Work {
+    /// The work of a job, which may be an attempt.
+    ///
+    /// # Errors
+    /// Where its memories or its worktree cannot be read.
+    async fn new(
+        (data, context): (Arc<MemberData>, HostContext),
+        attempt: Option<&Attempt>,
+        job: Arc<RunningJob>,
+        grants: Arc<Grants>,
+        granted_tools: Vec<String>,
+    ) -> Result<Self, String> {
+        let reach = context.reach(&data.key, attempt, &grants)?;
+        let (granted, own, at) = (grants.clone(), data.memory.clone(), attempt.cloned());
+        let memories = context.clone();
+        let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
+        let memory = memory.await.map_err(|e| e.message)?;
+        let (tools, of_sessions) = tools(&context, attempt, &job, memory, &grants).await?;
+        Ok(Self { data, context, job, tools, of_sessions, grants, reach, granted_tools })
+    }
+
     /// The host runs the session that the component planned.
     async fn session(
         self,
@@ -292,7 +308,7 @@ fn span(member: &MemberKey, job: &RunningJob) -> Span {
 
 /// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
 async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
-    let (cancel, meter, journal) = (session.cancel.clone(), session.meter.clone(), session.journal.clone());
+    let (meter, journal) = (session.meter.clone(), session.journal.clone());
     let number = session.number;
     journal.write(&if session.history.is_empty() {
         Entry::Session {
@@ -306,6 +322,16 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     } else {
         Entry::Resumed { session: number }
     });
+    let bounds = *meter.bounds();
+    let end = run_in_time(runtime, session).await;
+    let ending = end.ending.reason(&bounds).unwrap_or_else(|| SUCCESS.to_owned());
+    journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
+    end
+}
+
+/// Runs a session until it ends, is cancelled, or is out of time.
+async fn run_in_time(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
+    let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
     let late = async {
         // A runtime ends by itself in time, and reports what it used; one that does not is dropped.
         let ending = tokio::select! {
@@ -315,13 +341,10 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
         tokio::time::sleep(GRACE).await;
         ending
     };
-    let end = tokio::select! {
+    tokio::select! {
         end = runtime.run(session) => end,
         ending = late => ending.into(),
-    };
-    let ending = end.ending.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned());
-    journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
-    end
+    }
 }
 
 /// Shows in the job's status what its sessions use, and for how long it has been under way.

@@ -134,14 +134,21 @@ impl Hall {
         found.ok_or_else(|| HallError::NotFound(format!("Meeting \"{id}\" not found")))
     }
 
-    /// The meeting, where it is one of that project.
-    async fn meeting_of(&self, id: &str, project: &str) -> Result<Arc<MeetingCell>, HallError> {
-        self.look_for_meetings(self.project(project)?.as_ref()).await;
-        let cell = self.meeting(id)?;
-        if cell.now().project_name != project {
-            return Err(HallError::NotFound(format!("Meeting \"{id}\" not found in project \"{project}\"")));
+    /// The meeting, where it is one of that project, or of any where none is named.
+    async fn meeting_of(&self, id: &str, project: Option<&str>) -> Result<Arc<MeetingCell>, HallError> {
+        match project {
+            Some(name) => self.look_for_meetings(self.project(name)?.as_ref()).await,
+            None => {
+                for project in self.projects.now(&self.home)?.1.values() {
+                    self.look_for_meetings(project).await;
+                }
+            }
         }
-        Ok(cell)
+        let cell = self.meeting(id)?;
+        match project.filter(|project| *project != cell.now().project_name) {
+            Some(project) => Err(HallError::NotFound(format!("Meeting \"{id}\" not found in project \"{project}\""))),
+            None => Ok(cell),
+        }
     }
 
     /// The meetings that have a session.

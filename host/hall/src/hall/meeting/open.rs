@@ -20,6 +20,8 @@ use crate::{
 pub(super) const TEXT_BYTES: usize = 1024 * 1024;
 /// The most artifacts that a request names.
 const ARTIFACTS: usize = 256;
+/// Characters of what a request is about in its title.
+const TITLE_CHARS: usize = 80;
 /// The most bytes of an artifact's path.
 const PATH_BYTES: usize = 1024;
 /// How long a host that is busy is asked again before the user is told.
@@ -129,7 +131,11 @@ impl Hall {
                 format!("Follow-up with {}", worker.display_name),
                 format!("Worker proposed follow-up from meeting {id}"),
             ),
-            None => (format!("Audience with {}", worker.display_title), "Meeting requested".to_owned()),
+            None => {
+                let about = new.reason.split_whitespace().collect::<Vec<_>>().join(" ");
+                let about: String = about.chars().take(TITLE_CHARS).collect();
+                (format!("Meeting request: {about}"), "Meeting requested".to_owned())
+            }
         };
         let record = Record {
             title,
@@ -183,7 +189,7 @@ impl Hall {
     pub async fn accept_meeting(
         self: &Arc<Self>,
         id: &str,
-        project: &str,
+        project: Option<&str>,
         message: Option<&str>,
     ) -> Result<Turn, HallError> {
         let message = message.map(str::trim).filter(|message| !message.is_empty());
@@ -201,7 +207,7 @@ impl Hall {
         let session = self.new_session(&worker, opening)?;
         let time = self.time();
         let _one = self.meetings.opening.lock().await;
-        self.check_meeting_cap(project)?;
+        self.check_meeting_cap(&now.project_name)?;
         self.change_meeting(&cell, |meeting| {
             meeting.become_(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time)?;
             meeting.worker_name = worker.key.to_string();
@@ -216,14 +222,17 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such request.
-    pub async fn decline_meeting(self: &Arc<Self>, id: &str, project: &str) -> Result<(), HallError> {
+    pub async fn decline_meeting(self: &Arc<Self>, id: &str, project: Option<&str>) -> Result<(), HallError> {
         let (cell, time) = (self.meeting_of(id, project).await?, self.time());
         self.change_meeting(&cell, |meeting| {
             meeting.become_(MeetingStatus::Declined, ("declined", "User declined meeting request"), time)
         })
         .await?;
-        let project_name = project.to_owned();
-        self.tell(HallEvent::MeetingEnded { meeting_id: cell.now().meeting_id.clone(), project_name });
+        let now = cell.now();
+        self.tell(HallEvent::MeetingEnded {
+            meeting_id: now.meeting_id.clone(),
+            project_name: now.project_name.clone(),
+        });
         Ok(())
     }
 
@@ -231,7 +240,12 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such request, or that is no day.
-    pub async fn defer_meeting(self: &Arc<Self>, id: &str, project: &str, until: &str) -> Result<(), HallError> {
+    pub async fn defer_meeting(
+        self: &Arc<Self>,
+        id: &str,
+        project: Option<&str>,
+        until: &str,
+    ) -> Result<(), HallError> {
         let day = until.trim();
         if day.parse::<Date>().is_err() {
             return Err(HallError::Invalid(format!("deferredUntil is a day such as 2026-12-01, not {until:?}")));

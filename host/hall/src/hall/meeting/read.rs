@@ -45,7 +45,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is none, or it is of another project.
-    pub async fn read_meeting(&self, id: &str, project: &str) -> Result<MeetingDetail, HallError> {
+    pub async fn read_meeting(&self, id: &str, project: Option<&str>) -> Result<MeetingDetail, HallError> {
         let missing = |e: HallError| match e {
             HallError::NotFound(why) if why.starts_with("Meeting") => {
                 HallError::NotFound(format!("Meeting not found: {id}"))

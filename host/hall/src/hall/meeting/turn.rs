@@ -213,7 +213,7 @@ impl Hall {
     async fn try_turn(&self, cell: &MeetingCell, message: &str) -> Result<(), String> {
         let attempt = self.meeting_attempt(&cell.now()).map_err(|e| e.to_string())?;
         let workers = self.workers().map_err(|e| e.to_string())?;
-        let at = *workers.conversation(&attempt)?.written().borrow();
+        let at = *workers.conversation(&attempt).await?.written().borrow();
         cell.turn.send_modify(|turn| turn.at = Some(at));
         let cancel = lock(&cell.cancel).clone();
         workers.say(&attempt, message, &cancel).await
@@ -221,7 +221,7 @@ impl Hall {
 
     async fn tail(&self, cell: &MeetingCell, at: Position) -> Result<Tail, String> {
         let attempt = self.meeting_attempt(&cell.now()).map_err(|e| e.to_string())?;
-        let job = self.workers().map_err(|e| e.to_string())?.conversation(&attempt)?;
+        let job = self.workers().map_err(|e| e.to_string())?.conversation(&attempt).await?;
         Ok(Tail::of(job, at))
     }
 }

@@ -1,6 +1,7 @@
 //! The routes.
 
 mod commissions;
+mod meetings;
 mod request;
 mod system;
 mod workspace;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::events;
 pub(crate) use commissions::dispatched;
-use request::{Answer, Fields, Request};
+use request::{Answer, Fields, Reply, Request};
 pub(crate) use system::worker;
 
 /// A request, as far as the routes need it.
@@ -73,6 +74,18 @@ static ROUTES: &[Route] = routes! {
     // The original's command line asks by GET, and it changes what is blocked all the same.
     BOTH "/commission/dependency/project/check" Dispatches commissions::check;
     GET "/commission/dependency/project/graph" Reads commissions::graph;
+    POST "/meeting/request/meeting/create" Dispatches meetings::create;
+    POST "/meeting/request/meeting/accept" Dispatches meetings::accept;
+    POST "/meeting/request/meeting/decline" Dispatches meetings::decline;
+    POST "/meeting/request/meeting/defer" Dispatches meetings::defer;
+    GET "/meeting/request/meeting/list" Reads meetings::list;
+    GET "/meeting/request/meeting/read" Reads meetings::read;
+    POST "/meeting/session/message/send" Dispatches meetings::send;
+    // The original has no such route: its clients lose a turn that they do not listen to.
+    GET "/meeting/session/generation/subscribe" Reads meetings::subscribe;
+    POST "/meeting/session/generation/interrupt" Ends meetings::interrupt;
+    POST "/meeting/session/meeting/close" Ends meetings::close;
+    GET "/meeting/session/meeting/list" Reads meetings::sessions;
     GET "/workspace/artifact/document/list" Reads workspace::list;
     GET "/workspace/artifact/document/read" Reads workspace::read;
     POST "/workspace/artifact/document/write" Dispatches workspace::write;
@@ -90,6 +103,11 @@ static ROUTES: &[Route] = routes! {
     GET "/system/runtime/daemon/health" Reads system::health;
     GET "/system/models/catalog/list" Reads system::models;
 };
+
+/// Whether a request is answered with a stream of events, which lasts.
+pub(super) fn is_stream(path: &str) -> bool {
+    path == EVENTS || meetings::STREAMS.contains(&path)
+}
 
 fn find(method: &Method, path: &str) -> Option<&'static Route> {
     ROUTES.iter().find(|route| route.path == path && route.methods.contains(method))
@@ -112,7 +130,8 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
         return events::listen(hall);
     }
     match route(hall, &asked).await {
-        Ok((status, value)) => with(status, &value),
+        Ok(Reply::Json(status, value)) => with(status, &value),
+        Ok(Reply::Events(body)) => events::stream(body),
         Err(refused) => {
             let status = match &refused {
                 HallError::Invalid(_) => StatusCode::BAD_REQUEST,
