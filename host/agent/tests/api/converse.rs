@@ -20,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::setting::{Desk, PROVIDERS, Setting, Transcript, fake_server, options, run, setting};
 
+/// How many events each provider sends before the first piece of an answer.
+const EVENTS_BEFORE: [usize; 4] = [3, 1, 0, 0];
+
 /// A conversation on a fake.
 struct Conversation {
     options: ApiOptions,
@@ -123,14 +126,13 @@ fn roles(request: &Received) -> Vec<String> {
 
 #[tokio::test]
 async fn the_answer_is_in_the_transcript_piece_by_piece_before_it_ends() {
-    // What each sends before the first piece.
-    for (provider, before) in PROVIDERS.into_iter().zip([3, 1, 0, 0]) {
+    for (provider, before) in PROVIDERS.into_iter().zip(EVENTS_BEFORE) {
         let gate = Gate::closed();
         let script = vec![Reply::text("It is forty-two, as I said.").slowly(&gate)];
         let (_server, talk) = Conversation::new(provider, script, Desk::new()).await;
         let mut turn = pin!(talk.say("What is it?"));
         gate.pass(before);
-        for there in 1..=3 {
+        for there in 1..=2 {
             gate.pass(1);
             tokio::select! {
                 end = &mut turn => panic!("{provider:?}: {end:?}"),
@@ -207,8 +209,9 @@ async fn requests_of_later_turns_begin_as_those_before_them() {
 
 #[tokio::test]
 async fn an_interrupt_ends_the_turn_and_the_next_one_knows_what_was_shown() {
-    for provider in PROVIDERS {
-        let script = vec![Reply::text("It begins, and it goes on.").stalls_after(5), Reply::text("Well then.")];
+    for (provider, before) in PROVIDERS.into_iter().zip(EVENTS_BEFORE) {
+        let script =
+            vec![Reply::text("It begins, and it goes on.").stalls_after(before + 1), Reply::text("Well then.")];
         let (server, mut talk) = Conversation::new(provider, script, Desk::new()).await;
         let end = talk.interrupted("Tell me.", |entries| !pieces(entries).is_empty()).await;
         assert_eq!(end.ending, Ending::Interrupted, "{provider:?}");
@@ -243,9 +246,9 @@ async fn a_call_that_was_interrupted_is_not_made_again_and_the_model_is_told() {
 async fn an_answer_that_breaks_off_goes_on_and_nothing_of_it_is_shown_twice() {
     let begun = || Reply::text("It begins, and it goes on, and it ends.");
     let said = "It begins, and it goes on, and it ends.";
-    for provider in PROVIDERS {
+    for (provider, before) in PROVIDERS.into_iter().zip(EVENTS_BEFORE) {
         // The model begins anew, twice.
-        let anew = vec![begun().broken_after(5), begun().broken_after(4), begun()];
+        let anew = vec![begun().broken_after(before + 3), begun().broken_after(before + 1), begun()];
         let (server, talk) = Conversation::new(provider, anew, Desk::new()).await;
         let end = talk.say("Tell me.").await;
         assert_eq!((end.text.as_str(), talk.pieces().concat().as_str()), (said, said), "{provider:?}");
@@ -253,7 +256,7 @@ async fn an_answer_that_breaks_off_goes_on_and_nothing_of_it_is_shown_twice() {
         assert!(server.requests()[2].body.to_string().contains("Go on exactly where it stopped"), "{provider:?}");
         // It goes on as it is asked to, from wherever that is.
         let script = Script::from(move |request: &Received| match shown_before(request) {
-            None => begun().broken_after(5),
+            None => begun().broken_after(before + 2),
             Some(shown) => Reply::text(said.strip_prefix(&shown).unwrap()),
         });
         let (_server, talk) = Conversation::new(provider, script, Desk::new()).await;
