@@ -296,3 +296,64 @@ impl Journal for NoJournal {
 
     fn log(&self, _line: &str) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(second: u32, entry: Entry) -> Line {
+        Line { at: format!("2026-01-01T00:00:{second:02}Z"), entry }
+    }
+
+    fn call(call: &str) -> Entry {
+        Entry::Call { session: 1, call: call.to_owned(), tool: "act".to_owned(), input: json!({"n": 1}) }
+    }
+
+    fn message() -> Entry {
+        Entry::Message { session: 1, text: "And?".to_owned() }
+    }
+
+    fn end(turns: u32) -> Entry {
+        let usage = Usage { turns, cost_usd: Some(f64::from(turns)), ..Usage::default() };
+        Entry::End { session: 1, ending: SUCCESS.to_owned(), text: String::new(), usage }
+    }
+
+    #[test]
+    fn a_call_without_a_result_dangles_until_it_has_one() {
+        let answered = Entry::Result { session: 1, call: "1".to_owned(), ms: 0, output: Some(json!(1)), error: None };
+        let mut lines = vec![line(0, call("1")), line(0, call("2")), line(1, answered)];
+        let dangling = dangling_calls(&lines);
+        assert_eq!(dangling.iter().map(|call| call.call.as_str()).collect::<Vec<_>>(), ["2"]);
+        for (read_only, part) in [(true, "you can call it again"), (false, "it may have had its effect")] {
+            let Entry::Result { error: Some(text), .. } = dangling[0].result(read_only) else { panic!("no error") };
+            assert!(text.contains(part), "{text}");
+        }
+        lines.push(line(2, dangling[0].result(false)));
+        assert_eq!(dangling_calls(&lines), []);
+    }
+
+    #[test]
+    fn the_time_between_the_turns_of_a_conversation_does_not_count() {
+        let lines = [line(0, message()), line(2, end(1)), line(30, message()), line(33, end(2))];
+        assert!((seconds(&lines) - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_end_of_a_turn_counts_all_turns_before_it_and_later_ones_are_added() {
+        let turn = Entry::Turn {
+            session: 1,
+            turn: 3,
+            model: Some("m".to_owned()),
+            text: String::new(),
+            content: None,
+            usage: Usage { turns: 1, output_tokens: 5, cost_usd: Some(1.0), ..Usage::default() },
+        };
+        let mut lines = vec![line(0, message()), line(1, end(2)), line(2, message()), line(3, turn)];
+        let under_way = account(&lines).usage;
+        assert_eq!((under_way.turns, under_way.cost_usd, under_way.known_cost_usd), (3, None, Some(3.0)));
+        lines.push(line(4, end(4)));
+        assert_eq!((account(&lines).usage.turns, account(&lines).usage.cost_usd), (4, Some(4.0)));
+    }
+}
