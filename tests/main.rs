@@ -43,6 +43,7 @@ mod mcp_callers;
 mod mcp_roster;
 mod mcp_stdio;
 mod mcp_tasks;
+mod meetings;
 mod member_states;
 mod memory;
 mod operator;

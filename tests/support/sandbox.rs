@@ -192,6 +192,7 @@ pub(crate) fn activation() -> Activation {
         job: "019f4b1c-7a3e-7f00-8000-000000000001".parse().unwrap(),
         request: Request { description: "d".into(), task: "t".into(), config: json!({}) },
         attempt: None,
+        meeting: None,
         scopes: vec![guild_contract::manifest::Scope::Worker],
         project: None,
         posture: "p".into(),

@@ -200,6 +200,9 @@ pub enum NotBegun {
     Refused(String),
 }
 
+/// Why workers that only take commissions cannot be talked with.
+const NO_MEETINGS: &str = "these workers hold no meetings";
+
 /// The workers of a host. An attempt is an ordinary job of one. The job of a meeting holds still between the turns of its
 /// conversation.
 #[async_trait]
@@ -234,27 +237,37 @@ pub trait Workers: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be talked with, in a sentence for the user.
-    async fn conversation(&self, meeting: &Attempt) -> Result<Arc<RunningJob>, String>;
+    async fn conversation(&self, _meeting: &Attempt) -> Result<Arc<RunningJob>, String> {
+        Err(NO_MEETINGS.to_owned())
+    }
 
     /// Has a meeting's worker answer what the user says, and waits for the end of that turn. All that happens in it is in the
     /// job's transcript, its end too.
     ///
     /// # Errors
     /// Why no turn began, in a sentence for the user. Nothing was written then.
-    async fn say(&self, meeting: &Attempt, message: &str, cancel: &CancellationToken) -> Result<(), String>;
+    async fn say(&self, _meeting: &Attempt, _message: &str, _cancel: &CancellationToken) -> Result<(), String> {
+        Err(NO_MEETINGS.to_owned())
+    }
 
     /// Has a session of its own, without tools, answer a prompt on the account of a meeting.
     ///
     /// # Errors
     /// Why there is no answer.
-    async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, String>;
+    async fn write(&self, _meeting: &Attempt, _system_prompt: &str, _prompt: String) -> Result<String, String> {
+        Err(NO_MEETINGS.to_owned())
+    }
 
     /// Ends a meeting's job with this result, and waits until nothing of it runs. What its worker decided.
-    async fn conclude(&self, meeting: &Attempt, notes: &str) -> Vec<Decision>;
+    async fn conclude(&self, _meeting: &Attempt, _notes: &str) -> Vec<Decision> {
+        Vec::new()
+    }
 
     /// What the sessions of a meeting's job did so far, by its transcript, also once it has ended.
     ///
     /// # Errors
     /// Where it cannot be read.
-    async fn transcript(&self, worker: &MemberKey, job: &JobId) -> Result<Vec<Line>, HallError>;
+    async fn transcript(&self, _worker: &MemberKey, _job: &JobId) -> Result<Vec<Line>, HallError> {
+        Ok(Vec::new())
+    }
 }

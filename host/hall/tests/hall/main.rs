@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod commissions;
+mod meetings;
 mod memory;
 mod projects;
 mod queue;

@@ -306,7 +306,8 @@ impl Plugin {
                 }
                 Ok(Plan::OwnRun(valid(own)?))
             }
-            Plan::Session(session) => {
+            // The host makes a conversation of a session; a component plans none.
+            Plan::Session(session) | Plan::Conversation(session) => {
                 let max = self.limits.plan_bytes;
                 let names = session.tools.iter().chain(&session.toolbox_tools).chain(&session.model);
                 let names = names.map(String::len).sum::<usize>();
