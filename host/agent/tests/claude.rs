@@ -7,6 +7,8 @@ mod converse;
 mod fixture;
 #[path = "claude/real.rs"]
 mod real;
+#[path = "claude/real_conversation.rs"]
+mod real_conversation;
 
 mod common;
 

@@ -282,7 +282,7 @@ impl Pages {
             Entry::Resumed { .. } => row("resumed", STRONG, "by a host that started later"),
             Entry::Handle { handle, .. } => row("handle", LABEL, &one_line(handle, SHOWN_CHARS)),
             Entry::Message { text, .. } => {
-                row("user", STRONG, "")?;
+                row("user", STRONG, &format!("{LABEL}{}{LABEL:#}", size(text)))?;
                 write_text(out, text)
             }
             Entry::Text { .. } => Ok(()),
