@@ -4,9 +4,11 @@
 
 mod attempts;
 mod crashes;
+mod follows;
 mod hostile;
 mod integration;
 mod merges;
 mod program;
+mod pulls;
 mod repository;
 mod support;
