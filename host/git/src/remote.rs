@@ -121,8 +121,11 @@ impl Repository {
         Ok(self.default_tip().await?.commit)
     }
 
-    /// Whether a commit is another one, or one of its ancestors. `false` also where it is not here.
-    pub(crate) async fn contains(&self, commit: &CommitId, earlier: &CommitId) -> Result<bool, GitError> {
+    /// Whether a commit has another one: it is the same one, or one of its ancestors. `false` also where that is not here.
+    ///
+    /// # Errors
+    /// Why git cannot be asked.
+    pub async fn contains(&self, commit: &CommitId, earlier: &CommitId) -> Result<bool, GitError> {
         let ask = ["merge-base", "--is-ancestor", earlier.as_str(), commit.as_str()];
         Ok(self.call(&ask).codes(&[0, 1, 128]).await?.0 == 0)
     }

@@ -4,6 +4,7 @@ mod artifacts;
 mod attempt;
 mod change;
 mod dependencies;
+mod pulls;
 mod queue;
 mod read;
 mod settings;
@@ -29,6 +30,7 @@ use crate::{
 };
 
 pub use change::{Changes, NewCommission};
+pub use pulls::{PullRequest, Synced};
 pub use queue::Dispatched;
 pub use read::Filter;
 
