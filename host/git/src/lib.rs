@@ -21,6 +21,7 @@
 mod error;
 mod follow;
 mod gh;
+mod inspect;
 mod integration;
 mod lock;
 mod merge;
@@ -36,6 +37,9 @@ mod worktree;
 pub use error::GitError;
 pub use follow::{Followed, Proposed};
 pub use gh::{PullRequest, PullState};
+pub use inspect::{
+    BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
+};
 pub use integration::{Integration, Merge};
 pub use names::{AttemptBranch, CommitId, INTEGRATION_BRANCH};
 pub use remote::{Origin, Upstream};

@@ -184,9 +184,8 @@ impl Repository {
     /// for which this was done.
     pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>) -> Result<(), GitError> {
         let path = || self.path.clone();
-        let empty = if tree.len() == EMPTY_TREE_SHA1.len() { EMPTY_TREE_SHA1 } else { EMPTY_TREE_SHA256 };
-        let compare =
-            ["diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", checked.unwrap_or(empty), tree];
+        let checked = checked.unwrap_or_else(|| empty_tree(tree.len()));
+        let compare = ["diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", checked, tree];
         let changed = self.call(&compare).run().await?;
         // `:<old mode> <new mode> <old object> <new object> <status>`, then the file.
         let mut fields = changed.split(|&byte| byte == 0).map(String::from_utf8_lossy);
@@ -273,6 +272,11 @@ impl Repository {
     pub(crate) fn short(full_name: &str) -> &str {
         full_name.strip_prefix("refs/heads/").unwrap_or(full_name)
     }
+}
+
+/// The tree without files, in a repository whose ids have so many digits.
+pub(crate) fn empty_tree(digits: usize) -> &'static str {
+    if digits == EMPTY_TREE_SHA1.len() { EMPTY_TREE_SHA1 } else { EMPTY_TREE_SHA256 }
 }
 
 /// Looks for the repository without git: what is above the directory, or bare, is not examined by git at all.

@@ -6,6 +6,7 @@ mod attempts;
 mod crashes;
 mod follows;
 mod hostile;
+mod inspect;
 mod integration;
 mod merges;
 mod program;

@@ -4,6 +4,7 @@ mod artifacts;
 mod attempt;
 mod change;
 mod dependencies;
+mod inspect;
 mod pulls;
 mod queue;
 mod read;

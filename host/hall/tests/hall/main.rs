@@ -6,6 +6,7 @@ mod artifacts;
 mod commissions;
 mod memory;
 mod projects;
+mod pulls;
 mod queue;
 mod recovery;
 mod support;
