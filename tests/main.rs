@@ -50,6 +50,7 @@ mod options;
 mod packages;
 mod process;
 mod project_commands;
+mod pull_requests;
 mod reference;
 mod reload;
 mod resume;

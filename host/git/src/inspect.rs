@@ -378,7 +378,6 @@ impl Integration {
             "--ignore-submodules=all",
             "--src-prefix=a/",
             "--dst-prefix=b/",
-            "--unified=3",
             "--inter-hunk-context=0",
             "-O/dev/null",
         ];
@@ -403,7 +402,7 @@ impl Integration {
 
     /// A patch, each file and the whole bounded, and what was left out.
     async fn patch(&self, shown: &Shown<'_>) -> Result<String, GitError> {
-        let form: &[&str] = if shown.include_binary { &["--patch", "--binary"] } else { &["--patch"] };
+        let form: &[&str] = if shown.include_binary { &["--unified=3", "--binary"] } else { &["--unified=3"] };
         let mut patch = self.diff(form, shown, shown.include_generated).await?;
         if shown.file.is_some() {
             cut(&mut patch, shown.max_file_size.filter(|most| *most > 0).unwrap_or(SHOWN_BYTES).min(SHOWN_BYTES));

@@ -37,7 +37,8 @@ async fn it_shows_commits_differences_branches_and_what_is_loose() {
     assert_eq!(integration.diff_view(&DiffOptions::default()).await.unwrap(), "(no differences)");
 
     let shown = integration.show_view(&show("HEAD", ShownDiff::Stat)).await.unwrap();
-    assert_eq!((shown.commit.subject.as_str(), shown.total_files, shown.diff), ("Work", Some(1), None));
+    let summed = (shown.commit.subject.as_str(), shown.total_files, shown.diff);
+    assert_eq!(summed, ("Work", Some(1), None), "{:?}", shown.stat);
     let shown = integration.show_view(&show("claude/main~1", ShownDiff::Full)).await.unwrap();
     assert!(shown.diff.unwrap().contains("+++ b/README.md"));
     let branches = integration.branch_view(BranchOptions::default()).await.unwrap();
