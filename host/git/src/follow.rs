@@ -89,7 +89,9 @@ impl Integration {
     /// - Where the default branch has all changes of the branch, or of the pull request that was its tip, it is *reset* there.
     /// - Where the pull request is merged and commits came since, these are *rebased*: `git rebase --onto`, commit by commit.
     /// - Where only the default branch moved on, the branch goes there.
-    /// - Where both did, the default branch is *merged*. Below `.lore/`, the branch's side decides, as it does for attempts.
+    /// - Where both did, the default branch is *merged*.
+    ///
+    /// A conflict changes nothing, also one below `.lore/`: there, too, the default branch has what the user decided.
     ///
     /// # Errors
     /// As [`crate::Repository::integration`], and what a tree must not have. The branch is as it was then.
@@ -151,13 +153,9 @@ impl Integration {
         if self.has_all(default, &main.commit).await? {
             return Ok(Next::Moves(default.clone(), Followed::Reset));
         }
-        let mut of_branch = None;
-        if let Some(proposed) = proposed
-            && repository.contains(&main.commit, &proposed.tip).await?
+        if let Some(Proposed { tip, state }) = proposed
+            && repository.contains(&main.commit, tip).await?
         {
-            of_branch = Some(proposed);
-        }
-        if let Some(Proposed { tip, state }) = of_branch {
             // That its tip is the branch's says nothing: the default branch may have moved on without it.
             let is_merged = *state == PullState::Merged || self.has_all(default, tip).await?;
             if is_merged && *tip == main.commit {
@@ -170,7 +168,7 @@ impl Integration {
                 return Ok(Next::Stays(Followed::Open));
             }
         }
-        let tree = match repository.merge_trees(self.dir(), &default.commit, &main.commit).await? {
+        let tree = match repository.merge_cleanly(self.dir(), &default.commit, &main.commit).await? {
             Merged::Conflicts(files) => return Ok(Next::Stays(Followed::Conflicts { files })),
             Merged::Tree(tree) => tree,
         };
@@ -186,7 +184,7 @@ impl Integration {
         if repository.contains(&all.commit, of).await? {
             return Ok(true);
         }
-        let merged = repository.merge_trees(self.dir(), &all.commit, of).await?;
+        let merged = repository.merge_cleanly(self.dir(), &all.commit, of).await?;
         Ok(matches!(merged, Merged::Tree(tree) if tree == all.tree))
     }
 
@@ -197,7 +195,7 @@ impl Integration {
         for applied in self.commits_since(&main.commit, since).await? {
             // As if the branch had come here by one commit since the parent: so the parent is what both come from.
             let here = repository.commit_trees(&tip.tree, &[&applied.parent], "", None).await?;
-            let tree = match repository.merge_trees(self.dir(), &here, &applied.commit).await? {
+            let tree = match repository.merge_cleanly(self.dir(), &here, &applied.commit).await? {
                 Merged::Conflicts(files) => return Ok(Next::Stays(Followed::Conflicts { files })),
                 Merged::Tree(tree) if tree == tip.tree => continue,
                 Merged::Tree(tree) => tree,

@@ -134,12 +134,13 @@ async fn where_both_moved_on_the_default_branch_is_merged_and_nothing_is_lost() 
     work(&project, &integration, "a", &[("src/code.rs", "one\ntwo\nthree\nfour\n"), (".lore/plan.md", "ours\n")]).await;
     let before = project.git(&["rev-parse", "claude/main"]);
     project.write_elsewhere("src/code.rs", "zero\none\ntwo\nthree\n");
-    project.write_elsewhere(".lore/plan.md", "theirs\n");
+    project.write_elsewhere(".lore/notes.md", "theirs\n");
     assert_eq!(follow(&integration, None).await.unwrap(), Followed::Merged);
     let parents = project.git(&["show", "--no-patch", "--format=%P", "claude/main"]);
     assert_eq!(parents, format!("{before} {}", upstream(&project)));
     assert_eq!(project.show("claude/main", "src/code.rs"), "zero\none\ntwo\nthree\nfour");
     assert_eq!(project.show("claude/main", ".lore/plan.md"), "ours");
+    assert_eq!(project.show("claude/main", ".lore/notes.md"), "theirs");
     assert_eq!(project.loose(), "");
     assert_eq!(follow(&integration, None).await.unwrap(), Followed::Ahead);
     // It is pushed without replacing anything, and its merge is seen as such.
@@ -165,7 +166,8 @@ async fn a_conflict_names_the_files_and_leaves_all_as_it_was() {
         let refs = || project.git(&["for-each-ref", "refs/heads", "refs/remotes"]);
         let before = refs();
         let followed = follow(&integration, proposed.as_ref()).await.unwrap();
-        assert_eq!(followed, Followed::Conflicts { files: vec!["src/code.rs".to_owned()] }, "{rebases}");
+        let files = vec![".lore/plan.md".to_owned(), "src/code.rs".to_owned()];
+        assert_eq!(followed, Followed::Conflicts { files }, "{rebases}");
         assert_eq!(refs(), before);
         assert_eq!(project.loose(), "");
         assert_eq!(fs::read_to_string(project.integration_dir().join("src/code.rs")).unwrap(), "ours\n");

@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod commissions;
+mod inspect;
 mod memory;
 mod projects;
 mod pulls;
