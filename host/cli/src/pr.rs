@@ -1,7 +1,5 @@
 //! `guild pr`: pull requests of a project's `claude/main`, asked of the hall that runs.
 
-use std::io::Write as _;
-
 use crate::{
     commission::{Hall, given},
     failure::{Failure, exit},
