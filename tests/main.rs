@@ -51,6 +51,7 @@ mod options;
 mod packages;
 mod process;
 mod project_commands;
+mod pull_requests;
 mod reference;
 mod reload;
 mod resume;

@@ -30,10 +30,10 @@ pub(crate) struct WrittenHall {
 pub(crate) struct WrittenProject {
     /// The top directory of the working tree. A relative path begins at the directory of `guild.toml`.
     path: Spanned<PathBuf>,
-    /// Whether `claude/main` may be pushed. Without it, not.
+    /// Whether `claude/main` may be pushed to `origin`, and the default branch fetched from there. Without it, not.
     #[serde(default)]
     push: bool,
-    /// Whether pull requests may be made. Without it, not.
+    /// Whether pull requests may be made of `claude/main`, for which it is pushed. Without it, not.
     #[serde(default)]
     pull_requests: bool,
 }

@@ -39,6 +39,8 @@ pub(crate) const COMMISSIONS: &str = "state/commissions";
 const MEETINGS: &str = "state/meetings";
 /// What was said in the meetings that are open, for people to read.
 const TRANSCRIPTS: &str = "meetings";
+/// What is kept of pull requests.
+const PULLS: &str = "state/pr-pending";
 
 /// A home that this process owns, until it is dropped.
 #[derive(Debug)]
@@ -93,7 +95,7 @@ impl Home {
     pub fn make(path: &Path) -> Result<(), HallError> {
         let made = private_dir(path).and_then(|()| {
             let dir = open_directory(path)?;
-            [NEW, COMMISSIONS, MEETINGS, TRANSCRIPTS, "projects", "worktrees", PACKAGES]
+            [NEW, COMMISSIONS, MEETINGS, TRANSCRIPTS, PULLS, "projects", "worktrees", PACKAGES]
                 .into_iter()
                 .try_for_each(|part| dir.create_dir_all(part))
         });
@@ -123,6 +125,11 @@ impl Home {
     /// The transcripts of open meetings, for people to read.
     pub(crate) fn transcripts(&self) -> Result<Dir, HallError> {
         open_dir(&self.dir, TRANSCRIPTS).map_err(HallError::io(TRANSCRIPTS))
+    }
+
+    /// What is kept of pull requests.
+    pub(crate) fn pulls(&self) -> Result<Dir, HallError> {
+        open_dir(&self.dir, PULLS).map_err(HallError::io(PULLS))
     }
 
     /// A directory on the same file system as all worktrees, for files that are not yet where they belong.

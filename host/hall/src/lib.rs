@@ -24,6 +24,13 @@ pub mod tools;
 pub mod view;
 pub mod workers;
 
+/// What can be asked of a project's git, and what is answered.
+pub mod git {
+    pub use guild_git::{
+        BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
+    };
+}
+
 pub use error::HallError;
 pub use hall::{Hall, HallOptions};
 pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET};

@@ -119,7 +119,7 @@ impl Hall {
         Ok(committed)
     }
 
-    async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), HallError> {
+    pub(super) async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), HallError> {
         let project = self.project(project)?;
         let integration = self.projects.integration(&self.home, &project).await?;
         Ok((project, integration))

@@ -5,6 +5,8 @@ mod attempt;
 mod change;
 mod dependencies;
 mod meeting;
+mod inspect;
+mod pulls;
 mod queue;
 mod read;
 mod settings;
@@ -33,6 +35,7 @@ use crate::{
 pub use change::{Changes, NewCommission};
 use meeting::Meetings;
 pub use meeting::{NewMeeting, NewRequest, Turn};
+pub use pulls::{PullRequest, Synced};
 pub use queue::Dispatched;
 pub use read::Filter;
 

@@ -5,8 +5,10 @@
 mod artifacts;
 mod commissions;
 mod meetings;
+mod inspect;
 mod memory;
 mod projects;
+mod pulls;
 mod queue;
 mod recovery;
 mod support;

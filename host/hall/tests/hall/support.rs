@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -309,6 +310,60 @@ impl World {
         let permits = code.map(|entry| Permit { path: entry.unwrap().path(), ..Permit::default() }).collect();
         let options = HallOptions { home: self.home(), permits, git: self.git.clone(), clock: Arc::new(SystemClock) };
         Hall::open(options)
+    }
+
+    /// A hall that works, and may do this in the project `demo`.
+    pub(crate) async fn permitting(&self, push: bool, pull_requests: bool) -> Arc<Hall> {
+        let hall = self.hall().await;
+        hall.permit(vec![Permit { path: self.project("demo"), push, pull_requests }]);
+        hall
+    }
+
+    /// Gives the project `demo` an `origin`, a bare repository, and has hosts run this `gh`.
+    pub(crate) fn add_origin(&mut self, gh: &str) {
+        git(&self.root(), &["init", "--quiet", "--bare", "--initial-branch=main", "origin.git"]);
+        let project = self.project("demo");
+        git(&project, &["remote", "add", "origin", self.origin().to_str().unwrap()]);
+        git(&project, &["push", "--quiet", "origin", "main"]);
+        let bin = self.root().join("bin");
+        for (name, text) in [("git", "exec git \"$@\""), ("gh", gh)] {
+            let path = bin.join(name);
+            write(&bin, name, &format!("#!/bin/sh\n{text}\n"));
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        self.git = Some(bin.join("git"));
+    }
+
+    pub(crate) fn origin(&self) -> PathBuf {
+        self.root().join("origin.git")
+    }
+
+    /// A user's clone of `origin`, on its newest `main`.
+    pub(crate) fn clone_of_origin(&self) -> PathBuf {
+        let clone = self.root().join("elsewhere");
+        if !clone.exists() {
+            git(&self.root(), &["clone", "--quiet", "origin.git", "elsewhere"]);
+        }
+        git(&clone, &["fetch", "--quiet", "origin"]);
+        git(&clone, &["checkout", "--quiet", "-B", "main", "origin/main"]);
+        clone
+    }
+
+    /// The user merges `claude/main` of `origin` there, as one commit.
+    pub(crate) fn squash_at_origin(&self) {
+        let clone = self.clone_of_origin();
+        git(&clone, &["merge", "--quiet", "--squash", "origin/claude/main"]);
+        git(&clone, &["commit", "--quiet", "--message=Squashed"]);
+        git(&clone, &["push", "--quiet", "origin", "main"]);
+    }
+
+    /// The user commits a file to `main` of `origin`.
+    pub(crate) fn write_at_origin(&self, file: &str, text: &str) {
+        let clone = self.clone_of_origin();
+        write(&clone, file, text);
+        git(&clone, &["add", "--all"]);
+        git(&clone, &["commit", "--quiet", "--message=Elsewhere"]);
+        git(&clone, &["push", "--quiet", "origin", "main"]);
     }
 
     /// A hall that works.

@@ -91,6 +91,9 @@ static ROUTES: &[Route] = routes! {
     POST "/workspace/artifact/document/write" Dispatches workspace::write;
     GET "/workspace/git/lore/status" Reads workspace::status;
     POST "/workspace/git/lore/commit" Dispatches workspace::commit;
+    POST "/workspace/git/integration/sync" Dispatches workspace::sync;
+    // The original makes them by its manager alone.
+    POST "/workspace/git/pr/create" Dispatches workspace::propose;
     GET "/system/packages/worker/list" Reads system::workers;
     GET "/system/config/application/read" Reads system::read;
     POST "/system/config/application/reload" Dispatches system::reload;
