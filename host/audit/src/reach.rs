@@ -14,7 +14,7 @@ impl Reach {
         let grants = &operator.grants;
         let has_jobs = spec.world.exports_dispatch();
         let imported = |interface: Interface| {
-            grants.has(interface) && imports.iter().any(|import| import.needs.as_deref() == Some(interface.as_str()))
+            grants.has(interface) && imports.iter().any(|import| import.needs.as_deref() == Some(interface.grant()))
         };
         let has_tool = |of: &[&str]| has_jobs && grants.sessions.tools.iter().any(|tool| of.contains(&tool.as_str()));
         // Without a provider, WebSearch searches the read roots.

@@ -97,7 +97,7 @@ impl CallContext {
             return Ok(());
         }
         let why = self.grants.denial(interface).unwrap_or("the manifest does not ask for it");
-        Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member: {why}", interface.as_str())))
+        Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member: {why}", interface.grant())))
     }
 
     /// Refuses what is behind an interface, and was not granted with it. `line` is what the manifest would say.
