@@ -265,6 +265,11 @@ impl Grants {
         interfaces.chain(self.verdicts.details.iter().map(|(name, verdict)| (name.as_str(), verdict)))
     }
 
+    /// What was asked for and is granted, by name.
+    pub fn granted(&self) -> impl Iterator<Item = &str> {
+        self.requested().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name)
+    }
+
     /// Whether an interface was asked for and is granted.
     pub fn has(&self, interface: Interface) -> bool {
         self.verdicts.interfaces.get(&interface) == Some(&Verdict::Granted)

@@ -30,6 +30,8 @@ pub struct Worker {
     pub model: Option<String>,
     /// What of a project it needs checked out (REQ-WKR-2).
     pub checkout: Checkout,
+    /// What it was granted, by the names of grants and tools.
+    pub can: Vec<String>,
 }
 
 /// One attempt at a commission: what a worker is given to work on.

@@ -77,6 +77,7 @@ impl Workers for Commissions {
                 portrait: manifest.portrait_path.clone(),
                 model: manifest.model.clone(),
                 checkout: checkout(manifest),
+                can: member.grants.granted().map(str::to_owned).collect(),
             }
         };
         workers.map(worker).collect()

@@ -86,7 +86,7 @@ impl Overrides {
 pub struct Entry {
     /// When: RFC 3339 in UTC, with milliseconds.
     pub timestamp: String,
-    /// `created`, `status_<state>`, `progress_report`, `result_submitted`, `question`, or `user_note`.
+    /// `created`, `status_<state>`, `progress_report`, `result_submitted`, `question`, `user_note`, or `manager_note`.
     pub event: String,
     /// What, or why.
     pub reason: String,

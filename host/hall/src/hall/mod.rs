@@ -2,8 +2,10 @@
 
 mod artifacts;
 mod attempt;
+mod brief;
 mod change;
 mod dependencies;
+mod manage;
 mod queue;
 mod read;
 mod settings;
@@ -29,6 +31,8 @@ use crate::{
 };
 
 pub use change::{Changes, NewCommission};
+pub(crate) use manage::cut;
+pub use manage::{Activity, HallReader};
 pub use queue::Dispatched;
 pub use read::Filter;
 

@@ -118,6 +118,7 @@ impl Workers for Scripted {
             portrait: None,
             model: None,
             checkout: *self.checkout.lock().unwrap(),
+            can: vec!["Read".to_owned(), "lore:write".to_owned()],
         }]
     }
 
