@@ -260,6 +260,8 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
             // WebSearch searches the roots, where there is no provider.
             Interface::Files => tools(&["Read", "Grep", "Glob", "WebSearch"]),
             Interface::Web => tools(&["WebFetch", "WebSearch"]),
+            // The manager's sessions look with the tools that they manage with.
+            Interface::Hall => has_jobs && asked.asks(Interface::Manager),
             Interface::Manager => has_jobs,
             _ => false,
         };

@@ -34,6 +34,7 @@ impl Reach {
         Self {
             roots: roots.unwrap_or_default(),
             reads_memory: grants.memory && (has_jobs || imported(Interface::Memory)),
+            reads_hall: imported(Interface::Hall) || (has_jobs && grants.has(Interface::Manager)),
             has_callers: true,
             hosts: hosts.unwrap_or_default(),
             searches: operator.has_provider && (by_component || (has_tool(&["WebSearch"]) && grants.sessions.search)),
@@ -43,6 +44,7 @@ impl Reach {
                 || (imported(Interface::Memory) && grants.component.memory_write),
             writes_artifacts: has_jobs && grants.artifacts,
             writes_project: has_jobs && (grants.lore_write || grants.worktree_write),
+            manages_hall: has_jobs && grants.has(Interface::Manager),
             reports: has_jobs,
             answers_tools: spec.world.exports_toolbox(),
         }

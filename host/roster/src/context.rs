@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use guild_config::{Config, Runtime};
 use guild_contract::{Grants, JobId, Limits, MemberKey, manifest::Interface, rpc::RpcError};
-use guild_hall::{
-    Attempt, Hall,
-    hall::{Activity, HallReader},
-    memory::Scopes,
-    tools::manager::ManagerTools,
-};
+use guild_hall::{Attempt, Hall, hall::HallReader, memory::Scopes, tools::manager::ManagerTools};
 use guild_jobs::{MemoryStore, ScopedMemory};
 use guild_session::{activation::Plan, hall::HallView, tools::Tools};
 use guild_trust::{Approval, seal::Seals};
@@ -62,9 +57,9 @@ impl HostContext {
     }
 
     /// The manager's tools in a job of its own; none for a job of anybody else's.
-    pub(crate) fn manager(&self, job: &JobId, activity: Option<Activity>, grants: &Grants) -> Option<Arc<dyn Tools>> {
+    pub(crate) fn manager(&self, job: &JobId, activity: Option<&Attempt>, grants: &Grants) -> Option<Arc<dyn Tools>> {
         let hall = self.hall.clone().filter(|_| grants.has(Interface::Manager))?;
-        Some(Arc::new(ManagerTools::new(hall, job.clone(), activity)))
+        Some(Arc::new(ManagerTools::new(hall, job.clone(), activity.cloned())))
     }
 
     /// The hall, to read.

@@ -73,7 +73,7 @@ pub(crate) async fn carry_out(
         let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
         let memory = memory.await.map_err(|e| e.message)?;
         let (tools, of_sessions) = tools(&context, attempt.as_ref(), &running, memory, &grants).await?;
-        let manager = context.manager(running.id(), attempt.as_ref().map(Into::into), &grants);
+        let manager = context.manager(running.id(), attempt.as_ref(), &grants);
         let reach = reach?;
         let work = Work { data, context, job: running, tools, of_sessions, manager, grants, reach, granted_tools };
         let agent: Runtime = agent.parse()?;

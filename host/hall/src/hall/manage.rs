@@ -9,33 +9,13 @@ use guild_session::{
 };
 
 use super::{Filter, Hall};
-use crate::{
-    commission::Author,
-    error::HallError,
-    view::CommissionView,
-    workers::{Attempt, Worker},
-};
+use crate::{commission::Author, error::HallError, view::CommissionView, workers::Worker};
 
 /// Commissions in a list.
 const MAX_LISTED: usize = 500;
 /// Characters of each text of a commission in a list, and of one that is read alone.
 const LISTED_CHARS: usize = 500;
 const READ_CHARS: usize = 32_000;
-
-/// What the manager works on: an activity of a project.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Activity {
-    /// The id of the commission, or of the meeting.
-    pub id: String,
-    /// Its project.
-    pub project: String,
-}
-
-impl From<&Attempt> for Activity {
-    fn from(attempt: &Attempt) -> Self {
-        Self { id: attempt.commission.to_string(), project: attempt.project.clone() }
-    }
-}
 
 impl From<HallError> for ToolError {
     fn from(error: HallError) -> Self {

@@ -31,8 +31,8 @@ use crate::{
 };
 
 pub use change::{Changes, NewCommission};
+pub use manage::HallReader;
 pub(crate) use manage::cut;
-pub use manage::{Activity, HallReader};
 pub use queue::Dispatched;
 pub use read::Filter;
 

@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use super::{answer, define, is_offered, worktree::key};
 use crate::{
     commission::{Author, Overrides, Status},
-    hall::{Activity, Dispatched, Filter, Hall, NewCommission, cut},
+    hall::{Dispatched, Filter, Hall, NewCommission, cut},
     view::CommissionView,
+    workers::Attempt,
 };
 
 const CREATE: &str = "create_commission";
@@ -43,17 +44,17 @@ pub struct ManagerTools {
     hall: Arc<Hall>,
     job: JobId,
     /// What it works on. Without one it can look and no more.
-    activity: Option<Activity>,
+    activity: Option<Attempt>,
 }
 
 impl ManagerTools {
     /// The tools of a job of the manager's, which `activity` is carried out by.
-    pub fn new(hall: Arc<Hall>, job: JobId, activity: Option<Activity>) -> Self {
+    pub fn new(hall: Arc<Hall>, job: JobId, activity: Option<Attempt>) -> Self {
         Self { hall, job, activity }
     }
 
     /// The activity, for a tool that needs one.
-    fn activity(&self, tool: &str) -> Result<&Activity, ToolError> {
+    fn activity(&self, tool: &str) -> Result<&Attempt, ToolError> {
         self.activity.as_ref().ok_or_else(|| {
             ToolError::InvalidInput(format!(
                 "{tool} works on the project of a commission or a meeting, and this job was dispatched without one; have the \
@@ -64,8 +65,8 @@ impl ManagerTools {
 
     /// Refuses a commission of another project, and, for what would end it, the one that the manager works on.
     async fn check(&self, tool: &str, id: &str, ends: bool) -> Result<(), ToolError> {
-        let Activity { id: own, project } = self.activity(tool)?;
-        if ends && own == id {
+        let Attempt { commission, project, .. } = self.activity(tool)?;
+        if ends && commission.as_str() == id {
             return Err(ToolError::InvalidInput(format!(
                 "{id} is the commission that you work on, and would end you with it; submit its result, or have the user cancel it"
             )));

@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod commissions;
+mod manager;
 mod memory;
 mod projects;
 mod queue;
