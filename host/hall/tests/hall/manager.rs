@@ -1,6 +1,6 @@
 //! The manager's tools, on a real hall, and what it is told of that.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use guild_hall::{
     Attempt, Hall,
@@ -13,6 +13,7 @@ use guild_session::{
     tools::{ToolCall, ToolError, Tools as _},
 };
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use crate::support::{Scripted, World, commission, ids, status, timeline, until};
 
@@ -103,40 +104,51 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
     assert_eq!(status(&manager.hall, &id).await, Status::Cancelled);
 }
 
-#[tokio::test]
-async fn a_call_that_comes_again_after_a_crash_has_its_effect_once() {
+#[test]
+fn a_call_that_comes_again_after_a_crash_has_its_effect_once() {
     let world = World::new(Scripted::writing());
-    let mut manager = Manager::of(&world).await;
+    // A host, whose work ends with it.
+    let host = || Runtime::new().unwrap();
+    let end = |host: Runtime| host.shutdown_timeout(Duration::from_secs(10));
+    let mut runtime = host();
+    let mut manager = runtime.block_on(Manager::of(&world));
     let job = manager.attempt.job.to_string();
-    let (ends, waits) = (manager.makes("1", "ends").await, manager.makes("2", "waits").await);
-    let dispatched = json!({"title": "at once", "workerName": "Dalton", "prompt": "p"});
-    let (note, reason) =
-        (json!({"commissionId": ends, "content": "once"}), json!({"commissionId": waits, "reason": "done elsewhere"}));
-    let (begin, cancel) = (json!({"commissionId": ends}), json!({"commissionId": ends}));
-    let mut made = Vec::new();
+    let (mut before, mut made) = (None, Vec::new());
     for _ in 0..3 {
-        assert_eq!(
-            (manager.makes("1", "ends").await, manager.makes("2", "waits").await),
-            (ends.clone(), waits.clone())
-        );
-        made.push(manager.does("3", "create_commission", dispatched.clone()).await["commissionId"].clone());
-        manager.does("4", "add_commission_note", note.clone()).await;
-        manager.does("5", "dispatch_commission", begin.clone()).await;
-        manager.does("6", "cancel_commission", cancel.clone()).await;
-        manager.does("7", "abandon_commission", reason.clone()).await;
+        runtime.block_on(async {
+            let (ends, waits) = (manager.makes("1", "ends").await, manager.makes("2", "waits").await);
+            let at_once = json!({"title": "at once", "workerName": "Dalton", "prompt": "p"});
+            made.push(manager.does("3", "create_commission", at_once).await["commissionId"].clone());
+            manager.does("4", "add_commission_note", json!({"commissionId": ends, "content": "once"})).await;
+            manager.does("5", "dispatch_commission", json!({"commissionId": ends})).await;
+            manager.does("6", "cancel_commission", json!({"commissionId": ends})).await;
+            manager.does("7", "abandon_commission", json!({"commissionId": waits, "reason": "done elsewhere"})).await;
+            assert!(before.replace((ends.clone(), waits.clone())).is_none_or(|before| before == (ends, waits)));
+        });
         drop(manager);
-        manager = Manager::with(world.hall().await, &job);
+        end(runtime);
+        runtime = host();
+        manager = Manager::with(runtime.block_on(world.hall()), &job);
     }
+    let (ends, waits) = before.unwrap();
     made.dedup();
-    assert_eq!((made.len(), ids(&manager.hall).await.len()), (1, 4));
-    let told = timeline(&manager.hall, &ends).await;
-    let count = |event: &str| told.iter().filter(|entry| entry.starts_with(event)).count();
-    assert_eq!((count("manager_note"), count("status_dispatched"), count("status_cancelled")), (1, 1, 1), "{told:?}");
-    assert_eq!(status(&manager.hall, &waits).await, Status::Abandoned);
-    // Another call is another note, of the same words too.
-    manager.does("8", "add_commission_note", json!({"commissionId": ends, "content": "once"})).await;
-    let told = timeline(&manager.hall, &ends).await;
-    assert_eq!(told.iter().filter(|entry| entry.starts_with("manager_note")).count(), 2);
+    runtime.block_on(async {
+        assert_eq!((made.len(), ids(&manager.hall).await.len()), (1, 4));
+        let told = timeline(&manager.hall, &ends).await;
+        let count = |event: &str| told.iter().filter(|entry| entry.starts_with(event)).count();
+        assert_eq!(
+            (count("manager_note"), count("status_dispatched"), count("status_cancelled")),
+            (1, 1, 1),
+            "{told:?}"
+        );
+        assert_eq!(status(&manager.hall, &waits).await, Status::Abandoned);
+        // Another call is another note, of the same words too.
+        manager.does("8", "add_commission_note", json!({"commissionId": ends, "content": "once"})).await;
+        let told = timeline(&manager.hall, &ends).await;
+        assert_eq!(told.iter().filter(|entry| entry.starts_with("manager_note")).count(), 2);
+    });
+    drop(manager);
+    end(runtime);
 }
 
 #[tokio::test]
