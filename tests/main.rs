@@ -37,6 +37,7 @@ mod jobs;
 mod large_component;
 mod limits;
 mod logging;
+mod manager;
 mod manifests;
 mod mcp;
 mod mcp_callers;

@@ -173,6 +173,7 @@ impl Workers for Instantly {
             model: None,
             checkout: Checkout::Sparse,
             manages: false,
+            can: Vec::new(),
         }]
     }
 

@@ -36,6 +36,8 @@ pub struct Worker {
     pub checkout: Checkout,
     /// Whether it is the hall's manager (REQ-WKR-24).
     pub manages: bool,
+    /// What it was granted, by the names of grants and tools.
+    pub can: Vec<String>,
 }
 
 /// What a worker works on.

@@ -7,7 +7,7 @@ use guild_config::{Config, PermittedProject};
 use guild_contract::{
     Decision, Grants, JobId, JobStatus, Manifest, MemberKey,
     grants::Verdict,
-    manifest::CheckoutScope,
+    manifest::{CheckoutScope, Interface},
     rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
@@ -109,7 +109,8 @@ impl Workers for Commissions {
                 portrait: manifest.portrait_path.clone(),
                 model: manifest.model.clone(),
                 checkout: checkout(manifest),
-                manages: false,
+                manages: member.grants.has(Interface::Manager),
+                can: member.grants.granted().map(str::to_owned).collect(),
             }
         };
         workers.map(worker).collect()

@@ -133,6 +133,8 @@ struct Work {
     tools: Arc<JobTools>,
     /// Those that its sessions have.
     of_sessions: Arc<dyn Tools>,
+    /// The manager's, for the manager: its sessions and its component have them.
+    manager: Option<Arc<dyn Tools>>,
     grants: Arc<Grants>,
     reach: Reach,
     granted_tools: Vec<String>,
@@ -156,7 +158,8 @@ impl Work {
         let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
         let memory = memory.await.map_err(|e| e.message)?;
         let (tools, of_sessions) = tools(&context, attempt, &job, memory, &grants).await?;
-        Ok(Self { data, context, job, tools, of_sessions, grants, reach, granted_tools })
+        let manager = context.manager(job.id(), attempt, &grants);
+        Ok(Self { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools })
     }
 
     /// The host runs the session that the component planned.
@@ -178,7 +181,7 @@ impl Work {
         let clock = Clock::start(&self.job, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, clock.observer());
         let number = self.job.next_session();
-        let sets = [self.of_sessions.clone(), toolboxes];
+        let sets = self.sets(toolboxes);
         let session = Session {
             number,
             system_prompt: plan.system_prompt,
@@ -234,6 +237,7 @@ impl Work {
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
         let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
+        let (hall, manager) = (self.context.view(), self.manager.clone());
         let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
             work: Arc::new(self),
             activation: activation.clone(),
@@ -249,6 +253,8 @@ impl Work {
             files: reach.files,
             web: reach.own_web,
             host: Handle::current(),
+            hall,
+            manager,
             sessions: Some(sessions),
             seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
         };
@@ -271,6 +277,11 @@ impl Work {
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
         self.reach.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
+    }
+
+    /// The whole sets of tools that a session has which the host runs.
+    fn sets(&self, toolboxes: Arc<dyn Tools>) -> impl Iterator<Item = Arc<dyn Tools>> + use<> {
+        [self.of_sessions.clone()].into_iter().chain(self.manager.clone()).chain([toolboxes])
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
@@ -458,8 +469,8 @@ impl Sessions for OwnSessions {
         // One that was dropped just now is about to end.
         let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
-        let of_job = query.job_tools.then(|| work.of_sessions.clone());
-        let sets = of_job.into_iter().chain([query.own_tools]);
+        let of_job = query.job_tools.then(|| [work.of_sessions.clone()].into_iter().chain(work.manager.clone()));
+        let sets = of_job.into_iter().flatten().chain([query.own_tools]);
         let interrupt = work.job.cancelled().child_token();
         let (texts, mut heard) = mpsc::channel(EVENTS);
         let number = work.job.next_session();

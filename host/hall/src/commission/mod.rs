@@ -14,6 +14,9 @@ pub use state::Status;
 pub use crate::id::CommissionId;
 use crate::{error::HallError, store::Kept};
 
+/// Calls of the manager's that are remembered of a commission.
+const MAX_CALLS: usize = 64;
+
 /// A commission, as it is kept in `state/commissions/<id>.json`. This decides; the record in the project is its picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,6 +44,9 @@ pub struct Commission {
     /// The attempt under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptState>,
+    /// Calls of the manager's that have taken effect, the last ones: after a crash one can come again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<String>,
     /// What people see.
     pub record: Record,
 }
@@ -125,6 +131,19 @@ impl Commission {
             self.asked = None;
         }
         Ok(())
+    }
+
+    /// Whether a call has taken effect before. From now on it has.
+    pub(crate) fn is_repeated(&mut self, call: Option<&str>) -> bool {
+        let Some(call) = call else { return false };
+        if self.calls.iter().any(|known| known == call) {
+            return true;
+        }
+        if self.calls.len() >= MAX_CALLS {
+            self.calls.remove(0);
+        }
+        self.calls.push(call.to_owned());
+        false
     }
 
     /// Notes something.

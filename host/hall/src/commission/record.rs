@@ -86,8 +86,8 @@ impl Overrides {
 pub struct Entry {
     /// When: RFC 3339 in UTC, with milliseconds.
     pub timestamp: String,
-    /// Of a commission `created`, `status_<state>`, `progress_report`, `result_submitted`, `question` or `user_note`; of a
-    /// meeting see [`crate::meeting::Record`].
+    /// Of a commission `created`, `status_<state>`, `progress_report`, `result_submitted`, `question`, `user_note` or
+    /// `manager_note`; of a meeting see [`crate::meeting::Record`].
     pub event: String,
     /// What, or why.
     pub reason: String,

@@ -28,6 +28,16 @@ impl Hall {
     /// # Errors
     /// Where the commission is over, or ended otherwise meanwhile.
     pub async fn cancel(self: &Arc<Self>, id: &str, reason: Option<&str>) -> Result<(), HallError> {
+        self.cancel_once(id, reason, None).await
+    }
+
+    /// As [`Self::cancel`], for a call that may have come before.
+    pub(crate) async fn cancel_once(
+        self: &Arc<Self>,
+        id: &str,
+        reason: Option<&str>,
+        call: Option<&str>,
+    ) -> Result<(), HallError> {
         let cell = self.cell(id)?;
         let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or(CANCELLED);
         let time = self.time();
@@ -35,19 +45,22 @@ impl Hall {
             HallError::Conflict(format!("Cannot cancel commission \"{id}\": current state is \"{status}\""))
         };
         let runs = self
-            .change(&cell, |commission| match (commission.status, &mut commission.attempt) {
-                (Status::Pending | Status::Blocked, _) => {
-                    commission.become_(Status::Cancelled, reason, time).map(|()| false)
+            .change(&cell, |commission| {
+                match (commission.status, commission.is_repeated(call), &mut commission.attempt) {
+                    (status, true, _) => Ok(status.is_active()),
+                    (Status::Pending | Status::Blocked, ..) => {
+                        commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                    }
+                    (status, _, Some(attempt)) if status.is_active() => {
+                        attempt.cancel.get_or_insert_with(|| reason.to_owned());
+                        Ok(true)
+                    }
+                    // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
+                    (status, _, None) if status.is_active() => {
+                        commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                    }
+                    (status, ..) => Err(refused(status)),
                 }
-                (status, Some(attempt)) if status.is_active() => {
-                    attempt.cancel.get_or_insert_with(|| reason.to_owned());
-                    Ok(true)
-                }
-                // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
-                (status, None) if status.is_active() => {
-                    commission.become_(Status::Cancelled, reason, time).map(|()| false)
-                }
-                (status, _) => Err(refused(status)),
             })
             .await?;
         if runs {

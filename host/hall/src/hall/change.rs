@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Cell, Hall, blocking};
 use crate::{
-    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status},
+    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status, record::Origin},
     error::HallError,
     events::HallEvent,
     store,
@@ -19,6 +19,9 @@ const TEXT_BYTES: usize = 1024 * 1024;
 const DEPENDENCIES: usize = 256;
 /// The most bytes of a dependency.
 const DEPENDENCY_BYTES: usize = 1024;
+
+/// What a commission of the manager's has as its source.
+const MANAGER: &str = "The manager";
 
 /// A commission that is to be made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +59,21 @@ impl Hall {
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
     pub async fn create(self: &Arc<Self>, new: NewCommission) -> Result<CommissionId, HallError> {
+        self.create_once(new, None).await
+    }
+
+    /// As [`Self::create`], for a call that may have come before.
+    pub(crate) async fn create_once(
+        self: &Arc<Self>,
+        new: NewCommission,
+        call: Option<&str>,
+    ) -> Result<CommissionId, HallError> {
+        if let Some(call) = call {
+            let mut made = self.all().into_iter().map(|cell| cell.now());
+            if let Some(made) = made.find(|now| now.calls.iter().any(|known| known == call)) {
+                return Ok(made.commission_id.clone());
+            }
+        }
         let title = new.title.trim();
         let title = title.strip_prefix("Commission: ").unwrap_or(title);
         check_text("title", title, TITLE_BYTES)?;
@@ -70,6 +88,7 @@ impl Hall {
         let record = Record {
             title: format!("Commission: {title}"),
             date: now.strftime("%Y-%m-%d").to_string(),
+            source: (new.author == Author::Manager).then(|| Origin { description: MANAGER.to_owned() }),
             worker: worker.display_name.clone(),
             worker_display_title: worker.display_title,
             prompt: new.prompt,
@@ -94,6 +113,7 @@ impl Hall {
             created_by: new.author,
             asked: None,
             attempt: None,
+            calls: call.map(str::to_owned).into_iter().collect(),
             record,
         };
         let cell = {
@@ -159,14 +179,31 @@ impl Hall {
     /// # Errors
     /// Where there is no such commission.
     pub async fn note(&self, id: &str, content: &str) -> Result<(), HallError> {
+        self.note_once(id, ("user_note", content), None).await
+    }
+
+    /// As [`Self::note`], of that kind, for a call that may have come before.
+    pub(crate) async fn note_once(
+        &self,
+        id: &str,
+        (event, content): (&str, &str),
+        call: Option<&str>,
+    ) -> Result<(), HallError> {
         check_text("content", content, TEXT_BYTES)?;
         let cell = self.cell(id)?;
         let time = self.time();
-        self.change(&cell, |commission| {
-            commission.note("user_note", content, time);
-            Ok(())
-        })
-        .await?;
+        let is_new = self
+            .change(&cell, |commission| {
+                let is_new = !commission.is_repeated(call);
+                if is_new {
+                    commission.note(event, content, time);
+                }
+                Ok(is_new)
+            })
+            .await?;
+        if !is_new {
+            return Ok(());
+        }
         let commission_id = cell.now().commission_id.clone();
         self.tell(HallEvent::CommissionManagerNote { commission_id, content: content.to_owned() });
         Ok(())
@@ -177,11 +214,24 @@ impl Hall {
     /// # Errors
     /// Where it runs, or is over.
     pub async fn abandon(self: &Arc<Self>, id: &str, reason: &str) -> Result<(), HallError> {
+        self.abandon_once(id, reason, None).await
+    }
+
+    /// As [`Self::abandon`], for a call that may have come before.
+    pub(crate) async fn abandon_once(
+        self: &Arc<Self>,
+        id: &str,
+        reason: &str,
+        call: Option<&str>,
+    ) -> Result<(), HallError> {
         check_text("reason", reason, TEXT_BYTES)?;
         let cell = self.cell(id)?;
         let time = self.time();
         self.change(&cell, |commission| {
             let status = commission.status;
+            if commission.is_repeated(call) {
+                return Ok(());
+            }
             if status.is_active() {
                 let why = "it has an active session. Cancel it first.";
                 return Err(HallError::Conflict(format!("Cannot abandon commission \"{id}\": {why}")));

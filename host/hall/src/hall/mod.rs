@@ -2,10 +2,12 @@
 
 mod artifacts;
 mod attempt;
+mod brief;
 mod change;
 mod dependencies;
-mod meeting;
 mod inspect;
+mod manage;
+mod meeting;
 mod pulls;
 mod queue;
 mod read;
@@ -33,6 +35,8 @@ use crate::{
 };
 
 pub use change::{Changes, NewCommission};
+pub use manage::HallReader;
+pub(crate) use manage::cut;
 use meeting::Meetings;
 pub use meeting::{NewMeeting, NewRequest, Turn};
 pub use pulls::{PullRequest, Synced};

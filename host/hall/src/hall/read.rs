@@ -150,6 +150,7 @@ impl Hall {
                 created_by: crate::commission::Author::User,
                 asked: None,
                 attempt: None,
+                calls: Vec::new(),
                 record,
             };
             let mut all = self.commissions.write().unwrap_or_else(std::sync::PoisonError::into_inner);

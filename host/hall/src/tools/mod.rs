@@ -2,6 +2,7 @@
 
 pub mod commission;
 pub mod lore;
+pub mod manager;
 pub mod meeting;
 pub mod memory;
 pub mod workspace;

@@ -4,8 +4,9 @@
 
 mod artifacts;
 mod commissions;
-mod meetings;
 mod inspect;
+mod manager;
+mod meetings;
 mod memory;
 mod projects;
 mod pulls;

@@ -145,6 +145,7 @@ impl Workers for Scripted {
             model: None,
             checkout: *self.checkout.lock().unwrap(),
             manages: self.manages.load(Ordering::Relaxed),
+            can: vec!["Read".to_owned(), "lore:write".to_owned()],
         }]
     }
 

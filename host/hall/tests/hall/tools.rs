@@ -13,7 +13,7 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Bounds, Decision, Grants, JobId, Limits, grants::SessionGrants};
+use guild_contract::{Decision, Grants, JobId, Limits, grants::SessionGrants};
 use guild_git::{AttemptBranch, Checkout, Git, GitOptions, Integration, Merge, Repository};
 use guild_hall::{
     Activity, Attempt, Hall,
@@ -23,11 +23,8 @@ use guild_hall::{
         commission::{Report, Reports},
     },
 };
-use guild_jobs::{
-    Accepted, JobStore, JobTools, MemoryStore, NewJob, Resume, RunningJob, Sealed, StoreOptions, SystemClock,
-};
+use guild_jobs::{JobStore, JobTools, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, SystemClock};
 use guild_session::{
-    activation::Plan,
     tools::{ToolCall, ToolError, Tools},
     transcript::Entry,
 };

@@ -21,6 +21,7 @@ use guild_session::{
     tools::Tools as _,
 };
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
 use super::Member;
@@ -101,13 +102,16 @@ impl Member {
         let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
         let (activation, memory) = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
         let activation = Arc::new(activation);
-        let scope = ActivateScope { memory, files: reach.files.clone(), wait_until };
+        let (hall, host) = (context.view(), Handle::current());
+        let scope = ActivateScope { memory, files: reach.files.clone(), hall, host, wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
             e => RpcError::internal(e.to_string()),
         })?;
         let mut plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        let project = activation.project.as_ref().map(|project| project.name.as_str());
+        context.brief(&mut plan, agent, project, &self.grants).await?;
         if attempt.as_ref().is_some_and(|attempt| attempt.activity.is_meeting()) {
             plan = conversation::plan(self.key().as_str(), plan).map_err(RpcError::invalid_params)?;
         }

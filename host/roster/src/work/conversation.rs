@@ -170,8 +170,8 @@ pub(crate) async fn say(
             cancel.cancel();
         })
     };
-    let sets = [work.of_sessions.clone(), toolboxes];
-    let tools = work.tool_set(CONVERSATION, sets, &plan.tools, &[], &cancel).map_err(|e| e.to_string())?;
+    let tools =
+        work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &[], &cancel).map_err(|e| e.to_string())?;
     let begin =
         Begin { plan: plan.clone(), runtime: slot.runtime.name(), message: message.to_owned(), tools: tools.clone() };
     let before = {

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use guild_hall::HallError;
 use serde_json::json;
 
-use super::request::{Answer, Request, ok};
+use super::request::{Answer, Reply, Request, ok};
 
 /// Artifacts in a list of recent ones, where a request does not say.
 const RECENT: usize = 10;
@@ -58,5 +58,5 @@ pub(super) async fn propose(Request { hall, fields, .. }: Request) -> Answer {
     let (project, title) = (fields.project()?, fields.text(&["title"])?);
     let body = fields.maybe(&["body"]).unwrap_or_default();
     let made = hall.create_pull_request(&project, &title, &body, None).await?;
-    Ok((StatusCode::CREATED, json!(made)))
+    Ok(Reply::Json(StatusCode::CREATED, json!(made)))
 }
