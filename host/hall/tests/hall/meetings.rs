@@ -2,13 +2,16 @@
 
 use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use guild_contract::Decision;
+use cap_std::{ambient_authority, fs::Dir};
+use guild_contract::{Decision, Grants, Limits};
 use guild_hall::{
-    Hall, HallError, NotBegun,
+    Hall, HallError, NotBegun, Workers as _,
     hall::{NewMeeting, NewRequest, Turn},
     meeting::{MeetingStatus, TurnEvent},
     view::MeetingView,
 };
+use guild_jobs::{JobTools, MemoryStore, SystemClock};
+use guild_session::tools::{ToolCall, Tools as _};
 use serde_json::{Value, json};
 
 use crate::support::{Scripted, World, done, git, told, write};
@@ -299,6 +302,65 @@ async fn the_managers_own_meetings_have_no_branch_and_leave_their_record() {
     hall.close_meeting(id.as_str()).await.unwrap();
     let record = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/meetings/{id}.md")]);
     assert!(record.contains("status: closed") && record.contains("What was settled."), "{record}");
+}
+
+#[tokio::test]
+async fn what_a_worker_reports_in_a_meeting_is_in_its_record() {
+    let world = World::new(Scripted::new(|_| done("x")));
+    let hall = world.hall().await;
+    let (id, turn) = hall.open_meeting(with_dalton("Which tides?")).await.unwrap();
+    heard(turn).await;
+    let attempt = hall.attempt_of(one(&hall, id.as_str()).await.job.as_deref().unwrap()).unwrap();
+    let job = world.workers.conversation(&attempt).await.unwrap();
+    let limits: Arc<Limits> = Arc::default();
+    let memory = Dir::open_ambient_dir(world.root(), ambient_authority()).unwrap();
+    let memory = MemoryStore::open(&memory, limits.clone(), Arc::new(SystemClock)).unwrap();
+    let grants = Arc::new(Grants::default());
+    let tools = JobTools::new(job, memory).granted(&grants);
+    let tools = hall.tools(&attempt, tools, &grants, limits).await.unwrap();
+    let names: Vec<String> = tools.definitions().iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(
+        names,
+        [
+            "read_artifact",
+            "list_artifacts",
+            "link_artifact",
+            "propose_followup",
+            "summarize_progress",
+            "rename_meeting",
+            "record_decision",
+        ]
+    );
+    let call = async |name: &str, input: Value| {
+        let call = ToolCall { id: format!("{name} {input}"), name: name.to_owned(), input };
+        tools.call(call).await.map_err(|e| e.to_string())
+    };
+    call("link_artifact", json!({"artifactPath": "specs/plan.md"})).await.unwrap();
+    assert_eq!(
+        call("link_artifact", json!({"artifactPath": ".lore/specs/plan.md"})).await.unwrap(),
+        "specs/plan.md was linked before."
+    );
+    assert!(call("link_artifact", json!({"artifactPath": "../../secret"})).await.is_err());
+    call("summarize_progress", json!({"summary": "The high ones."})).await.unwrap();
+    call("rename_meeting", json!({"title": "On \"tides\""})).await.unwrap();
+    assert!(call("rename_meeting", json!({"title": "a\nstatus: closed"})).await.is_err());
+    call("propose_followup", json!({"reason": "The low ones", "referencedArtifacts": ["specs/plan.md"]}))
+        .await
+        .unwrap();
+
+    let view = one(&hall, id.as_str()).await;
+    assert_eq!((view.title.as_str(), view.linked_artifacts), ("On \"tides\"", vec!["specs/plan.md".to_owned()]));
+    let record = fs::read_to_string(attempt.worktree.join(".lore/work/meetings").join(format!("{id}.md"))).unwrap();
+    assert!(record.contains("event: progress_summary\n    reason: \"The high ones.\"\n"), "{record}");
+    let asked = hall.meetings("demo", &[MeetingStatus::Requested]).await.unwrap();
+    assert_eq!((asked.len(), asked[0].agenda.as_str(), asked[0].worker.as_str()), (1, "The low ones", "Dalton"));
+    assert!(asked[0].id.as_str().starts_with("followup-Dalton-2"));
+
+    hall.close_meeting(id.as_str()).await.unwrap();
+    assert!(
+        call("summarize_progress", json!({"summary": "Late"})).await.is_err(),
+        "a meeting that is over takes nothing"
+    );
 }
 
 #[tokio::test]

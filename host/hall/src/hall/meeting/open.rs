@@ -22,6 +22,8 @@ pub(super) const TEXT_BYTES: usize = 1024 * 1024;
 const ARTIFACTS: usize = 256;
 /// Characters of what a request is about in its title.
 const TITLE_CHARS: usize = 80;
+/// The most requests that wait in a project: workers make them.
+const REQUESTS: usize = 200;
 /// The most bytes of an artifact's path.
 const PATH_BYTES: usize = 1024;
 /// How long a host that is busy is asked again before the user is told.
@@ -125,6 +127,14 @@ impl Hall {
         let project = self.project(&new.project)?;
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
+        let waiting = self.meetings.all().into_iter().map(|cell| cell.now());
+        let waiting = waiting.filter(|now| now.project_name == new.project && now.status == MeetingStatus::Requested);
+        if waiting.count() >= REQUESTS {
+            return Err(HallError::Conflict(format!(
+                "{REQUESTS} requests for meetings wait in project \"{}\", and it takes no more; accept or decline some first",
+                new.project
+            )));
+        }
         let (now, time) = (self.second(), self.time());
         let (title, reason) = match &new.follows {
             Some(id) => (
