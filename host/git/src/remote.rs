@@ -221,7 +221,8 @@ impl Origin {
         if let Some(gh) = self.repository.git.gh() {
             call = call.setting(format!("credential.helper=!{} auth git-credential", quoted(&gh)));
         }
-        for name in PASSED {
+        // The hooks of a directory run with what its push has.
+        for name in PASSED.into_iter().filter(|_| self.protocol != "file") {
             if let Some(value) = std::env::var_os(name) {
                 call = call.env(name, value);
             }
