@@ -246,7 +246,7 @@ fn the_built_in_runtime_searches_and_says_that_it_does_not_converse() {
     let _host = hall.serve();
     let first = Events::open(&hall, "How long does the luna moth live?").rest();
     assert_eq!(first.last().unwrap()["type"], "turn_end", "{first:?}");
-    assert!(text(&first).contains("does not converse"), "{}", text(&first));
+    assert!(text(&first).contains("I do not converse"), "{}", text(&first));
     assert!(text(&first).contains("The luna moth lives for a week."), "{}", text(&first));
     let id = first[0]["meetingId"].as_str().unwrap().to_owned();
     let (status, closed) = hall.post("/meeting/session/meeting/close", json!({"meetingId": id}));
