@@ -73,7 +73,8 @@ pub struct SessionState {
     pub full: bool,
     /// Whether its worktree is there: the record is written there then.
     pub begun: bool,
-    /// What the user says first.
+    /// What the user says first, until it is begun.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub opening: String,
     /// That it is to be closed, with what is known for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -190,7 +190,8 @@ pub(crate) fn plain_notes(meeting: &Meeting, messages: &[Message], why: &str) ->
         progress.iter().for_each(|entry| notes.push_str(&format!("- {}\n", short(&entry.reason))));
     }
     if let Some(last) = messages.iter().rfind(|said| said.role == "assistant" && !said.content.trim().is_empty()) {
-        notes.push_str(&format!("\n## The last answer\n\n{}\n", last.content.trim()));
+        notes.push_str("\n## The last answer\n\n");
+        last.content.trim().lines().for_each(|line| notes.push_str(&format!("> {line}\n")));
     }
     if !meeting.record.linked_artifacts.is_empty() {
         notes.push_str("\n## Artifacts\n\n");

@@ -234,7 +234,11 @@ async fn a_meeting_outlives_its_host() {
     let gone = Arc::downgrade(&hall);
     drop(hall);
     // The transcript for people is still being written.
-    let ended = async { while gone.strong_count() > 0 { tokio::task::yield_now().await } };
+    let ended = async {
+        while gone.strong_count() > 0 {
+            tokio::task::yield_now().await
+        }
+    };
     tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap();
     let hall = world.hall().await;
     assert_eq!(hall.sessions().len(), 1);

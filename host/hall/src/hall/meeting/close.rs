@@ -240,6 +240,7 @@ fn closed(meeting: &Meeting, notes: &Notes) -> Result<Meeting, HallError> {
     over.become_(MeetingStatus::Closed, CLOSED, time.unwrap_or_default())?;
     over.record.body = body(&notes.text, &notes.decisions);
     over.worktree_dir = None;
-    over.session.iter_mut().for_each(|session| session.begun = false);
+    // The notes stand in the record now.
+    over.session.iter_mut().for_each(|session| (session.begun, session.close) = (false, None));
     Ok(over)
 }

@@ -439,5 +439,5 @@ impl Hall {
 fn begun(meeting: &mut Meeting) -> Result<String, HallError> {
     let session = meeting.session.as_mut().ok_or_else(|| HallError::Internal("it has no session".to_owned()))?;
     session.begun = true;
-    Ok(session.opening.clone())
+    Ok(std::mem::take(&mut session.opening))
 }
