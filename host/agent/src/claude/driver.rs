@@ -81,6 +81,8 @@ pub(super) struct Driver {
     last_activity: Instant,
     /// Whether the agent has been asked.
     asked: bool,
+    /// Whether the CLI has said what its session is.
+    initialized: bool,
     /// When the process had ended.
     ended: Option<Instant>,
 }
@@ -122,6 +124,7 @@ impl Driver {
             begun: now,
             last_activity: now,
             asked: false,
+            initialized: false,
             ended: None,
         }
     }
@@ -131,9 +134,9 @@ impl Driver {
         self.process.stderr()
     }
 
-    /// Whether anything of the model came.
-    pub(super) fn is_begun(&self) -> bool {
-        self.turns.is_begun()
+    /// Whether the CLI was to resume a session, and has not said that it did.
+    pub(super) fn may_have_lost_session(&self) -> bool {
+        self.conversation.resumed.is_some() && !self.initialized
     }
 
     /// Drives the session until the result.
@@ -280,6 +283,7 @@ impl Driver {
                     let text = format!("claude did not connect to the tools of the host ({SERVER} is {status})");
                     return Err(Stop::Ask(Ending::Error(text)));
                 }
+                self.initialized = true;
                 self.turns.named(session_id);
             }
             System::ApiRetry { attempt, max_retries, error_status, error } => {
