@@ -221,16 +221,17 @@ impl Driver {
                 self.give_up(|given_up, _| *given_up == request_id);
             }
             Line::System(system) => self.system(system)?,
-            Line::StreamEvent { event, parent_tool_use_id: None } => match event {
+            Line::StreamEvent { event, parent_tool_use_id: None, abandoned_blocks } => match event {
                 Event::MessageStart { message } => {
-                    // The model does not wait for these calls: their message was abandoned.
-                    for (request_id, _) in std::mem::take(&mut self.waiting) {
-                        self.send(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
-                    }
+                    self.refuse_waiting()?;
                     self.turns.begin(&message, true).map_err(Stop::Ask)?;
                 }
                 Event::MessageDelta { usage } => self.turns.used(usage),
                 Event::ContentBlockDelta { delta: Delta::TextDelta { text } } => self.turns.piece(&text),
+                Event::MessageStop if abandoned_blocks.is_some() => {
+                    self.refuse_waiting()?;
+                    self.turns.complete();
+                }
                 Event::MessageStop => self.release(),
                 Event::ContentBlockDelta { delta: Delta::Other } | Event::Other => {}
             },
@@ -334,6 +335,14 @@ impl Driver {
                 Ok(())
             }
         }
+    }
+
+    /// Refuses the calls that waited for the rest of an answer that broke off: the model does not wait for them.
+    fn refuse_waiting(&mut self) -> Result<(), Stop> {
+        for (request_id, _) in std::mem::take(&mut self.waiting) {
+            self.send(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
+        }
+        Ok(())
     }
 
     /// Makes the calls that waited for the end of the model's answer.

@@ -53,11 +53,6 @@ async fn turns_go_on_with_what_was_said() {
     }
     assert!(!told.contains("root:x:0"), "{told}");
     assert_eq!((job.calls().len(), provider.count(), talk.compacted().len()), (1, 3, 0));
-    let kept = fs::read_dir(_fixture.directory().join(".claude/projects")).unwrap().flatten();
-    println!(
-        "  kept: {:?}",
-        kept.map(|entry| (entry.file_name(), fs::read_dir(entry.path()).unwrap().count())).collect::<Vec<_>>()
-    );
     let ends = talk.kept.entries().into_iter().filter_map(|entry| match entry {
         Entry::End { usage, .. } => Some((usage.turns, usage.cost_usd)),
         _ => None,
