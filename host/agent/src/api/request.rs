@@ -213,9 +213,10 @@ impl Api {
             all.push(ChatMessage::system(session.system_prompt.as_str()));
         }
         all.extend_from_slice(messages);
-        // A session with tools sends the same beginning many times. Anthropic caches it where the request asks for that:
-        // up to the end of the system prompt, and up to the end of the request. The others cache it by themselves.
-        if self.endpoint.provider == Provider::Anthropic && !tools.is_empty() {
+        // A session with tools, and one that converses, sends the same beginning many times. Anthropic caches it where the
+        // request asks for that: up to the end of the system prompt, and up to the end of the request. The others cache it
+        // by themselves.
+        if self.endpoint.provider == Provider::Anthropic && (session.converses || !tools.is_empty()) {
             let last = all.len().saturating_sub(1);
             for (index, message) in all.iter_mut().enumerate() {
                 if index == 0 || index == last {

@@ -26,9 +26,6 @@ use super::{
 /// How long the CLI may take to end once it has nothing more to do.
 const EXIT: Duration = Duration::from_secs(5);
 
-/// What the CLI says where it does not have the session that it is to resume.
-const UNKNOWN_SESSION: &str = "No conversation found";
-
 /// A session that is about to begin.
 #[derive(Clone)]
 pub(super) struct Conversation {
@@ -160,22 +157,20 @@ impl Conversation {
         outbox: Outbox,
         served: Vec<Arc<ToolDefinition>>,
     ) -> Result<SessionEnd, Lost> {
-        let resumed = self.resumed.is_some();
         let mut driver = Driver::new(Arc::new(self), process, lines, outbox, served);
         match driver.drive().await {
             Ok(outcome) => {
-                let is_begun = driver.is_begun();
+                let lost = driver.may_have_lost_session();
                 let (_, said) = driver.close(Some(&outcome), EXIT).await;
                 let end = ended(outcome, said);
-                let unknown = matches!(&end.ending, Ending::Error(text) if text.contains(UNKNOWN_SESSION));
-                if resumed && unknown && !is_begun { Err(Lost(end)) } else { Ok(end) }
+                if lost { Err(Lost(end)) } else { Ok(end) }
             }
             Err(stop) => {
                 let outcome = driver.stop(&stop).await;
                 let patience = if outcome.is_some() || matches!(stop, Stop::Ended) { EXIT } else { Duration::ZERO };
-                let (stderr, is_begun) = (driver.stderr(), driver.is_begun());
+                let lost = matches!(stop, Stop::Ended) && driver.may_have_lost_session();
+                let stderr = driver.stderr();
                 let (status, text) = driver.close(outcome.as_ref(), patience).await;
-                let is_ended = matches!(stop, Stop::Ended);
                 let ending = match stop {
                     Stop::Ask(ending) => ending,
                     Stop::Broken(why) => Ending::Error(why),
@@ -183,13 +178,13 @@ impl Conversation {
                     Stop::Dropped => Ending::Interrupted,
                 };
                 let end = SessionEnd { ending, text };
-                if resumed && is_ended && !is_begun { Err(Lost(end)) } else { Ok(end) }
+                if lost { Err(Lost(end)) } else { Ok(end) }
             }
         }
     }
 }
 
-/// The end of a session that the CLI could not resume: it said so, or ended before the model was asked anything.
+/// The end of a session that the CLI could not resume: it failed before it said which session it is.
 struct Lost(SessionEnd);
 
 /// The bound that is reached before the first turn.

@@ -81,6 +81,8 @@ pub(super) struct Driver {
     last_activity: Instant,
     /// Whether the agent has been asked.
     asked: bool,
+    /// Whether the CLI has said what its session is.
+    initialized: bool,
     /// When the process had ended.
     ended: Option<Instant>,
 }
@@ -122,6 +124,7 @@ impl Driver {
             begun: now,
             last_activity: now,
             asked: false,
+            initialized: false,
             ended: None,
         }
     }
@@ -131,9 +134,9 @@ impl Driver {
         self.process.stderr()
     }
 
-    /// Whether anything of the model came.
-    pub(super) fn is_begun(&self) -> bool {
-        self.turns.is_begun()
+    /// Whether the CLI was to resume a session, and has not said that it did.
+    pub(super) fn may_have_lost_session(&self) -> bool {
+        self.conversation.resumed.is_some() && !self.initialized
     }
 
     /// Drives the session until the result.
@@ -218,16 +221,17 @@ impl Driver {
                 self.give_up(|given_up, _| *given_up == request_id);
             }
             Line::System(system) => self.system(system)?,
-            Line::StreamEvent { event, parent_tool_use_id: None } => match event {
+            Line::StreamEvent { event, parent_tool_use_id: None, abandoned_blocks } => match event {
                 Event::MessageStart { message } => {
-                    // The model does not wait for these calls: their message was abandoned.
-                    for (request_id, _) in std::mem::take(&mut self.waiting) {
-                        self.send(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
-                    }
+                    self.refuse_waiting()?;
                     self.turns.begin(&message, true).map_err(Stop::Ask)?;
                 }
                 Event::MessageDelta { usage } => self.turns.used(usage),
                 Event::ContentBlockDelta { delta: Delta::TextDelta { text } } => self.turns.piece(&text),
+                Event::MessageStop if abandoned_blocks.is_some() => {
+                    self.refuse_waiting()?;
+                    self.turns.complete();
+                }
                 Event::MessageStop => self.release(),
                 Event::ContentBlockDelta { delta: Delta::Other } | Event::Other => {}
             },
@@ -280,6 +284,7 @@ impl Driver {
                     let text = format!("claude did not connect to the tools of the host ({SERVER} is {status})");
                     return Err(Stop::Ask(Ending::Error(text)));
                 }
+                self.initialized = true;
                 self.turns.named(session_id);
             }
             System::ApiRetry { attempt, max_retries, error_status, error } => {
@@ -330,6 +335,14 @@ impl Driver {
                 Ok(())
             }
         }
+    }
+
+    /// Refuses the calls that waited for the rest of an answer that broke off: the model does not wait for them.
+    fn refuse_waiting(&mut self) -> Result<(), Stop> {
+        for (request_id, _) in std::mem::take(&mut self.waiting) {
+            self.send(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
+        }
+        Ok(())
     }
 
     /// Makes the calls that waited for the end of the model's answer.

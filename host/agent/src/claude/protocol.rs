@@ -38,6 +38,9 @@ pub(super) enum Line {
         event: Event,
         #[serde(default)]
         parent_tool_use_id: Option<String>,
+        /// With the end of a message: that it broke off, and which blocks of it do not count.
+        #[serde(default)]
+        abandoned_blocks: Option<Value>,
     },
     /// The end of the session.
     Result(Outcome),

@@ -102,11 +102,6 @@ impl Turns {
         Ok(())
     }
 
-    /// Whether anything of the model came.
-    pub(super) fn is_begun(&self) -> bool {
-        self.current.is_some() || !self.last.is_empty()
-    }
-
     /// Shows a piece of a text at once, where the session converses.
     pub(super) fn piece(&mut self, text: &str) {
         let Self { conversation, current: Some(turn), shown, .. } = self else { return };

@@ -194,11 +194,13 @@ async fn a_second_turn_resumes_the_session_of_the_first_and_calls_nothing_again(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retried_answer_is_shown_once_streamed_or_whole() {
     let said = "It begins, and it ends.";
-    let first = json!({"do": "answer", "id": "msg_a", "pieces": ["It begins", ", and"], "breaks": true});
+    let first =
+        |breaks: Value| json!({"do": "answer", "id": "msg_a", "pieces": ["It begins", ", and"], "breaks": breaks});
     let streamed = json!({"do": "answer", "id": "msg_b", "pieces": ["It begins, a", "nd it ends."]});
     let whole = json!({"do": "answer", "id": "msg_b", "text": said, "whole": true});
-    for again in [streamed, whole] {
-        let fixture = Fixture::new(script(&[first.clone(), retry(), again], said));
+    // The CLI says that a message broke off, or just begins another.
+    for (breaks, again) in [(json!(true), &streamed), (json!(true), &whole), (json!("announced"), &streamed)] {
+        let fixture = Fixture::new(script(&[first(breaks), retry(), again.clone()], said));
         let (talk, _) = talk(&fixture);
         assert_eq!(talk.say("Tell me.").await, success(said));
         assert_eq!((talk.pieces().concat().as_str(), talk.answers()), (said, vec![said.to_owned()]));

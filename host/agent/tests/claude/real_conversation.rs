@@ -3,13 +3,14 @@
 
 use std::{fs, sync::Arc};
 
-use guild_fakes::{Anthropic, Reply};
+use guild_fakes::{Anthropic, Gate, Reply};
 use guild_session::{meter::Ending, transcript::Entry};
 use serde_json::json;
 
 use crate::{
     common::Job,
     converse::{Conversation, pieces, success},
+    fixture::until,
     real::{kill_recorded, real, served},
 };
 
@@ -74,7 +75,7 @@ async fn an_interrupted_turn_is_known_to_the_next(killed: bool) {
     let begun = std::time::Instant::now();
     if killed {
         let killing = async {
-            crate::fixture::until(|| is_shown(&talk.kept.entries())).await;
+            until(|| is_shown(&talk.kept.entries())).await;
             kill_recorded(&fixture);
         };
         let (end, ()) = tokio::join!(talk.say("Tell me more."), killing);
@@ -96,10 +97,17 @@ async fn an_interrupted_turn_is_known_to_the_next(killed: bool) {
 
 async fn a_stream_that_breaks_is_shown_once() {
     let said = "It begins, and it goes on, and it ends.";
-    let provider = Anthropic::start(vec![Reply::text(said).broken_after(5), Reply::text(said)]).await;
+    let gate = Gate::closed();
+    let broken = Reply::text(said).broken_after(5).slowly(&gate);
+    let provider = Anthropic::start(vec![broken, Reply::text(said)]).await;
     let (_fixture, claude) = real(&provider, |options| options);
     let talk = Conversation::new(claude, Arc::new(Job::default()));
-    let end = talk.say("Tell me.").await;
+    gate.pass(5);
+    let breaking = async {
+        until(|| talk.pieces().len() == 2).await;
+        gate.open();
+    };
+    let (end, ()) = tokio::join!(talk.say("Tell me."), breaking);
     println!("  {:?}", talk.kept.entries());
     assert_eq!((end, talk.pieces().concat().as_str()), (success(said), said));
     assert_eq!(talk.answers(), [said]);

@@ -14,7 +14,8 @@
 //! - `answer`: an answer of the model: `id`, `text`, `calls` (`{id, name, input}`, each call's answer is awaited),
 //!   `unanswered` (they are not), `early` (the calls come before the end of the answer), `abandoned` (the end never
 //!   comes), `model`, `tokens`, `whole` (it is not streamed), `pieces` (in which the text is streamed), `until` (it waits
-//!   after them until this file is there), `breaks` (nothing follows them);
+//!   after them until this file is there), `breaks` (nothing follows them, or if it is `"announced"`,
+//!   the end of an abandoned message);
 //! - `result`: the session's result, with these `fields`; then it waits for the end of its input, and ends;
 //! - `line`: this `text` as it is; `huge`: a line of `bytes`; `message`: this `value`;
 //! - `request`: a control request of this `value`, whose answer it awaits;
@@ -318,7 +319,12 @@ impl FakeClaude {
         if step["until"].is_string() {
             until(&step["until"]);
         }
-        if step["breaks"] == true {
+        if step["breaks"] == "announced" {
+            let mut stop = event(json!({"type": "message_stop"}));
+            stop["abandoned_blocks"] = json!({"api_message_id": id, "from_block_index": 0});
+            self.say(&stop);
+        }
+        if step["breaks"] == true || step["breaks"] == "announced" {
             return;
         }
         let streamed = pieces.concat();
