@@ -190,7 +190,8 @@ impl Work {
             conversation_chars: self.context.limits.conversation_chars,
             model: plan.model,
             tools: self
-                .tool_set(number, sets, &plan.tools, &history, self.job.cancelled())
+                .tool_set(number, sets, &plan.tools, self.job.cancelled())
+                .map(|tools| Arc::new(tools.with_history(&history)))
                 .map_err(|e| e.to_string())?,
             files: self.readable(&plan.tools),
             meter: meter.clone(),
@@ -290,16 +291,13 @@ impl Work {
         session: u32,
         sets: impl IntoIterator<Item = Arc<dyn Tools>>,
         asked: &[String],
-        history: &[Entry],
         cancel: &CancellationToken,
-    ) -> Result<Arc<dyn Tools>, ToolError> {
-        let tool_set = ToolSet::new(session, sets)?
+    ) -> Result<ToolSet, ToolError> {
+        Ok(ToolSet::new(session, sets)?
             .with_read_only(&self.reach.broker, &self.reach.web, &self.granted_tools, asked)
             .with_journal(self.job.clone())
-            .with_history(history)
             .with_result_bytes(self.context.limits.tool_result_bytes)
-            .with_cancel(cancel.clone());
-        Ok(Arc::new(tool_set))
+            .with_cancel(cancel.clone()))
     }
 }
 
@@ -482,7 +480,7 @@ impl Sessions for OwnSessions {
             converses: false,
             conversation_chars: work.context.limits.conversation_chars,
             model: query.model,
-            tools: work.tool_set(number, sets, &query.tools, &[], &interrupt)?,
+            tools: Arc::new(work.tool_set(number, sets, &query.tools, &interrupt)?),
             files: work.readable(&query.tools),
             meter: self.meter.clone(),
             cancel: interrupt.clone(),

@@ -16,7 +16,7 @@ use guild_session::{
     activation::{Plan, SessionPlan},
     meter::{Account, Ending, Meter},
     session::{NoTools, Session, Wanted},
-    tools::Tools,
+    tools::{ToolDefinition, Tools},
     transcript::{self, Entry, Journal as _, Line, SUCCESS},
 };
 use tokio_util::sync::CancellationToken;
@@ -170,15 +170,19 @@ pub(crate) async fn say(
             cancel.cancel();
         })
     };
-    let tools =
-        work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &[], &cancel).map_err(|e| e.to_string())?;
-    let begin =
-        Begin { plan: plan.clone(), runtime: slot.runtime.name(), message: message.to_owned(), tools: tools.clone() };
+    let tools = work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &cancel).map_err(|e| e.to_string())?;
+    let begin = Begin {
+        plan: plan.clone(),
+        runtime: slot.runtime.name(),
+        message: message.to_owned(),
+        definitions: tools.definitions(),
+    };
     let before = {
         let job = job.clone();
         blocking(move || begin.write(&job).map_err(RpcError::internal)).await.map_err(|e| e.message)?
     };
     let Before { history, account, seconds } = before;
+    let tools = Arc::new(tools.with_conversation(&history));
     let clock = Clock::start(&job, agent, account.clone(), seconds);
     let observer = {
         let clock = clock.clone();
@@ -243,7 +247,7 @@ struct Begin {
     plan: SessionPlan,
     runtime: &'static str,
     message: String,
-    tools: Arc<dyn Tools>,
+    definitions: Vec<Arc<ToolDefinition>>,
 }
 
 /// What was said before a turn, its message among it, what that used, and for how many seconds.
@@ -263,9 +267,8 @@ impl Begin {
                 "the meeting's transcript reached limits.transcript_bytes; close it, and open another".to_owned()
             );
         }
-        let definitions = self.tools.definitions();
         for call in transcript::dangling_calls(&lines) {
-            let read_only = definitions.iter().any(|tool| tool.name == call.tool && tool.read_only);
+            let read_only = self.definitions.iter().any(|tool| tool.name == call.tool && tool.read_only);
             job.write(&call.result(read_only));
         }
         if !lines.iter().any(|line| matches!(line.entry, Entry::Session { session: CONVERSATION, .. })) {
@@ -275,7 +278,7 @@ impl Begin {
                 model: self.plan.model,
                 system_prompt: self.plan.system_prompt,
                 prompt: String::new(),
-                tools: definitions.iter().map(|tool| tool.name.clone()).collect(),
+                tools: self.definitions.iter().map(|tool| tool.name.clone()).collect(),
             });
         }
         let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
