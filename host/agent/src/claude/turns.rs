@@ -48,20 +48,24 @@ struct Turn {
 
 impl Turns {
     pub(super) fn new(conversation: Arc<Conversation>) -> Self {
-        let (mut before, mut taken, mut named) = (Usage::default(), 0, None);
+        let (mut before, mut run, mut taken, mut named) = (Usage::default(), Usage::default(), 0, None);
         for entry in &conversation.session.history {
             match entry {
                 Entry::Turn { turn, usage, .. } => {
-                    before.add(usage);
+                    run.add(usage);
                     taken = *turn;
                 }
+                // It knows what its turns may not have known yet.
+                Entry::End { usage, .. } => run = *usage,
+                Entry::Message { .. } => before.add(&mem::take(&mut run)),
                 // Another session of the CLI, which counts from zero.
                 Entry::Handle { handle, .. } if named != Some(handle) => {
-                    (before, named) = (Usage::default(), Some(handle));
+                    (before, run, named) = (Usage::default(), Usage::default(), Some(handle));
                 }
                 _ => {}
             }
         }
+        before.add(&run);
         Self {
             conversation,
             open_cost: None,

@@ -64,18 +64,17 @@ pub fn messages(lines: &[Line]) -> Vec<Message> {
                 all.has_pieces = true;
                 all.say(text, at);
             }
-            Entry::Turn { text, .. } => {
-                // Its pieces are its text.
-                if !std::mem::take(&mut all.has_pieces) {
-                    all.say(text, at);
-                }
-            }
+            // Its pieces are its text.
+            Entry::Turn { .. } if all.has_pieces => all.has_pieces = false,
+            Entry::Turn { text, .. } => all.say(text, at),
             Entry::Call { call, tool, .. } => drop(all.calls.insert(call.clone(), tool.clone())),
             Entry::Result { call, output, error, .. } => {
                 let name = all.calls.remove(call).unwrap_or_default();
                 let output = Some(shown(output.clone(), error.clone())).filter(|output| !output.is_empty());
-                let tools = all.answer(at).tool_uses.get_or_insert_default();
-                tools.push(ToolUse { name, status: "complete", output });
+                all.in_answer(at, |answer| {
+                    let tools = answer.tool_uses.get_or_insert_default();
+                    tools.push(ToolUse { name, status: "complete", output });
+                });
                 all.is_behind_tool = true;
             }
             Entry::Compacted { text, .. } => all.add("system", "Context Compacted", text.clone(), at),
@@ -107,14 +106,15 @@ impl Collector {
         self.messages.push(Message { id, role, content, tool_uses: None, at: at.to_owned(), heading });
     }
 
-    /// The worker's answer that goes on.
-    fn answer(&mut self, at: &str) -> &mut Message {
-        if self.messages.last().is_none_or(|last| last.role != "assistant") {
-            self.add("assistant", "Assistant", String::new(), at);
+    /// Changes the worker's answer in the turn: it goes on, also behind a note that it was cut off.
+    fn in_answer(&mut self, at: &str, change: impl FnOnce(&mut Message)) {
+        let of_turn = |message: &&mut Message| message.role != "user";
+        let found = self.messages.iter_mut().rev().take_while(of_turn).find(|message| message.role == "assistant");
+        if let Some(answer) = found {
+            return change(answer);
         }
-        // It was added just now where there was none.
-        let last = self.messages.len().saturating_sub(1);
-        &mut self.messages[last]
+        self.add("assistant", "Assistant", String::new(), at);
+        self.messages.last_mut().map_or((), change);
     }
 
     fn say(&mut self, text: &str, at: &str) {
@@ -122,11 +122,12 @@ impl Collector {
             return;
         }
         let begins = std::mem::take(&mut self.is_behind_tool);
-        let answer = self.answer(at);
-        if begins && !answer.content.is_empty() {
-            answer.content.push_str("\n\n");
-        }
-        answer.content.push_str(text);
+        self.in_answer(at, |answer| {
+            if begins && !answer.content.is_empty() {
+                answer.content.push_str("\n\n");
+            }
+            answer.content.push_str(text);
+        });
     }
 }
 
