@@ -15,13 +15,20 @@ use crate::{
 };
 
 /// The tools that the manager's sessions alone have.
-const TOOLS: [&str; 6] = [
+const TOOLS: [&str; 13] = [
     "abandon_commission",
     "add_commission_note",
     "cancel_commission",
     "check_commission_status",
     "create_commission",
+    "create_pr",
     "dispatch_commission",
+    "git_branch",
+    "git_diff",
+    "git_log",
+    "git_show",
+    "git_status",
+    "initiate_meeting",
 ];
 const MANAGER: &str = "[hall]\nmanager = \"guild-master\"";
 

@@ -210,7 +210,7 @@ fn logs_shows_what_the_user_said_and_the_pieces_of_those_answers_only_that_were_
         at("text", "it"),
         end,
     ];
-    home.write("members/quick/jobs/j/transcript.jsonl", &lines(&entries));
+    home.write("members/quick/jobs/j/transcript.jsonl", lines(&entries));
     let shown = stdout(&guild(&home, &["logs", "j", "--members", "members"]));
     let expected = "2026-01-02 UTC\n\
          10:00:00   1  user      16 characters\n\

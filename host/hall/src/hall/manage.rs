@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use guild_session::{
-    hall::{HallCommission, HallView, HallWorker},
+    hall::{HallCommission, HallMeeting, HallView, HallWorker},
     tools::ToolError,
 };
 
 use super::{Filter, Hall};
-use crate::{commission::Author, error::HallError, view::CommissionView, workers::Worker};
+use crate::{commission::Author, error::HallError, meeting::Meeting, view::CommissionView, workers::Worker};
 
 /// Commissions in a list.
 const MAX_LISTED: usize = 500;
@@ -41,6 +41,17 @@ impl HallView for HallReader {
         Ok(found.into_iter().take(MAX_LISTED).map(|one| commission(one, LISTED_CHARS)).collect())
     }
 
+    async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError> {
+        if let Some(project) = project {
+            // It says that there is no such project, and reads the records that others made.
+            self.0.meetings(project, &[]).await?;
+        }
+        let mut found = self.0.all_meetings();
+        found.retain(|now| project.is_none_or(|project| now.project_name == project));
+        found.sort_by(|a, b| b.started().cmp(a.started()));
+        Ok(found.iter().take(MAX_LISTED).map(|now| meeting(now)).collect())
+    }
+
     async fn commission(&self, id: &str) -> Result<Option<HallCommission>, ToolError> {
         match self.0.read(id, None).await {
             Ok(read) => Ok(Some(commission(read.commission, READ_CHARS))),
@@ -69,6 +80,21 @@ fn commission(view: CommissionView, chars: usize) -> HallCommission {
         result: cut(view.result_summary, chars),
         changed: view.relevant_date,
         job: view.job,
+    }
+}
+
+fn meeting(now: &Meeting) -> HallMeeting {
+    let record = now.record.clone();
+    HallMeeting {
+        id: now.meeting_id.to_string(),
+        project: now.project_name.clone(),
+        title: record.title,
+        status: now.status.to_string(),
+        worker: record.worker,
+        agenda: cut(record.agenda, LISTED_CHARS),
+        notes: cut(record.body.trim().to_owned(), LISTED_CHARS),
+        artifacts: record.linked_artifacts,
+        started: now.started().to_owned(),
     }
 }
 

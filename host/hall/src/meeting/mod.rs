@@ -45,6 +45,9 @@ pub struct Meeting {
     /// Who asked for it.
     #[serde(default)]
     pub created_by: Author,
+    /// The call by which the manager asked for it, so that it is asked for once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
     /// Its session, from when it is opened on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionState>,

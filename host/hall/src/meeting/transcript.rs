@@ -114,7 +114,9 @@ impl Collector {
             return change(answer);
         }
         self.add("assistant", "Assistant", String::new(), at);
-        self.messages.last_mut().map_or((), change);
+        if let Some(added) = self.messages.last_mut() {
+            change(added);
+        }
     }
 
     fn say(&mut self, text: &str, at: &str) {

@@ -5,6 +5,8 @@
 //! author: people see that, and can change or cancel all of it (REQ-WKR-27). A call that comes again after a crash has its
 //! effect once: each change of a commission is stored with the call that made it.
 
+mod project;
+
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
@@ -266,17 +268,23 @@ static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 6]> = LazyLock::new(|| {
 #[async_trait]
 impl Tools for ManagerTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        let all = DEFINITIONS.iter().filter(|tool| tool.read_only || self.activity.is_some());
+        let of_project = self.activity.iter().flat_map(|_| project::DEFINITIONS.iter());
+        let all = DEFINITIONS.iter().filter(|tool| tool.read_only || self.activity.is_some()).chain(of_project);
         all.cloned().collect()
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        let known = DEFINITIONS.iter().any(|tool| tool.name == call.name);
+        let known = DEFINITIONS.iter().chain(project::DEFINITIONS.iter()).any(|tool| tool.name == call.name);
         if known && call.name != STATUS {
             self.activity(&call.name)?;
         }
         is_offered(self, &call.name)?;
         let once = format!("{} {}", self.job, key(&call));
+        if let Some(activity) = &self.activity
+            && project::DEFINITIONS.iter().any(|tool| tool.name == call.name)
+        {
+            return project::call(&self.hall, activity, (&call.name, call.input), &once).await;
+        }
         let (input, once) = (call.input, once.as_str());
         match call.name.as_str() {
             CREATE => self.create(parse(CREATE, input)?, once).await,

@@ -6,6 +6,7 @@ use guild_hall::{
     Attempt, Hall,
     commission::{CommissionId, Status},
     hall::{Changes, Filter, HallReader, NewCommission},
+    meeting::MeetingStatus,
     tools::manager::ManagerTools,
 };
 use guild_session::{
@@ -177,6 +178,49 @@ async fn it_works_on_the_project_of_its_activity_only_and_says_so() {
     let unknown =
         manager.refused("cancel_commission", json!({"commissionId": "commission-Dalton-20200101-000000"})).await;
     assert!(unknown.contains("not found"), "{unknown}");
+}
+
+#[tokio::test]
+async fn it_asks_the_user_for_a_meeting_once_however_often_the_call_comes() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let input =
+        json!({"workerName": "Dalton", "reason": "The index is done", "referencedArtifacts": ["specs/plan.md"]});
+    let asked = manager.does("1", "initiate_meeting", input.clone()).await;
+    assert_eq!(asked["status"], "requested");
+    assert_eq!(manager.does("1", "initiate_meeting", input.clone()).await, asked);
+    assert_ne!(manager.does("2", "initiate_meeting", input).await, asked);
+    let requests = manager.hall.meetings("demo", &[MeetingStatus::Requested]).await.unwrap();
+    let shown = serde_json::to_value(&requests).unwrap();
+    assert_eq!(requests.len(), 2);
+    assert!(requests.iter().all(|one| one.agenda == "The index is done" && one.linked_artifacts == ["specs/plan.md"]));
+    assert_eq!(shown[0]["createdBy"], "manager");
+    let told = manager.hall.brief(Some("demo")).await.unwrap();
+    assert!(told.contains("## Meetings") && told.contains("is requested (Dalton)"), "{told}");
+    let why = manager.refused("initiate_meeting", json!({"workerName": "Nobody", "reason": "x"})).await;
+    assert!(why.contains("Nobody") && why.contains("Dalton"), "{why}");
+    let seen = HallReader(manager.hall.clone()).meetings(Some("demo")).await.unwrap();
+    assert_eq!((seen.len(), seen[0].status.as_str(), seen[0].agenda.as_str()), (2, "requested", "The index is done"));
+}
+
+#[tokio::test]
+async fn it_looks_at_its_project_with_git_and_a_pull_request_needs_the_operator() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let log = manager.does("1", "git_log", json!({"count": 1})).await;
+    assert_eq!(log.as_array().unwrap().len(), 1);
+    let branches = manager.does("2", "git_branch", json!({})).await.to_string();
+    assert!(branches.contains("claude/main"), "{branches}");
+    assert!(manager.does("3", "git_show", json!({"ref": "HEAD"})).await["hash"].is_string());
+    manager.does("4", "git_status", json!({})).await;
+    assert!(manager.does("5", "git_diff", json!({})).await.is_string());
+    let why = manager.refused("git_show", json!({"ref": "--output=/tmp/x"})).await;
+    assert!(why.contains("--output"), "{why}");
+    let why = manager.refused("create_pr", json!({"title": "Ready"})).await;
+    assert!(why.contains("does not permit pull requests") && why.contains("guild.toml"), "{why}");
+    let plain = ManagerTools::new(manager.hall.clone(), manager.attempt.job.clone(), None);
+    let call = ToolCall { id: "1".to_owned(), name: "git_log".to_owned(), input: json!({}) };
+    assert!(plain.call(call).await.unwrap_err().to_string().contains("works on the project"));
 }
 
 #[tokio::test]

@@ -55,6 +55,8 @@ pub struct NewRequest {
     pub author: Author,
     /// The meeting that it goes on with, where a worker proposes it in one.
     pub follows: Option<MeetingId>,
+    /// The call that asks for it: one that comes again is answered with the meeting of then.
+    pub call: Option<String>,
 }
 
 impl Hall {
@@ -98,6 +100,7 @@ impl Hall {
                     worktree_dir: None,
                     branch_name: None,
                     created_by: Author::User,
+                    call: None,
                     session: None,
                     record,
                 };
@@ -127,8 +130,12 @@ impl Hall {
         let project = self.project(&new.project)?;
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
-        let waiting = self.meetings.all().into_iter().map(|cell| cell.now());
-        let waiting = waiting.filter(|now| now.project_name == new.project && now.status == MeetingStatus::Requested);
+        let known: Vec<_> = self.meetings.all().into_iter().map(|cell| cell.now()).collect();
+        if let Some(made) = known.iter().find(|now| new.call.is_some() && now.call == new.call) {
+            return Ok(made.meeting_id.clone());
+        }
+        let waiting =
+            known.iter().filter(|now| now.project_name == new.project && now.status == MeetingStatus::Requested);
         if waiting.count() >= REQUESTS {
             return Err(HallError::Conflict(format!(
                 "{REQUESTS} requests for meetings wait in project \"{}\", and it takes no more; accept or decline some first",
@@ -170,6 +177,7 @@ impl Hall {
             worktree_dir: None,
             branch_name: None,
             created_by: new.author,
+            call: new.call,
             session: None,
             record,
         })?;

@@ -71,6 +71,11 @@ impl Hall {
         self.open_meetings().map(|now| SessionView::of(&now)).collect()
     }
 
+    /// The meetings that are known, of all projects.
+    pub(in crate::hall) fn all_meetings(&self) -> Vec<Arc<Meeting>> {
+        self.meetings.all().into_iter().map(|cell| cell.now()).collect()
+    }
+
     async fn meetings_of(&self, project: &str) -> Result<Vec<Arc<Meeting>>, HallError> {
         self.look_for_meetings(self.project(project)?.as_ref()).await;
         let all = self.meetings.all().into_iter().map(|cell| cell.now());
@@ -103,6 +108,7 @@ impl Hall {
                 worktree_dir: None,
                 branch_name: None,
                 created_by: Author::User,
+                call: None,
                 session: None,
                 record,
             });

@@ -36,6 +36,7 @@ impl Hall {
             artifacts,
             author: Author::Worker,
             follows: Some(id.clone()),
+            call: None,
         });
         Ok(format!("The follow-up is proposed: {}. The user accepts or declines it.", proposed.await?))
     }

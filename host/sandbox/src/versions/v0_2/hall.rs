@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use guild_contract::manifest::Interface;
 use guild_session::{
-    hall::{HallCommission, HallView, HallWorker},
+    hall::{HallCommission, HallMeeting, HallView, HallWorker},
     tools::ToolError,
 };
 
 use super::{
     HostResult,
-    bindings::guild::worker::hall::{CommissionInfo, Host, Worker},
+    bindings::guild::worker::hall::{CommissionInfo, Host, MeetingInfo, Worker},
     named,
 };
 use crate::{
@@ -47,6 +47,14 @@ impl Host for State {
         .await
     }
 
+    async fn meetings(&mut self, project: Option<String>) -> HostResult<Vec<MeetingInfo>> {
+        read(&self.context, "hall.meetings", |hall| async move {
+            project.as_deref().map_or(Ok(()), |project| named("the project", project))?;
+            Ok(hall.meetings(project.as_deref()).await?.into_iter().map(meeting).collect())
+        })
+        .await
+    }
+
     async fn commission(&mut self, id: String) -> HostResult<Option<CommissionInfo>> {
         read(&self.context, "hall.commission", |hall| async move {
             named("the id", &id)?;
@@ -75,4 +83,9 @@ fn commission(one: HallCommission) -> CommissionInfo {
         changed: one.changed,
         job: one.job,
     }
+}
+
+fn meeting(one: HallMeeting) -> MeetingInfo {
+    let HallMeeting { id, project, title, status, worker, agenda, notes, artifacts, started } = one;
+    MeetingInfo { id, project, title, status, worker, agenda, notes, artifacts, started }
 }

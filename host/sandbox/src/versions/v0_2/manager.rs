@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     HostResult,
-    bindings::guild::worker::manager::{Dispatched, Host, NewCommission},
+    bindings::guild::worker::manager::{Dispatched, GitView, Host, NewCommission},
 };
 use crate::{call::on_host, state::State};
 
@@ -20,9 +20,12 @@ async fn call(state: &mut State, function: &'static str, tool: &str, input: Valu
     on_host(&host, "the hall could not be asked", async move { tools.call(call).await }).await
 }
 
+fn text(answer: &Value, key: &str) -> Option<String> {
+    answer.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
 /// What came of a dispatch, out of the answer of a tool.
 fn dispatched(answer: Result<Value, ToolError>) -> HostResult<Dispatched> {
-    let text = |answer: &Value, key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
     Ok(answer.map_err(Into::into).map(|answer| Dispatched {
         commission: text(&answer, "commissionId").unwrap_or_default(),
         status: text(&answer, "status").unwrap_or_default(),
@@ -64,5 +67,36 @@ impl Host for State {
     async fn add_commission_note(&mut self, id: String, content: String) -> HostResult<()> {
         let input = json!({"commissionId": id, "content": content});
         done(call(self, "manager.add-commission-note", "add_commission_note", input).await)
+    }
+
+    async fn create_pr(&mut self, title: String, body: String) -> HostResult<String> {
+        let made = call(self, "manager.create-pr", "create_pr", json!({"title": title, "body": body})).await;
+        Ok(made.map(|made| text(&made, "url").unwrap_or_default()).map_err(Into::into))
+    }
+
+    async fn initiate_meeting(
+        &mut self,
+        worker_name: String,
+        reason: String,
+        artifacts: Vec<String>,
+    ) -> HostResult<String> {
+        let input = json!({"workerName": worker_name, "reason": reason, "referencedArtifacts": artifacts});
+        let asked = call(self, "manager.initiate-meeting", "initiate_meeting", input).await;
+        Ok(asked.map(|asked| text(&asked, "meetingId").unwrap_or_default()).map_err(Into::into))
+    }
+
+    async fn git(&mut self, view: GitView, options: String) -> HostResult<String> {
+        let tool = match view {
+            GitView::Status => "git_status",
+            GitView::Log => "git_log",
+            GitView::Diff => "git_diff",
+            GitView::Show => "git_show",
+            GitView::Branch => "git_branch",
+        };
+        let input = match serde_json::from_str::<Value>(&options) {
+            Ok(input) => call(self, "manager.git", tool, input).await,
+            Err(e) => Err(ToolError::InvalidInput(format!("the options are no JSON: {e}"))),
+        };
+        Ok(input.map(|answer| answer.to_string()).map_err(Into::into))
     }
 }
