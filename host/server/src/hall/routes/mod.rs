@@ -1,6 +1,8 @@
 //! The routes.
 
+mod briefing;
 mod commissions;
+mod files;
 mod request;
 mod system;
 mod workspace;
@@ -12,14 +14,14 @@ use axum::{
     http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
 use guild_auth::{Access, Operation};
 use guild_hall::{Hall, HallError};
 use serde_json::{Value, json};
 
 use super::events;
 pub(crate) use commissions::dispatched;
-use request::{Answer, Fields, Request};
+use request::{Fields, Request};
 pub(crate) use system::worker;
 
 /// A request, as far as the routes need it.
@@ -40,7 +42,19 @@ struct Route {
     methods: &'static [Method],
     path: &'static str,
     access: Access,
-    answer: fn(Request) -> BoxFuture<'static, Answer>,
+    answer: fn(Request) -> BoxFuture<'static, Result<Response, HallError>>,
+}
+
+/// What a route answers, as a response.
+trait Respond {
+    fn respond(self) -> Response;
+}
+
+impl Respond for (StatusCode, Value) {
+    fn respond(self) -> Response {
+        let (status, value) = self;
+        with(status, &value)
+    }
 }
 
 const GET: &[Method] = &[Method::GET];
@@ -54,7 +68,7 @@ macro_rules! routes {
             methods: $methods,
             path: $path,
             access: Access::$access,
-            answer: |request| $module::$answer(request).boxed(),
+            answer: |request| $module::$answer(request).map_ok(Respond::respond).boxed(),
         }),*]
     };
 }
@@ -76,8 +90,12 @@ static ROUTES: &[Route] = routes! {
     GET "/workspace/artifact/document/list" Reads workspace::list;
     GET "/workspace/artifact/document/read" Reads workspace::read;
     POST "/workspace/artifact/document/write" Dispatches workspace::write;
+    GET "/workspace/artifact/image/read" Reads files::image;
+    GET "/workspace/artifact/image/meta" Reads files::image_meta;
+    GET "/workspace/artifact/mockup/read" Reads files::mockup;
     GET "/workspace/git/lore/status" Reads workspace::status;
     POST "/workspace/git/lore/commit" Dispatches workspace::commit;
+    GET "/coordination/review/briefing/read" Reads briefing::read;
     GET "/system/packages/worker/list" Reads system::workers;
     GET "/system/config/application/read" Reads system::read;
     POST "/system/config/application/reload" Dispatches system::reload;
@@ -111,21 +129,18 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     if asked.path == EVENTS && BOTH.contains(asked.method) {
         return events::listen(hall);
     }
-    match route(hall, &asked).await {
-        Ok((status, value)) => with(status, &value),
-        Err(refused) => {
-            let status = match &refused {
-                HallError::Invalid(_) => StatusCode::BAD_REQUEST,
-                HallError::NotFound(_) => StatusCode::NOT_FOUND,
-                HallError::Conflict(_) => StatusCode::CONFLICT,
-                HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            error(status, &refused.to_string())
-        }
-    }
+    route(hall, &asked).await.unwrap_or_else(|refused| {
+        let status = match &refused {
+            HallError::Invalid(_) => StatusCode::BAD_REQUEST,
+            HallError::NotFound(_) => StatusCode::NOT_FOUND,
+            HallError::Conflict(_) => StatusCode::CONFLICT,
+            HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        error(status, &refused.to_string())
+    })
 }
 
-async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
+async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Result<Response, HallError> {
     // Before the body is looked at: what is not here is not found, whatever it says.
     let not_found = || HallError::NotFound(format!("{} {} not found", asked.method, asked.path));
     let route = find(asked.method, asked.path).ok_or_else(not_found)?;

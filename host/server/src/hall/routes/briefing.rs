@@ -1,0 +1,47 @@
+//! How the work on projects stands, in a few sentences. The original has a model write them; here they are counted.
+
+use guild_hall::{
+    HallError,
+    commission::Status,
+    hall::{Filter, Hall},
+};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::request::{Answer, Request, ok};
+
+/// States of commissions, with what is said of each that some are in.
+const STATES: [(&[Status], &str); 5] = [
+    (&[Status::Dispatched, Status::InProgress], "under way"),
+    (&[Status::Pending], "waiting to be dispatched"),
+    (&[Status::Blocked], "blocked"),
+    (&[Status::Failed, Status::Cancelled], "failed or cancelled"),
+    (&[Status::Completed], "completed"),
+];
+
+pub(super) async fn read(Request { hall, fields, .. }: Request) -> Answer {
+    let briefing = match fields.maybe(&["projectName"]).filter(|name| name != "all") {
+        Some(name) => of_project(&hall, &name).await?,
+        None => {
+            let mut all = Vec::new();
+            for project in hall.projects()? {
+                all.push(format!("{}: {}", project.name, of_project(&hall, &project.name).await?));
+            }
+            if all.is_empty() { "No project is registered.".to_owned() } else { all.join("\n") }
+        }
+    };
+    ok(json!({"briefing": briefing, "generatedAt": Timestamp::now().to_string(), "cached": false}))
+}
+
+async fn of_project(hall: &Hall, name: &str) -> Result<String, HallError> {
+    let commissions = hall.list(&Filter { project: Some(name.to_owned()), ..Filter::default() }).await?;
+    let counts = STATES.iter().filter_map(|(states, said)| {
+        let count = commissions.iter().filter(|commission| states.contains(&commission.status)).count();
+        (count > 0).then(|| format!("{count} {said}"))
+    });
+    let counts: Vec<String> = counts.collect();
+    Ok(match counts.is_empty() {
+        true => "No commission is to be done.".to_owned(),
+        false => format!("Commissions: {}.", counts.join(", ")),
+    })
+}
