@@ -42,14 +42,14 @@ fn stdout(output: &Output) -> String {
 }
 
 /// Makes a token.
-fn add(home: &Home, arguments: &[&str]) -> String {
+pub(crate) fn add(home: &Home, arguments: &[&str]) -> String {
     stdout(&guild(home, &[&["token", "add"], arguments].concat()))
 }
 
 /// What a host answered.
 #[derive(Debug, PartialEq)]
-struct Reply {
-    status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     head: String,
     body: String,
 }
@@ -66,7 +66,7 @@ impl Reply {
     }
 
     /// Why it is refused.
-    fn why(&self) -> String {
+    pub(crate) fn why(&self) -> String {
         let refused: Value = serde_json::from_str(&self.body).unwrap();
         refused["error"]["message"].as_str().unwrap().to_owned()
     }
@@ -129,7 +129,7 @@ fn request(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
 
-fn call(host: &Host, member: &str, token: &str, method: &str, params: Value) -> Reply {
+pub(crate) fn call(host: &Host, member: &str, token: &str, method: &str, params: Value) -> Reply {
     post(host, member, &bearer(token), &request(method, params).to_string())
 }
 

@@ -23,12 +23,12 @@ const PRICES: &str = "[[prices]]\nmodel = \"fake\"\ninput = 1.0\noutput = 2.0\n\
     [[prices]]\nmodel = \"another\"\ninput = 1.0\noutput = 2.0\n";
 
 /// A home with a hall, and projects in which work is permitted.
-struct Hall {
-    home: Home,
+pub(crate) struct Hall {
+    pub(crate) home: Home,
 }
 
 impl Hall {
-    fn new(projects: &[&str]) -> Self {
+    pub(crate) fn new(projects: &[&str]) -> Self {
         let home = Home::new();
         let this = Self { home };
         let (mut config, mut permits) = ("projects:\n".to_owned(), String::new());
@@ -49,13 +49,13 @@ impl Hall {
     }
 
     /// Adds these lines to the operator's configuration.
-    fn configure(&self, lines: &str) {
+    pub(crate) fn configure(&self, lines: &str) {
         let config = self.home.path("config/guild/guild.toml");
         let before = fs::read_to_string(&config).unwrap();
         fs::write(&config, format!("{before}{lines}\n")).unwrap();
     }
 
-    fn project(&self, name: &str) -> PathBuf {
+    pub(crate) fn project(&self, name: &str) -> PathBuf {
         fs::canonicalize(self.home.path(".")).unwrap().join("code").join(name)
     }
 
@@ -63,7 +63,7 @@ impl Hall {
         self.home.path("hall/projects").join(name)
     }
 
-    fn serve(&self) -> Host {
+    pub(crate) fn serve(&self) -> Host {
         self.home.serve_roster(&["--hall", self.home.path("hall").to_str().unwrap()])
     }
 
@@ -83,18 +83,18 @@ impl Hall {
         Ok((status, serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))))
     }
 
-    fn post(&self, path: &str, body: Value) -> (u16, Value) {
+    pub(crate) fn post(&self, path: &str, body: Value) -> (u16, Value) {
         self.try_ask("POST", path, Some(&body)).unwrap()
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         let (status, answer) = self.try_ask("GET", path, None).unwrap();
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
     /// Makes a commission of a worker; its id.
-    fn create(&self, project: &str, worker: &str, more: Value) -> String {
+    pub(crate) fn create(&self, project: &str, worker: &str, more: Value) -> String {
         let mut body = json!({"projectName": project, "workerName": worker, "title": "How long do moths live",
             "prompt": "How long does the luna moth live?"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -103,18 +103,18 @@ impl Hall {
         answer["commissionId"].as_str().unwrap().to_owned()
     }
 
-    fn dispatch(&self, id: &str) -> Value {
+    pub(crate) fn dispatch(&self, id: &str) -> Value {
         let (status, answer) = self.post("/commission/run/dispatch", json!({"commissionId": id}));
         assert_eq!(status, 202, "{answer}");
         answer["status"].clone()
     }
 
-    fn read(&self, project: &str, id: &str) -> Value {
+    pub(crate) fn read(&self, project: &str, id: &str) -> Value {
         self.get(&format!("/commission/request/commission/read?projectName={project}&commissionId={id}"))
     }
 
     /// Has sessions ask this provider.
-    fn ask(&self, provider: &Provider) {
+    pub(crate) fn ask(&self, provider: &Provider) {
         let config = self.home.path("config/guild/guild.toml");
         let url = provider.url();
         let api =
@@ -122,14 +122,14 @@ impl Hall {
         fs::write(&config, format!("{api}{PRICES}{}", fs::read_to_string(&config).unwrap())).unwrap();
     }
 
-    fn failed(&self, project: &str, id: &str) -> Value {
+    pub(crate) fn failed(&self, project: &str, id: &str) -> Value {
         wait_for(&format!("{id} to fail"), || {
             let read = self.read(project, id);
             (read["commission"]["status"] == "failed").then_some(read)
         })
     }
 
-    fn until(&self, project: &str, id: &str, status: &str) -> Value {
+    pub(crate) fn until(&self, project: &str, id: &str, status: &str) -> Value {
         wait_for(&format!("{id} to be {status}"), || {
             let read = self.read(project, id);
             let is = &read["commission"]["status"];

@@ -96,6 +96,10 @@ const TESTED: &[(&str, &str)] = &[
         "host/jobs/tests/store.rs::log_and_transcript_keep_what_just_fits_and_say_once_that_more_was_dropped",
     ),
     (
+        "conversation_chars",
+        "host/agent/tests/api/converse.rs::a_conversation_of_exactly_the_limit_is_told_whole_and_of_one_character_less_is_not",
+    ),
+    (
         "transcript_bytes",
         "host/jobs/tests/store.rs::log_and_transcript_keep_what_just_fits_and_say_once_that_more_was_dropped",
     ),

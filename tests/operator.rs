@@ -189,6 +189,45 @@ fn logs_shows_a_transcript_for_people_and_as_it_is() {
 }
 
 #[test]
+fn logs_shows_what_the_user_said_and_the_pieces_of_those_answers_only_that_were_cut_off() {
+    let home = Home::new();
+    home.quick("quick");
+    home.job("quick", "j", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
+    let at = |kind: &str, text: &str| json!({"at": "2026-01-02T10:00:00Z", "type": kind, "session": 1, "text": text});
+    let used = json!({"turns": 1, "inputTokens": 5, "cachedTokens": 0, "outputTokens": 1, "costUsd": 0.5});
+    let mut turn = at("turn", "It is forty-two.");
+    (turn["turn"], turn["usage"]) = (json!(1), used.clone());
+    let mut end = at("end", "");
+    (end["ending"], end["usage"]) = (json!("the session was interrupted"), used);
+    let entries = [
+        at("message", "What is it?\nSay."),
+        at("text", "It is "),
+        at("text", "forty-two."),
+        turn,
+        at("message", "Why?"),
+        at("compacted", "the oldest is left out"),
+        at("text", "Since "),
+        at("text", "it"),
+        end,
+    ];
+    home.write("members/quick/jobs/j/transcript.jsonl", &lines(&entries));
+    let shown = stdout(&guild(&home, &["logs", "j", "--members", "members"]));
+    let expected = "2026-01-02 UTC\n\
+         10:00:00   1  user      16 characters\n\
+         \x20                       What is it?\n\
+         \x20                       Say.\n\
+         10:00:00   1  turn 1    5 tokens in, 1 out, 0.5000 USD\n\
+         \x20                       It is forty-two.\n\
+         10:00:00   1  user      4 characters\n\
+         \x20                       Why?\n\
+         10:00:00   1  compact   the oldest is left out\n\
+         \x20          1  cut off\n\
+         \x20                       Since it\n\
+         10:00:00   1  end       the session was interrupted; 1 turn, 5 tokens in, 1 out, 0.5000 USD\n";
+    assert_eq!(shown, expected);
+}
+
+#[test]
 fn logs_says_what_there_is_not() {
     let home = Home::new();
     home.quick("quick");

@@ -34,7 +34,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let root = std::path::absolute(host::scratch().join("hall"))?;
     let _ = fs::remove_dir_all(&root);
     let project = root.join("project");
-    make_project(&project)?;
+    make_project(&project, FILES)?;
     let home = root.join("home");
     fs::create_dir_all(&home)?;
     fs::write(home.join("config.yaml"), format!("projects:\n  - name: demo\n    path: {}\n", project.display()))?;
@@ -116,9 +116,9 @@ fn commission(title: &str) -> NewCommission {
     }
 }
 
-/// A repository with one commit, of files in a hundred directories and a few documents.
-fn make_project(project: &Path) -> Outcome<()> {
-    for nth in 0..FILES {
+/// A repository with one commit, of so many files in a hundred directories and a few documents.
+pub(crate) fn make_project(project: &Path, files: usize) -> Outcome<()> {
+    for nth in 0..files {
         let directory = project.join(format!("src/{:02}", nth % 100));
         fs::create_dir_all(&directory)?;
         fs::write(directory.join(format!("{nth}.txt")), format!("file {nth}\n"))?;
@@ -172,6 +172,8 @@ impl Workers for Instantly {
             portrait: None,
             model: None,
             checkout: Checkout::Sparse,
+            manages: false,
+            can: Vec::new(),
         }]
     }
 

@@ -1,6 +1,7 @@
 //! The host that is measured: a `guild serve` on a copy of the researcher.
 
 use std::{
+    ffi::OsStr,
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -34,6 +35,8 @@ pub(crate) struct Setup {
     roster: bool,
     sources: PathBuf,
     config: Option<PathBuf>,
+    /// The home of its hall, if it has one.
+    hall: Option<PathBuf>,
 }
 
 impl Setup {
@@ -66,6 +69,7 @@ impl Setup {
             roster: false,
             sources: fs::canonicalize(sources)?,
             config: None,
+            hall: None,
         })
     }
 
@@ -107,6 +111,11 @@ impl Setup {
         Ok(self)
     }
 
+    /// With a hall in this home.
+    pub(crate) fn with_hall(self, home: &Path) -> Self {
+        Self { hall: Some(home.to_owned()), ..self }
+    }
+
     /// Adds jobs that were completed in earlier days, as files.
     pub(crate) fn with_jobs(self, count: u32) -> Outcome<Self> {
         for n in 0..count {
@@ -134,7 +143,8 @@ impl Setup {
             .args(["serve", if self.roster { "--members" } else { "--member" }, "."])
             .args(["--port", &port.to_string(), "--sources"])
             .arg(&self.sources)
-            .args(self.config.iter().flat_map(|file| [std::ffi::OsStr::new("--config"), file.as_os_str()]))
+            .args(self.config.iter().flat_map(|file| [OsStr::new("--config"), file.as_os_str()]))
+            .args(self.hall.iter().flat_map(|home| [OsStr::new("--hall"), home.as_os_str()]))
             .current_dir(&self.member)
             .env("XDG_CACHE_HOME", fs::canonicalize(scratch())?.join("cache"))
             // Of its own, and new each time: a component that was rebuilt would have to be approved.

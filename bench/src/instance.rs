@@ -16,6 +16,7 @@ use guild_jobs::{MemoryStore, SystemClock};
 use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox};
 use guild_session::activation::{Activation, Request};
 use serde_json::json;
+use tokio::runtime::Handle;
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, Store,
     component::{Component, InstancePre, Linker, ResourceTable},
@@ -87,6 +88,7 @@ pub(crate) fn activation(posture: String) -> Activation {
             config: json!({"maxTurns": 20}),
         },
         attempt: None,
+        meeting: None,
         scopes: vec![guild_contract::manifest::Scope::Worker],
         project: None,
         posture,
@@ -133,7 +135,8 @@ impl Ours {
         let begun = Instant::now();
         for _ in 0..calls {
             let wait_until = Instant::now() + Duration::from_secs(20);
-            let scope = ActivateScope { memory: self.memory.clone().into(), files: None, wait_until };
+            let (memory, host) = (self.memory.clone().into(), Handle::current());
+            let scope = ActivateScope { memory, files: None, hall: None, host, wait_until };
             self.plugin.activate(&self.activation, scope).await?.outcome?;
         }
         Ok(each(begun, calls))

@@ -16,6 +16,7 @@ mod instance;
 mod limits;
 mod listeners;
 mod load;
+mod meetings;
 mod roster;
 mod sessions;
 mod start;
@@ -52,13 +53,14 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 13] = [
+    const ALL: [&str; 14] = [
         "start",
         "roster",
         "instance",
         "tools",
         "audit",
         "hall",
+        "meetings",
         "limits",
         "status",
         "list",
@@ -89,6 +91,9 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     }
     if chosen("hall") {
         hall::measure(&mut report).await?;
+    }
+    if chosen("meetings") {
+        meetings::measure(&mut report).await?;
     }
     if chosen("limits") {
         limits::measure(&mut report).await?;

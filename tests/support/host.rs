@@ -67,8 +67,17 @@ impl Home {
 
     /// A copy of the researcher that `cargo xtask guests` installed, under another name.
     pub(crate) fn researcher(&self, name: &str) -> PathBuf {
-        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guild-members/researcher");
-        for file in ["guild-member.json", "posture.md", "researcher.wasm"] {
+        self.installed("researcher", "researcher.wasm", name)
+    }
+
+    /// A copy of the guild master, under another name.
+    pub(crate) fn guild_master(&self, name: &str) -> PathBuf {
+        self.installed("guild-master", "guild_master.wasm", name)
+    }
+
+    fn installed(&self, member: &str, component: &str, name: &str) -> PathBuf {
+        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guild-members").join(member);
+        for file in ["guild-member.json", "posture.md", component] {
             let content = fs::read(installed.join(file));
             let content = content.unwrap_or_else(|e| panic!("{file}: {e}; `cargo xtask guests` builds it"));
             self.write(&format!("members/{name}/{file}"), content);

@@ -73,7 +73,8 @@ impl Bench {
 
     pub(crate) async fn activate(&self, plugin: &Arc<Plugin>) -> Result<Activated, CallError> {
         let wait_until = Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into());
-        let scope = ActivateScope { memory: self.memory().into(), files: None, wait_until };
+        let (memory, host) = (self.memory().into(), tokio::runtime::Handle::current());
+        let scope = ActivateScope { memory, files: None, hall: None, host, wait_until };
         plugin.activate(&Arc::new(activation()), scope).await
     }
 
@@ -154,6 +155,8 @@ impl BenchJob {
             files: None,
             web: Web::default(),
             host: tokio::runtime::Handle::current(),
+            hall: None,
+            manager: None,
             sessions: None,
             seconds: self.seconds,
         };
@@ -192,6 +195,7 @@ pub(crate) fn activation() -> Activation {
         job: "019f4b1c-7a3e-7f00-8000-000000000001".parse().unwrap(),
         request: Request { description: "d".into(), task: "t".into(), config: json!({}) },
         attempt: None,
+        meeting: None,
         scopes: vec![guild_contract::manifest::Scope::Worker],
         project: None,
         posture: "p".into(),

@@ -23,7 +23,8 @@ const CHOICE: &str = "GUILD_GUEST_TOOLCHAIN";
 /// The workspaces of guests. They share the target directory of the first, so that a standard library is built once.
 const WORKSPACES: [&str; 2] = ["plugins", "tests/guests"];
 /// Components that are installed into a member's directory: the file, and where it goes.
-const INSTALLED: [(&str, &str); 4] = [
+const INSTALLED: [(&str, &str); 5] = [
+    ("guild_master.wasm", "guild-members/guild-master"),
     ("researcher.wasm", "guild-members/researcher"),
     ("digest.wasm", "guild-members/digest"),
     ("analyst.wasm", "guild-members/analyst"),

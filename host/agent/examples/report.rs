@@ -73,6 +73,8 @@ async fn report() -> Result<(), Box<dyn Error>> {
             number: 1,
             system_prompt: String::new(),
             prompt: question.clone(),
+            converses: false,
+            conversation_chars: 0,
             model: None,
             tools: if round == "cold" { Arc::new(Printed) } else { Arc::new(NoTools) },
             files: Some(files.clone()),

@@ -9,6 +9,7 @@ pub mod extractive;
 pub mod files;
 mod format;
 mod readonly;
+mod shown;
 mod text;
 pub mod tool_set;
 

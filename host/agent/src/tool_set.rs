@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use guild_contract::{Limits, nearest::either, text::one_line};
 use guild_session::{
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
-    transcript::{Entry, Journal, NoJournal},
+    transcript::{Entry, Journal, NoJournal, interrupted},
     web::Web,
 };
 use serde_json::Value;
@@ -44,6 +44,8 @@ pub struct ToolSet {
     journal: Arc<dyn Journal>,
     /// Calls that were answered before the host restarted, by id, with their results.
     past_calls: HashMap<String, (ToolCall, Result<Value, ToolError>)>,
+    /// Whether no call of the history is made again, whatever is known of it.
+    converses: bool,
     result_bytes: usize,
     cancel: CancellationToken,
     /// The span of the job, for the log.
@@ -62,6 +64,7 @@ impl ToolSet {
             tools: Vec::new(),
             journal: Arc::new(NoJournal),
             past_calls: HashMap::new(),
+            converses: false,
             result_bytes: size(Limits::default().tool_result_bytes),
             cancel: CancellationToken::new(),
             span: Span::current(),
@@ -125,6 +128,20 @@ impl ToolSet {
         self
     }
 
+    /// As [`Self::with_history`], of a session that converses: no call of it is ever made again, not even one that has no
+    /// result, or one with another input.
+    #[must_use]
+    pub fn with_conversation(mut self, history: &[Entry]) -> Self {
+        for entry in history {
+            let Entry::Call { call, tool, input, .. } = entry else { continue };
+            let reads = self.tools.iter().any(|(known, _)| known.name == *tool && known.read_only);
+            let past = ToolCall { id: call.clone(), name: tool.clone(), input: input.clone() };
+            self.past_calls.insert(call.clone(), (past, Err(ToolError::Unavailable(interrupted(reads).to_owned()))));
+        }
+        self.converses = true;
+        self.with_history(history)
+    }
+
     /// Cuts results that are longer (`limits.tool_result_bytes`); the default limit holds where this is not said.
     #[must_use]
     pub fn with_result_bytes(mut self, bytes: u64) -> Self {
@@ -177,9 +194,12 @@ impl Tools for ToolSet {
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
         if let Some((past, result)) = self.past_calls.get(&call.id)
-            && *past == call
+            && (*past == call || self.converses)
         {
-            return result.clone();
+            return match *past == call {
+                true => result.clone(),
+                false => Err(ToolError::InvalidInput(format!("another call was made as {:?} before", call.id))),
+            };
         }
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
         self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });

@@ -1,10 +1,14 @@
 //! The runtime `claude`, against a program that speaks the CLI's protocol and can do what a CLI must not.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
+#[path = "claude/converse.rs"]
+mod converse;
 #[path = "claude/fixture.rs"]
 mod fixture;
 #[path = "claude/real.rs"]
 mod real;
+#[path = "claude/real_conversation.rs"]
+mod real_conversation;
 
 mod common;
 

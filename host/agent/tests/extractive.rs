@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "extractive/converse.rs"]
+mod converse;
 
 use std::{
     collections::HashMap,

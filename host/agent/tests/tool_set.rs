@@ -358,6 +358,35 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
 }
 
 #[tokio::test]
+async fn a_conversation_never_makes_a_call_of_its_history_again() {
+    let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
+    let called = |id: &str, input: Value| Entry::Call {
+        session: 2,
+        call: id.to_owned(),
+        tool: "store_memory".to_owned(),
+        input,
+    };
+    let output = Some(json!("first"));
+    let history = [
+        called("2.1.0", json!({})),
+        Entry::Result { session: 2, call: "2.1.0".to_owned(), ms: 1, output, error: None },
+        called("2.1.1", json!({})),
+        called("2.1.2", json!({"key": "another"})),
+    ];
+    let tools = ToolSet::new(2, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone());
+    let tools = tools.with_conversation(&history);
+    let again = async |id: &str| {
+        tools.call(ToolCall { id: id.to_owned(), name: "store_memory".to_owned(), input: json!({}) }).await
+    };
+    assert_eq!(again("2.1.0").await, Ok(json!("first")));
+    assert!(again("2.1.1").await.unwrap_err().to_string().contains("it may have had its effect"));
+    assert!(again("2.1.2").await.unwrap_err().to_string().contains("another call was made as"));
+    assert_eq!((job.calls().len(), kept.entries().len()), (0, 0));
+    assert_eq!(again("2.1.3").await, Ok(json!("ok")));
+    assert_eq!((job.calls().len(), kept.entries().len()), (1, 2));
+}
+
+#[tokio::test]
 async fn a_call_that_the_end_of_its_session_broke_off_was_not_answered() {
     let kept = Arc::new(Kept::default());
     let own = Own::tools("late", || Err(ToolError::JobEnded));

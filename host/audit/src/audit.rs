@@ -179,7 +179,7 @@ fn import(name: &str, functions: Vec<String>, member: Option<Member<'_>>, langua
         state,
         meaning: known.map(|known| known.sentence.to_owned()),
         reach: known.map(|known| known.reach.to_owned()),
-        needs: interface.map(|interface| interface.as_str().to_owned()),
+        needs: interface.map(|interface| interface.grant().to_owned()),
         why,
         runtimes: runtimes.iter().filter(named).map(|language| language.as_str().to_owned()).collect(),
         functions: functions.into_iter().map(function).collect(),
@@ -248,10 +248,10 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
     let (asked, grants) = (&member.spec.grants, member.grants);
     // Without a job there are no sessions, and nothing to write to.
     let has_jobs = member.spec.world.exports_dispatch();
-    let of_jobs = [Interface::JobTools, Interface::Status, Interface::Agent];
+    let of_jobs = [Interface::JobTools, Interface::Status, Interface::Agent, Interface::Hall, Interface::Manager];
     let imported = |interface: Interface| {
         (has_jobs || !of_jobs.contains(&interface))
-            && imports.iter().any(|import| import.needs.as_deref() == Some(interface.as_str()))
+            && imports.iter().any(|import| import.needs.as_deref() == Some(interface.grant()))
     };
     let tools = |of: &[&str]| member.spec.tools.iter().any(|tool| of.contains(&tool.as_str()));
     let used_by = |interface: Interface| {
@@ -260,6 +260,9 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
             // WebSearch searches the roots, where there is no provider.
             Interface::Files => tools(&["Read", "Grep", "Glob", "WebSearch"]),
             Interface::Web => tools(&["WebFetch", "WebSearch"]),
+            // The manager's sessions look with the tools that they manage with.
+            Interface::Hall => has_jobs && asked.asks(Interface::Manager),
+            Interface::Manager => has_jobs,
             _ => false,
         };
         let users = [(imported(interface), "component"), (by_sessions, "sessions")];
@@ -275,10 +278,10 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
         _ => (RequestState::Granted, None),
     };
     for interface in Interface::ALL.into_iter().filter(|interface| asked.asks(*interface)) {
-        let name = interface.as_str();
+        let name = interface.grant();
         add(
             name.to_owned(),
-            &format!("grants.{name}"),
+            &format!("grants.{}", name.replace(':', ".")),
             verdict(grants.verdicts.interfaces.get(&interface)),
             used_by(interface),
         );

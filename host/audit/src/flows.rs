@@ -21,6 +21,8 @@ pub struct Reach {
     pub roots: Vec<String>,
     /// Whether it is shown its memories.
     pub reads_memory: bool,
+    /// Whether it is shown the workers and commissions of the hall.
+    pub reads_hall: bool,
     /// Whether callers hand it tasks or the inputs of tools.
     pub has_callers: bool,
     /// The hosts that it may reach: patterns, each as narrow as the manifest and the policy make it.
@@ -37,6 +39,8 @@ pub struct Reach {
     pub writes_artifacts: bool,
     /// Whether it may change the texts or files of the project of a commission.
     pub writes_project: bool,
+    /// Whether it commissions other workers.
+    pub manages_hall: bool,
     /// Whether it reports to who dispatched it.
     pub reports: bool,
     /// Whether a model reads what its tools answer.
@@ -51,6 +55,8 @@ pub enum Source {
     Root(String),
     /// Its memories: what earlier jobs were told.
     Memory,
+    /// The commissions of all projects of the hall.
+    Hall,
     /// The tasks and inputs of its callers.
     Callers,
     /// What the tools of another member answer.
@@ -64,6 +70,7 @@ impl Display for Source {
         match self {
             Self::Root(root) => write!(f, "what it reads in `{root}`"),
             Self::Memory => f.write_str("its memories"),
+            Self::Hall => f.write_str("what commissions of the hall say"),
             Self::Callers => f.write_str("what callers hand it"),
             Self::Toolbox(key) => write!(f, "what the tools of `{key}` answer"),
             Self::Web => f.write_str("what web pages say"),
@@ -87,6 +94,8 @@ pub enum Sink {
     Artifacts,
     /// The texts and files of the project of a commission.
     Project,
+    /// Commissions of other workers.
+    Hall,
     /// The report to who dispatched the job.
     Report,
     /// The answers of its tools, which the caller's model reads.
@@ -102,6 +111,7 @@ impl Display for Sink {
             Self::Memory => f.write_str("to memories"),
             Self::Artifacts => f.write_str("to artifacts"),
             Self::Project => f.write_str("to the project"),
+            Self::Hall => f.write_str("to the workers that it commissions"),
             Self::Report => f.write_str("to the report"),
             Self::ToolAnswers => f.write_str("to answers of tools"),
         }
@@ -128,10 +138,11 @@ impl Reach {
     pub fn sources(&self) -> Vec<Source> {
         let roots = self.roots.iter().cloned().map(Source::Root);
         let memory = self.reads_memory.then_some(Source::Memory);
+        let hall = self.reads_hall.then_some(Source::Hall);
         let callers = self.has_callers.then_some(Source::Callers);
         let toolboxes = self.toolboxes.iter().cloned().map(Source::Toolbox);
         let web = (!self.hosts.is_empty() || self.searches).then_some(Source::Web);
-        roots.chain(memory).chain(callers).chain(toolboxes).chain(web).collect()
+        roots.chain(memory).chain(hall).chain(callers).chain(toolboxes).chain(web).collect()
     }
 
     /// Where it can send.
@@ -141,6 +152,7 @@ impl Reach {
             (self.writes_memory, Sink::Memory),
             (self.writes_artifacts, Sink::Artifacts),
             (self.writes_project, Sink::Project),
+            (self.manages_hall, Sink::Hall),
             (self.reports, Sink::Report),
             (self.answers_tools, Sink::ToolAnswers),
         ];
@@ -195,6 +207,7 @@ impl Reach {
         let roots = self.roots.iter().map(|root| format!("the read root `{root}`"));
         let reads = roots
             .chain(self.reads_memory.then(|| "its memories".to_owned()))
+            .chain(self.reads_hall.then(|| "the commissions of the hall".to_owned()))
             .chain(self.toolboxes.iter().map(|key| format!("what the tools of `{key}` answer")))
             .chain(self.has_callers.then(|| "what its callers hand it".to_owned()));
         let sends = self
@@ -207,6 +220,7 @@ impl Reach {
             (self.writes_memory, "memories"),
             (self.writes_artifacts, "artifacts"),
             (self.writes_project, "the project of a commission"),
+            (self.manages_hall, "commissions"),
         ];
         let writes = writes.into_iter().filter(|(has, _)| *has).map(|(_, what)| what.to_owned());
         let readers = [
@@ -215,6 +229,7 @@ impl Reach {
             (self.writes_artifacts, "people who open its artifacts"),
             (self.writes_memory, "its own later jobs"),
             (self.writes_project, "all who work on the project"),
+            (self.manages_hall, "the workers that it commissions"),
         ];
         let readers = readers.into_iter().filter(|(has, _)| *has).map(|(_, who)| who.to_owned());
         format!(
@@ -244,7 +259,9 @@ fn rank(flow: &Flow) -> u8 {
 /// Whether something only goes back to where it came from.
 fn is_return(source: &Source, sink: &Sink) -> bool {
     match (source, sink) {
-        (Source::Callers, Sink::Report | Sink::ToolAnswers) | (Source::Memory, Sink::Memory) => true,
+        (Source::Callers, Sink::Report | Sink::ToolAnswers)
+        | (Source::Memory, Sink::Memory)
+        | (Source::Hall, Sink::Hall) => true,
         (Source::Toolbox(from), Sink::Toolbox(to)) => from == to,
         (Source::Web, Sink::Host(_) | Sink::SearchProvider) => true,
         _ => false,

@@ -52,7 +52,7 @@ pub enum InspectError {
 
 /// `"log": {}` for each, to add to a manifest.
 fn not_asked(imports: &BTreeMap<Interface, String>) -> String {
-    let lines: Vec<_> = imports.keys().map(|interface| format!("`\"{}\": {{}}`", interface.as_str())).collect();
+    let lines: Vec<_> = imports.keys().map(|interface| format!("`{}`", interface.request())).collect();
     let add = if lines.len() == 1 { "the line" } else { "the lines" };
     format!(
         "the component imports {}, which its manifest does not ask for; add {add} {} to `component.grants`",
@@ -142,10 +142,10 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
     Ok(outside)
 }
 
-/// The track of `guild:worker` that a component was built for: major and minor of the version of the first import or
-/// export that is of it. None where it has none, or one without a version.
+/// The track of `guild:worker` that a component was built for: major and minor of the version of the first export or
+/// import that is of it. None where it has none, or one without a version.
 pub fn worker_track(outside: &Outside) -> Option<(u64, u64)> {
-    let names = outside.imports.iter().chain(&outside.exports);
+    let names = outside.exports.iter().chain(&outside.imports);
     let name = names.map(|name| Name::of(name)).find(|name| name.package == WIT_PACKAGE)?;
     name.parsed_version().map(|(major, minor, _)| (major, minor))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use guild_contract::{
     Limits,
     interfaces::EXPORTS,
-    manifest::{CheckoutScope, World},
+    manifest::{CheckoutScope, Interface, World},
 };
 
 use crate::{
@@ -362,6 +362,12 @@ fn judge_commissions(member: &Member<'_>, findings: &mut Findings) {
              \"worktree:write\" where that is not wanted"
         );
         findings.add(Rule::GA065, member.in_manifest("component.grants.worktree"), text);
+    }
+    if grants.has(Interface::Manager) {
+        let text = "it is the manager of the hall: in a commission it may have other workers do what it asks them to, with all \
+                    that they were granted, and may end their commissions. Deny \"hall:manage\", or name another `manager` in \
+                    [hall], where that is not wanted";
+        findings.add(Rule::GA067, member.in_manifest("component.grants.hall.manage"), text);
     }
     let wider =
         [(grants.scopes.project, "project", "of the project"), (grants.scopes.global, "global", "of all projects")];

@@ -14,7 +14,7 @@ impl Reach {
         let grants = &operator.grants;
         let has_jobs = spec.world.exports_dispatch();
         let imported = |interface: Interface| {
-            grants.has(interface) && imports.iter().any(|import| import.needs.as_deref() == Some(interface.as_str()))
+            grants.has(interface) && imports.iter().any(|import| import.needs.as_deref() == Some(interface.grant()))
         };
         let has_tool = |of: &[&str]| has_jobs && grants.sessions.tools.iter().any(|tool| of.contains(&tool.as_str()));
         // Without a provider, WebSearch searches the read roots.
@@ -34,6 +34,7 @@ impl Reach {
         Self {
             roots: roots.unwrap_or_default(),
             reads_memory: grants.memory && (has_jobs || imported(Interface::Memory)),
+            reads_hall: imported(Interface::Hall) || (has_jobs && grants.has(Interface::Manager)),
             has_callers: true,
             hosts: hosts.unwrap_or_default(),
             searches: operator.has_provider && (by_component || (has_tool(&["WebSearch"]) && grants.sessions.search)),
@@ -43,6 +44,7 @@ impl Reach {
                 || (imported(Interface::Memory) && grants.component.memory_write),
             writes_artifacts: has_jobs && grants.artifacts,
             writes_project: has_jobs && (grants.lore_write || grants.worktree_write),
+            manages_hall: has_jobs && grants.has(Interface::Manager),
             reports: has_jobs,
             answers_tools: spec.world.exports_toolbox(),
         }

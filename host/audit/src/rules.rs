@@ -119,4 +119,5 @@ rules! {
     GA064 "bound-clipped" Info "It asks for more turns, dollars or time than the operator's limits allow.";
     GA065 "project-write" Low "In a commission it may change the texts or the files of a project.";
     GA066 "wider-memory" Low "In a commission it may store memories that other workers are shown.";
+    GA067 "manages" Low "It is the manager: it may commission other workers.";
 }

@@ -82,6 +82,12 @@ impl Case {
         self
     }
 
+    /// As the member that the operator names as the manager.
+    fn managing(mut self) -> Self {
+        self.policy.manager = Some("ann".parse().unwrap());
+        self
+    }
+
     fn strict(mut self) -> Self {
         self.policy.strict_imports = true;
         self
@@ -266,6 +272,11 @@ fn cases() -> Vec<(Rule, Case, Case)> {
             asking(json!({"checkoutScope": "full"})),
         ),
         (Rule::GA066, asking(json!({"scopes": ["global"]})), asking(json!({"scopes": ["worker"]}))),
+        (
+            Rule::GA067,
+            asking(json!({"grants": {"hall": {"manage": true}}})).managing(),
+            asking(json!({"grants": {"hall": {"manage": true}}})),
+        ),
         (Rule::GA032, data("/home/ann/src/lib.rs"), data("/rustc/src/lib.rs")),
         (Rule::GA033, data(&"a".repeat((4 << 20) + 10)), data(&"a".repeat(100))),
         (Rule::GA034, of(&[DISPATCH, SBOM]), plain()),

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::{
     client::{AccessArgs, Endpoint},
     complete,
-    hall_args::{Commission, Project},
+    hall_args::{Commission, Pr, Project},
     local::{LocalArgs, PolicyArgs},
     log::LogFormat,
 };
@@ -108,6 +108,9 @@ guild delete JOB
     /// Commission work on a project, follow it, and end it
     #[command(subcommand)]
     Commission(Commission),
+    /// Make pull requests of claude/main, and follow the default branch once they are merged
+    #[command(subcommand)]
+    Pr(Pr),
     /// Show members and what state they are in
     Members(Members),
     /// Show what changed in a member, and trust its present state

@@ -68,14 +68,14 @@ pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
 }
 
 /// A hall, and how the command line calls it.
-struct Hall {
-    client: HallClient,
+pub(crate) struct Hall {
+    pub(crate) client: HallClient,
     /// What to do where it cannot be reached.
     hint: String,
 }
 
 impl Hall {
-    fn open(args: &HallArgs) -> Result<Self, Failure> {
+    pub(crate) fn open(args: &HallArgs) -> Result<Self, Failure> {
         let variable = || env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty() && args.home.home.is_none());
         if let Some(url) = args.url.clone().or_else(variable) {
             let client = HallClient::at_url(&url, &args.access.options()?)?;
@@ -94,7 +94,7 @@ impl Hall {
     }
 
     /// The answer, or what its error means.
-    fn ask<T>(&self, answer: Result<T, Error>) -> Result<T, Failure> {
+    pub(crate) fn ask<T>(&self, answer: Result<T, Error>) -> Result<T, Failure> {
         answer.map_err(|error| match error {
             Error::Unreachable { reason, .. } => Failure::error(format!("{} ({reason})", self.hint)),
             // The hall's own words say what to do.
@@ -184,7 +184,7 @@ fn changed(args: &HallArgs, reply: &Reply<Changed>, id: &str, what: &str) -> Res
 }
 
 /// A text of the command line, or what stdin has.
-fn given(text: &str, what: &str) -> Result<String, Failure> {
+pub(crate) fn given(text: &str, what: &str) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text.to_owned());
     }

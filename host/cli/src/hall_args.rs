@@ -74,6 +74,61 @@ pub(crate) struct ProjectAdd {
     pub(crate) home: HomeArgs,
 }
 
+/// `guild pr`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Pr {
+    /// Push claude/main of a project, make a pull request of it, and print its address
+    #[command(after_help = "\
+Examples:
+  guild pr create book --title \"Sources on tides\"
+  guild pr create book --title \"Sources on tides\" --body - < body.md
+
+Nothing may be under way in the project, and its [[project]] in guild.toml needs `push = true` and `pull_requests = true`. Only \
+claude/main is pushed; the pull request is made by `gh`, whose account it is made with (`gh auth login`). Where one is open already, \
+it has what was pushed. Merging it is up to you: then run `guild pr sync`.")]
+    Create(PrCreate),
+    /// Have claude/main follow the default branch, once a pull request is merged or the branch has moved on
+    #[command(after_help = "\
+Examples:
+  guild pr sync book
+  guild pr sync --json
+
+Where `push = true`, the default branch of origin is fetched and followed, else the project's own. It is only read. claude/main is \
+reset to it where it has all changes; what was committed since a merged pull request is rebased onto it; where both moved on, it is \
+merged. A conflict changes nothing, and names the files. Projects in which work is under way are left out.
+
+Exit code: 0 where no project failed; 1 any error.")]
+    Sync(PrSync),
+}
+
+/// `guild pr create`.
+#[derive(Debug, Args)]
+pub(crate) struct PrCreate {
+    /// The project's name
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
+    pub(crate) project: String,
+    /// The pull request's title, one line
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
+    pub(crate) title: String,
+    /// Its body; `-` reads it from stdin [default: empty]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) body: Option<String>,
+    /// The hall
+    #[command(flatten)]
+    pub(crate) hall: HallArgs,
+}
+
+/// `guild pr sync`.
+#[derive(Debug, Args)]
+pub(crate) struct PrSync {
+    /// The project's name [default: all projects]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
+    pub(crate) project: Option<String>,
+    /// The hall
+    #[command(flatten)]
+    pub(crate) hall: HallArgs,
+}
+
 /// How to reach a hall that runs.
 #[derive(Debug, Args)]
 pub(crate) struct HallArgs {

@@ -4,9 +4,9 @@
 //! are shown without control characters, and shortened.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io::{self, Write},
-    thread,
+    mem, thread,
     time::{Duration, Instant},
 };
 
@@ -70,6 +70,9 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
         if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST)) {
             thread::sleep(POLL);
             continue;
+        }
+        if state != State::Runs {
+            out.rest()?;
         }
         let error = match state {
             State::Ended => merged.job.meta(&config.limits).ok().and_then(|meta| meta.error),
@@ -176,6 +179,11 @@ struct Out {
 }
 
 impl Out {
+    /// What is left when there are no more lines.
+    fn rest(&mut self) -> io::Result<()> {
+        if self.is_json { Ok(()) } else { print(|out| self.pages.write_rest(out)) }
+    }
+
     fn line(&mut self, line: &Written) -> io::Result<()> {
         match (line, self.is_json) {
             (Written::Transcript(line), true) => {
@@ -204,6 +212,8 @@ struct Pages {
     day: String,
     /// The tools of calls without a result so far, by session and call.
     calls: HashMap<(u32, String), String>,
+    /// The pieces of the answer under way, by session.
+    answers: BTreeMap<u32, String>,
 }
 
 impl Pages {
@@ -224,7 +234,35 @@ impl Pages {
         writeln!(out, "{LABEL}{time:<8} {:>3}{LABEL:#}  {LOG}{:<8}{LOG:#}  {}", "", "log", one_line(text, usize::MAX))
     }
 
+    /// The answers under way, which nothing follows.
+    fn write_rest(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let answers = mem::take(&mut self.answers);
+        answers.iter().try_for_each(|(session, text)| self.write_cut_off(out, *session, text))
+    }
+
+    /// The pieces of an answer that was cut off.
+    fn write_cut_off(&mut self, out: &mut dyn Write, session: u32, text: &str) -> io::Result<()> {
+        let bad = output::BAD;
+        writeln!(out, "{:<8} {LABEL}{session:>3}{LABEL:#}  {bad}cut off{bad:#}", "")?;
+        write_text(out, text)
+    }
+
     fn write(&mut self, out: &mut dyn Write, line: &Line) -> io::Result<()> {
+        match &line.entry {
+            // It has the whole text.
+            Entry::Turn { session, .. } => drop(self.answers.remove(session)),
+            Entry::Message { session, .. } | Entry::Resumed { session } | Entry::End { session, .. } => {
+                if let Some(text) = self.answers.remove(session) {
+                    self.write_cut_off(out, *session, &text)?;
+                }
+            }
+            // A piece is shown as part of its answer.
+            Entry::Text { session, text } => {
+                self.answers.entry(*session).or_default().push_str(text);
+                return Ok(());
+            }
+            _ => {}
+        }
         let time = self.time(out, line.at.parse().ok())?;
         let session = line.entry.session().map_or_else(String::new, |session| session.to_string());
         let mut row = |word: &str, style: Style, text: &str| {
@@ -243,13 +281,21 @@ impl Pages {
             }
             Entry::Resumed { .. } => row("resumed", STRONG, "by a host that started later"),
             Entry::Handle { handle, .. } => row("handle", LABEL, &one_line(handle, SHOWN_CHARS)),
+            Entry::Message { text, .. } => {
+                row("user", STRONG, &format!("{LABEL}{}{LABEL:#}", size(text)))?;
+                write_text(out, text)
+            }
+            Entry::Text { .. } => Ok(()),
+            Entry::Compacted { text, .. } => {
+                row("compact", AnsiColor::Yellow.on_default(), &one_line(text, usize::MAX))
+            }
             Entry::Turn { turn, model, text, usage, .. } => {
                 let model = model.as_ref().map(|model| format!("{}, ", one_line(model, 80))).unwrap_or_default();
                 // The cost of a turn may be unknown while that of the session, shown at its end, is known.
                 let cost = usage.cost_usd.map(|_| format!(", {}", output::cost(usage))).unwrap_or_default();
                 let used = format!("{}{cost}", tokens(usage));
                 row(&format!("turn {turn}"), STRONG, &format!("{LABEL}{model}{used}{LABEL:#}"))?;
-                harmless(text).trim().lines().try_for_each(|line| writeln!(out, "{:INDENT$}{line}", ""))
+                write_text(out, text)
             }
             Entry::Call { session, call, tool, input } => {
                 self.calls.insert((*session, call.clone()), tool.clone());
@@ -278,6 +324,11 @@ impl Pages {
             Entry::Truncated { text } => row("cut", output::BAD, &one_line(text, usize::MAX)),
         }
     }
+}
+
+/// A text below its row.
+fn write_text(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    harmless(text).trim().lines().try_for_each(|line| writeln!(out, "{:INDENT$}{line}", ""))
 }
 
 fn named(tools: &[String]) -> String {

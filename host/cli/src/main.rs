@@ -21,6 +21,7 @@ mod markdown;
 mod mcp;
 mod members;
 mod output;
+mod pr;
 mod progress;
 mod project;
 mod prompt;
@@ -107,6 +108,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Watch(args) => on(&mut Builder::new_current_thread(), watch::watch(args)),
         Command::Call(args) => on(&mut Builder::new_multi_thread(), call::call(args)),
         Command::Project(args) => on(&mut Builder::new_current_thread(), project::project(args)),
+        Command::Pr(args) => on(&mut Builder::new_current_thread(), pr::pr(args)),
         Command::Commission(args) => on(&mut Builder::new_current_thread(), commission::commission(args)),
         Command::Logs(args) => on(&mut Builder::new_current_thread(), logs::logs(args)),
         Command::Usage(args) => usage::usage(&args),

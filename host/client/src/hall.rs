@@ -8,7 +8,7 @@ use reqwest::{
     header::{ACCEPT, HeaderMap},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use sse_stream::Sse;
 
 use crate::{
@@ -23,6 +23,8 @@ const ANSWER_BYTES: usize = 256 * 1024 * 1024;
 const EVENT_BYTES: usize = 16 * 1024 * 1024;
 /// The timeout without any message. A host sends a keep-alive more often.
 const SILENCE: Duration = Duration::from_secs(45);
+/// The timeout of what reaches `origin` of a project, which takes as long as the network does.
+const NETWORK: Duration = Duration::from_secs(600);
 /// What requests over a socket name as their host.
 const LOCAL: &str = "http://localhost/";
 
@@ -96,6 +98,35 @@ pub struct Changed {
     /// What it waits for, where it is queued.
     #[serde(default)]
     pub reason: Option<String>,
+}
+
+/// A pull request of `claude/main`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PullRequest {
+    /// Its address.
+    pub url: String,
+    /// Whether it was open before.
+    #[serde(default)]
+    pub existed: bool,
+}
+
+/// What a sync did, by project.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SyncResults {
+    /// In the order of the projects.
+    pub results: Vec<Synced>,
+}
+
+/// What a sync did in a project.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Synced {
+    /// The project.
+    pub project: String,
+    /// `reset`, `rebase`, `merge`, `noop`, `skip` or `error`.
+    pub action: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// Commissions.
@@ -344,10 +375,38 @@ impl HallClient {
         self.change("commission/request/commission/note", id, None, Some(content)).await
     }
 
+    /// Pushes `claude/main` of a project, and makes a pull request of it.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn create_pull_request(
+        &self,
+        project: &str,
+        title: &str,
+        body: &str,
+    ) -> Result<Reply<PullRequest>, Error> {
+        let body = json!({"projectName": project, "title": title, "body": body});
+        self.patient().post("workspace/git/pr/create", &body).await
+    }
+
+    /// Has `claude/main` follow the default branch, in one project or all.
+    ///
+    /// # Errors
+    /// See [`Error`]. Why a project could not be done is in its own entry.
+    pub async fn sync(&self, project: Option<&str>) -> Result<Reply<SyncResults>, Error> {
+        let body = project.map_or_else(|| json!({}), |project| json!({"projectName": project}));
+        self.patient().post("workspace/git/integration/sync", &body).await
+    }
+
     /// What happens from now on. Nothing is sent before the first call of [`HallEvents::connect`] or
     /// [`HallEvents::next`].
     pub fn events(&self) -> HallEvents {
         HallEvents { hall: self.clone(), now: None, pause: None }
+    }
+
+    /// The same, for what may take long.
+    fn patient(&self) -> Self {
+        Self { timeout: self.timeout.max(NETWORK), ..self.clone() }
     }
 
     async fn change(

@@ -43,7 +43,7 @@ pub use guild_contract::{
 };
 pub use hall::{
     Changed, Commission, CommissionDetail, CommissionFilter, CommissionList, Created, HallClient, HallEvent,
-    HallEvents, NewCommission, Overrides, TimelineEntry,
+    HallEvents, NewCommission, Overrides, PullRequest, SyncResults, Synced, TimelineEntry,
 };
 pub use handle::WorkerHandle;
 pub use members::{Served, members, served};

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use guild_contract::MemberKey;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -21,6 +22,8 @@ pub(crate) struct WrittenHall {
     /// Its home, where neither `--hall` nor `GUILD_HALL_HOME` names one. A relative path begins at the directory of
     /// `guild.toml`. Without it, `~/.guild-hall`.
     home: Option<PathBuf>,
+    /// The key of the member that is the manager: the only one that can hold `hall:manage`. Without it, there is none.
+    manager: Option<Spanned<String>>,
 }
 
 /// A repository on which workers may work. One such table for each; `guild project add` writes them.
@@ -30,10 +33,10 @@ pub(crate) struct WrittenHall {
 pub(crate) struct WrittenProject {
     /// The top directory of the working tree. A relative path begins at the directory of `guild.toml`.
     path: Spanned<PathBuf>,
-    /// Whether `claude/main` may be pushed. Without it, not.
+    /// Whether `claude/main` may be pushed to `origin`, and the default branch fetched from there. Without it, not.
     #[serde(default)]
     push: bool,
-    /// Whether pull requests may be made. Without it, not.
+    /// Whether pull requests may be made of `claude/main`, for which it is pushed. Without it, not.
     #[serde(default)]
     pull_requests: bool,
 }
@@ -50,8 +53,17 @@ pub struct PermittedProject {
 }
 
 impl WrittenHall {
-    pub(crate) fn home(self, base: &Path) -> Option<PathBuf> {
-        self.home.map(|home| base.join(home))
+    pub(crate) fn home(&self, base: &Path) -> Option<PathBuf> {
+        self.home.as_ref().map(|home| base.join(home))
+    }
+
+    pub(crate) fn manager(&self) -> Result<Option<MemberKey>, Wrong> {
+        let Some(manager) = &self.manager else { return Ok(None) };
+        let key = manager.get_ref().parse();
+        key.map(Some).map_err(|_| {
+            let why = format!("hall.manager: {:?} is no member's key; `guild members` lists them", manager.get_ref());
+            Wrong::at(manager.span(), why)
+        })
     }
 }
 

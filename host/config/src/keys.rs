@@ -182,6 +182,7 @@ mod tests {
             path = "/srv/book"
             [hall]
             home = "hall"
+            manager = "guild-master"
             [[project]]
             path = "/srv/book"
             push = true

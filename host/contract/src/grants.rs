@@ -140,8 +140,12 @@ impl Grants {
         let rules = Rules::of(key, policy);
         let asked = &spec.grants;
         let denial = |wanted: &Capability| {
-            let closed = !policy.web && wanted.interface() == Some(Interface::Web);
-            match (closed.then(|| no_web(wanted, &asked.web)), rules.denial(wanted)) {
+            let closed = match wanted.interface() {
+                Some(Interface::Web) if !policy.web => Some(no_web(wanted, &asked.web)),
+                Some(Interface::Manager) => not_manager(key, policy),
+                _ => None,
+            };
+            match (closed, rules.denial(wanted)) {
                 (Some(closed), Some(denied)) => Some(format!("{closed}; besides, {denied}")),
                 (closed, denied) => closed.or(denied),
             }
@@ -257,8 +261,13 @@ impl Grants {
 
     /// All that was asked for, by name, and what became of it: interfaces, what is behind them, tools.
     pub fn requested(&self) -> impl Iterator<Item = (&str, &Verdict)> {
-        let interfaces = self.verdicts.interfaces.iter().map(|(interface, verdict)| (interface.as_str(), verdict));
+        let interfaces = self.verdicts.interfaces.iter().map(|(interface, verdict)| (interface.grant(), verdict));
         interfaces.chain(self.verdicts.details.iter().map(|(name, verdict)| (name.as_str(), verdict)))
+    }
+
+    /// What was asked for and is granted, by name.
+    pub fn granted(&self) -> impl Iterator<Item = &str> {
+        self.requested().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name)
     }
 
     /// Whether an interface was asked for and is granted.
@@ -309,6 +318,17 @@ fn no_web(wanted: &Capability, request: &Option<WebRequest>) -> String {
         (_, None) => "[web] with the hosts that may be read in `allow`".to_owned(),
     };
     format!("guild.toml has no [web], which opens the web; add {add} to allow it")
+}
+
+/// Why a member is not the manager, where it is not.
+fn not_manager(key: &MemberKey, policy: &Policy) -> Option<String> {
+    let manager = policy.manager.as_ref();
+    let is = match manager.filter(|manager| *manager != key) {
+        Some(manager) => format!("which is {manager}"),
+        None if manager.is_some() => return None,
+        None => "and there is none".to_owned(),
+    };
+    Some(format!("only the manager can hold it, {is}; `manager` in [hall] of guild.toml says which member it is"))
 }
 
 /// What is not in an `allow`, where there is one.
@@ -391,7 +411,7 @@ mod tests {
     }
 
     fn grants(component: Value, rules: Vec<Rule>) -> Grants {
-        let policy = Policy { rules, web: true, strict_imports: false };
+        let policy = Policy { rules, web: true, ..Policy::default() };
         Grants::of(&"team/ann".parse().unwrap(), &spec(component), &policy)
     }
 
@@ -504,6 +524,38 @@ mod tests {
         assert_eq!(of(&allowed), (true, false, true, false));
         let Verdict::Denied(why) = &allowed.verdicts.details["worktree:write"] else { panic!("it is granted") };
         assert!(why.contains(r#"add "worktree:write" to `allow` of [member."team/ann"]"#), "{why}");
+    }
+
+    #[test]
+    fn only_the_manager_is_granted_to_manage_and_only_where_no_rule_denies_it() {
+        let asked = spec(json!({"grants": {"hall": {"read": true, "manage": true}}}));
+        let of = |key: &str, manager: Option<&str>, rules: Vec<Rule>| {
+            let manager = manager.map(|key| key.parse().unwrap());
+            Grants::of(&key.parse().unwrap(), &asked, &Policy { rules, manager, ..Policy::default() })
+        };
+        let why = |grants: &Grants| grants.denial(Interface::Manager).unwrap_or_default().to_owned();
+        let granted = of("guild-master", Some("guild-master"), Vec::new());
+        assert!(granted.has(Interface::Hall) && granted.has(Interface::Manager));
+        let another = of("copy", Some("guild-master"), vec![rule("*", Some(&["*"]), &[])]);
+        assert!(another.has(Interface::Hall) && !another.has(Interface::Manager));
+        assert!(why(&another).contains("only the manager can hold it, which is guild-master"), "{}", why(&another));
+        let nobody = of("guild-master", None, Vec::new());
+        assert!(why(&nobody).contains("and there is none") && why(&nobody).contains("[hall]"), "{}", why(&nobody));
+        for (rules, line) in [
+            (vec![rule("*", None, &["hall:manage"])], r#"take "hall:manage" out of its `deny`"#),
+            (vec![rule("*", Some(&["hall:read"]), &[])], r#"add "hall:manage" to `allow`"#),
+        ] {
+            let denied = of("guild-master", Some("guild-master"), rules);
+            assert!(denied.has(Interface::Hall) && why(&denied).contains(line), "{}", why(&denied));
+        }
+        let was = granted.clone().and(&nobody);
+        assert!(was.has(Interface::Hall) && !was.has(Interface::Manager));
+        let silent = Grants::of(
+            &"guild-master".parse().unwrap(),
+            &spec(json!({"grants": {"hall": {}}})),
+            &Policy { manager: Some("guild-master".parse().unwrap()), ..Policy::default() },
+        );
+        assert!(silent.requested().next().is_none());
     }
 
     #[test]

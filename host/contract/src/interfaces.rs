@@ -7,7 +7,7 @@ use crate::{WIT_PACKAGE, manifest::Interface};
 /// What becomes of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// An interface of `guild:worker`: it needs a grant of its name.
+    /// An interface of `guild:worker`: it needs its grant.
     Grant,
     /// It has types only; nothing can be called through it.
     Types,

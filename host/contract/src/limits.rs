@@ -199,6 +199,9 @@ limits! {
     /// it.
     [member]
     tool_result_bytes: u64 = 128 * KIB;
+    /// What a model is given of a conversation, in characters; of a longer one, the oldest is left out.
+    [member]
+    conversation_chars: u64 = 400_000;
     /// How often a job that a host restart interrupted is resumed; after that it fails.
     [member]
     resumes: u32 = 3;

@@ -24,8 +24,8 @@ use declared::Declared;
 pub use lines::{Lines, ManifestError, Place};
 pub use mcp_line::Unplain;
 pub use requested::{
-    AgentRequest, ArtifactsRequest, FilesRequest, MemoryRequest, PlainRequest, RequestedGrants, WebRequest,
-    WriteRequest,
+    AgentRequest, ArtifactsRequest, FilesRequest, HallRequest, MemoryRequest, PlainRequest, RequestedGrants,
+    WebRequest, WriteRequest,
 };
 
 /// The manifest's file name in a member's directory.
@@ -272,14 +272,27 @@ pub enum Interface {
     Status,
     /// Agent sessions.
     Agent,
+    /// The workers, commissions and meetings of the hall, to read.
+    Hall,
+    /// What only the manager does: commissions, meetings and pull requests.
+    Manager,
 }
 
 impl Interface {
     /// Every interface that can be asked for.
-    pub const ALL: [Self; 7] =
-        [Self::Log, Self::Memory, Self::Files, Self::Web, Self::JobTools, Self::Status, Self::Agent];
+    pub const ALL: [Self; 9] = [
+        Self::Log,
+        Self::Memory,
+        Self::Files,
+        Self::Web,
+        Self::JobTools,
+        Self::Status,
+        Self::Agent,
+        Self::Hall,
+        Self::Manager,
+    ];
 
-    /// Its name in `wit/` and in the manifest.
+    /// Its name in `wit/`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -289,6 +302,26 @@ impl Interface {
             Self::JobTools => "job-tools",
             Self::Status => "status",
             Self::Agent => "agent",
+            Self::Hall => "hall",
+            Self::Manager => "manager",
+        }
+    }
+
+    /// How a manifest asks for the least of it, in `component.grants`.
+    pub fn request(self) -> String {
+        match self {
+            Self::Hall => "\"hall\": {\"read\": true}".to_owned(),
+            Self::Manager => "\"hall\": {\"manage\": true}".to_owned(),
+            other => format!("\"{}\": {{}}", other.as_str()),
+        }
+    }
+
+    /// What it is granted as: how `guild.toml` spells it.
+    pub fn grant(self) -> &'static str {
+        match self {
+            Self::Hall => "hall:read",
+            Self::Manager => "hall:manage",
+            other => other.as_str(),
         }
     }
 }

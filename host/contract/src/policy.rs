@@ -12,7 +12,8 @@ pub enum Capability {
     /// `*`: everything.
     All,
     /// An interface with all that it reaches, as `files`. For sessions it is the same: `files` is Read, Grep and Glob
-    /// too, `web` is WebFetch and WebSearch, and `memory` is what is injected into them and their memory tools.
+    /// too, `web` is WebFetch and WebSearch, and `memory` is what is injected into them and their memory tools. Those of the
+    /// hall are `hall:read` and `hall:manage`.
     Interface(Interface),
     /// `memory:write`: storing and deleting memories.
     MemoryWrite,
@@ -63,7 +64,7 @@ impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("*"),
-            Self::Interface(interface) => f.write_str(interface.as_str()),
+            Self::Interface(interface) => f.write_str(interface.grant()),
             Self::MemoryWrite => f.write_str("memory:write"),
             Self::MemoryProject => f.write_str("memory:project"),
             Self::MemoryGlobal => f.write_str("memory:global"),
@@ -88,14 +89,13 @@ impl FromStr for Capability {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(interface) = Interface::ALL.into_iter().find(|interface| interface.grant() == text) {
+            return Ok(Self::Interface(interface));
+        }
         match text.split_once(':') {
             None if text == "*" => return Ok(Self::All),
             None if text == "artifacts" => return Ok(Self::Artifacts),
-            None => {
-                if let Some(interface) = Interface::ALL.into_iter().find(|interface| interface.as_str() == text) {
-                    return Ok(Self::Interface(interface));
-                }
-            }
+            None => {}
             Some(("memory", "write")) => return Ok(Self::MemoryWrite),
             Some(("memory", "project")) => return Ok(Self::MemoryProject),
             Some(("memory", "global")) => return Ok(Self::MemoryGlobal),
@@ -110,7 +110,7 @@ impl FromStr for Capability {
             Some(("agent", "own-tools")) => return Ok(Self::OwnTools),
             Some(_) => {}
         }
-        let interfaces = Interface::ALL.map(Interface::as_str);
+        let interfaces = Interface::ALL.map(Interface::grant);
         let plain = [
             "artifacts",
             "memory:write",
@@ -215,6 +215,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Whether the web is open at all: whether there is a `[web]`.
     pub web: bool,
+    /// `[hall] manager`: the one member that can hold `hall:manage`.
+    pub manager: Option<MemberKey>,
     /// `strict_imports`: a component that imports what it was not granted is refused, instead of linked so that it cannot.
     pub strict_imports: bool,
 }
@@ -246,10 +248,12 @@ mod tests {
             "memory:global",
             "lore:write",
             "worktree:write",
+            "hall:read",
+            "hall:manage",
         ] {
             assert_eq!(text.parse::<Capability>().unwrap().to_string(), text);
         }
-        for text in ["", "sockets", "files:", "memory:read", "log:x"] {
+        for text in ["", "sockets", "files:", "memory:read", "log:x", "hall", "manager"] {
             assert!(text.parse::<Capability>().unwrap_err().contains("cannot be granted"), "{text}");
         }
     }

@@ -230,4 +230,45 @@ pub enum GitError {
         /// The integration worktree.
         dir: PathBuf,
     },
+
+    /// `origin` lacks the default branch.
+    #[error("origin of {} has no branch {branch}; push it there first: git push origin {branch}", path.display())]
+    NotAtOrigin {
+        /// The directory.
+        path: PathBuf,
+        /// The branch.
+        branch: String,
+    },
+    /// `claude/main` at `origin` has commits that it never had here.
+    #[error("claude/main at origin of {} has commits that it never had here, up to {commit}; merge its pull request, or \
+        delete the branch: git push origin --delete claude/main", path.display())]
+    OthersCommits {
+        /// The directory.
+        path: PathBuf,
+        /// What `origin` has.
+        commit: String,
+    },
+    /// There is no `gh`, which makes pull requests.
+    #[error("gh is not on PATH; install the GitHub CLI (https://cli.github.com), and run `gh auth login`")]
+    GhNotInstalled,
+    /// `gh` failed.
+    #[error("gh {command} failed: {said}")]
+    GhFailed {
+        /// The subcommand.
+        command: String,
+        /// The begin of what it said, on one line.
+        said: String,
+    },
+    /// `gh` did not name the pull request that it made.
+    #[error("gh made a pull request and did not name it, but said {said:?}; look for it at the host, and try again")]
+    GhAnswer {
+        /// What it said.
+        said: String,
+    },
+    /// What a caller calls a commit is none.
+    #[error("{rev:?} is no commit of the project; name a branch, or a commit by its id")]
+    NoCommitOfThatName {
+        /// The caller's words.
+        rev: String,
+    },
 }

@@ -14,7 +14,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{
     error::GitError,
@@ -169,6 +169,15 @@ impl Integration {
         Ok(some)
     }
 
+    /// The tip of [`INTEGRATION_BRANCH`], with what was loose committed.
+    ///
+    /// # Errors
+    /// As [`Self::commit_loose`].
+    pub async fn tip(&self) -> Result<CommitId, GitError> {
+        let _alone = self.alone.lock().await;
+        Ok(self.sync().await?.commit)
+    }
+
     /// Commits what is loose on the integration worktree, and moves it to the tip of [`INTEGRATION_BRANCH`] where a crash left
     /// it behind. Other operations do this first.
     ///
@@ -206,18 +215,27 @@ impl Integration {
             let message = format!("{}\n\n{SQUASHED_FROM}{}\n", message.trim_end(), attempt.commit);
             let commit = repository.commit_tree(&tree, &main.commit, &message).await?;
             if self.advance(&main, &commit).await? {
-                let tip = Tip { commit: commit.clone(), tree };
-                // Where a file was written since, it is merged first.
-                if !matches!(self.show(&self.dir, &main.tree, &main, &tip).await, Ok(true))
-                    && let Err(e) = self.sync().await
-                {
-                    let dir = self.dir.display();
-                    tracing::warn!("{dir} does not show the last merge yet, and will after the next operation: {e}");
-                }
+                self.show_moved(&main, &Tip { commit: commit.clone(), tree }).await;
                 return Ok(Merge::Merged { commit });
             }
         }
         Err(self.busy())
+    }
+
+    /// Has the worktree show the branch, which was moved.
+    pub(crate) async fn show_moved(&self, from: &Tip, to: &Tip) {
+        // Where a file was written since, it is merged first.
+        if !matches!(self.show(&self.dir, &from.tree, from, to).await, Ok(true))
+            && let Err(e) = self.sync().await
+        {
+            let dir = self.dir.display();
+            tracing::warn!("{dir} does not show the last merge yet, and will after the next operation: {e}");
+        }
+    }
+
+    /// Held while an operation changes the branch or the worktree.
+    pub(crate) async fn alone(&self) -> MutexGuard<'_, ()> {
+        self.alone.lock().await
     }
 
     async fn work<T: Send + 'static>(&self, work: impl FnOnce(&Path) -> T + Send + 'static) -> Result<T, GitError> {
@@ -239,7 +257,7 @@ impl Integration {
         Ok(files.map(|file| String::from_utf8_lossy(file).into_owned()).collect())
     }
 
-    fn busy(&self) -> GitError {
+    pub(crate) fn busy(&self) -> GitError {
         GitError::Busy { dir: self.dir.clone() }
     }
 
@@ -257,13 +275,13 @@ impl Integration {
     }
 
     /// Moves the branch on. `false`: somebody else did.
-    async fn advance(&self, main: &Tip, commit: &CommitId) -> Result<bool, GitError> {
+    pub(crate) async fn advance(&self, main: &Tip, commit: &CommitId) -> Result<bool, GitError> {
         let repository = &self.repository;
         repository.update_ref(&repository.path, INTEGRATION_REF, commit, Some(&main.commit)).await
     }
 
     /// Brings the branch, the worktree and its base together, see the top of this file. The branch's tip afterwards.
-    async fn sync(&self) -> Result<Tip, GitError> {
+    pub(crate) async fn sync(&self) -> Result<Tip, GitError> {
         self.sync_as(LOOSE).await
     }
 

@@ -1,4 +1,4 @@
-//! Runs `git` for projects, and no other program.
+//! Runs `git` for projects, and `gh` for their pull requests, and no other program.
 //!
 //! Workers change a project only through git: each attempt has a branch and a worktree of its own, and what an attempt
 //! completed becomes one commit on [`INTEGRATION_BRANCH`]. The user's working tree, index and branches are never written;
@@ -6,20 +6,28 @@
 //!
 //! - [`Git`] is the program: found once, its version checked, each run bounded in time and output.
 //! - [`Repository`] is a project's repository that was examined and can be worked on.
-//! - [`Integration`] is the worktree of [`INTEGRATION_BRANCH`]: it starts attempts, commits and merges them.
+//! - [`Integration`] is the worktree of [`INTEGRATION_BRANCH`]: it starts attempts, commits and merges them, and follows the
+//!   default branch once the user merged there.
+//! - [`Origin`] is the remote repository that the branch is pushed to, and where pull requests are made of it.
 //!
 //! A repository is hostile input. `run.rs` says what of its configuration is switched off, and `settings.rs` what is refused
-//! because it cannot be switched off. Hooks, filters, merge drivers, signing, prompts and the network are never used.
+//! because it cannot be switched off. Hooks, filters, merge drivers, signing and prompts are never used, and the network only by
+//! [`Origin`].
 //! Symbolic links are checked out as files that hold their target, so that no path in a worktree leads elsewhere.
 //!
 //! A crash at any point leaves a state that the next call completes: a ref changes atomically and last, a worktree counts as
 //! made only once it has an index, and it leaves its directory by one rename.
 
 mod error;
+mod follow;
+mod gh;
+mod inspect;
 mod integration;
 mod lock;
 mod merge;
 mod names;
+mod process;
+mod remote;
 mod repository;
 mod run;
 mod settings;
@@ -27,8 +35,14 @@ mod version;
 mod worktree;
 
 pub use error::GitError;
+pub use follow::{Followed, Proposed};
+pub use gh::{PullRequest, PullState};
+pub use inspect::{
+    BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
+};
 pub use integration::{Integration, Merge};
 pub use names::{AttemptBranch, CommitId, INTEGRATION_BRANCH};
+pub use remote::{Origin, Upstream};
 pub use repository::Repository;
 pub use run::{Git, GitOptions};
 pub use version::{OLDEST, Version};

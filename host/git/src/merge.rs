@@ -7,44 +7,64 @@ use crate::{error::GitError, names::CommitId, repository::Repository};
 /// The tree of a merge.
 pub(crate) enum Merged {
     Tree(String),
-    /// The files outside of `.lore` that have conflicts.
+    /// The files that have conflicts which nobody decided.
     Conflicts(Vec<String>),
 }
+
+/// By file that has conflicts, what `theirs` has in its place: `<mode> <object>`, or nothing.
+type Conflicts = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl Repository {
     /// Merges two commits since the one that they both come from. Where only files below `.lore` have conflicts, `theirs`
     /// decides what becomes of those. The attributes are those of the files in `dir`.
     pub(crate) async fn merge_trees(&self, dir: &Path, ours: &CommitId, theirs: &CommitId) -> Result<Merged, GitError> {
-        let merge = ["merge-tree", "--write-tree", "--no-messages", "-z", ours.as_str(), theirs.as_str()];
-        let (_, said) = self.git.call(dir, &merge).codes(&[0, 1]).await?;
-        let mut fields = said.split(|&byte| byte == 0).filter(|field| !field.is_empty());
-        let tree = String::from_utf8_lossy(fields.next().unwrap_or_default()).into_owned();
-        // By file, what `theirs` has in its place: `<mode> <object>`, or nothing.
-        let mut conflicts: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
-        for field in fields {
-            // `<mode> <object> <stage>` and the file. Stage 3 is of `theirs`.
-            let Some(tab) = field.iter().position(|&byte| byte == b'\t') else { continue };
-            let (about, file) = (field.get(..tab).unwrap_or_default(), field.get(tab + 1..).unwrap_or_default());
-            let entry = conflicts.entry(file).or_default();
-            *entry = about.strip_suffix(b" 3").or(*entry);
-        }
+        let (tree, conflicts) = self.try_merge(dir, ours, theirs).await?;
         if conflicts.is_empty() {
             return Ok(Merged::Tree(tree));
         }
-        let outside = conflicts.keys().filter(|file| !file.starts_with(b".lore/"));
-        let outside: Vec<_> = outside.map(|file| String::from_utf8_lossy(file).into_owned()).collect();
+        let outside = named(conflicts.keys().filter(|file| !file.starts_with(b".lore/")));
         if !outside.is_empty() {
             return Ok(Merged::Conflicts(outside));
         }
         let mut changed = Vec::new();
         let nothing = format!("0 {}", "0".repeat(tree.len()));
         for (file, theirs) in conflicts {
-            changed.extend_from_slice(theirs.unwrap_or(nothing.as_bytes()));
+            changed.extend_from_slice(theirs.as_deref().unwrap_or(nothing.as_bytes()));
             changed.push(b'\t');
-            changed.extend_from_slice(file);
+            changed.extend_from_slice(&file);
             changed.push(0);
         }
         self.change_tree(&tree, changed).await.map(Merged::Tree)
+    }
+
+    /// As [`Self::merge_trees`], but no side decides anywhere: both may be a person's.
+    pub(crate) async fn merge_cleanly(
+        &self,
+        dir: &Path,
+        ours: &CommitId,
+        theirs: &CommitId,
+    ) -> Result<Merged, GitError> {
+        let (tree, conflicts) = self.try_merge(dir, ours, theirs).await?;
+        Ok(if conflicts.is_empty() { Merged::Tree(tree) } else { Merged::Conflicts(named(conflicts.keys())) })
+    }
+
+    /// The tree of a merge, with conflict markers in the files that have conflicts.
+    async fn try_merge(&self, dir: &Path, ours: &CommitId, theirs: &CommitId) -> Result<(String, Conflicts), GitError> {
+        let merge = ["merge-tree", "--write-tree", "--no-messages", "-z", ours.as_str(), theirs.as_str()];
+        let (_, said) = self.git.call(dir, &merge).codes(&[0, 1]).await?;
+        let mut fields = said.split(|&byte| byte == 0).filter(|field| !field.is_empty());
+        let tree = String::from_utf8_lossy(fields.next().unwrap_or_default()).into_owned();
+        let mut conflicts = Conflicts::new();
+        for field in fields {
+            // `<mode> <object> <stage>` and the file. Stage 3 is of `theirs`.
+            let Some(tab) = field.iter().position(|&byte| byte == b'\t') else { continue };
+            let (about, file) = (field.get(..tab).unwrap_or_default(), field.get(tab + 1..).unwrap_or_default());
+            let entry = conflicts.entry(file.to_owned()).or_default();
+            if let Some(theirs) = about.strip_suffix(b" 3") {
+                *entry = Some(theirs.to_owned());
+            }
+        }
+        Ok((tree, conflicts))
     }
 
     /// A tree with other entries, as `git update-index --index-info -z` reads them. Mode 0 removes one.
@@ -56,4 +76,8 @@ impl Repository {
         self.call(&["update-index", "-z", "--index-info"]).index(index).input(entries).run().await?;
         self.call(&["write-tree"]).index(index).line().await
     }
+}
+
+fn named<'a>(files: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> {
+    files.map(|file| String::from_utf8_lossy(file).into_owned()).collect()
 }

@@ -59,6 +59,12 @@ impl fmt::Display for AttemptBranch {
 pub struct CommitId(pub(crate) String);
 
 impl CommitId {
+    /// An id that was written down; `None` where the text is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+        is_id.then(|| Self(text.to_owned()))
+    }
+
     /// The digits.
     pub fn as_str(&self) -> &str {
         &self.0

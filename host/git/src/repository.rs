@@ -184,9 +184,8 @@ impl Repository {
     /// for which this was done.
     pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>) -> Result<(), GitError> {
         let path = || self.path.clone();
-        let empty = if tree.len() == EMPTY_TREE_SHA1.len() { EMPTY_TREE_SHA1 } else { EMPTY_TREE_SHA256 };
-        let compare =
-            ["diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", checked.unwrap_or(empty), tree];
+        let checked = checked.unwrap_or_else(|| empty_tree(tree.len()));
+        let compare = ["diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", checked, tree];
         let changed = self.call(&compare).run().await?;
         // `:<old mode> <new mode> <old object> <new object> <status>`, then the file.
         let mut fields = changed.split(|&byte| byte == 0).map(String::from_utf8_lossy);
@@ -219,8 +218,34 @@ impl Repository {
 
     /// Makes a commit, which no branch has yet.
     pub(crate) async fn commit_tree(&self, tree: &str, parent: &CommitId, message: &str) -> Result<CommitId, GitError> {
-        let call = self.call(&["commit-tree", tree, "-p", parent.as_str(), "-F", "-"]);
-        call.input(message.as_bytes().to_vec()).line().await.map(CommitId)
+        self.commit_trees(tree, &[parent], message, None).await
+    }
+
+    /// As [`Self::commit_tree`], with all parents. `author` is another one: name, address and time.
+    pub(crate) async fn commit_trees(
+        &self,
+        tree: &str,
+        parents: &[&CommitId],
+        message: &str,
+        author: Option<&[String; 3]>,
+    ) -> Result<CommitId, GitError> {
+        let mut call = self.call(&["commit-tree", tree]);
+        for parent in parents {
+            call = call.arg("-p").arg(parent.as_str());
+        }
+        if let Some(author) = author {
+            let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
+            // Git refuses an empty name.
+            let given = names.into_iter().zip(author).filter(|(_, value)| !value.is_empty());
+            call = given.fold(call, |call, (name, value)| call.env(name, value));
+        }
+        call.arg("-F").arg("-").input(message.as_bytes().to_vec()).line().await.map(CommitId)
+    }
+
+    /// A commit with its tree.
+    pub(crate) async fn tip_of(&self, commit: &CommitId) -> Result<Tip, GitError> {
+        let tree = self.call(&["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).line().await?;
+        Ok(Tip { commit: commit.clone(), tree })
     }
 
     /// Has a ref of ours name another commit. `old` is what it names now, `None` if it is new. `false`: it names something
@@ -247,6 +272,11 @@ impl Repository {
     pub(crate) fn short(full_name: &str) -> &str {
         full_name.strip_prefix("refs/heads/").unwrap_or(full_name)
     }
+}
+
+/// The tree without files, in a repository whose ids have so many digits.
+pub(crate) fn empty_tree(digits: usize) -> &'static str {
+    if digits == EMPTY_TREE_SHA1.len() { EMPTY_TREE_SHA1 } else { EMPTY_TREE_SHA256 }
 }
 
 /// Looks for the repository without git: what is above the directory, or bare, is not examined by git at all.

@@ -2,37 +2,26 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io,
     path::{Path, PathBuf},
-    process::Stdio,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, copy, sink},
-    process::{Child, Command},
-    sync::oneshot,
-    time::{sleep, timeout},
-};
+use tokio::process::Command;
 
 use crate::{
     error::GitError,
+    process::{Bounds, Cut, Finished, TERM_GRACE, execute},
     version::{OLDEST, Version},
 };
 
 /// The most that is read of one run's output: the list of half a million files.
 const STDOUT_BYTES: usize = 64 << 20;
-/// The most that is kept of what it says on stderr: its begin, which names the cause.
-const STDERR_BYTES: usize = 4096;
-/// How long a run has to remove its lock files between SIGTERM and SIGKILL.
-pub(crate) const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// What is set for each run. The command line has precedence over each file of the repository.
 ///
 /// Settings with a driver's name in them (filters, merge drivers) cannot be listed here: `settings.rs` refuses them. Those
-/// for the network are not needed: `GIT_ALLOW_PROTOCOL` allows none. Those for diffs, pagers, editors and signatures of
+/// for the network are in `remote.rs`: else `GIT_ALLOW_PROTOCOL` allows none. Those for diffs, pagers, editors and signatures of
 /// commands that are never run have no effect.
 const SETTINGS: [&str; 19] = [
     // What runs programs.
@@ -88,7 +77,8 @@ const ENVIRONMENT: [(&str, &str); 16] = [
 /// How git is run.
 #[derive(Clone, Debug)]
 pub struct GitOptions {
-    /// The program, as an absolute path; `None` looks for `git` on `PATH`.
+    /// The program, as an absolute path; `None` looks for `git` on `PATH`. `gh` is looked for beside a program that is named
+    /// here, and on `PATH`.
     pub program: Option<PathBuf>,
     /// The time that one run may take. An operation is some ten runs.
     pub limit: Duration,
@@ -100,6 +90,8 @@ pub struct GitOptions {
 #[derive(Clone, Debug)]
 pub struct Git {
     program: Arc<Path>,
+    /// Where `gh` is looked for first.
+    beside: Option<Arc<Path>>,
     version: Version,
     limit: Duration,
     now: fn() -> SystemTime,
@@ -111,12 +103,14 @@ impl Git {
     /// # Errors
     /// [`GitError::NotInstalled`], [`GitError::TooOld`], [`GitError::NotGit`], or why it cannot be run.
     pub async fn find(options: GitOptions) -> Result<Self, GitError> {
+        let beside = options.program.as_deref().and_then(Path::parent).map(Arc::from);
         let program = match options.program {
             Some(program) => program,
             None => which::which("git").map_err(|_| GitError::NotInstalled)?,
         };
         let program: Arc<Path> = program.into();
-        let git = Self { program: Arc::clone(&program), version: OLDEST, limit: options.limit, now: options.now };
+        let git =
+            Self { program: Arc::clone(&program), beside, version: OLDEST, limit: options.limit, now: options.now };
         let said = git.call(Path::new("/"), &["version"]).line().await?;
         let program = program.to_path_buf();
         match Version::read(&said) {
@@ -136,6 +130,17 @@ impl Git {
         self.version
     }
 
+    /// The program `gh`, if there is one.
+    pub(crate) fn gh(&self) -> Option<PathBuf> {
+        let beside = self.beside.as_ref().map(|dir| dir.join("gh")).filter(|gh| gh.is_file());
+        beside.or_else(|| which::which("gh").ok())
+    }
+
+    /// The time that one run may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// The time after which no run of this host holds a lock file any more.
     pub(crate) fn longest_run(&self) -> Duration {
         self.limit + TERM_GRACE
@@ -144,7 +149,15 @@ impl Git {
     /// A run in a directory, which has to be the top of a worktree where a repository is needed.
     pub(crate) fn call<'a>(&'a self, dir: &'a Path, args: &[&str]) -> Call<'a> {
         let args = args.iter().map(OsString::from).collect();
-        Call { git: self, dir, args, input: Vec::new(), index: None }
+        Call {
+            git: self,
+            dir,
+            args,
+            input: Vec::new(),
+            settings: Vec::new(),
+            environment: Vec::new(),
+            most: STDOUT_BYTES,
+        }
     }
 }
 
@@ -154,22 +167,9 @@ pub(crate) struct Call<'a> {
     dir: &'a Path,
     args: Vec<OsString>,
     input: Vec<u8>,
-    index: Option<PathBuf>,
-}
-
-/// How a run ended by itself.
-struct Finished {
-    /// `None` where a signal ended it.
-    code: Option<i32>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
-/// Why a run did not end by itself.
-enum Cut {
-    Time,
-    Output,
-    System(io::Error),
+    settings: Vec<String>,
+    environment: Vec<(&'static str, OsString)>,
+    most: usize,
 }
 
 impl Call<'_> {
@@ -185,8 +185,25 @@ impl Call<'_> {
     }
 
     /// Uses this file in place of the worktree's index.
-    pub(crate) fn index(mut self, index: &Path) -> Self {
-        self.index = Some(index.to_owned());
+    pub(crate) fn index(self, index: &Path) -> Self {
+        self.env("GIT_INDEX_FILE", index)
+    }
+
+    /// Sets a variable of its environment.
+    pub(crate) fn env(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets one more of [`SETTINGS`].
+    pub(crate) fn setting(mut self, setting: impl Into<String>) -> Self {
+        self.settings.push(setting.into());
+        self
+    }
+
+    /// Reads at most so many bytes of what it says.
+    pub(crate) fn at_most(mut self, bytes: usize) -> Self {
+        self.most = bytes;
         self
     }
 
@@ -206,17 +223,12 @@ impl Call<'_> {
         let mut words = self.args.iter().map(|arg| arg.to_string_lossy());
         let command = words.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
         let (dir, limit, program) = (self.dir.to_owned(), self.git.limit, self.git.program.to_path_buf());
+        let bytes = self.most;
         match self.finish().await {
             Ok(Finished { code: Some(code), stdout, .. }) if expected.contains(&code) => Ok((code, stdout)),
-            Ok(Finished { code, stderr, .. }) => {
-                let mut said = plain(&stderr);
-                if said.is_empty() {
-                    said = code.map_or("a signal ended it".to_owned(), |code| format!("exit code {code}"));
-                }
-                Err(GitError::Failed { command, dir, said })
-            }
+            Ok(finished) => Err(GitError::Failed { command, dir, said: finished.said() }),
             Err(Cut::Time) => Err(GitError::TimedOut { command, dir, limit }),
-            Err(Cut::Output) => Err(GitError::TooMuchOutput { command, dir, bytes: STDOUT_BYTES }),
+            Err(Cut::Output) => Err(GitError::TooMuchOutput { command, dir, bytes }),
             Err(Cut::System(source)) => Err(GitError::Start { program, source }),
         }
     }
@@ -230,107 +242,10 @@ impl Call<'_> {
         }
         // The repository is that of this directory or there is none: never one that the directory is inside of.
         command.envs(self.dir.parent().map(|above| ("GIT_CEILING_DIRECTORIES", above)));
-        command.envs(self.index.map(|index| ("GIT_INDEX_FILE", index)));
-        command.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
+        command.envs(self.environment);
+        let settings = SETTINGS.into_iter().chain(self.settings.iter().map(String::as_str));
+        command.args(settings.flat_map(|setting| ["-c", setting]));
         command.arg("--no-pager").args(&self.args).current_dir(self.dir);
-        command.stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::piped() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).kill_on_drop(true);
-        let group = Group(command.spawn().map_err(Cut::System)?);
-        // A task of its own ends the run in order where the caller is dropped, too: git then removes its lock files.
-        let (_caller, gone) = oneshot::channel();
-        let supervised = tokio::spawn(supervise(group, self.input, self.git.limit, gone));
-        supervised.await.unwrap_or_else(|e| Err(Cut::System(io::Error::other(e))))
+        execute(command, self.input, Bounds { time: self.git.limit, output: self.most }).await
     }
-}
-
-/// A child and the process group that it leads. Dropped before its end, the group is killed.
-struct Group(Child);
-
-impl Group {
-    /// The child's id; `None` once it was reaped and the id may be another's.
-    fn id(&self) -> Option<Pid> {
-        self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
-    }
-
-    fn signal(&self, signal: Signal) {
-        // An error says that there is nothing left of it.
-        let _ = self.id().map(|id| kill_process_group(id, signal));
-    }
-
-    /// Waits until the child has ended, without reaping it, so that its id stays that of its group.
-    async fn ended(&self) {
-        let looked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        while let Some(id) = self.id()
-            && let Ok(None) = waitid(WaitId::Pid(id), looked)
-        {
-            sleep(Duration::from_millis(10)).await;
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
-}
-
-async fn supervise(
-    mut group: Group,
-    input: Vec<u8>,
-    limit: Duration,
-    gone: oneshot::Receiver<()>,
-) -> Result<Finished, Cut> {
-    let ended = tokio::select! {
-        ended = exchange(&mut group.0, input) => ended,
-        () = sleep(limit) => Err(Cut::Time),
-        _ = gone => Err(Cut::Time),
-    };
-    if ended.is_err() {
-        group.signal(Signal::TERM);
-        let _ = timeout(TERM_GRACE, group.ended()).await;
-        group.signal(Signal::KILL);
-        let _ = group.0.wait().await;
-    }
-    ended
-}
-
-async fn exchange(child: &mut Child, input: Vec<u8>) -> Result<Finished, Cut> {
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let write = async {
-        if let Some(mut stdin) = stdin {
-            // It fails where git ended early; its exit code says why.
-            let _ = stdin.write_all(&input).await;
-        }
-        Ok(())
-    };
-    let read_stdout = async {
-        let stdout = read(stdout, STDOUT_BYTES + 1).await?;
-        if stdout.len() > STDOUT_BYTES { Err(Cut::Output) } else { Ok(stdout) }
-    };
-    let read_stderr = async {
-        let Some(mut stderr) = stderr else { return Ok(Vec::new()) };
-        let kept = read(Some(&mut stderr), STDERR_BYTES).await?;
-        copy(&mut stderr, &mut sink()).await.map_err(Cut::System)?;
-        Ok(kept)
-    };
-    let ((), stdout, stderr) = tokio::try_join!(write, read_stdout, read_stderr)?;
-    let status = child.wait().await.map_err(Cut::System)?;
-    Ok(Finished { code: status.code(), stdout, stderr })
-}
-
-/// The first bytes of a stream.
-async fn read(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Result<Vec<u8>, Cut> {
-    let mut kept = Vec::new();
-    if let Some(stream) = stream {
-        stream.take(most as u64).read_to_end(&mut kept).await.map_err(Cut::System)?;
-    }
-    Ok(kept)
-}
-
-/// What git said, on one line, without what would steer a terminal.
-fn plain(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let lines = said.lines().map(|line| line.replace(char::is_control, " ").trim().to_owned());
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }

@@ -56,7 +56,7 @@ impl Repository {
         }
     }
 
-    fn not_a_worktree(&self, dir: &Path) -> GitError {
+    pub(crate) fn not_a_worktree(&self, dir: &Path) -> GitError {
         GitError::NotAWorktree { dir: dir.to_owned(), path: self.path.clone() }
     }
 

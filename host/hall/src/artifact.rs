@@ -84,29 +84,29 @@ const INACTIVE: u8 = 4;
 
 impl Artifact {
     /// A document of that text.
-    pub(crate) fn document(path: &str, raw: &str, state: &Fingerprint) -> Self {
+    pub(crate) fn document(path: &str, raw: &str, written: Timestamp) -> Self {
         let plain = frontmatter::plain(raw);
         let read = match frontmatter::split(&plain) {
             Some((yaml, body)) => frontmatter::parse(yaml).map(|data| (Meta::of(data), body.to_owned())),
             None => None,
         };
         let (meta, content) = read.unwrap_or_else(|| (Meta::default(), raw.to_owned()));
-        Self::new(path, meta, content, (Kind::Document, state))
+        Self::new(path, meta, content, (Kind::Document, written))
     }
 
     /// An image or a mockup. Its name is its title.
-    pub(crate) fn file(path: &str, kind: Kind, state: &Fingerprint) -> Self {
-        let (date, status) = (time(state).strftime("%Y-%m-%d").to_string(), "complete".to_owned());
+    pub(crate) fn file(path: &str, kind: Kind, written: Timestamp) -> Self {
+        let (date, status) = (written.strftime("%Y-%m-%d").to_string(), "complete".to_owned());
         let meta = Meta { title: title(path), date, status, ..Meta::default() };
-        Self::new(path, meta, String::new(), (kind, state))
+        Self::new(path, meta, String::new(), (kind, written))
     }
 
-    fn new(path: &str, meta: Meta, content: String, (kind, state): (Kind, &Fingerprint)) -> Self {
+    fn new(path: &str, meta: Meta, content: String, (kind, written): (Kind, Timestamp)) -> Self {
         Self {
             relative_path: path.to_owned(),
             meta: Meta { label: label(path), ..meta },
             content,
-            last_modified: rfc3339(time(state)),
+            last_modified: rfc3339(written),
             artifact_type: kind,
             raw_content: None,
         }
@@ -225,7 +225,7 @@ fn title(path: &str) -> String {
     name.chars().map(capital).collect()
 }
 
-fn time(state: &Fingerprint) -> Timestamp {
+pub(crate) fn time(state: &Fingerprint) -> Timestamp {
     let (seconds, nanoseconds) = state.modified();
     Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or_default()).unwrap_or_default()
 }
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn document(path: &str, raw: &str) -> Artifact {
-        Artifact::document(path, raw, &Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 120_000_000)))
+        Artifact::document(path, raw, time(&Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 120_000_000))))
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn an_image_is_called_after_its_file() {
         let state = Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 0));
-        let image = Artifact::file("design/the-big_map.v2.PNG", Kind::of("x.PNG").unwrap(), &state);
+        let image = Artifact::file("design/the-big_map.v2.PNG", Kind::of("x.PNG").unwrap(), time(&state));
         assert_eq!((image.meta.title.as_str(), image.meta.date.as_str()), ("The Big Map.V2", "2027-01-15"));
         assert_eq!((image.meta.status.as_str(), image.artifact_type), ("complete", Kind::Image));
         assert_eq!([Kind::of("a.html"), Kind::of("a.rs"), Kind::of("md")], [Some(Kind::Mockup), None, None]);

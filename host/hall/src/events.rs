@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::commission::{CommissionId, Status};
+use crate::{
+    commission::{CommissionId, Status},
+    meeting::MeetingId,
+};
 
 /// Something that happened, as the event stream has it: one object with its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,5 +72,30 @@ pub enum HallEvent {
         commission_id: CommissionId,
         /// Why.
         reason: String,
+    },
+    /// A user and a worker can talk.
+    MeetingStarted {
+        /// The meeting.
+        meeting_id: MeetingId,
+        /// The worker's name for people.
+        worker: String,
+        /// Its project. The original has no such field.
+        project_name: String,
+    },
+    /// A meeting is over, or was declined.
+    MeetingEnded {
+        /// The meeting.
+        meeting_id: MeetingId,
+        /// Its project. The original has no such field.
+        project_name: String,
+    },
+    /// Somebody asks the user for a meeting. The original has no such event.
+    MeetingRequested {
+        /// The meeting.
+        meeting_id: MeetingId,
+        /// The worker's name for people.
+        worker: String,
+        /// Its project.
+        project_name: String,
     },
 }

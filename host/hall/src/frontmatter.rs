@@ -1,9 +1,26 @@
 //! Markdown with YAML before it.
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// The line before and after the YAML.
 pub(crate) const FENCE: &str = "---\n";
+
+/// A document with that before its body.
+///
+/// # Errors
+/// What YAML cannot say.
+pub(crate) fn render(frontmatter: &impl Serialize, body: &str) -> Result<String, String> {
+    let options = serde_saphyr::ser_options! {
+        compact_list_indent: false,
+        prefer_block_scalars: false,
+        // A date is a text to us, and a date to readers of YAML 1.1; in quotes it would be a text to those, too.
+        yaml_12: true,
+        no_lang_directive: true,
+    };
+    let yaml = serde_saphyr::to_string_with_options(frontmatter, options).map_err(|e| e.to_string())?;
+    Ok(format!("{FENCE}{yaml}{FENCE}{body}"))
+}
 
 /// The YAML of a document and what stands below it; `None` where there is none.
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {

@@ -35,6 +35,12 @@ const POLL: Duration = Duration::from_millis(20);
 const NEW: &str = "state/new";
 /// What is kept of commissions.
 pub(crate) const COMMISSIONS: &str = "state/commissions";
+/// What is kept of meetings.
+const MEETINGS: &str = "state/meetings";
+/// What was said in the meetings that are open, for people to read.
+const TRANSCRIPTS: &str = "meetings";
+/// What is kept of pull requests.
+const PULLS: &str = "state/pr-pending";
 
 /// A home that this process owns, until it is dropped.
 #[derive(Debug)]
@@ -89,7 +95,7 @@ impl Home {
     pub fn make(path: &Path) -> Result<(), HallError> {
         let made = private_dir(path).and_then(|()| {
             let dir = open_directory(path)?;
-            [NEW, COMMISSIONS, "projects", "worktrees", PACKAGES]
+            [NEW, COMMISSIONS, MEETINGS, TRANSCRIPTS, PULLS, "projects", "worktrees", PACKAGES]
                 .into_iter()
                 .try_for_each(|part| dir.create_dir_all(part))
         });
@@ -109,6 +115,21 @@ impl Home {
     /// What is kept of commissions.
     pub(crate) fn commissions(&self) -> Result<Dir, HallError> {
         open_dir(&self.dir, COMMISSIONS).map_err(HallError::io(COMMISSIONS))
+    }
+
+    /// What is kept of meetings.
+    pub(crate) fn meetings(&self) -> Result<Dir, HallError> {
+        open_dir(&self.dir, MEETINGS).map_err(HallError::io(MEETINGS))
+    }
+
+    /// The transcripts of open meetings, for people to read.
+    pub(crate) fn transcripts(&self) -> Result<Dir, HallError> {
+        open_dir(&self.dir, TRANSCRIPTS).map_err(HallError::io(TRANSCRIPTS))
+    }
+
+    /// What is kept of pull requests.
+    pub(crate) fn pulls(&self) -> Result<Dir, HallError> {
+        open_dir(&self.dir, PULLS).map_err(HallError::io(PULLS))
     }
 
     /// A directory on the same file system as all worktrees, for files that are not yet where they belong.

@@ -1,4 +1,5 @@
-//! The hall: projects of the user's, and the commissions that workers carry out on them (REQ-WKR-1 to REQ-WKR-23).
+//! The hall: projects of the user's, the commissions that workers carry out on them, and the meetings in which a user talks
+//! with a worker (REQ-WKR-1 to REQ-WKR-28).
 //!
 //! This crate knows neither components nor HTTP. A commission is a record; each attempt of it is a job of a member, which
 //! the roster carries out.
@@ -11,14 +12,24 @@ mod files;
 mod frontmatter;
 pub mod hall;
 mod home;
+mod id;
+pub mod meeting;
 pub mod memory;
 mod project;
 mod protected;
 mod register;
 mod settings;
+mod store;
 pub mod tools;
 pub mod view;
 pub mod workers;
+
+/// What can be asked of a project's git, and what is answered.
+pub mod git {
+    pub use guild_git::{
+        BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
+    };
+}
 
 pub use error::HallError;
 pub use hall::{Hall, HallOptions};
@@ -26,4 +37,4 @@ pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET};
 pub use project::{Permit, check_name, find_git};
 pub use register::{NewProject, Registered, add_project, list_commissions, list_projects, remove_project};
 pub use settings::{ProjectSettings, Settings};
-pub use workers::{Attempt, NotBegun, Outcome, Worker, Workers};
+pub use workers::{Activity, Attempt, NotBegun, Outcome, Worker, Workers};

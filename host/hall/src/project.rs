@@ -44,6 +44,8 @@ pub(crate) struct Project {
     /// What the operator permits, or why nothing.
     pub(crate) permit: Result<Permit, String>,
     integration: OnceCell<Arc<Integration>>,
+    /// Held while a pull request is made, and while `claude/main` follows the default branch.
+    pub(crate) pulls: tokio::sync::Mutex<()>,
 }
 
 /// The projects, read again where the file has changed.
@@ -115,7 +117,7 @@ impl Project {
                 settings.path, settings.path
             )),
         };
-        Self { settings, permit, integration: OnceCell::new() }
+        Self { settings, permit, integration: OnceCell::new(), pulls: tokio::sync::Mutex::default() }
     }
 }
 

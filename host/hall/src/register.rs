@@ -16,11 +16,12 @@ use guild_jobs::{
 };
 
 use crate::{
-    commission::{Commission, store},
+    commission::Commission,
     error::HallError,
     home::{COMMISSIONS, Home, SETTINGS},
     project::{Permit, Project, check_name, find_git},
     settings::{self, ProjectSettings, Settings},
+    store,
     view::ProjectView,
 };
 

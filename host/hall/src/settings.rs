@@ -12,6 +12,8 @@ use crate::{error::HallError, home::SETTINGS};
 pub(crate) const MAX_BYTES: u64 = 1024 * 1024;
 /// Commissions of a project that run at once, where it says nothing.
 const COMMISSIONS_OF_A_PROJECT: u32 = 3;
+/// Meetings of a project that are open at once, where it does not say.
+const MEETINGS_OF_A_PROJECT: u32 = 5;
 /// Commissions of all projects that run at once, where it says nothing.
 const COMMISSIONS: u32 = 10;
 
@@ -53,6 +55,16 @@ impl ProjectSettings {
     /// Commissions that run at once.
     pub(crate) fn commissions(&self) -> u32 {
         self.commission_cap.unwrap_or(COMMISSIONS_OF_A_PROJECT)
+    }
+
+    /// Meetings that are open at once.
+    pub(crate) fn meetings(&self) -> u32 {
+        self.meeting_cap.unwrap_or(MEETINGS_OF_A_PROJECT)
+    }
+
+    /// Characters of memories that a session is given, where the project says so (REQ-WKR-23).
+    pub(crate) fn memory_chars(&self) -> Option<u64> {
+        self.memory_limit.map(|tokens| u64::from(tokens) * 4)
     }
 }
 

@@ -1,9 +1,11 @@
-//! What callers see of commissions and projects: the fields of the original's API, in its order.
+//! What callers see of commissions, meetings and projects: the fields of the original's API, in its order.
 
 use serde::Serialize;
 
-use crate::commission::Author;
-use crate::commission::{Commission, CommissionId, Entry, Overrides, Status, record::Origin};
+use crate::{
+    commission::{Author, Commission, CommissionId, Entry, Overrides, Status, record::Origin},
+    meeting::{Meeting, MeetingId, MeetingStatus, transcript::Message},
+};
 
 /// A commission in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -165,4 +167,101 @@ pub struct Reloaded {
     pub project_count: usize,
     /// Those that were not known before.
     pub new_projects: Vec<String>,
+}
+
+/// A meeting in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MeetingView {
+    /// Its name.
+    #[serde(rename = "meetingId")]
+    pub id: MeetingId,
+    /// What it is called.
+    pub title: String,
+    /// Where it is.
+    pub status: MeetingStatus,
+    /// The worker's name for people.
+    pub worker: String,
+    /// What it is about.
+    pub agenda: String,
+    /// The day when it was asked for or opened.
+    pub date: String,
+    /// Until when the user put it off; empty where they did not.
+    pub deferred_until: String,
+    /// Paths of artifacts below `.lore/` that belong to it.
+    pub linked_artifacts: Vec<String>,
+    /// The notes, once it is closed.
+    pub notes: String,
+    /// What the worker is, for people.
+    #[serde(rename = "workerDisplayTitle")]
+    pub worker_display_title: String,
+    /// Its project.
+    #[serde(rename = "projectName")]
+    pub project_name: String,
+    /// Who asked for it. The original has no such field.
+    #[serde(rename = "createdBy")]
+    pub created_by: Author,
+    /// The job of its session: its transcript, meters and log. The original has no such field.
+    #[serde(rename = "jobId", skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+}
+
+impl MeetingView {
+    pub(crate) fn of(meeting: &Meeting) -> Self {
+        let record = meeting.record.clone();
+        Self {
+            id: meeting.meeting_id.clone(),
+            status: meeting.status,
+            created_by: meeting.created_by,
+            job: meeting.session.as_ref().map(|session| session.job.to_string()),
+            title: record.title,
+            worker: record.worker,
+            agenda: record.agenda,
+            date: record.date,
+            deferred_until: record.deferred_until,
+            linked_artifacts: record.linked_artifacts,
+            notes: record.body.trim().to_owned(),
+            worker_display_title: record.worker_display_title,
+            project_name: meeting.project_name.clone(),
+        }
+    }
+}
+
+/// One meeting, with what was said in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MeetingDetail {
+    /// As a list has it.
+    pub meeting: MeetingView,
+    /// What was said, as Markdown; empty where it is not there any more.
+    pub transcript: String,
+    /// The same in parts.
+    pub parsed_messages: Vec<Message>,
+}
+
+/// A meeting that is open.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    /// Its name.
+    pub meeting_id: MeetingId,
+    /// Its project.
+    pub project_name: String,
+    /// The worker's name for people.
+    pub worker_name: String,
+    /// When it was opened: RFC 3339 in UTC.
+    pub started_at: String,
+    /// `open`.
+    pub status: MeetingStatus,
+}
+
+impl SessionView {
+    pub(crate) fn of(meeting: &Meeting) -> Self {
+        Self {
+            meeting_id: meeting.meeting_id.clone(),
+            project_name: meeting.project_name.clone(),
+            worker_name: meeting.record.worker.clone(),
+            started_at: meeting.started().to_owned(),
+            status: meeting.status,
+        }
+    }
 }

@@ -1,14 +1,18 @@
-//! Those who carry commissions out, as the hall sees them.
+//! Those who carry commissions out and hold meetings, as the hall sees them.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use guild_contract::{Decision, JobId, MemberKey};
 use guild_git::Checkout;
+use guild_jobs::RunningJob;
+use guild_session::transcript::Line;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     commission::{Commission, CommissionId, Overrides},
     error::HallError,
+    meeting::{Meeting, MeetingId, MeetingScope},
 };
 
 /// A worker that can be commissioned.
@@ -30,14 +34,56 @@ pub struct Worker {
     pub model: Option<String>,
     /// What of a project it needs checked out (REQ-WKR-2).
     pub checkout: Checkout,
+    /// Whether it is the hall's manager (REQ-WKR-24).
+    pub manages: bool,
+    /// What it was granted, by the names of grants and tools.
+    pub can: Vec<String>,
 }
 
-/// One attempt at a commission: what a worker is given to work on.
+/// What a worker works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// A commission, which it carries out without a user.
+    Commission(CommissionId),
+    /// A meeting, in which it talks with a user.
+    Meeting(MeetingId, MeetingScope),
+}
+
+impl Activity {
+    /// The name of the commission or the meeting.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Commission(id) => id.as_str(),
+            Self::Meeting(id, _) => id.as_str(),
+        }
+    }
+
+    /// The commission, where it is one.
+    pub fn commission(&self) -> Option<&CommissionId> {
+        match self {
+            Self::Commission(id) => Some(id),
+            Self::Meeting(..) => None,
+        }
+    }
+
+    /// Whether it is a meeting.
+    pub fn is_meeting(&self) -> bool {
+        matches!(self, Self::Meeting(..))
+    }
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+/// One attempt at a commission, or a meeting: what a worker is given to work on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// The commission.
-    pub commission: CommissionId,
-    /// Which attempt it is, from 1.
+    /// What it is an attempt at.
+    pub activity: Activity,
+    /// Which attempt it is, from 1. A meeting has one.
     pub number: u32,
     /// Its project.
     pub project: String,
@@ -51,7 +97,7 @@ pub struct Attempt {
     pub title: String,
     /// What is asked.
     pub prompt: String,
-    /// What it builds on.
+    /// What it builds on; of a meeting, the artifacts that belong to it.
     pub dependencies: Vec<String>,
     /// In place of the worker's own bounds.
     pub overrides: Overrides,
@@ -72,7 +118,7 @@ impl Attempt {
         let state = commission.attempt.as_ref()?;
         let record = &commission.record;
         Some(Self {
-            commission: commission.commission_id.clone(),
+            activity: Activity::Commission(commission.commission_id.clone()),
             number: u32::try_from(commission.attempts()).unwrap_or(u32::MAX),
             project: commission.project_name.clone(),
             worker: commission.worker_name.parse().ok()?,
@@ -83,6 +129,27 @@ impl Attempt {
             dependencies: record.dependencies.clone(),
             overrides: record.resource_overrides.clone(),
             worktree: commission.worktree_dir.clone()?,
+            checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
+            memory_chars,
+        })
+    }
+
+    /// What the worker of an open meeting is given; `None` where it has no session, or its worker cannot be a member.
+    pub(crate) fn of_meeting(meeting: &Meeting, memory_chars: Option<u64>) -> Option<Self> {
+        let state = meeting.session.as_ref()?;
+        let record = &meeting.record;
+        Some(Self {
+            activity: Activity::Meeting(meeting.meeting_id.clone(), meeting.scope),
+            number: 1,
+            project: meeting.project_name.clone(),
+            worker: meeting.worker_name.parse().ok()?,
+            worker_name: record.worker.clone(),
+            job: state.job.clone(),
+            title: record.title.clone(),
+            prompt: record.agenda.clone(),
+            dependencies: record.linked_artifacts.clone(),
+            overrides: Overrides::default(),
+            worktree: meeting.worktree_dir.clone()?,
             checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
             memory_chars,
         })
@@ -135,7 +202,11 @@ pub enum NotBegun {
     Refused(String),
 }
 
-/// The workers of a host. An attempt is an ordinary job of one.
+/// Why workers that only take commissions cannot be talked with.
+const NO_MEETINGS: &str = "these workers hold no meetings";
+
+/// The workers of a host. An attempt is an ordinary job of one. The job of a meeting holds still between the turns of its
+/// conversation.
 #[async_trait]
 pub trait Workers: Send + Sync {
     /// Those that are in service, by key.
@@ -155,7 +226,7 @@ pub trait Workers: Send + Sync {
     /// Where there is no such worker in service.
     fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError>;
 
-    /// Begins the attempt's job. Where a job of that id is there already, it is left as it is.
+    /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is left as it is.
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun>;
 
     /// Waits until the job has ended, and nothing of it runs.
@@ -163,4 +234,42 @@ pub trait Workers: Send + Sync {
 
     /// Ends the job. [`Self::ended`] tells when it has.
     async fn cancel(&self, attempt: &Attempt);
+
+    /// The running job of a meeting, once it can be talked with: after a restart that takes a moment.
+    ///
+    /// # Errors
+    /// Why it cannot be talked with, in a sentence for the user.
+    async fn conversation(&self, _meeting: &Attempt) -> Result<Arc<RunningJob>, String> {
+        Err(NO_MEETINGS.to_owned())
+    }
+
+    /// Has a meeting's worker answer what the user says, and waits for the end of that turn. All that happens in it is in the
+    /// job's transcript, its end too.
+    ///
+    /// # Errors
+    /// Why no turn began, in a sentence for the user. Nothing was written then.
+    async fn say(&self, _meeting: &Attempt, _message: &str, _cancel: &CancellationToken) -> Result<(), String> {
+        Err(NO_MEETINGS.to_owned())
+    }
+
+    /// Has a session of its own, without tools, answer a prompt on the account of a meeting.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    async fn write(&self, _meeting: &Attempt, _system_prompt: &str, _prompt: String) -> Result<String, String> {
+        Err(NO_MEETINGS.to_owned())
+    }
+
+    /// Ends a meeting's job with this result, and waits until nothing of it runs. What its worker decided.
+    async fn conclude(&self, _meeting: &Attempt, _notes: &str) -> Vec<Decision> {
+        Vec::new()
+    }
+
+    /// What the sessions of a meeting's job did so far, by its transcript, also once it has ended.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    async fn transcript(&self, _worker: &MemberKey, _job: &JobId) -> Result<Vec<Line>, HallError> {
+        Ok(Vec::new())
+    }
 }

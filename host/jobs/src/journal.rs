@@ -1,6 +1,6 @@
 //! A job's `log.txt` and `transcript.jsonl`: appended to line by line, up to a limit, until the job ends.
 
-use std::io::{self, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 
 use cap_std::fs::Dir;
 use guild_session::fingerprint::Fingerprint;
@@ -14,6 +14,17 @@ pub(crate) struct Journal {
     path: String,
     limit: u64,
     state: State,
+    /// How many lines the file has.
+    lines: u64,
+}
+
+/// Where a line of a file begins: so many lines and bytes come before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Lines.
+    pub lines: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -28,7 +39,7 @@ enum State {
 
 impl Journal {
     pub(crate) fn new(path: String, limit: u64) -> Self {
-        Self { path, limit, state: State::Open(0) }
+        Self { path, limit, state: State::Open(0), lines: 0 }
     }
 
     /// Continues the file that is there. A line that a crash cut is ended, and stays unreadable.
@@ -39,6 +50,7 @@ impl Journal {
             append(jobs, &self.path)?.write_all(b"\n")?;
             size += 1;
         }
+        self.lines = count_lines(jobs, &self.path)?;
         self.state = if size < self.limit { State::Open(size) } else { State::Closed };
         Ok(())
     }
@@ -57,7 +69,10 @@ impl Journal {
         };
         // The file is opened for each line, so that ten thousand running jobs keep no descriptors.
         match append(jobs, &self.path).and_then(|mut file| file.write_all((line + "\n").as_bytes())) {
-            Ok(()) => self.state = next,
+            Ok(()) => {
+                self.lines += 1 + u64::from(matches!(self.state, State::Broken));
+                self.state = next;
+            }
             Err(_) if matches!(self.state, State::Broken) => {}
             Err(e) => {
                 tracing::warn!(file = self.path, "a line could not be written, so further lines are dropped: {e}");
@@ -66,8 +81,39 @@ impl Journal {
         }
     }
 
+    /// Where the next line will begin; the file's end where none will.
+    pub(crate) fn end(&self, jobs: &Dir) -> Position {
+        let bytes = match self.state {
+            State::Open(bytes) => bytes,
+            State::Broken | State::Closed => {
+                Fingerprint::at(jobs, &self.path).ok().flatten().map_or(0, |file| file.size())
+            }
+        };
+        Position { lines: self.lines, bytes }
+    }
+
+    /// Has what was written survive a power cut.
+    pub(crate) fn sync(&self, jobs: &Dir) -> io::Result<()> {
+        append(jobs, &self.path)?.sync_data()
+    }
+
     /// Drops all further lines.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
+    }
+}
+
+/// How many lines a file has.
+fn count_lines(jobs: &Dir, path: &str) -> io::Result<u64> {
+    let mut file = BufReader::with_capacity(64 * 1024, jobs.open(path)?);
+    let mut lines = 0;
+    loop {
+        let read = file.fill_buf()?;
+        if read.is_empty() {
+            return Ok(lines);
+        }
+        lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let read = read.len();
+        file.consume(read);
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     durable::{Survives, open_dir, replace},
     ended::EndedJob,
     error::StoreError,
-    journal::Journal,
+    journal::{Journal, Position},
     quota::{Quota, Refused},
     record::{
         self, DECISIONS, LOG, META, Notes, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT,
@@ -62,6 +62,8 @@ pub struct RunningJob {
     record: Mutex<Record>,
     log: Mutex<Journal>,
     transcript: Mutex<Journal>,
+    /// Where the transcript ends, for those who read it as it grows.
+    written: watch::Sender<Position>,
     artifacts: Arc<Quota>,
     /// Changes with the record; its last change is the end.
     changed: watch::Sender<()>,
@@ -96,6 +98,7 @@ impl RunningJob {
         Self {
             log: journal(LOG, limits.log_bytes),
             transcript: journal(TRANSCRIPT, limits.transcript_bytes),
+            written: watch::Sender::default(),
             artifacts: Arc::new(Quota::new(&limits)),
             id,
             limits,
@@ -136,6 +139,7 @@ impl RunningJob {
         for journal in [&job.log, &job.transcript] {
             lock(journal).continue_after(&job.context.jobs)?;
         }
+        job.written.send_replace(lock(&job.transcript).end(&job.context.jobs));
         Ok(job)
     }
 
@@ -193,7 +197,8 @@ impl RunningJob {
         look(&record.meta, &record.notes)
     }
 
-    pub(crate) fn status(&self) -> JobStatus {
+    /// Where it is.
+    pub fn status(&self) -> JobStatus {
         lock(&self.record).meta.status
     }
 
@@ -340,11 +345,26 @@ impl RunningJob {
             // Serializing cannot fail: an entry has only texts, numbers and JSON.
             serde_json::to_string(&Line { at: self.context.now(), entry: entry.clone() }).unwrap_or_default()
         };
-        lock(&self.transcript).append(&self.context.jobs, line(entry), |limit| {
+        let mut transcript = lock(&self.transcript);
+        transcript.append(&self.context.jobs, line(entry), |limit| {
             let text =
                 format!("the transcript reached limits.transcript_bytes, {limit} bytes; what followed was dropped");
             line(&Entry::Truncated { text })
         });
+        self.written.send_replace(transcript.end(&self.context.jobs));
+    }
+
+    /// Has what its sessions did so far survive a power cut.
+    ///
+    /// # Errors
+    /// If the transcript cannot be written.
+    pub fn sync_transcript(&self) -> io::Result<()> {
+        lock(&self.transcript).sync(&self.context.jobs)
+    }
+
+    /// Where its transcript ends. It signals each line that is written, and the end of the job.
+    pub fn written(&self) -> watch::Receiver<Position> {
+        self.written.subscribe()
     }
 
     /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else failed. Returns
@@ -432,6 +452,7 @@ impl RunningJob {
         }
         // After the store has it, so that all methods show the end at the same time.
         self.update(|record| record.meta = shown);
+        self.written.send_modify(|_| {});
         if gone {
             return Err(StoreError::Unknown(self.id.to_string()));
         }

@@ -7,21 +7,26 @@ use guild_config::{Config, PermittedProject};
 use guild_contract::{
     Decision, Grants, JobId, JobStatus, Manifest, MemberKey,
     grants::Verdict,
-    manifest::CheckoutScope,
-    rpc::{DispatchParams, StatusView, code},
+    manifest::{CheckoutScope, Interface},
+    rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
 use guild_hall::{Attempt, HallError, NotBegun, Outcome, Permit, Worker, Workers};
-use guild_jobs::JobStore;
+use guild_jobs::{JobStore, RunningJob};
+use guild_session::transcript::Line;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::blocking,
     member::Member,
     roster::{MemberState, Roster},
+    work::conversation,
 };
 
 /// How long the work of a job that has ended may take to be gone.
 const LAST_WRITE: Duration = Duration::from_secs(30);
+/// How long a meeting may take to be there again after a restart, before its user is told to try again.
+const TAKEN_UP: Duration = Duration::from_secs(20);
 
 /// What of a project a member needs checked out: its documents, where it does not say.
 fn checkout(manifest: &Manifest) -> Checkout {
@@ -60,6 +65,33 @@ impl Commissions {
     }
 }
 
+impl Commissions {
+    /// The worker of a meeting that can be talked with, and its job. After a restart that is so once the worker's component is
+    /// loaded, for which this waits a while.
+    async fn conversing(&self, meeting: &Attempt) -> Result<(Arc<Member>, Arc<RunningJob>), String> {
+        let member = self.member(&meeting.worker).ok_or_else(|| not_served(&meeting.worker))?;
+        let id = meeting.job.as_str();
+        let (store, job) = (member.store().clone(), meeting.job.clone());
+        // It waits until the jobs are read at the start of a host.
+        let _ = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await;
+        let until = tokio::time::Instant::now() + TAKEN_UP;
+        loop {
+            match member.store().running(id) {
+                None => {
+                    return Err(format!(
+                        "the job {id} of the meeting has ended, so nobody can talk in it any more; close the meeting"
+                    ));
+                }
+                Some(job) if member.data.is_conversing(id) => return Ok((member, job)),
+                Some(_) if tokio::time::Instant::now() >= until => {
+                    return Err("the meeting is still being taken up after a restart of the host; try again".to_owned());
+                }
+                Some(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl Workers for Commissions {
     fn all(&self) -> Vec<Worker> {
@@ -77,6 +109,8 @@ impl Workers for Commissions {
                 portrait: manifest.portrait_path.clone(),
                 model: manifest.model.clone(),
                 checkout: checkout(manifest),
+                manages: member.grants.has(Interface::Manager),
+                can: member.grants.granted().map(str::to_owned).collect(),
             }
         };
         workers.map(worker).collect()
@@ -118,6 +152,40 @@ impl Workers for Commissions {
         }
     }
 
+    async fn conversation(&self, meeting: &Attempt) -> Result<Arc<RunningJob>, String> {
+        self.conversing(meeting).await.map(|(_, job)| job)
+    }
+
+    async fn say(&self, meeting: &Attempt, message: &str, cancel: &CancellationToken) -> Result<(), String> {
+        let (member, job) = self.conversing(meeting).await?;
+        conversation::say(&member, meeting, job, message, cancel).await
+    }
+
+    async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, String> {
+        let (member, job) = self.conversing(meeting).await?;
+        conversation::write(&member, meeting, job, system_prompt, prompt).await
+    }
+
+    async fn conclude(&self, meeting: &Attempt, notes: &str) -> Vec<Decision> {
+        if let Ok((_, job)) = self.conversing(meeting).await {
+            let notes = notes.to_owned();
+            let ended = blocking(move || Ok(job.complete(Some(&notes))?));
+            if let Err(e) = ended.await {
+                tracing::error!(meeting = %meeting.activity, "the end of its job could not be stored: {}", e.message);
+            }
+        } else {
+            self.cancel(meeting).await;
+        }
+        self.ended(meeting).await.1
+    }
+
+    async fn transcript(&self, worker: &MemberKey, job: &JobId) -> Result<Vec<Line>, HallError> {
+        let member = self.member(worker).ok_or_else(|| HallError::Conflict(not_served(worker)))?;
+        let (store, job) = (member.store().clone(), job.clone());
+        let read = blocking(move || store.transcript(&job).map_err(|e| RpcError::internal(e.to_string())));
+        read.await.map_err(|e| HallError::Internal(format!("its transcript cannot be read: {}", e.message)))
+    }
+
     async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>) {
         let Some(member) = self.member(&attempt.worker) else {
             return (Outcome::Failed { error: not_served(&attempt.worker) }, Vec::new());
@@ -142,7 +210,7 @@ impl Workers for Commissions {
     async fn cancel(&self, attempt: &Attempt) {
         let Some(member) = self.member(&attempt.worker) else { return };
         if let Err(e) = member.cancel(attempt.job.as_str()).await {
-            tracing::warn!(commission = %attempt.commission, job = %attempt.job, "its job cannot be cancelled: {}", e.message);
+            tracing::warn!(activity = %attempt.activity, job = %attempt.job, "its job cannot be cancelled: {}", e.message);
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use guild_config::Config;
-use guild_contract::{Grants, JobId, Limits, MemberKey};
-use guild_hall::{Attempt, Hall, memory::Scopes};
+use guild_config::{Config, Runtime};
+use guild_contract::{Grants, JobId, Limits, MemberKey, manifest::Interface, rpc::RpcError};
+use guild_hall::{Attempt, Hall, hall::HallReader, memory::Scopes, tools::manager::ManagerTools};
 use guild_jobs::{MemoryStore, ScopedMemory};
+use guild_session::{activation::Plan, hall::HallView, tools::Tools};
 use guild_trust::{Approval, seal::Seals};
 use tokio::{runtime::Handle, sync::Semaphore};
 
@@ -16,6 +17,10 @@ use crate::{
     reach::{Reach, Resources},
     toolboxes::Toolboxes,
 };
+
+/// Why a plan of the manager's is refused on the built-in search.
+const CANNOT_MANAGE: &str = "the manager cannot work on the runtime `extractive`, which searches and decides nothing; it needs one \
+     with a model, `claude` or `api`: set `agent` in guild.toml, for all or in the manager's [member.KEY]";
 
 /// What the operator gives a member to work with. Where `guild.toml` is read again, another one replaces it as a whole; jobs and
 /// requests keep the one that they began with.
@@ -49,6 +54,38 @@ impl HostContext {
     /// The attempt that a job is, where it is one of a commission.
     pub(crate) fn attempt_of(&self, job: &JobId) -> Option<Attempt> {
         self.hall.as_ref()?.attempt_of(job.as_str())
+    }
+
+    /// The manager's tools in a job of its own; none for a job of anybody else's.
+    pub(crate) fn manager(&self, job: &JobId, activity: Option<&Attempt>, grants: &Grants) -> Option<Arc<dyn Tools>> {
+        let hall = self.hall.clone().filter(|_| grants.has(Interface::Manager))?;
+        Some(Arc::new(ManagerTools::new(hall, job.clone(), activity.cloned())))
+    }
+
+    /// The hall, to read.
+    pub(crate) fn view(&self) -> Option<Arc<dyn HallView>> {
+        Some(Arc::new(HallReader(self.hall.clone()?)))
+    }
+
+    /// Has a plan of the manager's begin a session that knows the hall, where there is one.
+    ///
+    /// # Errors
+    /// Where its runtime cannot manage.
+    pub(crate) async fn brief(
+        &self,
+        plan: &mut Plan,
+        agent: Runtime,
+        project: Option<&str>,
+        grants: &Grants,
+    ) -> Result<(), RpcError> {
+        let (Plan::Session(session), true) = (plan, grants.has(Interface::Manager)) else { return Ok(()) };
+        if agent == Runtime::Extractive {
+            return Err(RpcError::invalid_params(CANNOT_MANAGE));
+        }
+        let Some(hall) = &self.hall else { return Ok(()) };
+        let brief = hall.brief(project).await.map_err(|e| RpcError::internal(e.to_string()))?;
+        session.system_prompt.push_str(&format!("\n\n{brief}"));
+        Ok(())
     }
 
     /// What a job of a member reaches.

@@ -2,7 +2,7 @@
 //! lock by which this process owns it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -26,6 +26,8 @@ pub(crate) struct MemberData {
     /// The part of the host's memory for running jobs that the member may use.
     pub(crate) budget: MemberBudget,
     under_way: Mutex<HashMap<String, CancellationToken>>,
+    /// The jobs of meetings that can be talked with.
+    conversing: Mutex<HashSet<String>>,
     owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
     gone: DropGuard,
@@ -45,6 +47,18 @@ impl Drop for UnderWay {
     }
 }
 
+/// A job of a meeting that can be talked with.
+struct Conversing {
+    data: Arc<MemberData>,
+    id: JobId,
+}
+
+impl Drop for Conversing {
+    fn drop(&mut self) {
+        self.data.all_conversing().remove(self.id.as_str());
+    }
+}
+
 impl MemberData {
     /// Opens a member's jobs and memory, with its limits. The caller holds its owner lock.
     ///
@@ -59,9 +73,10 @@ impl MemberData {
         let interrupted = Arc::new(InterruptedJobs::new(&store));
         store.set_resume(interrupted.clone());
         store.set_subscriber(context.events.of_member(&key));
-        let (under_way, gone) = (Mutex::default(), CancellationToken::new().drop_guard());
+        let (under_way, conversing) = (Mutex::default(), Mutex::default());
+        let gone = CancellationToken::new().drop_guard();
         let budget = context.budget.of_member();
-        Ok(Arc::new(Self { key, dir, store, memory, interrupted, budget, under_way, owner, gone }))
+        Ok(Arc::new(Self { key, dir, store, memory, interrupted, budget, under_way, conversing, owner, gone }))
     }
 
     /// Which directory it is: device and inode.
@@ -89,6 +104,21 @@ impl MemberData {
 
     fn all_under_way(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the job of a meeting can be talked with.
+    pub(crate) fn is_conversing(&self, id: &str) -> bool {
+        self.all_conversing().contains(id)
+    }
+
+    fn all_conversing(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.conversing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the job of a meeting can be talked with, until the guard is dropped.
+    pub(crate) fn converse(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
+        self.all_conversing().insert(id.to_string());
+        Conversing { data: self.clone(), id: id.clone() }
     }
 
     /// Notes that the work of a job begins. It has ended when the guard is dropped.

@@ -42,8 +42,7 @@ impl Granted {
     /// Logs what is granted in one line, and each request that is not.
     pub(crate) fn log(&self, member: &FoundMember, roots: &[String]) {
         let Self { grants, limits } = self;
-        let granted: Vec<&str> =
-            grants.requested().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name).collect();
+        let granted: Vec<&str> = grants.granted().collect();
         let narrowed: Vec<&str> = limits.narrowed.keys().copied().collect();
         let (granted, roots, narrowed) = (granted.join(", "), roots.join(", "), narrowed.join(", "));
         tracing::info!(member = %member.key, granted, roots, narrowed, "granted");

@@ -1,5 +1,7 @@
 //! Carrying a job out, from its plan to its end.
 
+pub(crate) mod conversation;
+
 use std::{pin::pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
@@ -63,17 +65,11 @@ pub(crate) async fn carry_out(
     held: impl Send,
 ) {
     let attempt = context.attempt_of(job.id());
-    let reach = context.reach(&data.key, attempt.as_ref(), &grants);
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
     let running = job.clone();
     let carried_out = async move {
-        let (granted, own, at) = (grants.clone(), data.memory.clone(), attempt.clone());
-        let memories = context.clone();
-        let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
-        let memory = memory.await.map_err(|e| e.message)?;
-        let (tools, of_sessions) = tools(&context, attempt.as_ref(), &running, memory, &grants).await?;
-        let work = Work { data, context, job: running, tools, of_sessions, grants, reach: reach?, granted_tools };
+        let work = Work::new((data, context), attempt.as_ref(), running, grants, granted_tools).await?;
         let agent: Runtime = agent.parse()?;
         match (plan, request) {
             (Plan::Session(plan), JobRequest::Session { toolboxes, resumed }) => {
@@ -137,12 +133,35 @@ struct Work {
     tools: Arc<JobTools>,
     /// Those that its sessions have.
     of_sessions: Arc<dyn Tools>,
+    /// The manager's, for the manager: its sessions and its component have them.
+    manager: Option<Arc<dyn Tools>>,
     grants: Arc<Grants>,
     reach: Reach,
     granted_tools: Vec<String>,
 }
 
 impl Work {
+    /// The work of a job, which may be an attempt.
+    ///
+    /// # Errors
+    /// Where its memories or its worktree cannot be read.
+    async fn new(
+        (data, context): (Arc<MemberData>, HostContext),
+        attempt: Option<&Attempt>,
+        job: Arc<RunningJob>,
+        grants: Arc<Grants>,
+        granted_tools: Vec<String>,
+    ) -> Result<Self, String> {
+        let reach = context.reach(&data.key, attempt, &grants)?;
+        let (granted, own, at) = (grants.clone(), data.memory.clone(), attempt.cloned());
+        let memories = context.clone();
+        let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
+        let memory = memory.await.map_err(|e| e.message)?;
+        let (tools, of_sessions) = tools(&context, attempt, &job, memory, &grants).await?;
+        let manager = context.manager(job.id(), attempt, &grants);
+        Ok(Self { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools })
+    }
+
     /// The host runs the session that the component planned.
     async fn session(
         self,
@@ -162,11 +181,13 @@ impl Work {
         let clock = Clock::start(&self.job, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, clock.observer());
         let number = self.job.next_session();
-        let sets = [self.of_sessions.clone(), toolboxes];
+        let sets = self.sets(toolboxes);
         let session = Session {
             number,
             system_prompt: plan.system_prompt,
             prompt: plan.prompt,
+            converses: false,
+            conversation_chars: self.context.limits.conversation_chars,
             model: plan.model,
             tools: self
                 .tool_set(number, sets, &plan.tools, &history, self.job.cancelled())
@@ -216,6 +237,7 @@ impl Work {
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
         let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
+        let (hall, manager) = (self.context.view(), self.manager.clone());
         let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
             work: Arc::new(self),
             activation: activation.clone(),
@@ -231,6 +253,8 @@ impl Work {
             files: reach.files,
             web: reach.own_web,
             host: Handle::current(),
+            hall,
+            manager,
             sessions: Some(sessions),
             seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
         };
@@ -253,6 +277,11 @@ impl Work {
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
         self.reach.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
+    }
+
+    /// The whole sets of tools that a session has which the host runs.
+    fn sets(&self, toolboxes: Arc<dyn Tools>) -> impl Iterator<Item = Arc<dyn Tools>> + use<> {
+        [self.of_sessions.clone()].into_iter().chain(self.manager.clone()).chain([toolboxes])
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
@@ -290,7 +319,7 @@ fn span(member: &MemberKey, job: &RunningJob) -> Span {
 
 /// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
 async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
-    let (cancel, meter, journal) = (session.cancel.clone(), session.meter.clone(), session.journal.clone());
+    let (meter, journal) = (session.meter.clone(), session.journal.clone());
     let number = session.number;
     journal.write(&if session.history.is_empty() {
         Entry::Session {
@@ -304,6 +333,16 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     } else {
         Entry::Resumed { session: number }
     });
+    let bounds = *meter.bounds();
+    let end = run_in_time(runtime, session).await;
+    let ending = end.ending.reason(&bounds).unwrap_or_else(|| SUCCESS.to_owned());
+    journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
+    end
+}
+
+/// Runs a session until it ends, is cancelled, or is out of time.
+async fn run_in_time(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
+    let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
     let late = async {
         // A runtime ends by itself in time, and reports what it used; one that does not is dropped.
         let ending = tokio::select! {
@@ -313,13 +352,10 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
         tokio::time::sleep(GRACE).await;
         ending
     };
-    let end = tokio::select! {
+    tokio::select! {
         end = runtime.run(session) => end,
         ending = late => ending.into(),
-    };
-    let ending = end.ending.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned());
-    journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
-    end
+    }
 }
 
 /// Shows in the job's status what its sessions use, and for how long it has been under way.
@@ -433,8 +469,8 @@ impl Sessions for OwnSessions {
         // One that was dropped just now is about to end.
         let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
-        let of_job = query.job_tools.then(|| work.of_sessions.clone());
-        let sets = of_job.into_iter().chain([query.own_tools]);
+        let of_job = query.job_tools.then(|| [work.of_sessions.clone()].into_iter().chain(work.manager.clone()));
+        let sets = of_job.into_iter().flatten().chain([query.own_tools]);
         let interrupt = work.job.cancelled().child_token();
         let (texts, mut heard) = mpsc::channel(EVENTS);
         let number = work.job.next_session();
@@ -443,6 +479,8 @@ impl Sessions for OwnSessions {
             number,
             system_prompt: query.system_prompt,
             prompt: query.prompt,
+            converses: false,
+            conversation_chars: work.context.limits.conversation_chars,
             model: query.model,
             tools: work.tool_set(number, sets, &query.tools, &[], &interrupt)?,
             files: work.readable(&query.tools),

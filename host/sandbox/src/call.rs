@@ -7,10 +7,13 @@ use guild_jobs::{JobTools, MemoryStore, ScopedMemory};
 use guild_session::{
     activation::{Plan, Refusal},
     files::Files,
+    hall::HallView,
     session::Sessions,
+    tools::{ToolError, Tools},
     web::Web,
 };
 use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 /// What `activate` can reach: no job exists yet.
 pub struct ActivateScope {
@@ -18,6 +21,10 @@ pub struct ActivateScope {
     pub memory: ScopedMemory,
     /// The granted read roots.
     pub files: Option<Arc<dyn Files>>,
+    /// The hall, where the host serves one.
+    pub hall: Option<Arc<dyn HallView>>,
+    /// Where the host's own work for it is done.
+    pub host: Handle,
     /// Until when it may wait for its turn.
     pub wait_until: Instant,
 }
@@ -74,8 +81,23 @@ pub struct RunScope {
     pub web: Web,
     /// Where the host's own work for it is done: a component that never rests must not hold up what it waits for.
     pub host: Handle,
+    /// The hall, where the host serves one.
+    pub hall: Option<Arc<dyn HallView>>,
+    /// The manager's tools, for the manager.
+    pub manager: Option<Arc<dyn Tools>>,
     /// Where it starts sessions of its own.
     pub sessions: Option<Arc<dyn Sessions>>,
     /// Its deadline, if that is sooner than `limits.run_seconds`.
     pub seconds: u32,
+}
+
+/// Does work for a component where the host does its own; it ends with the call. `failed` is said where the host stops
+/// meanwhile.
+pub(crate) async fn on_host<T: Send + 'static>(
+    host: &Handle,
+    failed: &str,
+    work: impl Future<Output = Result<T, ToolError>> + Send + 'static,
+) -> Result<T, ToolError> {
+    let done = AbortOnDropHandle::new(host.spawn(work)).await;
+    done.unwrap_or_else(|_| Err(ToolError::Unavailable(failed.to_owned())))
 }

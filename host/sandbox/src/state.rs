@@ -11,7 +11,13 @@ use guild_contract::{
     manifest::Interface,
 };
 use guild_jobs::{JobTools, ScopedMemory};
-use guild_session::{files::Files, session::Sessions, tools::ToolError, web::Web};
+use guild_session::{
+    files::Files,
+    hall::HallView,
+    session::Sessions,
+    tools::{ToolError, Tools},
+    web::Web,
+};
 use tokio::runtime::Handle;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -37,6 +43,8 @@ pub(crate) struct State {
     pub(crate) limiter: Limiter,
     pub(crate) limits: Arc<Limits>,
     pub(crate) context: CallContext,
+    /// Calls of the manager's tools so far.
+    pub(crate) manager_calls: u64,
     stdout: Lines,
     stderr: Lines,
 }
@@ -54,6 +62,10 @@ pub(crate) struct CallContext {
     /// The web, in `run` and `call-tool`; where it is asked for a page or a search is where the host works.
     pub(crate) web: Option<(Web, Handle)>,
     pub(crate) sessions: Option<Arc<dyn Sessions>>,
+    /// The hall, in `activate` and `run`, where the host serves one; and where it is asked.
+    pub(crate) hall: Option<(Option<Arc<dyn HallView>>, Handle)>,
+    /// The manager's tools, in its `run`.
+    pub(crate) manager: Option<(Arc<dyn Tools>, Handle)>,
     pub(crate) log: LogSink,
     /// The first function that was answered `no-job`.
     pub(crate) no_job: Arc<OnceLock<&'static str>>,
@@ -69,6 +81,8 @@ impl CallContext {
             files: None,
             web: None,
             sessions: None,
+            hall: None,
+            manager: None,
             log,
             no_job: Arc::default(),
         }
@@ -97,7 +111,7 @@ impl CallContext {
             return Ok(());
         }
         let why = self.grants.denial(interface).unwrap_or("the manifest does not ask for it");
-        Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member: {why}", interface.as_str())))
+        Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member: {why}", interface.grant())))
     }
 
     /// Refuses what is behind an interface, and was not granted with it. `line` is what the manifest would say.
@@ -109,6 +123,14 @@ impl CallContext {
             Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
             _ => format!("the manifest does not ask for `{wanted}`; add `{line}` to `component.grants`"),
         }))
+    }
+
+    /// The hall, and where it is asked.
+    pub(crate) fn hall(&self, function: &'static str) -> Result<(Arc<dyn HallView>, Handle), ToolError> {
+        let (hall, host) = self.hall.clone().ok_or_else(|| self.no_job(function))?;
+        let none =
+            || ToolError::Unavailable("this host serves no hall; `guild serve --hall` starts one that does".to_owned());
+        Ok((hall.ok_or_else(none)?, host))
     }
 
     /// The job, for a function of an interface that is bound to one.
@@ -146,6 +168,7 @@ impl State {
             usage,
             limits: limits.clone(),
             context,
+            manager_calls: 0,
             stdout,
             stderr,
         }

@@ -46,6 +46,17 @@ pub struct AttemptAt {
     pub dependencies: Vec<String>,
 }
 
+/// A meeting with a user of a project, as its worker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeetingAt {
+    /// The meeting's id.
+    pub id: String,
+    /// What it is about.
+    pub agenda: String,
+    /// Paths of artifacts that belong to it, below the read root of the project.
+    pub artifacts: Vec<String>,
+}
+
 /// A project, as its workers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectRoot {
@@ -55,7 +66,7 @@ pub struct ProjectRoot {
     pub root: String,
 }
 
-/// All that the host knows when it activates a worker for a commission.
+/// All that the host knows when it activates a worker.
 #[derive(Clone, Debug)]
 pub struct Activation {
     /// The job that this will be, if it is accepted.
@@ -64,6 +75,8 @@ pub struct Activation {
     pub request: Request,
     /// The commission that the work is an attempt at, where it is one.
     pub attempt: Option<AttemptAt>,
+    /// The meeting that the worker takes part in, where it is one.
+    pub meeting: Option<MeetingAt>,
     /// The project that the work belongs to, where it belongs to one.
     pub project: Option<ProjectRoot>,
     /// The member's `posture.md`.
@@ -88,6 +101,18 @@ pub enum Plan {
     Session(SessionPlan),
     /// The plugin carries the job out itself, through its `run`.
     OwnRun(Bounds),
+    /// The host runs this session in turns, each of which answers what a user said. The job holds still between them.
+    Conversation(SessionPlan),
+}
+
+impl Plan {
+    /// The session that the host runs, where it runs one.
+    pub fn session(&self) -> Option<&SessionPlan> {
+        match self {
+            Self::Session(session) | Self::Conversation(session) => Some(session),
+            Self::OwnRun(_) => None,
+        }
+    }
 }
 
 /// How the worker's agent session is to run. The internal tools are always part of it.

@@ -8,6 +8,7 @@ pub mod activation;
 pub mod files;
 pub mod fingerprint;
 pub mod glob;
+pub mod hall;
 pub mod meter;
 pub mod process;
 pub mod queue;

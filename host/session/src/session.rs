@@ -30,8 +30,8 @@ pub trait AgentRuntime: Send + Sync {
     /// says why not.
     fn can_resume(&self, history: &[Entry]) -> Result<(), String>;
 
-    /// Runs a session to its end. It ends promptly once `session.cancel` is cancelled; the caller may also drop
-    /// the future. A failure is an [`Ending`], never a panic.
+    /// Runs a session to its end, or one turn of a session that converses. It ends promptly once `session.cancel` is
+    /// cancelled; the caller may also drop the future. A failure is an [`Ending`], never a panic.
     async fn run(&self, session: Session) -> SessionEnd;
 
     /// Condenses memories into one text of at most `max_chars` characters (REQ-WD-26), on the account of `meter`:
@@ -60,8 +60,15 @@ pub struct Session {
     pub number: u32,
     /// Who the agent is and how it works.
     pub system_prompt: String,
-    /// What it is asked.
+    /// What it is asked. Unused in a session that converses.
     pub prompt: String,
+    /// Whether it converses: its transcript goes on. Each run is one turn then: `history` is all that was said before,
+    /// and ends with the [`Entry::Message`] to answer. The runtime writes each piece of its answer as an
+    /// [`Entry::Text`] at once, and holds nothing when the turn has ended.
+    pub converses: bool,
+    /// How many characters of what was said before the model is given at most, where the session converses
+    /// (`limits.conversation_chars`).
+    pub conversation_chars: u64,
     /// The model, where one was asked for.
     pub model: Option<String>,
     /// All that it may call; nothing else exists for it. Calls and their results are in the transcript already.
@@ -80,6 +87,9 @@ pub struct Session {
     /// What this session did before its host stopped, in order, its calls and their results among it; empty for a
     /// new one. A call of it that has no result may or may not have had its effect: it is called again, under the
     /// same id, and has it once.
+    ///
+    /// Where the session converses, it is never called again: the caller has written a result for it
+    /// ([`crate::transcript::dangling_calls`]). `end` lines in it end turns of the conversation.
     pub history: Vec<Entry>,
 }
 
@@ -88,6 +98,21 @@ impl Session {
     pub fn say(&self, text: &str) {
         if let Some(texts) = &self.texts {
             let _ = texts.try_send(text.to_owned());
+        }
+    }
+
+    /// What the user said, where the session converses.
+    pub fn message(&self) -> Option<&str> {
+        match self.history.last() {
+            Some(Entry::Message { text, .. }) if self.converses => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Writes a piece of the answer down, where the session converses.
+    pub fn piece(&self, text: &str) {
+        if self.converses && !text.is_empty() {
+            self.journal.write(&Entry::Text { session: self.number, text: text.to_owned() });
         }
     }
 
@@ -195,6 +220,8 @@ async fn condense_in_session<R: AgentRuntime + ?Sized>(
         number: 1,
         system_prompt: CONDENSE.to_owned(),
         prompt,
+        converses: false,
+        conversation_chars: 0,
         model: None,
         tools: Arc::new(NoTools),
         files: None,

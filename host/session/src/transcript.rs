@@ -46,6 +46,28 @@ pub enum Entry {
         /// The runtime's name for it.
         handle: String,
     },
+    /// What the user said: it begins a turn of a conversation.
+    Message {
+        /// The session's number.
+        session: u32,
+        /// What.
+        text: String,
+    },
+    /// A piece of the agent's answer, written as it came, in a session that converses. The pieces of one answer are
+    /// together the text of the `turn` that follows; an answer that was cut off has pieces, and no such line.
+    Text {
+        /// The session's number.
+        session: u32,
+        /// The piece.
+        text: String,
+    },
+    /// From here on the model is no longer given the whole conversation: it did not fit, or was begun anew.
+    Compacted {
+        /// The session's number.
+        session: u32,
+        /// What was left out, and why.
+        text: String,
+    },
     /// The model answered.
     Turn {
         /// The session's number.
@@ -97,7 +119,7 @@ pub enum Entry {
         /// What.
         text: String,
     },
-    /// The session is over.
+    /// The session is over; in one that converses, a turn of the conversation is, and the next begins with a `message`.
     End {
         /// The session's number.
         session: u32,
@@ -106,7 +128,7 @@ pub enum Entry {
         /// Its final text.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
-        /// What the session used in all.
+        /// What the session used in all; of a conversation, what the turn used.
         usage: Usage,
     },
     /// The transcript has reached its limit; nothing follows.
@@ -123,6 +145,9 @@ impl Entry {
             Self::Session { session, .. }
             | Self::Resumed { session }
             | Self::Handle { session, .. }
+            | Self::Message { session, .. }
+            | Self::Text { session, .. }
+            | Self::Compacted { session, .. }
             | Self::Turn { session, .. }
             | Self::Call { session, .. }
             | Self::Result { session, .. }
@@ -154,6 +179,8 @@ pub fn usage(lines: &[Line], agent: String) -> JobUsage {
 pub fn account(lines: &[Line]) -> Account {
     let mut models: Vec<String> = Vec::new();
     let mut sessions: BTreeMap<u32, Usage> = BTreeMap::new();
+    // Of turns of conversations that are over.
+    let mut usage = Usage::default();
     let mut ended: BTreeMap<u32, bool> = BTreeMap::new();
     let mut truncated = false;
     for line in lines {
@@ -167,11 +194,12 @@ pub fn account(lines: &[Line]) -> Account {
             }
             // It knows what its turns may not have known yet.
             Entry::End { session, usage, .. } => drop(sessions.insert(*session, *usage)),
+            // The turn that begins has an end of its own.
+            Entry::Message { session, .. } => usage.add(&sessions.remove(session).unwrap_or_default()),
             Entry::Truncated { .. } => truncated = true,
             _ => {}
         }
     }
-    let mut usage = Usage::default();
     sessions.values().for_each(|session| usage.add(session));
     let under_way = ended.into_values().any(|ended| !ended);
     if truncated || (under_way && usage.tokens() > 0) {
@@ -180,7 +208,7 @@ pub fn account(lines: &[Line]) -> Account {
     Account { usage, models, open: 0 }
 }
 
-/// For how many seconds these lines were under way, without the time in which no host was.
+/// For how many seconds these lines were under way, without the time in which no host was, or no turn of a conversation.
 pub fn seconds(lines: &[Line]) -> f64 {
     let time = |line: &Line| line.at.parse::<Timestamp>().ok();
     let mut sum = 0.0;
@@ -189,7 +217,7 @@ pub fn seconds(lines: &[Line]) -> f64 {
         first.zip(last).map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64().max(0.0))
     };
     for line in lines {
-        if let Entry::Resumed { .. } = line.entry {
+        if let Entry::Resumed { .. } | Entry::Message { .. } = line.entry {
             sum += span(first, last);
             first = time(line);
         }
@@ -197,6 +225,57 @@ pub fn seconds(lines: &[Line]) -> f64 {
         last = time(line).or(last);
     }
     sum + span(first, last)
+}
+
+/// A call that began and has no result: it may or may not have had its effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DanglingCall {
+    /// The session's number.
+    pub session: u32,
+    /// The call's id.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// Its input.
+    pub input: Value,
+}
+
+impl DanglingCall {
+    /// The result to write for it before a conversation goes on, so that it is never made again by itself.
+    pub fn result(&self, read_only: bool) -> Entry {
+        let error = Some(interrupted(read_only).to_owned());
+        Entry::Result { session: self.session, call: self.call.clone(), ms: 0, output: None, error }
+    }
+}
+
+/// What the model is told of a call that was interrupted. Whether its tool only reads decides if it can be made again.
+pub const fn interrupted(read_only: bool) -> &'static str {
+    if read_only {
+        "interrupted before it was answered; the tool only reads, so you can call it again"
+    } else {
+        "interrupted before it was answered, and not made again: it may have had its effect, so check that before you \
+         call it again"
+    }
+}
+
+/// The calls of these lines that have no result, in order.
+pub fn dangling_calls(lines: &[Line]) -> Vec<DanglingCall> {
+    let mut dangling: Vec<DanglingCall> = Vec::new();
+    for line in lines {
+        match &line.entry {
+            Entry::Call { session, call, tool, input } => dangling.push(DanglingCall {
+                session: *session,
+                call: call.clone(),
+                tool: tool.clone(),
+                input: input.clone(),
+            }),
+            Entry::Result { session, call, .. } => {
+                dangling.retain(|known| (known.session, &known.call) != (*session, call));
+            }
+            _ => {}
+        }
+    }
+    dangling
 }
 
 /// Where the entries of a session go: the job's `transcript.jsonl`, and for a denial also its log.
@@ -216,4 +295,65 @@ impl Journal for NoJournal {
     fn write(&self, _entry: &Entry) {}
 
     fn log(&self, _line: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(second: u32, entry: Entry) -> Line {
+        Line { at: format!("2026-01-01T00:00:{second:02}Z"), entry }
+    }
+
+    fn call(call: &str) -> Entry {
+        Entry::Call { session: 1, call: call.to_owned(), tool: "act".to_owned(), input: json!({"n": 1}) }
+    }
+
+    fn message() -> Entry {
+        Entry::Message { session: 1, text: "And?".to_owned() }
+    }
+
+    fn end(turns: u32) -> Entry {
+        let usage = Usage { turns, cost_usd: Some(f64::from(turns)), ..Usage::default() };
+        Entry::End { session: 1, ending: SUCCESS.to_owned(), text: String::new(), usage }
+    }
+
+    #[test]
+    fn a_call_without_a_result_dangles_until_it_has_one() {
+        let answered = Entry::Result { session: 1, call: "1".to_owned(), ms: 0, output: Some(json!(1)), error: None };
+        let mut lines = vec![line(0, call("1")), line(0, call("2")), line(1, answered)];
+        let dangling = dangling_calls(&lines);
+        assert_eq!(dangling.iter().map(|call| call.call.as_str()).collect::<Vec<_>>(), ["2"]);
+        for (read_only, part) in [(true, "you can call it again"), (false, "it may have had its effect")] {
+            let Entry::Result { error: Some(text), .. } = dangling[0].result(read_only) else { panic!("no error") };
+            assert!(text.contains(part), "{text}");
+        }
+        lines.push(line(2, dangling[0].result(false)));
+        assert_eq!(dangling_calls(&lines), []);
+    }
+
+    #[test]
+    fn the_time_between_the_turns_of_a_conversation_does_not_count() {
+        let lines = [line(0, message()), line(2, end(1)), line(30, message()), line(33, end(2))];
+        assert!((seconds(&lines) - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_end_of_a_turn_counts_all_turns_before_it_and_later_ones_are_added() {
+        let turn = Entry::Turn {
+            session: 1,
+            turn: 3,
+            model: Some("m".to_owned()),
+            text: String::new(),
+            content: None,
+            usage: Usage { turns: 1, output_tokens: 5, cost_usd: Some(1.0), ..Usage::default() },
+        };
+        let mut lines = vec![line(0, message()), line(1, end(2)), line(2, message()), line(3, turn)];
+        let under_way = account(&lines).usage;
+        assert_eq!((under_way.turns, under_way.cost_usd, under_way.known_cost_usd), (3, None, Some(3.0)));
+        lines.push(line(4, end(4)));
+        assert_eq!((account(&lines).usage.turns, account(&lines).usage.cost_usd), (4, Some(4.0)));
+    }
 }

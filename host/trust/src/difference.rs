@@ -234,6 +234,7 @@ mod tests {
             ("artifacts", request(vec![("bytes", number()), ("entries", number())])),
             ("lore", request(vec![("write", yes_or_no())])),
             ("worktree", request(vec![("write", yes_or_no())])),
+            ("hall", request(vec![("read", yes_or_no()), ("manage", yes_or_no())])),
         ];
         let grants: Vec<_> = grants.into_iter().map(|(name, of)| of.prop_map(move |value| (name, value))).collect();
         let grants = grants.prop_map(|all| {

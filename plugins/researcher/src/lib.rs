@@ -6,7 +6,7 @@
 
 mod config;
 
-use guild_plugin_sdk::{Activation, Plan, Refusal, Worker, commission, export_worker, prompt, session_plan};
+use guild_plugin_sdk::{Activation, Plan, Refusal, Worker, commission, export_worker, meeting_plan, prompt, session_plan};
 
 use crate::config::Config;
 
@@ -17,6 +17,9 @@ struct Researcher;
 
 impl Worker for Researcher {
     fn activate(activation: Activation) -> Result<Plan, Refusal> {
+        if let Some(plan) = meeting_plan(&activation, &TOOLS) {
+            return Ok(plan);
+        }
         let request = commission(&activation)?;
         let config = Config::of(request)?;
         let task = config.task(&request.task);
@@ -97,9 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn a_meeting_is_refused() {
+    fn in_a_meeting_it_talks_about_the_agenda() {
         let mut activation = activation("{}");
-        activation.context = Context::Meeting(Meeting { id: "m".into(), agenda: "a".into(), artifacts: Vec::new() });
-        assert!(matches!(Researcher::activate(activation), Err(Refusal::Unsupported(_))));
+        activation.context = Context::Meeting(Meeting { id: "m".into(), agenda: "Tides".into(), artifacts: Vec::new() });
+        let Ok(Plan::Session(plan)) = Researcher::activate(activation) else { panic!("no session") };
+        assert!(plan.system_prompt.contains("You research.") && plan.system_prompt.contains("meeting: Tides"));
+        assert!(!plan.system_prompt.contains("submit_result"), "{}", plan.system_prompt);
+        assert_eq!(plan.tools, ["Read", "Grep"]);
     }
 }

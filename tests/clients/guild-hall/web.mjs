@@ -127,7 +127,7 @@ await step('the dashboard lists the project and what there is to do in it', asyn
     await page.getByText('Active Projects').waitFor();
     await link(plan.project).waitFor();
     await page.getByText('No active meetings.').waitFor();
-    await page.getByText('No commission is to be done.').waitFor();
+    await page.getByText('Nothing is to be done.').waitFor();
     await page.getByText('Last updated').waitFor();
 });
 

@@ -58,6 +58,17 @@ impl ModelAnswer {
         Self::deserialize(content).map_err(|e| format!("a turn in the transcript cannot be read: {e}"))
     }
 
+    /// The answer with this as all of its text: what was shown of it before it broke off, and what it went on with.
+    pub(crate) fn with_text(mut self, text: &str) -> Self {
+        let is_said = |part: &ContentPart| part.as_text().is_some() || part.as_tool_call().is_some();
+        let at = self.parts.iter().position(is_said).unwrap_or(self.parts.len());
+        self.parts.retain(|part| part.as_text().is_none());
+        if !text.is_empty() {
+            self.parts.insert(at, ContentPart::from_text(text));
+        }
+        self
+    }
+
     /// What the model said.
     pub(crate) fn text(&self) -> String {
         self.parts.iter().filter_map(ContentPart::as_text).collect()

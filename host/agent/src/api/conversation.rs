@@ -3,7 +3,7 @@
 use std::{collections::HashSet, ops::ControlFlow};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use genai::chat::{ChatMessage, ContentPart, CustomPart, MessageContent, ToolCall as ModelCall, ToolResponse};
+use genai::chat::{ChatMessage, ToolCall as ModelCall};
 use guild_contract::Usage;
 use guild_session::{
     meter::Ending,
@@ -11,18 +11,15 @@ use guild_session::{
     tools::{ToolCall, ToolError},
     transcript::Entry,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Api,
     answer::{ModelAnswer, Stop},
-    provider::Provider,
+    messages::{self, CONTINUE, Outcome, Recalled, call_id},
     request::{Completion, within},
 };
 
-/// The message to a model whose answer was cut.
-const CONTINUE: &str = "Your answer was cut off at the limit of output tokens. Go on exactly where it stopped, without \
-                        repeating anything.";
 /// Calls of one turn that run at a time, where all of them only read.
 const PARALLEL_CALLS: usize = 8;
 
@@ -43,20 +40,19 @@ pub(super) struct Conversation<'a> {
     uncounted: bool,
 }
 
-/// The answer to a call: the tool's result as text, or why the call failed.
-type Outcome = Result<String, String>;
-
 impl<'a> Conversation<'a> {
-    /// A session that begins with `prompt`.
+    /// A session that begins with `prompt`, unless it converses.
     pub(super) fn new(api: &'a Api, session: &'a Session, model: &'a str, prompt: String) -> Self {
-        let messages = vec![ChatMessage::user(prompt)];
+        let messages = if session.converses { Vec::new() } else { vec![ChatMessage::user(prompt)] };
         Self { api, session, model, messages, turn: 0, text: String::new(), cut: false, uncounted: false }
     }
 
     /// Runs to the end, first through what the session did before its host stopped; an error is why it did not end by
     /// itself.
     pub(super) async fn run(&mut self, history: Vec<Entry>) -> Result<(), Ending> {
-        if self.recall(history).await?.is_break() {
+        if self.session.converses {
+            self.recall_conversation(&history)?;
+        } else if self.recall(history).await?.is_break() {
             return Ok(());
         }
         loop {
@@ -83,6 +79,34 @@ impl<'a> Conversation<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Takes up what was said before, which ends with what the user said.
+    fn recall_conversation(&mut self, history: &[Entry]) -> Result<(), Ending> {
+        let options = &self.api.options;
+        let (number, provider) = (self.session.number, self.api.endpoint.provider);
+        let recalled = messages::recall(number, history, self.max_chars(), provider, options.max_output_tokens);
+        let Recalled { messages, turn, uncounted } = recalled.map_err(Ending::Error)?;
+        (self.messages, self.turn, self.uncounted) = (messages, turn, uncounted);
+        Ok(())
+    }
+
+    /// How much of a conversation the model is given.
+    fn max_chars(&self) -> usize {
+        usize::try_from(self.session.conversation_chars).unwrap_or(usize::MAX)
+    }
+
+    /// Leaves out the oldest of a conversation that does not fit.
+    fn compact(&mut self) {
+        let (session, max) = (self.session, self.max_chars());
+        let left_out = if session.converses { messages::compact(&mut self.messages, max) } else { 0 };
+        if left_out > 0 {
+            let text = format!(
+                "the conversation is longer than limits.conversation_chars = {max} characters: the model is no longer \
+                 given its oldest messages ({left_out} of them)"
+            );
+            session.journal.write(&Entry::Compacted { session: session.number, text });
+        }
+    }
+
     /// Has the model answer, within the bounds, and writes the answer down.
     async fn next_turn(&mut self) -> Result<ModelAnswer, Ending> {
         let Self { api, session, model, .. } = *self;
@@ -94,6 +118,7 @@ impl<'a> Conversation<'a> {
         }
         api.check_bounds(session, model)?;
         session.meter.take_turn()?;
+        self.compact();
         self.turn += 1;
         let Completion { answer, tokens, cost } = api.ask(session, model, &self.messages).await?;
         let usage: Usage = api.options.prices.usage(model, tokens);
@@ -130,15 +155,7 @@ impl<'a> Conversation<'a> {
         (self.text, self.cut) = (text, false);
         self.messages.push(answer.message());
         let outcomes = self.call_all(answer, &calls).await?;
-        let responses = calls.into_iter().zip(outcomes).map(|(call, outcome)| self.response(call, outcome));
-        let responses: Vec<ContentPart> = responses.collect();
-        if self.api.endpoint.provider == Provider::Ollama {
-            // Its messages hold one response each.
-            let messages = responses.into_iter().map(|response| ChatMessage::tool(MessageContent::from(response)));
-            self.messages.extend(messages);
-        } else {
-            self.messages.push(ChatMessage::tool(MessageContent::from_parts(responses)));
-        }
+        self.messages.extend(messages::responses(self.api.endpoint.provider, &calls, outcomes));
         Ok(ControlFlow::Continue(()))
     }
 
@@ -174,7 +191,7 @@ impl<'a> Conversation<'a> {
         let at_once = if calls.iter().all(|call| reading.contains(call.fn_name.as_str())) { PARALLEL_CALLS } else { 1 };
         let mut outcomes = Vec::with_capacity(calls.len());
         for (index, call) in calls.iter().enumerate() {
-            outcomes.push(self.call(format!("{}.{}.{index}", self.session.number, self.turn), answer, call));
+            outcomes.push(self.call(call_id(self.session.number, self.turn, index), answer, call));
         }
         within(self.session, Box::pin(stream::iter(outcomes).buffered(at_once).try_collect())).await?
     }
@@ -194,19 +211,6 @@ impl<'a> Conversation<'a> {
             Ok(output) => Ok(Ok(output.to_string())),
             Err(ToolError::JobEnded) => Err(Ending::Interrupted),
             Err(error) => Ok(Err(error.to_string())),
-        }
-    }
-
-    fn response(&self, call: &ModelCall, outcome: Outcome) -> ContentPart {
-        match outcome {
-            // genai cannot mark a call as failed; Anthropic's protocol can.
-            Err(text) if self.api.endpoint.provider == Provider::Anthropic => {
-                let data = json!({
-                    "type": "tool_result", "tool_use_id": call.call_id, "content": text, "is_error": true,
-                });
-                ContentPart::Custom(CustomPart { model_iden: None, data })
-            }
-            Ok(text) | Err(text) => ContentPart::ToolResponse(ToolResponse::from_tool_call(call, text)),
         }
     }
 }

@@ -17,6 +17,7 @@ use guild_session::{
 mod answer;
 mod conversation;
 mod failure;
+mod messages;
 mod prices;
 mod provider;
 mod request;

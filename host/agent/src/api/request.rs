@@ -20,9 +20,11 @@ use super::{
     Api,
     answer::{ModelAnswer, tokens},
     failure::Failure,
+    messages::going_on,
     prices::Tokens,
     provider::Provider,
 };
+use crate::shown::Shown;
 
 /// Bytes of one answer: its text, its reasoning and all of its calls together. It bounds what genai delivers. What genai
 /// buffers before it delivers anything, such as the body of an error or a line without an end, is bounded by the
@@ -63,7 +65,8 @@ impl Api {
     }
 
     /// Requests the next answer, and repeats the request after temporary failures, with pauses between. The cost of a
-    /// request that breaks off after it was sent is unknown.
+    /// request that breaks off after it was sent is unknown. Of a conversation, the answer is shown as it comes: the model
+    /// is asked to go on with one that broke off.
     pub(super) async fn ask(
         &self,
         session: &Session,
@@ -71,12 +74,20 @@ impl Api {
         messages: &[ChatMessage],
     ) -> Result<Completion, Ending> {
         let mut failures = 0;
+        let mut shown = Shown::default();
         loop {
+            let more = is_shown(&shown).then(|| going_on(messages, shown.text()));
+            let messages = more.as_deref().unwrap_or(messages);
             // Dropped, as by a cancel, it makes the cost unknown.
             let cost = (!self.options.prices.is_free(model)).then(|| session.meter.open_cost());
-            let request = Box::pin(timeout(self.options.request, self.send(session, model, messages)));
+            let request = Box::pin(timeout(self.options.request, self.send(session, model, messages, &mut shown)));
             let failure = match within(session, request).await? {
-                Ok(Ok((answer, tokens))) => return Ok(Completion { answer, tokens, cost }),
+                Ok(Ok((answer, tokens))) => {
+                    session.piece(&shown.finish());
+                    let again = session.converses && failures > 0;
+                    let answer = if again { answer.with_text(shown.text()) } else { answer };
+                    return Ok(Completion { answer, tokens, cost });
+                }
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::passing(format!("no answer within {} s", self.options.request.as_secs_f64())),
             };
@@ -103,6 +114,7 @@ impl Api {
             session.note(format!("{text}; asking again in {seconds:.1} s ({failures} of {retries})"));
             within(session, tokio::time::sleep(pause)).await?;
             self.check_bounds(session, model)?;
+            shown.begin_again(is_shown(&shown));
         }
     }
 
@@ -112,6 +124,7 @@ impl Api {
         session: &Session,
         model: &str,
         messages: &[ChatMessage],
+        shown: &mut Shown,
     ) -> Result<(ModelAnswer, Option<Tokens>), Failure> {
         let key = self.endpoint.key().map_err(Failure::unsent)?;
         let named = self.endpoint.key_named();
@@ -131,10 +144,15 @@ impl Api {
             let mut size = Size::default();
             while let Some(event) = stream.next().await {
                 match event.map_err(failed)? {
-                    ChatStreamEvent::Chunk(chunk) | ChatStreamEvent::ReasoningChunk(chunk) => {
+                    ChatStreamEvent::Chunk(chunk) => {
+                        size.total += chunk.content.len();
+                        if session.converses {
+                            session.piece(&shown.accept(&chunk.content));
+                        }
+                    }
+                    ChatStreamEvent::ReasoningChunk(chunk) | ChatStreamEvent::ThoughtSignatureChunk(chunk) => {
                         size.total += chunk.content.len();
                     }
-                    ChatStreamEvent::ThoughtSignatureChunk(chunk) => size.total += chunk.content.len(),
                     ChatStreamEvent::ToolCallChunk(chunk) => size.add_call(&chunk.tool_call),
                     ChatStreamEvent::End(end) if self.is_whole(&end) => {
                         let used = tokens(&end);
@@ -208,6 +226,11 @@ impl Api {
         let request = ChatRequest::from_messages(all);
         if tools.is_empty() { request } else { request.with_tools(tools) }
     }
+}
+
+/// Whether something was shown that a model can be asked to go on with.
+fn is_shown(shown: &Shown) -> bool {
+    !shown.text().trim().is_empty()
 }
 
 /// Bytes of an answer that were received.

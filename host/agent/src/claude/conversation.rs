@@ -7,6 +7,7 @@ use guild_session::{
     meter::Ending,
     session::{Session, SessionEnd},
     tools::ToolDefinition,
+    transcript::Entry,
 };
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
@@ -18,13 +19,18 @@ use super::{
     process::{Lines, Outbox, Process},
     protocol::Outcome,
     redact::Secrets,
+    retold,
     scratch::{MARK, Scratch},
 };
 
 /// How long the CLI may take to end once it has nothing more to do.
 const EXIT: Duration = Duration::from_secs(5);
 
+/// What the CLI says where it does not have the session that it is to resume.
+const UNKNOWN_SESSION: &str = "No conversation found";
+
 /// A session that is about to begin.
+#[derive(Clone)]
 pub(super) struct Conversation {
     pub(super) options: Arc<ClaudeOptions>,
     program: PathBuf,
@@ -52,25 +58,57 @@ impl Conversation {
     /// Runs the session to its end. When it returns, no process of it is left, and its scratch directory is removed.
     pub(super) async fn run(self) -> SessionEnd {
         let secrets = self.secrets.clone();
-        let end = self.run_to_end().await;
+        let end = match self.session.converses {
+            true => self.run_turn().await,
+            false => self.run_to_end().await.unwrap_or_else(|Lost(end)| end),
+        };
         match end.ending {
             Ending::Error(text) => SessionEnd { ending: Ending::Error(secrets.redact(text)), ..end },
             _ => end,
         }
     }
 
-    async fn run_to_end(self) -> SessionEnd {
+    /// Runs a turn of a conversation. Where the CLI does not have the conversation any more, it is begun anew.
+    async fn run_turn(self) -> SessionEnd {
+        let anew = Self { resumed: None, ..self.clone() };
+        if self.resumed.is_none() {
+            if retold::is_begun(&self.session.history) {
+                self.note_anew("it had not named its session");
+            }
+            return self.run_to_end().await.unwrap_or_else(|Lost(end)| end);
+        }
+        match self.run_to_end().await {
+            Ok(end) => end,
+            Err(Lost(end)) => {
+                let why = end.ending.reason(anew.session.meter.bounds()).unwrap_or_default();
+                anew.note_anew(&anew.secrets.redact(why));
+                anew.run_to_end().await.unwrap_or_else(|Lost(end)| end)
+            }
+        }
+    }
+
+    /// Says in the transcript and in the host's log that the conversation is begun anew.
+    fn note_anew(&self, why: &str) {
+        tracing::warn!(why, "claude does not have the conversation any more; it is begun anew from its transcript");
+        let text = format!(
+            "claude does not have the conversation any more ({why}): it is begun anew, and is told what fits of the \
+             transcript into limits.conversation_chars"
+        );
+        self.session.journal.write(&Entry::Compacted { session: self.session.number, text });
+    }
+
+    async fn run_to_end(self) -> Result<SessionEnd, Lost> {
         let left = self.session.meter.left();
         if let Some(ending) = reached(&left, self.session.meter.deadline()) {
-            return ending.into();
+            return Ok(ending.into());
         }
         let (builtin, served): (Vec<_>, Vec<_>) = self.session.tools.definitions().into_iter().partition(|tool| {
             self.options.builtin_tools && self.session.files.is_some() && flags::is_builtin(&tool.name)
         });
         let builtin: Vec<String> = builtin.iter().map(|tool| tool.name.clone()).collect();
         let prepared = tokio::select! {
-            () = self.session.cancel.cancelled() => return Ending::Interrupted.into(),
-            () = self.dropped.cancelled() => return Ending::Interrupted.into(),
+            () = self.session.cancel.cancelled() => return Ok(Ending::Interrupted.into()),
+            () = self.dropped.cancelled() => return Ok(Ending::Interrupted.into()),
             prepared = self.prepare(!builtin.is_empty()) => prepared,
         };
         let started = match prepared {
@@ -82,7 +120,7 @@ impl Conversation {
         };
         match started {
             Ok((process, lines, outbox)) => self.converse(process, lines, outbox, served).await,
-            Err(why) => Ending::Error(why).into(),
+            Err(why) => Ok(Ending::Error(why).into()),
         }
     }
 
@@ -121,29 +159,38 @@ impl Conversation {
         lines: Lines,
         outbox: Outbox,
         served: Vec<Arc<ToolDefinition>>,
-    ) -> SessionEnd {
+    ) -> Result<SessionEnd, Lost> {
+        let resumed = self.resumed.is_some();
         let mut driver = Driver::new(Arc::new(self), process, lines, outbox, served);
         match driver.drive().await {
             Ok(outcome) => {
+                let is_begun = driver.is_begun();
                 let (_, said) = driver.close(Some(&outcome), EXIT).await;
-                ended(outcome, said)
+                let end = ended(outcome, said);
+                let unknown = matches!(&end.ending, Ending::Error(text) if text.contains(UNKNOWN_SESSION));
+                if resumed && unknown && !is_begun { Err(Lost(end)) } else { Ok(end) }
             }
             Err(stop) => {
                 let outcome = driver.stop(&stop).await;
                 let patience = if outcome.is_some() || matches!(stop, Stop::Ended) { EXIT } else { Duration::ZERO };
-                let stderr = driver.stderr();
+                let (stderr, is_begun) = (driver.stderr(), driver.is_begun());
                 let (status, text) = driver.close(outcome.as_ref(), patience).await;
+                let is_ended = matches!(stop, Stop::Ended);
                 let ending = match stop {
                     Stop::Ask(ending) => ending,
                     Stop::Broken(why) => Ending::Error(why),
                     Stop::Ended => Ending::Error(ended_early(status, &stderr.text())),
                     Stop::Dropped => Ending::Interrupted,
                 };
-                SessionEnd { ending, text }
+                let end = SessionEnd { ending, text };
+                if resumed && is_ended && !is_begun { Err(Lost(end)) } else { Ok(end) }
             }
         }
     }
 }
+
+/// The end of a session that the CLI could not resume: it said so, or ended before the model was asked anything.
+struct Lost(SessionEnd);
 
 /// The bound that is reached before the first turn.
 fn reached(left: &Bounds, deadline: std::time::Instant) -> Option<Ending> {

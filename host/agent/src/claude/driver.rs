@@ -1,6 +1,6 @@
 //! Drives the CLI: reads its lines, answers its requests, and runs its tool calls, from the first line to the result.
 
-use std::{collections::VecDeque, process::ExitStatus, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::VecDeque, process::ExitStatus, sync::Arc, time::Duration};
 
 use guild_session::{
     meter::Ending,
@@ -18,7 +18,8 @@ use super::{
     conversation::Conversation,
     mcp::{self, SERVER},
     process::{Lines, Outbox, Process, Stderr},
-    protocol::{self, Event, Line, Outcome, Request, Response, System},
+    protocol::{self, Delta, Event, Line, Outcome, Request, Response, System},
+    retold,
     turns::Turns,
 };
 
@@ -130,6 +131,11 @@ impl Driver {
         self.process.stderr()
     }
 
+    /// Whether anything of the model came.
+    pub(super) fn is_begun(&self) -> bool {
+        self.turns.is_begun()
+    }
+
     /// Drives the session until the result.
     pub(super) async fn drive(&mut self) -> Result<Outcome, Stop> {
         let servers: &[&str] = if self.served.is_empty() { &[] } else { &[SERVER] };
@@ -221,11 +227,9 @@ impl Driver {
                     self.turns.begin(&message, true).map_err(Stop::Ask)?;
                 }
                 Event::MessageDelta { usage } => self.turns.used(usage),
-                Event::MessageStop => {
-                    self.turns.complete();
-                    self.release();
-                }
-                Event::Other => {}
+                Event::ContentBlockDelta { delta: Delta::TextDelta { text } } => self.turns.piece(&text),
+                Event::MessageStop => self.release(),
+                Event::ContentBlockDelta { delta: Delta::Other } | Event::Other => {}
             },
             Line::Assistant { message, parent_tool_use_id: None } if !message.is_synthetic() => {
                 self.turns.part(&message).map_err(Stop::Ask)?;
@@ -249,9 +253,22 @@ impl Driver {
         }
         self.asked = true;
         self.turns.start_cost();
-        let resumed = self.conversation.resumed.is_some();
-        let prompt = if resumed { RESUMED } else { &self.conversation.session.prompt };
-        self.send(protocol::user(prompt))
+        self.send(protocol::user(&self.prompt()))
+    }
+
+    /// What the agent is asked.
+    fn prompt(&self) -> Cow<'_, str> {
+        let Conversation { session, resumed, .. } = &*self.conversation;
+        match session.message() {
+            Some(message) if resumed.is_some() => retold::with_notes(&session.history, message).into(),
+            Some(message) if retold::is_begun(&session.history) => {
+                let max_chars = usize::try_from(session.conversation_chars).unwrap_or(usize::MAX);
+                retold::anew(&session.history, message, max_chars).into()
+            }
+            Some(message) => message.into(),
+            None if resumed.is_some() => RESUMED.into(),
+            None => session.prompt.as_str().into(),
+        }
     }
 
     fn system(&mut self, system: System) -> Result<(), Stop> {
@@ -263,9 +280,7 @@ impl Driver {
                     let text = format!("claude did not connect to the tools of the host ({SERVER} is {status})");
                     return Err(Stop::Ask(Ending::Error(text)));
                 }
-                if self.conversation.options.resume {
-                    self.turns.named(session_id);
-                }
+                self.turns.named(session_id);
             }
             System::ApiRetry { attempt, max_retries, error_status, error } => {
                 let status = error_status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
@@ -319,7 +334,7 @@ impl Driver {
 
     /// Makes the calls that waited for the end of the model's answer.
     fn release(&mut self) {
-        self.turns.complete();
+        self.turns.stopped();
         for (request_id, call) in std::mem::take(&mut self.waiting) {
             self.call(request_id, call);
         }

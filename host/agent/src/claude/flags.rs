@@ -82,7 +82,7 @@ pub(super) fn arguments(
         add("--restricted", "".as_ref());
         add("--permission-mode=", "dontAsk".as_ref());
     }
-    if !options.resume {
+    if !options.resume && !conversation.session.converses {
         add("--no-session-persistence", "".as_ref());
     }
     if let Some(session) = &conversation.resumed {

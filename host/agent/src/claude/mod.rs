@@ -15,6 +15,7 @@ mod mcp;
 mod process;
 mod protocol;
 mod redact;
+mod retold;
 mod scratch;
 mod spawner;
 mod turns;
@@ -29,6 +30,7 @@ use guild_session::{
     transcript::Entry,
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::api::Prices;
 use conversation::Conversation;
@@ -47,7 +49,8 @@ pub struct ClaudeOptions {
     pub builtin_tools: bool,
     /// Whether permissions are bypassed, rather than denied but for an exact list. Neither asks anybody.
     pub bypass_permissions: bool,
-    /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration directory.
+    /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration directory, as
+    /// it always does with sessions that converse.
     pub resume: bool,
     /// How long the CLI may say nothing while it is not the host's turn; the session has failed then.
     pub silence: Duration,
@@ -113,14 +116,14 @@ impl Claude {
 
     /// Runs a session; the error is why it could not.
     async fn start(&self, session: Session) -> Result<SessionEnd, String> {
-        if !session.history.is_empty() {
+        if !session.converses && !session.history.is_empty() {
             self.can_resume(&session.history)?;
         }
         let (resumed, program) = (handle(&session.history), self.program()?);
         // A separate task ends the session's processes also where this future is dropped.
         let dropped = CancellationToken::new();
         let conversation = Conversation::new(self.options.clone(), program, session, resumed, dropped.clone());
-        let task = tokio::spawn(conversation.run());
+        let task = tokio::spawn(conversation.run().in_current_span());
         let _stop = dropped.drop_guard();
         task.await.map_err(|e| format!("the session of claude broke off: {e}"))
     }
@@ -162,6 +165,10 @@ impl AgentRuntime for Claude {
     }
 
     fn can_resume(&self, history: &[Entry]) -> Result<(), String> {
+        if history.iter().any(|entry| matches!(entry, Entry::Message { .. })) {
+            // What the CLI has lost of a conversation, it is told from the transcript.
+            return Ok(());
+        }
         if !self.options.resume {
             return Err("sessions of claude do not go on after a restart of the host, unless guild.toml has [claude] \
                         resume = true"

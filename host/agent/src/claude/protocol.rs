@@ -137,12 +137,28 @@ pub(super) enum Event {
     MessageStart {
         message: Message,
     },
+    /// A block of the message goes on.
+    ContentBlockDelta {
+        #[serde(default, deserialize_with = "lenient")]
+        delta: Delta,
+    },
     /// The message's usage so far.
     MessageDelta {
         #[serde(default, deserialize_with = "lenient")]
         usage: Option<Tokens>,
     },
     MessageStop,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Delta {
+    TextDelta {
+        text: String,
+    },
+    #[default]
     #[serde(other)]
     Other,
 }

@@ -1,6 +1,6 @@
 //! The model's turns: the message under way, what it said and used, and its entries in the meter and the transcript.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use guild_contract::Usage;
 use guild_session::{
@@ -12,11 +12,12 @@ use super::{
     conversation::Conversation,
     protocol::{Message, Outcome, Tokens},
 };
+use crate::shown::Shown;
 
 /// Counts turns, and writes each down when it is complete.
 pub(super) struct Turns {
     conversation: Arc<Conversation>,
-    /// What the session's turns used before its host stopped; it is in the meter already.
+    /// What earlier turns of the CLI's session used; it is in the meter already.
     before: Usage,
     /// From the moment at which the CLI is asked, until it has said what that cost.
     open_cost: Option<OpenCost>,
@@ -26,6 +27,8 @@ pub(super) struct Turns {
     last: String,
     /// What was booked of this process's turns.
     booked: Usage,
+    /// What was shown of the answer under way, where the session converses.
+    shown: Shown,
     /// The last text of the model.
     pub(super) said: String,
 }
@@ -37,24 +40,37 @@ struct Turn {
     tokens: Tokens,
     /// Whether the end of the message will be announced.
     streamed: bool,
+    /// Whether pieces came of the block of text under way.
+    in_pieces: bool,
+    /// Whether a block of text came to its end before.
+    has_block: bool,
 }
 
 impl Turns {
     pub(super) fn new(conversation: Arc<Conversation>) -> Self {
-        let mut before = Usage::default();
+        let (mut before, mut taken, mut named) = (Usage::default(), 0, None);
         for entry in &conversation.session.history {
-            if let Entry::Turn { usage, .. } = entry {
-                before.add(usage);
+            match entry {
+                Entry::Turn { turn, usage, .. } => {
+                    before.add(usage);
+                    taken = *turn;
+                }
+                // Another session of the CLI, which counts from zero.
+                Entry::Handle { handle, .. } if named != Some(handle) => {
+                    (before, named) = (Usage::default(), Some(handle));
+                }
+                _ => {}
             }
         }
         Self {
             conversation,
             open_cost: None,
-            taken: before.turns,
+            taken,
             before,
             current: None,
             last: String::new(),
             booked: Usage::default(),
+            shown: Shown::default(),
             said: String::new(),
         }
     }
@@ -80,8 +96,27 @@ impl Turns {
             text: String::new(),
             tokens: message.usage.unwrap_or_default(),
             streamed,
+            in_pieces: false,
+            has_block: false,
         });
         Ok(())
+    }
+
+    /// Whether anything of the model came.
+    pub(super) fn is_begun(&self) -> bool {
+        self.current.is_some() || !self.last.is_empty()
+    }
+
+    /// Shows a piece of a text at once, where the session converses.
+    pub(super) fn piece(&mut self, text: &str) {
+        let Self { conversation, current: Some(turn), shown, .. } = self else { return };
+        if !conversation.session.converses {
+            return;
+        }
+        if !mem::replace(&mut turn.in_pieces, true) && turn.has_block {
+            conversation.session.piece(&shown.accept("\n"));
+        }
+        conversation.session.piece(&shown.accept(text));
     }
 
     /// Adds a part of a message.
@@ -95,6 +130,15 @@ impl Turns {
         }
         if self.current.as_ref().is_none_or(|turn| turn.id != message.id) {
             self.begin(message, false)?;
+        }
+        for text in message.texts() {
+            // It comes whole where it was not streamed.
+            if self.current.as_ref().is_some_and(|turn| !turn.in_pieces) {
+                self.piece(text);
+            }
+            if let Some(turn) = &mut self.current {
+                (turn.in_pieces, turn.has_block) = (false, true);
+            }
         }
         let Some(turn) = &mut self.current else { return Ok(()) };
         for text in message.texts() {
@@ -116,23 +160,41 @@ impl Turns {
         }
     }
 
-    /// Ends the turn: writes it to the transcript, and books it at its price where that is known.
+    /// Ends the turn whose message is complete.
+    pub(super) fn stopped(&mut self) {
+        if let Some(turn) = &mut self.current {
+            turn.streamed = false;
+        }
+        self.complete();
+    }
+
+    /// Ends the turn: writes it to the transcript, and books it at its price where that is known. Of a conversation, an
+    /// answer that broke off is none: what was shown of it is in the transcript, and is not shown again when it comes again.
     pub(super) fn complete(&mut self) {
-        let Some(turn) = self.current.take() else { return };
+        let Some(mut turn) = self.current.take() else { return };
         let Conversation { session, options, .. } = &*self.conversation;
         let model = turn.model.as_deref();
         let usage = match model {
             Some(model) => options.prices.usage(model, Some(turn.tokens.counted())),
             None => Usage { turns: 1, ..turn.tokens.usage() },
         };
-        session.journal.write(&Entry::Turn {
-            session: session.number,
-            turn: self.taken,
-            model: turn.model.clone(),
-            text: turn.text,
-            content: None,
-            usage,
-        });
+        let broke_off = session.converses && turn.streamed;
+        if broke_off {
+            self.shown.begin_again(false);
+        } else {
+            if session.converses {
+                session.piece(&self.shown.finish());
+                turn.text = mem::take(&mut self.shown).text().to_owned();
+            }
+            session.journal.write(&Entry::Turn {
+                session: session.number,
+                turn: self.taken,
+                model: turn.model.clone(),
+                text: turn.text,
+                content: None,
+                usage,
+            });
+        }
         // The CLI says at the end what all turns cost; until then, `open_cost` marks the sum as unknown.
         let usage = Usage { cost_usd: Some(usage.known_cost()), known_cost_usd: None, ..usage };
         self.booked.add(&usage);
@@ -146,7 +208,7 @@ impl Turns {
         let (Some(open_cost), Some(outcome)) = (self.open_cost.take(), outcome) else { return };
         let own = outcome.usage.map(Tokens::usage);
         let whole = outcome.tokens_of_all_models();
-        let resumed = !self.conversation.session.history.is_empty();
+        let resumed = self.conversation.resumed.is_some();
         let all = if resumed { own } else { whole.or(own) }.unwrap_or_default();
         // The cost that the CLI reports starts from zero if the CLI was killed, and continues if it could end by itself:
         // then the tokens it reports include those of before.
@@ -170,9 +232,12 @@ impl Turns {
         self.conversation.session.note(self.conversation.secrets.redact(text));
     }
 
-    /// Writes down what the CLI calls the session.
+    /// Writes down what the CLI calls the session, where it can go on by that, and that is news.
     pub(super) fn named(&self, handle: String) {
-        let session = &self.conversation.session;
+        let Conversation { session, options, resumed, .. } = &*self.conversation;
+        if (!session.converses && !options.resume) || (session.converses && resumed.as_ref() == Some(&handle)) {
+            return;
+        }
         session.journal.write(&Entry::Handle { session: session.number, handle });
     }
 }

@@ -8,9 +8,12 @@
 //!
 //! A session that was interrupted by a host restart runs again from the start. The same task over the same sources makes
 //! the same calls, under the same ids, so each call has its effect once.
+//!
+//! It does not converse, and says so: where a session does, it looks up each message by itself.
 
 mod cache;
 mod condense;
+mod converse;
 mod corpus;
 mod cpu;
 mod document;
@@ -103,7 +106,8 @@ impl AgentRuntime for Extractive {
             biased;
             () = cancel.cancelled() => Err(Ending::Interrupted),
             () = tokio::time::sleep_until(deadline) => Err(Ending::Deadline),
-            done = session::investigate(self, &session, &work) => done,
+            done = converse::converse(self, &session, &work), if session.converses => done,
+            done = session::investigate(self, &session, &work), if !session.converses => done,
         };
         match done {
             Ok(text) => SessionEnd { ending: Ending::Success, text },

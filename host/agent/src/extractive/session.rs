@@ -130,7 +130,7 @@ async fn record_questions(executor: &mut ToolExecutor<'_>, inquiry: &Inquiry) ->
 }
 
 /// Warns the operator, on stderr and in the job's log, if not all of the sources could be read.
-fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
+pub(super) fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
     let roots = roots.join(", ");
     let left_out = corpus.unread.lines().collect::<Vec<_>>().join("; ");
     let line = if corpus.documents.is_empty() {

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod conversation;
+mod converse;
 mod cost;
 mod failures;
 mod keys;

@@ -18,6 +18,7 @@ use guild_session::{
     transcript::{Entry, Journal},
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// A model whose price is in the list.
@@ -25,11 +26,25 @@ pub(crate) const MODEL: &str = "claude-sonnet-4-5";
 
 /// A transcript in memory.
 #[derive(Default)]
-pub(crate) struct Transcript(Mutex<Vec<Entry>>);
+pub(crate) struct Transcript(Mutex<Vec<Entry>>, Notify);
 
 impl Transcript {
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.0.lock().unwrap().clone()
+    }
+
+    /// Waits until it is so.
+    pub(crate) async fn until(&self, holds: impl Fn(&[Entry]) -> bool) {
+        let wait = async {
+            loop {
+                let written = self.1.notified();
+                if holds(&self.entries()) {
+                    return;
+                }
+                written.await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap();
     }
 
     pub(crate) fn notes(&self) -> Vec<String> {
@@ -48,6 +63,7 @@ impl Transcript {
 impl Journal for Transcript {
     fn write(&self, entry: &Entry) {
         self.0.lock().unwrap().push(entry.clone());
+        self.1.notify_one();
     }
 
     fn log(&self, _line: &str) {}
@@ -146,6 +162,8 @@ pub(crate) fn setting(tools: Arc<dyn Tools>, bounds: Bounds) -> Setting {
         number: 1,
         system_prompt: "You are a researcher.".to_owned(),
         prompt: "Find it out.".to_owned(),
+        converses: false,
+        conversation_chars: 400_000,
         model: None,
         tools,
         files: None,

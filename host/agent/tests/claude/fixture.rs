@@ -28,6 +28,10 @@ pub(crate) fn lives(pid: u32) -> bool {
     guild_session::process::start_time(pid).is_some()
 }
 
+fn flags_of(started: &Value) -> String {
+    started["flags"].as_array().unwrap().iter().filter_map(Value::as_str).map(|flag| format!("{flag}\n")).collect()
+}
+
 pub(crate) struct Fixture {
     directory: PathBuf,
     /// Removes it in the end.
@@ -36,13 +40,18 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     /// With a fake that plays this script.
-    pub(crate) fn new(mut script: Value) -> Self {
+    pub(crate) fn new(script: Value) -> Self {
         let own = tempfile::tempdir().unwrap();
         let fixture = Self { directory: own.path().to_owned(), _own: Some(own) };
-        script["log"] = json!(fixture.directory.join("log.jsonl"));
-        fs::write(fixture.directory.join("script.json"), script.to_string()).unwrap();
+        fixture.play(script);
         fixture.replace_command(&fixture.exec());
         fixture
+    }
+
+    /// Has the fake play this script when it is started next.
+    pub(crate) fn play(&self, mut script: Value) {
+        script["log"] = json!(self.directory.join("log.jsonl"));
+        fs::write(self.directory.join("script.json"), script.to_string()).unwrap();
     }
 
     /// One that was made elsewhere.
@@ -123,8 +132,12 @@ impl Fixture {
 
     /// Its flags, each with a line end behind it.
     pub(crate) fn flags(&self) -> String {
-        let started = self.started();
-        started["flags"].as_array().unwrap().iter().filter_map(Value::as_str).map(|flag| format!("{flag}\n")).collect()
+        self.all_flags().remove(0)
+    }
+
+    /// The flags of each start.
+    pub(crate) fn all_flags(&self) -> Vec<String> {
+        self.logged("started").iter().map(flags_of).collect()
     }
 
     pub(crate) fn pid(&self) -> u32 {

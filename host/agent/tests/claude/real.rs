@@ -55,7 +55,7 @@ async fn provider(replies: Vec<Reply>) -> Provider {
 }
 
 /// The real CLI with a home of its own, whose provider is that one.
-fn real(provider: &Provider, change: impl Fn(ClaudeOptions) -> ClaudeOptions) -> (Fixture, Claude) {
+pub(crate) fn real(provider: &Provider, change: impl Fn(ClaudeOptions) -> ClaudeOptions) -> (Fixture, Claude) {
     let cli = std::env::var(CLI).unwrap_or_else(|_| panic!("{CLI} names the CLI's executable"));
     let fixture = Fixture::new(json!({}));
     fixture.replace_command(&format!(
@@ -70,7 +70,7 @@ fn real(provider: &Provider, change: impl Fn(ClaudeOptions) -> ClaudeOptions) ->
 }
 
 /// The model's name for a tool of the host.
-fn served(tool: &str) -> String {
+pub(crate) fn served(tool: &str) -> String {
     format!("mcp__worker-internal__{tool}")
 }
 
@@ -277,7 +277,7 @@ async fn it_is_resumed_after_a_restart(killed: bool) {
 }
 
 /// Kills the one process that is recorded.
-fn kill_recorded(fixture: &Fixture) {
+pub(crate) fn kill_recorded(fixture: &Fixture) {
     let scratch = fs::read_dir(fixture.state()).unwrap().next().unwrap().unwrap().path();
     let record: Value = serde_json::from_slice(&fs::read(scratch.join("processes.json")).unwrap()).unwrap();
     let pid = i32::try_from(record["child"]["pid"].as_i64().unwrap()).unwrap();

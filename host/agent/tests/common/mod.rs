@@ -108,6 +108,8 @@ pub fn session(prompt: &str, tools: Arc<dyn Tools>, files: Option<Arc<dyn Files>
         number: 1,
         system_prompt: "You are a researcher.".to_owned(),
         prompt: prompt.to_owned(),
+        converses: false,
+        conversation_chars: 400_000,
         model: None,
         tools,
         files,

@@ -42,6 +42,16 @@ pub(super) const INTERFACES: &[Meaning] = &[
         ],
     ),
     interface(
+        "guild:worker/hall",
+        "Reads the hall that the host serves: its workers, and the commissions of all projects with what was asked and found.",
+        "All projects of the hall, to read; needs `hall:read`.",
+        &[
+            ("commission", "Reads one commission: what was asked, where it stands, what came of it."),
+            ("commissions", "Lists the commissions of a project, or of all."),
+            ("workers", "Lists the workers that can be commissioned, with what each was granted."),
+        ],
+    ),
+    interface(
         "guild:worker/job-tools",
         "Writes what its own job shows and delivers: summary, decisions, questions, artifacts, result.",
         "Its own job's records and artifacts, within the limits.",
@@ -61,6 +71,18 @@ pub(super) const INTERFACES: &[Meaning] = &[
             "write",
             "Writes a line into its job's log, or the host's log while a dispatch is checked or a tool is called.",
         )],
+    ),
+    interface(
+        "guild:worker/manager",
+        "Makes, dispatches and ends commissions of other workers: what only the manager does.",
+        "The project of its own activity; needs `hall:manage`, which only the member that `[hall] manager` names can hold.",
+        &[
+            ("abandon-commission", "Gives a commission of the project up for good."),
+            ("add-commission-note", "Adds a note to a commission of the project."),
+            ("cancel-commission", "Ends a commission of the project that waits or is under way."),
+            ("create-commission", "Makes a commission of the project, which another worker carries out."),
+            ("dispatch-commission", "Has a commission of the project carried out."),
+        ],
     ),
     interface(
         "guild:worker/memory",

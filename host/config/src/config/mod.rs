@@ -32,7 +32,7 @@ use toml::{
 use crate::{
     agents::{self, RuntimeConfig, WrittenApi, WrittenClaude},
     auth::{AuthConfig, WrittenAuth},
-    hall::{self, PermittedProject},
+    hall::{self, PermittedProject, WrittenHall},
     keys, policy,
     runtime::Runtime,
     text::{line_of, read_file, shell_word},
@@ -70,7 +70,7 @@ pub struct Config {
     pub agent: Runtime,
     /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.
     pub dispatch_agents: BTreeSet<Runtime>,
-    /// What the operator allows: `[member.PATTERN]`, `strict_imports`, and whether there is a `[web]`.
+    /// What the operator allows: `[member.PATTERN]`, `strict_imports`, `[hall] manager`, and whether there is a `[web]`.
     pub policy: Policy,
     /// `agent` of `[member.PATTERN]`: what runs these members' sessions, where it is not what runs everybody's.
     pub agents: BTreeMap<Pattern, Runtime>,
@@ -218,7 +218,8 @@ impl Config {
             let name = root.name.map(Spanned::into_inner);
             config.roots.push(ReadRoot { name, path: base.join(root.path) });
         }
-        config.hall = written.hall.and_then(|hall| hall.home(base));
+        config.hall = written.hall.as_ref().and_then(|hall| hall.home(base));
+        let manager = written.hall.as_ref().map(WrittenHall::manager).transpose()?.flatten();
         config.projects = hall::projects(written.project, base)?;
         if let Some(agent) = written.agent {
             config.agent = agents::runtime("agent", &agent)?;
@@ -244,7 +245,7 @@ impl Config {
         config.limits_set = limits_set;
         let policy::Members { rules, agents, any_mcp, free_posture } = policy::members(written.member, &config.limits)?;
         (config.agents, config.any_mcp, config.free_posture) = (agents, any_mcp, free_posture);
-        config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
+        config.policy = Policy { rules, web: config.web.is_some(), manager, strict_imports: written.strict_imports };
         config.written = toml::from_str(text).map_err(syntax)?;
         Ok(config)
     }

@@ -40,6 +40,9 @@ pub struct RequestedGrants {
     /// The files of a project, in a commission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WriteRequest>,
+    /// The hall: its workers, commissions and meetings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hall: Option<HallRequest>,
 }
 
 impl RequestedGrants {
@@ -53,6 +56,8 @@ impl RequestedGrants {
             Interface::JobTools => self.job_tools.is_some(),
             Interface::Status => self.status.is_some(),
             Interface::Agent => self.agent.is_some(),
+            Interface::Hall => self.hall.is_some_and(|hall| hall.read),
+            Interface::Manager => self.hall.is_some_and(|hall| hall.manage),
         }
     }
 
@@ -115,6 +120,20 @@ pub struct PlainRequest {}
 pub struct WriteRequest {
     /// To write and to change files there.
     pub write: bool,
+}
+
+/// `hall`: the workers, commissions and meetings of the hall that the host serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "an object: write {\"read\": true} to ask for reading; the manager asks for {\"manage\": true} too"
+)]
+pub struct HallRequest {
+    /// To read what is there.
+    pub read: bool,
+    /// To make commissions, meetings and pull requests: the manager alone is granted it.
+    pub manage: bool,
 }
 
 /// `memory`: the member's memory, to read.

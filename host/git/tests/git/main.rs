@@ -4,9 +4,12 @@
 
 mod attempts;
 mod crashes;
+mod follows;
 mod hostile;
+mod inspect;
 mod integration;
 mod merges;
 mod program;
+mod pulls;
 mod repository;
 mod support;

@@ -134,6 +134,57 @@ impl Project {
         user_git(&self.path(), args)
     }
 
+    /// A project whose `origin` is a bare repository beside it.
+    pub(crate) fn with_origin() -> Self {
+        let this = Self::new();
+        user_git(&this.root(), &["init", "--quiet", "--bare", "--initial-branch=main", "origin.git"]);
+        this.git(&["remote", "add", "origin", this.origin().to_str().unwrap()]);
+        this.git(&["push", "--quiet", "origin", "main"]);
+        this
+    }
+
+    pub(crate) fn origin(&self) -> PathBuf {
+        self.root().join("origin.git")
+    }
+
+    /// What a user does elsewhere with `origin`, in a clone of it.
+    pub(crate) fn elsewhere(&self, commands: &[&[&str]]) {
+        let clone = self.root().join("elsewhere");
+        if !clone.exists() {
+            user_git(&self.root(), &["clone", "--quiet", "origin.git", "elsewhere"]);
+        }
+        user_git(&clone, &["fetch", "--quiet", "origin"]);
+        user_git(&clone, &["checkout", "--quiet", "-B", "main", "origin/main"]);
+        commands.iter().for_each(|args| drop(user_git(&clone, args)));
+        user_git(&clone, &["push", "--quiet", "origin", "main"]);
+    }
+
+    /// The user merges `claude/main` of `origin` there, as one commit.
+    pub(crate) fn squash_elsewhere(&self) {
+        let merge: &[&str] = &["merge", "--quiet", "--squash", "origin/claude/main"];
+        self.elsewhere(&[merge, &["commit", "--quiet", "--message=Squashed"]]);
+    }
+
+    /// The user commits a file of `main` elsewhere.
+    pub(crate) fn write_elsewhere(&self, file: &str, text: &str) {
+        self.elsewhere(&[]);
+        write(&self.root().join("elsewhere"), file, text);
+        self.elsewhere(&[&["checkout", "--quiet", "main"]]);
+        let clone = self.root().join("elsewhere");
+        user_git(&clone, &["add", "--all"]);
+        user_git(&clone, &["commit", "--quiet", "--message=Elsewhere"]);
+        user_git(&clone, &["push", "--quiet", "origin", "main"]);
+    }
+
+    /// Git, with this `gh` beside it.
+    pub(crate) async fn git_and_gh(&self, gh: &str) -> Git {
+        let bin = self.root().join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        script(&bin.join("git"), "exec git \"$@\"");
+        script(&bin.join("gh"), gh);
+        Git::find(GitOptions { program: Some(bin.join("git")), limit: LIMIT, now }).await.unwrap()
+    }
+
     pub(crate) fn commit(&self, message: &str) {
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "--message", message]);

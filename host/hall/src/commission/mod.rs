@@ -1,20 +1,21 @@
 //! A commission: what it is, its states, its record, and where it is kept.
 
-mod id;
 pub mod record;
 mod state;
-pub(crate) mod store;
 
 use std::path::PathBuf;
 
 use guild_contract::JobId;
 use serde::{Deserialize, Serialize};
 
-pub use id::CommissionId;
 pub use record::{Entry, Overrides, Record};
 pub use state::Status;
 
-use crate::error::HallError;
+pub use crate::id::CommissionId;
+use crate::{error::HallError, store::Kept};
+
+/// Calls of the manager's that are remembered of a commission.
+const MAX_CALLS: usize = 64;
 
 /// A commission, as it is kept in `state/commissions/<id>.json`. This decides; the record in the project is its picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,11 +44,14 @@ pub struct Commission {
     /// The attempt under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptState>,
+    /// Calls of the manager's that have taken effect, the last ones: after a crash one can come again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<String>,
     /// What people see.
     pub record: Record,
 }
 
-/// Who made a commission.
+/// Who made a commission, or asked for a meeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Author {
@@ -56,6 +60,8 @@ pub enum Author {
     User,
     /// The manager, which acts first: a person reviews it (REQ-WKR-27).
     Manager,
+    /// A worker, which asks for a meeting.
+    Worker,
 }
 
 /// How far an attempt is. After a crash it goes on from there.
@@ -87,6 +93,19 @@ pub struct End {
     pub time: String,
 }
 
+impl Kept for Commission {
+    type Id = CommissionId;
+    const RECORDS: &'static str = "commissions";
+
+    fn id(&self) -> &CommissionId {
+        &self.commission_id
+    }
+
+    fn text(&self) -> Result<String, String> {
+        self.record.render(self.status)
+    }
+}
+
 impl Commission {
     /// Moves it to another state, and notes that.
     ///
@@ -112,6 +131,19 @@ impl Commission {
             self.asked = None;
         }
         Ok(())
+    }
+
+    /// Whether a call has taken effect before. From now on it has.
+    pub(crate) fn is_repeated(&mut self, call: Option<&str>) -> bool {
+        let Some(call) = call else { return false };
+        if self.calls.iter().any(|known| known == call) {
+            return true;
+        }
+        if self.calls.len() >= MAX_CALLS {
+            self.calls.remove(0);
+        }
+        self.calls.push(call.to_owned());
+        false
     }
 
     /// Notes something.

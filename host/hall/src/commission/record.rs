@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_saphyr::{DoubleQuoted, FlowSeq};
 
-use super::{CommissionId, Status};
-use crate::frontmatter::{self, FENCE};
+use super::Status;
+use crate::frontmatter;
 
 /// What people see of a commission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -81,12 +81,13 @@ impl Overrides {
     }
 }
 
-/// Something that happened to a commission.
+/// Something that happened to a commission, or in a meeting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// When: RFC 3339 in UTC, with milliseconds.
     pub timestamp: String,
-    /// `created`, `status_<state>`, `progress_report`, `result_submitted`, `question`, or `user_note`.
+    /// Of a commission `created`, `status_<state>`, `progress_report`, `result_submitted`, `question`, `user_note` or
+    /// `manager_note`; of a meeting see [`crate::meeting::Record`].
     pub event: String,
     /// What, or why.
     pub reason: String,
@@ -126,8 +127,9 @@ struct Source<'a> {
     description: DoubleQuoted<&'a str>,
 }
 
+/// An [`Entry`] as it is written.
 #[derive(Serialize)]
-struct Line<'a> {
+pub(crate) struct Line<'a> {
     timestamp: &'a str,
     event: &'a str,
     reason: DoubleQuoted<&'a str>,
@@ -138,7 +140,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(entry: &'a Entry) -> Self {
+    pub(crate) fn of(entry: &'a Entry) -> Self {
         Self {
             timestamp: &entry.timestamp,
             event: &entry.event,
@@ -171,15 +173,7 @@ impl Record {
             current_progress: DoubleQuoted(&self.current_progress),
             project_name: &self.project_name,
         };
-        let options = serde_saphyr::ser_options! {
-            compact_list_indent: false,
-            prefer_block_scalars: false,
-            // A date is a text to us, and a date to readers of YAML 1.1; in quotes it would be a text to those, too.
-            yaml_12: true,
-            no_lang_directive: true,
-        };
-        let yaml = serde_saphyr::to_string_with_options(&frontmatter, options).map_err(|e| e.to_string())?;
-        Ok(format!("{FENCE}{yaml}{FENCE}{}", self.body))
+        frontmatter::render(&frontmatter, &self.body)
     }
 }
 
@@ -202,7 +196,6 @@ pub fn read(text: &str) -> Read {
     let text = |key: &str| frontmatter::text(&value, key);
     let list = |key: &str| frontmatter::texts(&value, key).unwrap_or_default();
     let overrides = value.get("resource_overrides").cloned().unwrap_or_default();
-    let timeline = value.get("activity_timeline").and_then(Value::as_array).into_iter().flatten();
     let record = Record {
         title: text("title"),
         date: text("date"),
@@ -213,7 +206,7 @@ pub fn read(text: &str) -> Read {
         dependencies: list("dependencies"),
         linked_artifacts: list("linked_artifacts"),
         resource_overrides: serde_json::from_value(overrides).unwrap_or_default(),
-        activity_timeline: timeline.filter(|entry| entry.is_object()).map(entry).collect(),
+        activity_timeline: Entry::list(&value, "activity_timeline"),
         current_progress: text("current_progress"),
         project_name: text("projectName"),
         body: body.to_owned(),
@@ -221,14 +214,22 @@ pub fn read(text: &str) -> Read {
     Read { record, status: text("status").parse().ok() }
 }
 
-fn entry(value: &Value) -> Entry {
-    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    Entry {
-        timestamp: text("timestamp").unwrap_or_default(),
-        event: text("event").unwrap_or_default(),
-        reason: text("reason").unwrap_or_default(),
-        from: text("from"),
-        to: text("to"),
+impl Entry {
+    /// The entries of a list in frontmatter.
+    pub(crate) fn list(data: &Value, key: &str) -> Vec<Self> {
+        let entries = data.get(key).and_then(Value::as_array).into_iter().flatten();
+        entries.filter(|entry| entry.is_object()).map(Self::read).collect()
+    }
+
+    fn read(value: &Value) -> Self {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        Self {
+            timestamp: text("timestamp").unwrap_or_default(),
+            event: text("event").unwrap_or_default(),
+            reason: text("reason").unwrap_or_default(),
+            from: text("from"),
+            to: text("to"),
+        }
     }
 }
 
@@ -246,11 +247,6 @@ pub(crate) fn body(result: &str, decisions: &[Decision]) -> String {
         let _ = write!(body, "\n**{}**\n{}\n*Reasoning: {}*\n", question.trim(), decision.trim(), reasoning.trim());
     }
     body
-}
-
-/// The path of a commission's record below the top of a worktree.
-pub(crate) fn path(id: &CommissionId) -> [String; 4] {
-    [".lore".to_owned(), "work".to_owned(), "commissions".to_owned(), id.file()]
 }
 
 #[cfg(test)]

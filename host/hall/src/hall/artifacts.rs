@@ -142,7 +142,7 @@ impl Hall {
         Ok(committed)
     }
 
-    async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), HallError> {
+    pub(super) async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), HallError> {
         let project = self.project(project)?;
         let integration = self.projects.integration(&self.home, &project).await?;
         Ok((project, integration))
@@ -163,7 +163,7 @@ fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
         match kind {
             Kind::Document => {
                 let Ok(Some((bytes, state))) = files.read(&names, MAX_BYTES) else { continue };
-                let mut document = Artifact::document(&path, &String::from_utf8_lossy(&bytes), &state);
+                let mut document = Artifact::document(&path, &String::from_utf8_lossy(&bytes), artifact::time(&state));
                 match left.checked_sub(document.content.len()) {
                     Some(rest) => left = rest,
                     None => document.content.clear(),
@@ -172,7 +172,7 @@ fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
             }
             Kind::Image | Kind::Mockup => {
                 let Ok(Some(state)) = files.state(&names) else { continue };
-                found.push(Artifact::file(&path, kind, &state));
+                found.push(Artifact::file(&path, kind, artifact::time(&state)));
             }
         }
     }
@@ -184,7 +184,7 @@ fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
 fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, HallError> {
     let (bytes, state) = whole(home, top, path)?;
     let raw = String::from_utf8_lossy(&bytes).into_owned();
-    let document = Artifact::document(below_lore(path), &raw, &state);
+    let document = Artifact::document(below_lore(path), &raw, artifact::time(&state));
     Ok(Artifact { raw_content: Some(raw), ..document })
 }
 

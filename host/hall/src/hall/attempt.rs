@@ -9,8 +9,9 @@ use guild_git::{AttemptBranch, GitError, Integration, Merge};
 
 use super::{Cell, Hall, blocking};
 use crate::{
-    commission::{Commission, End, Status, record, store},
+    commission::{Commission, End, Status, record},
     error::HallError,
+    store,
     workers::{Attempt, NotBegun, Outcome},
 };
 
@@ -27,6 +28,16 @@ impl Hall {
     /// # Errors
     /// Where the commission is over, or ended otherwise meanwhile.
     pub async fn cancel(self: &Arc<Self>, id: &str, reason: Option<&str>) -> Result<(), HallError> {
+        self.cancel_once(id, reason, None).await
+    }
+
+    /// As [`Self::cancel`], for a call that may have come before.
+    pub(crate) async fn cancel_once(
+        self: &Arc<Self>,
+        id: &str,
+        reason: Option<&str>,
+        call: Option<&str>,
+    ) -> Result<(), HallError> {
         let cell = self.cell(id)?;
         let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or(CANCELLED);
         let time = self.time();
@@ -34,19 +45,22 @@ impl Hall {
             HallError::Conflict(format!("Cannot cancel commission \"{id}\": current state is \"{status}\""))
         };
         let runs = self
-            .change(&cell, |commission| match (commission.status, &mut commission.attempt) {
-                (Status::Pending | Status::Blocked, _) => {
-                    commission.become_(Status::Cancelled, reason, time).map(|()| false)
+            .change(&cell, |commission| {
+                match (commission.status, commission.is_repeated(call), &mut commission.attempt) {
+                    (status, true, _) => Ok(status.is_active()),
+                    (Status::Pending | Status::Blocked, ..) => {
+                        commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                    }
+                    (status, _, Some(attempt)) if status.is_active() => {
+                        attempt.cancel.get_or_insert_with(|| reason.to_owned());
+                        Ok(true)
+                    }
+                    // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
+                    (status, _, None) if status.is_active() => {
+                        commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                    }
+                    (status, ..) => Err(refused(status)),
                 }
-                (status, Some(attempt)) if status.is_active() => {
-                    attempt.cancel.get_or_insert_with(|| reason.to_owned());
-                    Ok(true)
-                }
-                // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
-                (status, None) if status.is_active() => {
-                    commission.become_(Status::Cancelled, reason, time).map(|()| false)
-                }
-                (status, _) => Err(refused(status)),
             })
             .await?;
         if runs {
@@ -76,6 +90,7 @@ impl Hall {
                 self.spawn_attempt(cell);
             }
         }
+        self.resume_meetings();
         self.check_dependencies(None).await
     }
 
@@ -114,8 +129,7 @@ impl Hall {
             return Ok(());
         }
         let project = self.project(&now.project_name)?;
-        let memory_chars = project.settings.memory_limit.map(|tokens| u64::from(tokens) * 4);
-        let attempt = Attempt::of(&now, memory_chars);
+        let attempt = Attempt::of(&now, project.settings.memory_chars());
         let attempt =
             attempt.ok_or_else(|| HallError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
         if now.status == Status::Dispatched {
@@ -139,7 +153,7 @@ impl Hall {
                     Ok(()) => break,
                     Err(NotBegun::Refused(why)) => return Err(HallError::Internal(why)),
                     Err(NotBegun::Busy(why)) => {
-                        tracing::debug!(commission = %attempt.commission, "it waits: {why}");
+                        tracing::debug!(commission = %now.commission_id, "it waits: {why}");
                         // A cancel ends the waiting.
                         let _ = tokio::time::timeout(BUSY, cancel.cancelled()).await;
                     }
@@ -191,12 +205,12 @@ impl Hall {
     }
 
     /// From the end of the job to the state that people see: commits, merges, and tidies up.
-    async fn finish(&self, cell: &Cell) -> Result<(), HallError> {
+    async fn finish(self: &Arc<Self>, cell: &Cell) -> Result<(), HallError> {
         let _one = cell.change.lock().await;
         let now = cell.now();
         let Some(attempt) = now.attempt.as_ref().filter(|_| now.status.is_active()) else { return Ok(()) };
         let Some(mut end) = attempt.end.clone() else { return Ok(()) };
-        let mut tidy = true;
+        let (mut tidy, mut conflict) = (true, None);
         if let (true, Some(dir)) = (attempt.begun, &now.worktree_dir) {
             let project = self.project(&now.project_name)?;
             let integration = self.projects.integration(&self.home, &project).await?;
@@ -208,9 +222,9 @@ impl Hall {
                     Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
                     Ok(Merge::Conflicts { files }) => {
                         let files = files.join(", ");
-                        end = failed(format!(
-                            "Squash-merge conflict on non-.lore/ files: {files}; {branch} has the work"
-                        ));
+                        let why = format!("Squash-merge conflict on non-.lore/ files: {files}; {branch} has the work");
+                        conflict = Some(format!("Commission {} failed: {why}", now.commission_id));
+                        end = failed(why);
                     }
                     Err(e) => end = failed(format!("Finalize error: {e}")),
                 }
@@ -231,7 +245,11 @@ impl Hall {
             *commission = over;
             Ok(())
         })
-        .await
+        .await?;
+        if let Some(reason) = conflict {
+            self.ask_manager(&now.project_name, &reason).await;
+        }
+        Ok(())
     }
 
     /// Commits what is in the worktree, with the record as it will be.

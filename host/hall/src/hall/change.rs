@@ -4,9 +4,10 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Cell, Hall, blocking};
 use crate::{
-    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status, store},
+    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status, record::Origin},
     error::HallError,
     events::HallEvent,
+    store,
     workers::Worker,
 };
 
@@ -18,6 +19,9 @@ const TEXT_BYTES: usize = 1024 * 1024;
 const DEPENDENCIES: usize = 256;
 /// The most bytes of a dependency.
 const DEPENDENCY_BYTES: usize = 1024;
+
+/// What a commission of the manager's has as its source.
+const MANAGER: &str = "The manager";
 
 /// A commission that is to be made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,6 +59,21 @@ impl Hall {
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
     pub async fn create(self: &Arc<Self>, new: NewCommission) -> Result<CommissionId, HallError> {
+        self.create_once(new, None).await
+    }
+
+    /// As [`Self::create`], for a call that may have come before.
+    pub(crate) async fn create_once(
+        self: &Arc<Self>,
+        new: NewCommission,
+        call: Option<&str>,
+    ) -> Result<CommissionId, HallError> {
+        if let Some(call) = call {
+            let mut made = self.all().into_iter().map(|cell| cell.now());
+            if let Some(made) = made.find(|now| now.calls.iter().any(|known| known == call)) {
+                return Ok(made.commission_id.clone());
+            }
+        }
         let title = new.title.trim();
         let title = title.strip_prefix("Commission: ").unwrap_or(title);
         check_text("title", title, TITLE_BYTES)?;
@@ -69,6 +88,7 @@ impl Hall {
         let record = Record {
             title: format!("Commission: {title}"),
             date: now.strftime("%Y-%m-%d").to_string(),
+            source: (new.author == Author::Manager).then(|| Origin { description: MANAGER.to_owned() }),
             worker: worker.display_name.clone(),
             worker_display_title: worker.display_title,
             prompt: new.prompt,
@@ -93,6 +113,7 @@ impl Hall {
             created_by: new.author,
             asked: None,
             attempt: None,
+            calls: call.map(str::to_owned).into_iter().collect(),
             record,
         };
         let cell = {
@@ -115,7 +136,7 @@ impl Hall {
             self.commissions.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
             let home = self.home.clone();
             let forgotten = id.clone();
-            blocking(move || home.commissions().map(|dir| store::forget(&dir, &forgotten))).await?;
+            blocking(move || home.commissions().map(|dir| store::forget::<Commission>(&dir, &forgotten))).await?;
             return Err(e);
         }
         Ok(id)
@@ -158,14 +179,31 @@ impl Hall {
     /// # Errors
     /// Where there is no such commission.
     pub async fn note(&self, id: &str, content: &str) -> Result<(), HallError> {
+        self.note_once(id, ("user_note", content), None).await
+    }
+
+    /// As [`Self::note`], of that kind, for a call that may have come before.
+    pub(crate) async fn note_once(
+        &self,
+        id: &str,
+        (event, content): (&str, &str),
+        call: Option<&str>,
+    ) -> Result<(), HallError> {
         check_text("content", content, TEXT_BYTES)?;
         let cell = self.cell(id)?;
         let time = self.time();
-        self.change(&cell, |commission| {
-            commission.note("user_note", content, time);
-            Ok(())
-        })
-        .await?;
+        let is_new = self
+            .change(&cell, |commission| {
+                let is_new = !commission.is_repeated(call);
+                if is_new {
+                    commission.note(event, content, time);
+                }
+                Ok(is_new)
+            })
+            .await?;
+        if !is_new {
+            return Ok(());
+        }
         let commission_id = cell.now().commission_id.clone();
         self.tell(HallEvent::CommissionManagerNote { commission_id, content: content.to_owned() });
         Ok(())
@@ -176,11 +214,24 @@ impl Hall {
     /// # Errors
     /// Where it runs, or is over.
     pub async fn abandon(self: &Arc<Self>, id: &str, reason: &str) -> Result<(), HallError> {
+        self.abandon_once(id, reason, None).await
+    }
+
+    /// As [`Self::abandon`], for a call that may have come before.
+    pub(crate) async fn abandon_once(
+        self: &Arc<Self>,
+        id: &str,
+        reason: &str,
+        call: Option<&str>,
+    ) -> Result<(), HallError> {
         check_text("reason", reason, TEXT_BYTES)?;
         let cell = self.cell(id)?;
         let time = self.time();
         self.change(&cell, |commission| {
             let status = commission.status;
+            if commission.is_repeated(call) {
+                return Ok(());
+            }
             if status.is_active() {
                 let why = "it has an active session. Cancel it first.";
                 return Err(HallError::Conflict(format!("Cannot abandon commission \"{id}\": {why}")));
@@ -248,7 +299,7 @@ impl Hall {
     async fn keep(&self, commission: &Arc<Commission>) -> Result<(), HallError> {
         let (home, commission) = (self.home.clone(), commission.clone());
         let doing = format!("commission {} cannot be stored", commission.commission_id);
-        blocking(move || store::save(&home.commissions()?, &commission).map_err(HallError::io(doing))).await
+        blocking(move || store::save(&home.commissions()?, &*commission).map_err(HallError::io(doing))).await
     }
 
     /// Writes the record of a commission: while an attempt has a worktree, there; else into the integration worktree.
@@ -256,15 +307,15 @@ impl Hall {
         let (new, commission) = (self.home.new_files()?, commission.clone());
         let begun = commission.attempt.as_ref().is_some_and(|attempt| attempt.begun);
         if let (true, true, Some(dir)) = (commission.status.is_active(), begun, commission.worktree_dir.clone()) {
-            return blocking(move || store::write_record(&new, &dir, &commission)).await;
+            return blocking(move || store::write_record(&new, &dir, &*commission)).await;
         }
         let project = self.project(&commission.project_name)?;
         let integration = self.projects.integration(&self.home, &project).await?;
-        integration.with_files(move |dir| store::write_record(&new, dir, &commission)).await?
+        integration.with_files(move |dir| store::write_record(&new, dir, &*commission)).await?
     }
 
     /// The worker of that name: of its package, for people, or its key.
-    fn worker(&self, name: &str) -> Result<Worker, HallError> {
+    pub(super) fn worker(&self, name: &str) -> Result<Worker, HallError> {
         let all = self.workers()?.all();
         let found = |by: fn(&Worker) -> &str| all.iter().find(|worker| by(worker) == name).cloned();
         let worker = found(|worker| &worker.package)
@@ -279,7 +330,7 @@ impl Hall {
     }
 }
 
-fn check_text(field: &str, text: &str, max: usize) -> Result<(), HallError> {
+pub(super) fn check_text(field: &str, text: &str, max: usize) -> Result<(), HallError> {
     if text.trim().is_empty() {
         return Err(HallError::Invalid(format!("Missing required field: {field}")));
     }

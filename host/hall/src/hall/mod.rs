@@ -2,8 +2,13 @@
 
 mod artifacts;
 mod attempt;
+mod brief;
 mod change;
 mod dependencies;
+mod inspect;
+mod manage;
+mod meeting;
+mod pulls;
 mod queue;
 mod read;
 mod settings;
@@ -20,15 +25,21 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    commission::{Commission, CommissionId, store},
+    commission::{Commission, CommissionId},
     error::HallError,
     events::HallEvent,
     home::Home,
     project::{Permit, Project, Projects, lock},
+    store,
     workers::Workers,
 };
 
 pub use change::{Changes, NewCommission};
+pub use manage::HallReader;
+pub(crate) use manage::cut;
+use meeting::Meetings;
+pub use meeting::{NewMeeting, NewRequest, Turn};
+pub use pulls::{PullRequest, Synced};
 pub use queue::Dispatched;
 pub use read::Filter;
 
@@ -47,13 +58,14 @@ pub struct HallOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-/// A hall: its projects and their commissions.
+/// A hall: its projects, their commissions and meetings.
 pub struct Hall {
     home: Arc<Home>,
     projects: Projects,
     clock: Arc<dyn Clock>,
     workers: OnceLock<Arc<dyn Workers>>,
     commissions: RwLock<BTreeMap<CommissionId, Arc<Cell>>>,
+    meetings: Meetings,
     /// Held while it is decided which commissions begin.
     scheduling: tokio::sync::Mutex<()>,
     events: broadcast::Sender<Arc<HallEvent>>,
@@ -95,6 +107,7 @@ impl Hall {
     pub fn open(options: HallOptions) -> Result<Arc<Self>, HallError> {
         let home = Home::open(&options.home)?;
         let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
+        let meetings = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
         let cell = |commission: Commission| (commission.commission_id.clone(), Cell::new(commission));
         let projects = Projects::new(options.permits, options.git);
         projects.now(&home)?;
@@ -104,6 +117,7 @@ impl Hall {
             clock: options.clock,
             workers: OnceLock::new(),
             commissions: RwLock::new(kept.into_iter().map(cell).collect()),
+            meetings: Meetings::of(meetings),
             scheduling: tokio::sync::Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
         }))

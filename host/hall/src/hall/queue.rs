@@ -35,7 +35,15 @@ impl Hall {
     /// # Errors
     /// Where it is in another state, or its worker is not there.
     pub async fn dispatch(self: &Arc<Self>, id: &str) -> Result<Dispatched, HallError> {
+        self.dispatch_once(id, None).await
+    }
+
+    /// As [`Self::dispatch`], for a call that may have come before.
+    pub(crate) async fn dispatch_once(self: &Arc<Self>, id: &str, call: Option<&str>) -> Result<Dispatched, HallError> {
         self.ask(id, |commission, time| {
+            if commission.is_repeated(call) {
+                return Ok(());
+            }
             if commission.status != Status::Pending {
                 return Err(HallError::Conflict(format!(
                     "Cannot dispatch commission \"{id}\": status is \"{}\", must be \"pending\"",

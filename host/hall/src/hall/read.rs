@@ -2,9 +2,10 @@
 
 use super::{Cell, Hall, blocking};
 use crate::{
-    commission::{Commission, CommissionId, Status, record, store},
+    commission::{AttemptState, Commission, CommissionId, Status, record},
     error::HallError,
     project::Project,
+    store,
     view::{CommissionDetail, CommissionView, ProjectView},
     workers::{Attempt, Worker},
 };
@@ -66,7 +67,8 @@ impl Hall {
         let places = [active, Some(self.home.integration(&now.project_name))];
         let id = now.commission_id.clone();
         let read = blocking(move || {
-            let found = places.into_iter().flatten().find_map(|dir| store::read_record(&dir, &id).ok().flatten());
+            let found =
+                places.into_iter().flatten().find_map(|dir| store::read_record::<Commission>(&dir, &id).ok().flatten());
             Ok(found)
         });
         let rendered = || now.record.render(now.status).map_err(HallError::Internal);
@@ -106,14 +108,16 @@ impl Hall {
         self.all().iter().filter(|cell| cell.now().status.is_active()).count()
     }
 
-    /// The attempt of a job; `None` where the job is no attempt of a commission, or that is over.
+    /// The attempt of a job; `None` where the job is no attempt of a commission and no meeting, or that is over.
     pub fn attempt_of(&self, job: &str) -> Option<Attempt> {
-        let cells = self.all();
-        let now = cells.iter().map(|cell| cell.now()).find(|now| {
-            now.status.is_active() && now.attempt.as_ref().is_some_and(|attempt| attempt.job.as_str() == job)
-        })?;
-        let settings = self.project(&now.project_name).ok()?;
-        Attempt::of(&now, settings.settings.memory_limit.map(|tokens| u64::from(tokens) * 4))
+        let is_of = |attempt: &AttemptState| attempt.job.as_str() == job;
+        let mut commissions = self.all().into_iter().map(|cell| cell.now());
+        if let Some(now) = commissions.find(|now| now.status.is_active() && now.attempt.as_ref().is_some_and(is_of)) {
+            return Attempt::of(&now, self.project(&now.project_name).ok()?.settings.memory_chars());
+        }
+        let now =
+            self.open_meetings().find(|now| now.session.as_ref().is_some_and(|state| state.job.as_str() == job))?;
+        Attempt::of_meeting(&now, self.project(&now.project_name).ok()?.settings.memory_chars())
     }
 
     /// Reads the records of a project that nobody here made: of the original, of another machine, of another hand.
@@ -124,9 +128,10 @@ impl Hall {
         let dir = self.home.integration(project.name());
         let known: Vec<CommissionId> = self.cells().keys().cloned().collect();
         let read = blocking(move || {
-            let new = store::recorded(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
+            let new =
+                store::recorded::<Commission>(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
             let read = |id: CommissionId| {
-                let text = store::read_record(&dir, &id).ok().flatten()?;
+                let text = store::read_record::<Commission>(&dir, &id).ok().flatten()?;
                 Some((id, record::read(&text)))
             };
             Ok(new.filter_map(read).collect::<Vec<_>>())
@@ -145,6 +150,7 @@ impl Hall {
                 created_by: crate::commission::Author::User,
                 asked: None,
                 attempt: None,
+                calls: Vec::new(),
                 record,
             };
             let mut all = self.commissions.write().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -153,7 +159,7 @@ impl Hall {
     }
 
     /// The key of the worker of that name for people; the name itself where there is none now.
-    fn key_of(&self, name: &str) -> String {
+    pub(super) fn key_of(&self, name: &str) -> String {
         let all = self.all_workers();
         let found = all.iter().find(|worker| worker.display_name == name);
         found.map_or_else(|| name.to_owned(), |worker| worker.key.to_string())

@@ -1,4 +1,4 @@
-//! The tools of an attempt, and what becomes of that which its worker reports.
+//! The tools of an attempt or a meeting, and what becomes of that which its worker reports.
 
 use std::sync::Arc;
 
@@ -12,11 +12,13 @@ use crate::{
     commission::{Commission, CommissionId},
     error::HallError,
     events::HallEvent,
+    meeting::{MeetingId, MeetingScope},
     tools::{
-        CommissionTools, Worktree,
+        ActivityTools, Worktree,
         commission::{Report, Reports},
+        meeting::{MeetingReport, MeetingReports},
     },
-    workers::Attempt,
+    workers::{Activity, Attempt},
 };
 
 /// Characters of a report in the timeline. The whole of it is the progress, or the body.
@@ -27,8 +29,8 @@ const MAX_PROGRESS: usize = 100;
 const PROGRESS: &str = "progress_report";
 
 impl Hall {
-    /// The tools of an attempt under way. `job` has the tools on its job that these grants allow, with the memories that they
-    /// do. What is reported by them is noted in the commission's record.
+    /// The tools of an attempt under way, or of a meeting. `job` has the tools on its job that these grants allow, with the
+    /// memories that they do. What is reported by them is noted in the commission's or the meeting's record.
     ///
     /// # Errors
     /// Where the attempt's worktree or its job cannot be read.
@@ -38,20 +40,32 @@ impl Hall {
         job: JobTools,
         grants: &Arc<Grants>,
         limits: Arc<Limits>,
-    ) -> Result<CommissionTools, HallError> {
+    ) -> Result<ActivityTools, HallError> {
         let project = self.project(&attempt.project)?;
         let integration = self.projects.integration(&self.home, &project).await?;
+        let grants = match &attempt.activity {
+            // The integration worktree is only read: what is written there is committed for everybody.
+            Activity::Meeting(_, MeetingScope::Project) => {
+                Arc::new(Grants { lore_write: false, worktree_write: false, ..(**grants).clone() })
+            }
+            _ => grants.clone(),
+        };
         let writes = grants.lore_write || grants.worktree_write;
         let links = if writes { integration.repository().links(&attempt.worktree).await? } else { Vec::new() };
-        let reports = ToHall {
-            hall: self.clone(),
-            commission: attempt.commission.clone(),
-            job: attempt.job.clone(),
-            runtime: Handle::current(),
-        };
         let (home, at, running) = (self.home.clone(), attempt.clone(), job.job().clone());
         let worktree = blocking(move || Worktree::open(&home, (&at, links), running, limits)).await?;
-        Ok(CommissionTools::new(job, grants, (Arc::new(worktree), attempt.checkout), Arc::new(reports)))
+        let worktree = (Arc::new(worktree), attempt.checkout);
+        let (hall, runtime) = (self.clone(), Handle::current());
+        Ok(match attempt.activity.clone() {
+            Activity::Commission(commission) => {
+                let reports = ToHall { hall, commission, job: attempt.job.clone(), runtime };
+                ActivityTools::of_commission(job, &grants, worktree, Arc::new(reports))
+            }
+            Activity::Meeting(meeting, _) => {
+                let reports = InMeeting { hall, meeting, runtime };
+                ActivityTools::of_meeting(job, &grants, worktree, Arc::new(reports))
+            }
+        })
     }
 
     /// Notes a report of an attempt. One that comes late is of an attempt that is over, and is dropped.
@@ -126,5 +140,19 @@ impl Reports for ToHall {
     fn report(&self, report: Report) -> Result<(), ToolError> {
         let noted = self.runtime.block_on(self.hall.report(&self.commission, &self.job, report));
         noted.map_err(|e| ToolError::Unavailable(format!("the report cannot be noted: {e}")))
+    }
+}
+
+/// Where the reports of one meeting go.
+struct InMeeting {
+    hall: Arc<Hall>,
+    meeting: MeetingId,
+    runtime: Handle,
+}
+
+impl MeetingReports for InMeeting {
+    fn report(&self, report: MeetingReport) -> Result<String, ToolError> {
+        let noted = self.runtime.block_on(self.hall.report_in_meeting(&self.meeting, report));
+        noted.map_err(|e| ToolError::Unavailable(format!("it cannot be noted: {e}")))
     }
 }

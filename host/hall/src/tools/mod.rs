@@ -1,7 +1,9 @@
-//! The tools of a session that works on a commission (REQ-WKR-8 to REQ-WKR-13).
+//! The tools of a session that works on a commission or in a meeting (REQ-WKR-8 to REQ-WKR-13).
 
 pub mod commission;
 pub mod lore;
+pub mod manager;
+pub mod meeting;
 pub mod memory;
 pub mod workspace;
 mod worktree;
@@ -21,24 +23,28 @@ use serde_json::Value;
 
 use commission::{CommissionReporting, ReportTools, Reports};
 use lore::LoreTools;
+use meeting::{MeetingReports, MeetingTools};
 use memory::MemoryTools;
 use workspace::WorkspaceTools;
 pub use worktree::Worktree;
 
 /// Tools of jobs that commissions have others for, also where those are not granted.
 const REPLACED: [&str; 2] = ["write_artifact", "submit_result"];
+/// The same for meetings, which have no result, and whose user is there to be asked and told.
+const REPLACED_IN_MEETINGS: [&str; 4] = ["write_artifact", "submit_result", "update_summary", "log_question"];
 
-/// All that a session in a commission has besides the tools of toolboxes and the built-in ones: the base tools (REQ-WKR-9),
-/// those of the commission (REQ-WKR-10), and what is left of a job's. A tool that is not granted does not exist.
-pub struct CommissionTools {
+/// All that a session in a commission or a meeting has besides the tools of toolboxes and the built-in ones: the base tools
+/// (REQ-WKR-9), those of the commission (REQ-WKR-10) or of the meeting (REQ-WKR-11), and what is left of a job's. A tool that is
+/// not granted does not exist.
+pub struct ActivityTools {
     tools: Vec<(Arc<ToolDefinition>, Arc<dyn Tools>)>,
     job: Arc<JobTools>,
 }
 
-impl CommissionTools {
-    /// The tools of an attempt whose worktree has so much checked out. `job` has the tools on its job that are granted, with
-    /// the memories that are.
-    pub fn new(
+impl ActivityTools {
+    /// The tools of an attempt at a commission whose worktree has so much checked out. `job` has the tools on its job that are
+    /// granted, with the memories that are.
+    pub fn of_commission(
         job: JobTools,
         grants: &Arc<Grants>,
         (worktree, checkout): (Arc<Worktree>, Checkout),
@@ -47,14 +53,37 @@ impl CommissionTools {
         let lore = LoreTools::new(worktree.clone(), grants.clone(), reports.clone());
         let reporting = CommissionReporting::new(job.job().clone(), lore.clone(), reports);
         let job = Arc::new(job.reporting_to(Arc::new(reporting.clone())));
+        let own = Arc::new(ReportTools::new(reporting));
+        Self::new(job, grants, (worktree, checkout, lore), own, &REPLACED)
+    }
+
+    /// The tools of a meeting, as [`Self::of_commission`].
+    pub fn of_meeting(
+        job: JobTools,
+        grants: &Arc<Grants>,
+        (worktree, checkout): (Arc<Worktree>, Checkout),
+        reports: Arc<dyn MeetingReports>,
+    ) -> Self {
+        let lore = LoreTools::new(worktree.clone(), grants.clone(), Arc::new(meeting::NoReports));
+        let own = Arc::new(MeetingTools::new(lore.clone(), reports));
+        Self::new(Arc::new(job), grants, (worktree, checkout, lore), own, &REPLACED_IN_MEETINGS)
+    }
+
+    fn new(
+        job: Arc<JobTools>,
+        grants: &Arc<Grants>,
+        (worktree, checkout, lore): (Arc<Worktree>, Checkout, LoreTools),
+        own: Arc<dyn Tools>,
+        replaced: &[&str],
+    ) -> Self {
         let sets: [Arc<dyn Tools>; 4] = [
             Arc::new(MemoryTools::new(job.clone(), grants)),
             Arc::new(lore),
             Arc::new(WorkspaceTools::new(worktree, grants.clone(), checkout)),
-            Arc::new(ReportTools::new(reporting)),
+            own,
         ];
         let own = sets.into_iter().flat_map(|set| set.definitions().into_iter().map(move |tool| (tool, set.clone())));
-        let of_job = job.definitions().into_iter().filter(|tool| !REPLACED.contains(&tool.name.as_str()));
+        let of_job = job.definitions().into_iter().filter(|tool| !replaced.contains(&tool.name.as_str()));
         let of_job = of_job.map(|tool| (tool, job.clone() as Arc<dyn Tools>));
         Self { tools: own.chain(of_job).collect(), job }
     }
@@ -66,7 +95,7 @@ impl CommissionTools {
 }
 
 #[async_trait]
-impl Tools for CommissionTools {
+impl Tools for ActivityTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         self.tools.iter().map(|(definition, _)| definition.clone()).collect()
     }

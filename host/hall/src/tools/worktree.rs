@@ -92,11 +92,11 @@ impl Worktree {
         job: Arc<RunningJob>,
         limits: Arc<Limits>,
     ) -> Result<Self, HallError> {
-        let doing = || format!("the worktree of {} cannot be opened", attempt.commission);
+        let doing = || format!("the worktree of {} cannot be opened", attempt.activity);
         let worktree = Self {
             job,
             files: Files::open(home, &attempt.worktree).map_err(HallError::io(doing()))?,
-            temporary: format!("{}.tool", attempt.commission),
+            temporary: format!("{}.tool", attempt.activity),
             links: links.into_iter().collect(),
             limits,
             written: Mutex::default(),

@@ -4,8 +4,12 @@
 
 mod artifacts;
 mod commissions;
+mod inspect;
+mod manager;
+mod meetings;
 mod memory;
 mod projects;
+mod pulls;
 mod queue;
 mod recovery;
 mod support;

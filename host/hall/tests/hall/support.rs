@@ -3,27 +3,35 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use async_trait::async_trait;
-use guild_contract::{Decision, JobId, MemberKey};
+use cap_std::{ambient_authority, fs::Dir};
+use guild_contract::{Bounds, Decision, Grants, JobId, JobStatus, MemberKey, Usage};
 use guild_git::Checkout;
 use guild_hall::{
     Attempt, Hall, HallError, HallOptions, NotBegun, Outcome, Permit, Worker, Workers,
     commission::{CommissionId, Status},
     events::HallEvent,
     hall::{Filter, NewCommission},
+    meeting::event::{CONVERSATION, INTERRUPTED},
 };
-use guild_jobs::SystemClock;
+use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreOptions, SystemClock};
+use guild_session::{
+    activation::Plan,
+    transcript::{Entry, Line, SUCCESS},
+};
 use tempfile::TempDir;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// What git answers to the user. Fails the test where git fails.
 pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
@@ -63,11 +71,29 @@ pub(crate) struct Scripted {
     pub(crate) begun: Mutex<Vec<CommissionId>>,
     pub(crate) decisions: Mutex<Vec<Decision>>,
     pub(crate) checkout: Mutex<Checkout>,
+    /// Whether the worker is the manager.
+    pub(crate) manages: AtomicBool,
+    /// Where the jobs of meetings are.
+    store: Arc<JobStore>,
+    meetings: Mutex<BTreeMap<String, Arc<RunningJob>>>,
+    /// What the session that writes notes answers.
+    pub(crate) notes: Mutex<Result<String, String>>,
+    _dir: TempDir,
 }
 
 impl Scripted {
     pub(crate) fn new(work: impl Fn(&Attempt) -> Outcome + Send + Sync + 'static) -> Arc<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions { limits: Arc::default(), clock: Arc::new(SystemClock) };
+        let store = Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap();
+        let store = JobStore::open(&store, options).unwrap();
+        store.load();
         Arc::new(Self {
+            manages: AtomicBool::new(false),
+            store,
+            meetings: Mutex::default(),
+            notes: Mutex::new(Ok("What was settled.".to_owned())),
+            _dir: dir,
             work: Mutex::new(Arc::new(work)),
             jobs: Mutex::default(),
             next: AtomicU64::new(1),
@@ -83,7 +109,7 @@ impl Scripted {
     /// A worker that writes a document and says that it is done.
     pub(crate) fn writing() -> Arc<Self> {
         Self::new(|attempt| {
-            write(&attempt.worktree, &format!(".lore/reports/{}.md", attempt.commission), "found\n");
+            write(&attempt.worktree, &format!(".lore/reports/{}.md", attempt.activity), "found\n");
             done("All done.\n")
         })
     }
@@ -118,6 +144,8 @@ impl Workers for Scripted {
             portrait: None,
             model: None,
             checkout: *self.checkout.lock().unwrap(),
+            manages: self.manages.load(Ordering::Relaxed),
+            can: vec!["Read".to_owned(), "lore:write".to_owned()],
         }]
     }
 
@@ -131,7 +159,11 @@ impl Workers for Scripted {
         }
         let mut jobs = self.jobs.lock().unwrap();
         jobs.entry(attempt.job.to_string()).or_insert_with(|| {
-            self.begun.lock().unwrap().push(attempt.commission.clone());
+            self.begun.lock().unwrap().extend(attempt.activity.commission().cloned());
+            if attempt.activity.is_meeting() {
+                let job = begin(&self.store, attempt.job.clone());
+                self.meetings.lock().unwrap().insert(attempt.job.to_string(), job);
+            }
             None
         });
         Ok(())
@@ -158,6 +190,74 @@ impl Workers for Scripted {
     async fn cancel(&self, attempt: &Attempt) {
         self.cancelled.send_modify(|cancelled| cancelled.push(attempt.job.to_string()));
     }
+
+    async fn conversation(&self, meeting: &Attempt) -> Result<Arc<RunningJob>, String> {
+        let job = self.meetings.lock().unwrap().get(meeting.job.as_str()).cloned();
+        job.filter(|job| job.status() == JobStatus::Running).ok_or_else(|| "its job has ended".to_owned())
+    }
+
+    /// Answers in two pieces, the second once the workers are let go on.
+    async fn say(&self, meeting: &Attempt, message: &str, cancel: &CancellationToken) -> Result<(), String> {
+        let job = self.conversation(meeting).await?;
+        let session = CONVERSATION;
+        if job.history().unwrap().is_empty() {
+            let (system_prompt, prompt, tools) = ("You are Dalton.".to_owned(), String::new(), Vec::new());
+            job.transcript(&Entry::Session {
+                session,
+                agent: "scripted".to_owned(),
+                model: None,
+                system_prompt,
+                prompt,
+                tools,
+            });
+        }
+        job.transcript(&Entry::Message { session, text: message.to_owned() });
+        job.transcript(&Entry::Text { session, text: "You said: ".to_owned() });
+        let mut open = self.open.subscribe();
+        let goes_on = tokio::select! {
+            _ = open.wait_for(|open| *open) => true,
+            () = cancel.cancelled() => false,
+        };
+        let usage = Usage { turns: 1, cost_usd: Some(0.25), ..Usage::default() };
+        let (text, ending) = if goes_on {
+            (self.work.lock().unwrap().clone())(meeting);
+            job.transcript(&Entry::Text { session, text: message.to_owned() });
+            let text = format!("You said: {message}");
+            job.transcript(&Entry::Turn { session, turn: 1, model: None, text: text.clone(), content: None, usage });
+            (text, SUCCESS)
+        } else {
+            (String::new(), INTERRUPTED)
+        };
+        job.transcript(&Entry::End { session, ending: ending.to_owned(), text, usage });
+        Ok(())
+    }
+
+    async fn write(&self, _: &Attempt, _: &str, _: String) -> Result<String, String> {
+        self.notes.lock().unwrap().clone()
+    }
+
+    async fn conclude(&self, meeting: &Attempt, notes: &str) -> Vec<Decision> {
+        let job = self.meetings.lock().unwrap().get(meeting.job.as_str()).cloned();
+        job.unwrap().complete(Some(notes)).unwrap();
+        self.decisions.lock().unwrap().clone()
+    }
+
+    async fn transcript(&self, _: &MemberKey, job: &JobId) -> Result<Vec<Line>, HallError> {
+        self.store.transcript(job).map_err(|e| HallError::Internal(e.to_string()))
+    }
+}
+
+/// Begins a job.
+pub(crate) fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
+    let plan = Accepted {
+        agent: "extractive".to_owned(),
+        granted_tools: Vec::new(),
+        grants: Grants::default(),
+        ceiling: Bounds::default(),
+        plan: Plan::OwnRun(Bounds::default()),
+    };
+    let (description, task) = ("d".to_owned(), "t".to_owned());
+    store.create(NewJob { id, description, task, config: serde_json::json!({}), plan }).unwrap()
 }
 
 /// A user's directory, with projects and the home of a hall.
@@ -211,6 +311,60 @@ impl World {
         let permits = code.map(|entry| Permit { path: entry.unwrap().path(), ..Permit::default() }).collect();
         let options = HallOptions { home: self.home(), permits, git: self.git.clone(), clock: Arc::new(SystemClock) };
         Hall::open(options)
+    }
+
+    /// A hall that works, and may do this in the project `demo`.
+    pub(crate) async fn permitting(&self, push: bool, pull_requests: bool) -> Arc<Hall> {
+        let hall = self.hall().await;
+        hall.permit(vec![Permit { path: self.project("demo"), push, pull_requests }]);
+        hall
+    }
+
+    /// Gives the project `demo` an `origin`, a bare repository, and has hosts run this `gh`.
+    pub(crate) fn add_origin(&mut self, gh: &str) {
+        git(&self.root(), &["init", "--quiet", "--bare", "--initial-branch=main", "origin.git"]);
+        let project = self.project("demo");
+        git(&project, &["remote", "add", "origin", self.origin().to_str().unwrap()]);
+        git(&project, &["push", "--quiet", "origin", "main"]);
+        let bin = self.root().join("bin");
+        for (name, text) in [("git", "exec git \"$@\""), ("gh", gh)] {
+            let path = bin.join(name);
+            write(&bin, name, &format!("#!/bin/sh\n{text}\n"));
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        self.git = Some(bin.join("git"));
+    }
+
+    pub(crate) fn origin(&self) -> PathBuf {
+        self.root().join("origin.git")
+    }
+
+    /// A user's clone of `origin`, on its newest `main`.
+    pub(crate) fn clone_of_origin(&self) -> PathBuf {
+        let clone = self.root().join("elsewhere");
+        if !clone.exists() {
+            git(&self.root(), &["clone", "--quiet", "origin.git", "elsewhere"]);
+        }
+        git(&clone, &["fetch", "--quiet", "origin"]);
+        git(&clone, &["checkout", "--quiet", "-B", "main", "origin/main"]);
+        clone
+    }
+
+    /// The user merges `claude/main` of `origin` there, as one commit.
+    pub(crate) fn squash_at_origin(&self) {
+        let clone = self.clone_of_origin();
+        git(&clone, &["merge", "--quiet", "--squash", "origin/claude/main"]);
+        git(&clone, &["commit", "--quiet", "--message=Squashed"]);
+        git(&clone, &["push", "--quiet", "origin", "main"]);
+    }
+
+    /// The user commits a file to `main` of `origin`.
+    pub(crate) fn write_at_origin(&self, file: &str, text: &str) {
+        let clone = self.clone_of_origin();
+        write(&clone, file, text);
+        git(&clone, &["add", "--all"]);
+        git(&clone, &["commit", "--quiet", "--message=Elsewhere"]);
+        git(&clone, &["push", "--quiet", "origin", "main"]);
     }
 
     /// A hall that works.

@@ -13,28 +13,25 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Bounds, Decision, Grants, JobId, Limits, grants::SessionGrants};
+use guild_contract::{Decision, Grants, JobId, Limits, grants::SessionGrants};
 use guild_git::{AttemptBranch, Checkout, Git, GitOptions, Integration, Merge, Repository};
 use guild_hall::{
-    Attempt, Hall,
+    Activity, Attempt, Hall,
     commission::{Overrides, Status},
     tools::{
-        CommissionTools, Worktree,
+        ActivityTools, Worktree,
         commission::{Report, Reports},
     },
 };
-use guild_jobs::{
-    Accepted, JobStore, JobTools, MemoryStore, NewJob, Resume, RunningJob, Sealed, StoreOptions, SystemClock,
-};
+use guild_jobs::{JobStore, JobTools, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, SystemClock};
 use guild_session::{
-    activation::Plan,
     tools::{ToolCall, ToolError, Tools},
     transcript::Entry,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::support::{Scripted, World, commission, done, git, timeline, told, until, write};
+use crate::support::{Scripted, World, begin, commission, done, git, timeline, told, until, write};
 
 /// What a listener heard, and what it answers.
 #[derive(Default)]
@@ -78,7 +75,7 @@ struct Session {
     store: Arc<JobStore>,
     job: Arc<RunningJob>,
     heard: Arc<Heard>,
-    tools: CommissionTools,
+    tools: ActivityTools,
 }
 
 /// Documents and files may be written.
@@ -124,7 +121,7 @@ impl Session {
         store.load();
         let job = begin(&store, store.new_id());
         let attempt = Attempt {
-            commission: "commission-Dalton-20261123-183441".parse().unwrap(),
+            activity: Activity::Commission("commission-Dalton-20261123-183441".parse().unwrap()),
             number: 1,
             project: "demo".to_owned(),
             worker: "researcher".parse().unwrap(),
@@ -219,19 +216,6 @@ fn store(world: &World, limits: &Arc<Limits>) -> Arc<JobStore> {
     JobStore::open(&member(world), options).unwrap()
 }
 
-/// Begins a job.
-fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
-    let plan = Accepted {
-        agent: "extractive".to_owned(),
-        granted_tools: Vec::new(),
-        grants: Grants::default(),
-        ceiling: Bounds::default(),
-        plan: Plan::OwnRun(Bounds::default()),
-    };
-    let (description, task) = ("d".to_owned(), "t".to_owned());
-    store.create(NewJob { id, description, task, config: json!({}), plan }).unwrap()
-}
-
 fn member(world: &World) -> Dir {
     let member = world.root().join("member");
     fs::create_dir_all(&member).unwrap();
@@ -244,12 +228,12 @@ async fn tools(
     limits: &Arc<Limits>,
     grants: &Arc<Grants>,
     heard: &Arc<Heard>,
-) -> CommissionTools {
+) -> ActivityTools {
     let memory = MemoryStore::open(&member(world), limits.clone(), Arc::new(SystemClock)).unwrap();
     let links = integration.repository().links(&attempt.worktree).await.unwrap();
     let worktree = Worktree::open(hall.home(), (attempt, links), job.clone(), limits.clone()).unwrap();
     let of_job = JobTools::new(job.clone(), memory).granted(grants);
-    CommissionTools::new(of_job, grants, (Arc::new(worktree), attempt.checkout), heard.clone())
+    ActivityTools::of_commission(of_job, grants, (Arc::new(worktree), attempt.checkout), heard.clone())
 }
 
 /// Below a directory: all files, and what they hold.

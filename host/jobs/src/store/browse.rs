@@ -4,13 +4,14 @@ use std::{io, ops::Bound, path::Path};
 
 use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus};
+use guild_session::transcript::Line;
 
 use super::JobStore;
 use crate::{
     artifacts::{self, ARTIFACTS, Names},
     error::StoreError,
     index::{Entry, order},
-    record::{RESULT, SUBMISSION},
+    record::{self, RESULT, SUBMISSION},
 };
 
 /// A job in a page of jobs.
@@ -78,6 +79,16 @@ impl JobStore {
                 Err(StoreError::io("could not read the job")(error))
             }
         }
+    }
+
+    /// What the sessions of a job did, by its transcript; nothing where it has none. It blocks.
+    ///
+    /// # Errors
+    /// An unknown job, or a transcript that cannot be read.
+    pub fn transcript(&self, id: &JobId) -> Result<Vec<Line>, StoreError> {
+        let (_, dir) = self.open_job(id.as_str())?;
+        let read = record::read_transcript(&dir, &self.context.limits());
+        Ok(read.map_err(StoreError::io("could not read the transcript"))?.unwrap_or_default())
     }
 
     /// The regular files under a job's `artifacts/`, as `worker/result` names them. It blocks.

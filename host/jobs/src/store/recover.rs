@@ -10,7 +10,10 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{EventDetail, JobId, JobStatus, JobUsage, Meta};
-use guild_session::transcript::{self, Entry as TranscriptEntry};
+use guild_session::{
+    activation::Plan,
+    transcript::{self, Entry as TranscriptEntry},
+};
 
 use super::{JobStore, end_of};
 use crate::{
@@ -128,10 +131,6 @@ impl JobStore {
         if !was_at_load {
             return Err(refused("it appeared while another host was running, so it was not interrupted"));
         }
-        if meta.resumes >= limits.resumes {
-            let why = format!("it was resumed {} times, as often as limits.resumes allows", meta.resumes);
-            return Err(NotResumed::Refused(why));
-        }
         let unreadable = |file: &'static str| {
             move |e: io::Error| match record::is_transient(&e) {
                 true => NotResumed::Unknown(e),
@@ -140,8 +139,14 @@ impl JobStore {
         };
         let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?;
         let plan = plan.ok_or_else(|| refused("it has no plan.json"))?;
+        // A conversation holds still until somebody says something, so a restart crashes nothing by it.
+        let counts = !matches!(plan.accepted.plan, Plan::Conversation(_));
+        if counts && meta.resumes >= limits.resumes {
+            let why = format!("it was resumed {} times, as often as limits.resumes allows", meta.resumes);
+            return Err(NotResumed::Refused(why));
+        }
         // Counted first, so that a job that crashes its host is resumed no more often than is allowed.
-        let mut meta = Meta { resumes: meta.resumes.saturating_add(1), ..meta.clone() };
+        let mut meta = Meta { resumes: meta.resumes.saturating_add(u32::from(counts)), ..meta.clone() };
         remove_temporaries(dir).map_err(unreadable(META))?;
         record::store_meta(dir, &meta).map_err(unreadable(META))?;
         {

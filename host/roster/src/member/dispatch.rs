@@ -16,11 +16,12 @@ use guild_hall::Attempt;
 use guild_jobs::{Accepted, NewJob, RunningJob, ScopedMemory};
 use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
-    activation::{Activation, AttemptAt, Plan, ProjectRoot, Request},
+    activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
     session::Wanted,
     tools::Tools as _,
 };
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
 use super::Member;
@@ -32,7 +33,7 @@ use crate::{
     reach::Reach,
     schema,
     toolboxes::Offered,
-    work::{self, JobRequest},
+    work::{self, JobRequest, conversation},
 };
 
 impl Member {
@@ -101,21 +102,27 @@ impl Member {
         let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
         let (activation, memory) = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
         let activation = Arc::new(activation);
-        let scope = ActivateScope { memory, files: reach.files.clone(), wait_until };
+        let (hall, host) = (context.view(), Handle::current());
+        let scope = ActivateScope { memory, files: reach.files.clone(), hall, host, wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
             e => RpcError::internal(e.to_string()),
         })?;
         let mut plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        let project = activation.project.as_ref().map(|project| project.name.as_str());
+        context.brief(&mut plan, agent, project, &self.grants).await?;
+        if attempt.as_ref().is_some_and(|attempt| attempt.activity.is_meeting()) {
+            plan = conversation::plan(self.key().as_str(), plan).map_err(RpcError::invalid_params)?;
+        }
         if let (Plan::Session(session), Some(model)) = (&mut plan, attempt.and_then(|attempt| attempt.overrides.model))
         {
             session.model = Some(model);
         }
         let kept = (kept, keep(bytes_planned(&activation, &plan))?);
-        let wanted = match &plan {
-            Plan::Session(session) => Some((session.model.clone(), false)),
-            Plan::OwnRun(_) => self.grants.has(Interface::Agent).then_some((None, true)),
+        let wanted = match plan.session() {
+            Some(session) => Some((session.model.clone(), false)),
+            None => self.grants.has(Interface::Agent).then_some((None, true)),
         };
         if let Some((model, later)) = wanted {
             let (resources, files) = (self.context.resources.clone(), reach.files.clone());
@@ -139,13 +146,21 @@ impl Member {
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let job = this.create(&activation, plan.clone(), activated.log, created).await?;
             let job_id = job.id().clone();
-            let held = (permit, kept, this.data.begin(&job_id));
+            let under_way = this.data.begin(&job_id);
+            if let Plan::Conversation(_) = plan.plan {
+                // What it was planned with is in its files, and nothing of it in memory.
+                drop(kept);
+                let held = (permit, under_way, this.data.converse(&job_id));
+                tokio::spawn(conversation::hold(job, held));
+                return Ok(Dispatched { job_id });
+            }
+            let held = (permit, kept, under_way);
             let request = match &plan.plan {
                 Plan::Session(session) => {
                     let toolboxes = offered.only(&session.toolbox_tools).map_err(no_tool)?;
                     JobRequest::Session { toolboxes, resumed: false }
                 }
-                Plan::OwnRun(_) => JobRequest::OwnRun(plugin, activation),
+                _ => JobRequest::OwnRun(plugin, activation),
             };
             let served = (this.data.clone(), context);
             tokio::spawn(work::carry_out(served, job, plan, this.grants.clone(), request, held));
@@ -215,10 +230,17 @@ impl Member {
         let activation = Activation {
             job: attempt.map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone()),
             request,
-            attempt: attempt.map(|attempt| AttemptAt {
-                commission: attempt.commission.to_string(),
-                number: attempt.number,
-                dependencies: attempt.dependencies.clone(),
+            attempt: attempt.and_then(|attempt| {
+                Some(AttemptAt {
+                    commission: attempt.activity.commission()?.to_string(),
+                    number: attempt.number,
+                    dependencies: attempt.dependencies.clone(),
+                })
+            }),
+            meeting: attempt.filter(|attempt| attempt.activity.is_meeting()).map(|attempt| MeetingAt {
+                id: attempt.activity.id().to_owned(),
+                agenda: attempt.prompt.clone(),
+                artifacts: attempt.dependencies.clone(),
             }),
             scopes: memory.scopes(),
             project: attempt
@@ -278,9 +300,6 @@ fn bytes_of(Request { description, task, config }: &Request) -> u64 {
 /// Bytes that it keeps besides, of what the component was given and has planned.
 fn bytes_planned(activation: &Activation, plan: &Plan) -> u64 {
     let given = activation.memories.iter().map(|note| note.content.len()).sum::<usize>() + activation.posture.len();
-    let planned = match plan {
-        Plan::Session(session) => session.system_prompt.len() + session.prompt.len(),
-        Plan::OwnRun(_) => 0,
-    };
+    let planned = plan.session().map_or(0, |session| session.system_prompt.len() + session.prompt.len());
     (given + planned) as u64
 }

@@ -2,7 +2,7 @@
 
 mod dispatch;
 mod jobs;
-mod resume;
+pub(crate) mod resume;
 
 use std::{sync::Arc, time::Instant};
 

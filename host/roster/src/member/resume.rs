@@ -5,7 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_contract::{Grants, JobId};
+use guild_contract::{Bounds, Grants, JobId};
+use guild_hall::Attempt;
 use guild_jobs::{Accepted, Resume, RunningJob, Sealed};
 use guild_session::{
     activation::Plan,
@@ -18,7 +19,7 @@ use tokio::runtime::Handle;
 use super::Member;
 use crate::{
     interrupted::fail,
-    work::{self, JobRequest},
+    work::{self, JobRequest, conversation},
 };
 
 /// Why a job is not resumed that has no seal, or that of another job.
@@ -52,8 +53,11 @@ impl Resume for Runner {
         let member = self.member.upgrade().ok_or("the host is stopping")?;
         begun(&member, job, plan)?;
         let plan = &plan.accepted;
-        let Plan::Session(session) = &plan.plan else {
-            return Err("its plugin carried it out itself and was interrupted".to_owned());
+        let session = match &plan.plan {
+            Plan::Session(session) => session,
+            Plan::OwnRun(_) => return Err("its plugin carried it out itself and was interrupted".to_owned()),
+            // Nothing of it runs until somebody says something, and then it is looked at.
+            Plan::Conversation(_) => return Ok(()),
         };
         // What it was dispatched with may not be what the operator allows by now.
         let agent = member.agent(Some(&plan.agent)).map_err(|e| e.message)?;
@@ -88,32 +92,61 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
             let job = job.clone();
             let member = member.clone();
             tokio::task::spawn_blocking(move || {
-                let plan = job.plan().map_err(|e| format!("its plan.json cannot be read: {e}"));
-                // Somebody may have put another one there since it was checked.
-                let plan = plan.and_then(|plan| begun(&member, job.id(), &plan).map(|()| plan.accepted));
-                plan.inspect_err(|why| fail(&job, why)).ok()
+                let plan = plan(&member, &job).inspect_err(|why| fail(&job, why)).ok();
+                if plan.as_ref().is_some_and(|plan| matches!(plan.plan, Plan::Conversation(_))) {
+                    conversation::mark_cut_off(&job);
+                }
+                plan
             })
         };
         let Ok(Some(plan)) = read.await else { return };
+        if let Plan::Conversation(_) = plan.plan {
+            let conversing = member.data.converse(job.id());
+            return conversation::hold(job, (permit, under_way, conversing)).await;
+        }
         let toolboxes = tokio::select! {
-            toolboxes = toolboxes(&member, &plan.plan) => toolboxes,
+            toolboxes = toolboxes(&member, &plan.plan, Instant::now() + LOADING) => toolboxes,
             () = job.cancelled().cancelled() => return,
         };
         let toolboxes = match toolboxes {
             Ok(toolboxes) => toolboxes,
             Err(why) => return drop(tokio::task::spawn_blocking(move || fail(&job, &why)).await),
         };
-        let grants = grants(&member, &plan);
         let attempt = member.context.attempt_of(job.id());
-        let today = member.context.reach(member.key(), attempt.as_ref(), &grants).map(|reach| reach.tools(&grants));
-        let today = today.unwrap_or_default();
-        let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
-        let ceiling = plan.ceiling.min(member.ceiling_of(attempt.as_ref()));
+        let Allowed { grants, granted_tools, ceiling } = allowed(&member, &plan, attempt.as_ref());
         let plan = Accepted { granted_tools, ceiling, ..plan };
         let request = JobRequest::Session { toolboxes, resumed: true };
         let served = (member.data.clone(), member.context_of(attempt.as_ref()));
         work::carry_out(served, job, plan, grants, request, (permit, under_way)).await;
     });
+}
+
+/// The plan of a job that this host began, or one before it. It blocks.
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn plan(member: &Member, job: &RunningJob) -> Result<Accepted, String> {
+    let plan = job.plan().map_err(|e| format!("its plan.json cannot be read: {e}"))?;
+    // Somebody may have put another one there since it was checked.
+    begun(member, job.id(), &plan)?;
+    Ok(plan.accepted)
+}
+
+/// What a job that was accepted earlier is still allowed.
+pub(crate) struct Allowed {
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) granted_tools: Vec<String>,
+    pub(crate) ceiling: Bounds,
+}
+
+/// What a job was allowed then, and is still.
+pub(crate) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt>) -> Allowed {
+    let grants = grants(member, plan);
+    let today = member.context.reach(member.key(), attempt, &grants).map(|reach| reach.tools(&grants));
+    let today = today.unwrap_or_default();
+    let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
+    let ceiling = plan.ceiling.min(member.ceiling_of(attempt));
+    Allowed { grants, granted_tools, ceiling }
 }
 
 /// What a job may reach that was accepted earlier, perhaps by a host with another policy: what was granted then, and still
@@ -129,13 +162,13 @@ fn begun(member: &Member, job: &JobId, plan: &Sealed) -> Result<(), String> {
 }
 
 /// The toolbox tools of a plan, as its member and its toolboxes are by now. What is still being loaded is waited for.
-async fn toolboxes(member: &Member, plan: &Plan) -> Result<Arc<dyn Tools>, String> {
-    let names = match plan {
-        Plan::Session(session) if !session.toolbox_tools.is_empty() => &session.toolbox_tools,
+pub(crate) async fn toolboxes(member: &Member, plan: &Plan, until: Instant) -> Result<Arc<dyn Tools>, String> {
+    let names = match plan.session() {
+        Some(session) if !session.toolbox_tools.is_empty() => &session.toolbox_tools,
         _ => return Ok(Arc::new(NoTools)),
     };
     // A component is compiled within its time limit, so this is for all of them to be there.
-    let offered = member.offered(Instant::now() + LOADING).await.map_err(|e| e.message)?;
+    let offered = member.offered(until).await.map_err(|e| e.message)?;
     offered
         .only(names)
         .map_err(|name| format!("its session used the tool {name:?}, which no toolbox of its member has now"))

@@ -138,7 +138,8 @@ impl Plugin {
     async fn activate_here(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
         let log = LogSink::buffered();
         let context = CallContext::new(&self.grants, log.clone());
-        let context = CallContext { files: scope.files, memory: Some(scope.memory), ..context };
+        let hall = Some((scope.hall, scope.host));
+        let context = CallContext { files: scope.files, memory: Some(scope.memory), hall, ..context };
         let preopens = self.memory_preopen("activate", &context)?;
         let deadline = (self.limits.activate_seconds, "limits.activate_seconds");
         let mut call = self.call("activate", deadline, preopens, None, context);
@@ -251,7 +252,9 @@ impl Plugin {
             memory: Some(scope.tools.memory().clone()),
             job: Some(scope.tools),
             files: scope.files,
-            web: Some((scope.web, scope.host)),
+            web: Some((scope.web, scope.host.clone())),
+            hall: Some((scope.hall, scope.host.clone())),
+            manager: scope.manager.map(|manager| (manager, scope.host)),
             sessions: scope.sessions,
             ..context
         };
@@ -306,7 +309,8 @@ impl Plugin {
                 }
                 Ok(Plan::OwnRun(valid(own)?))
             }
-            Plan::Session(session) => {
+            // The host makes a conversation of a session; a component plans none.
+            Plan::Session(session) | Plan::Conversation(session) => {
                 let max = self.limits.plan_bytes;
                 let names = session.tools.iter().chain(&session.toolbox_tools).chain(&session.model);
                 let names = names.map(String::len).sum::<usize>();

@@ -12,7 +12,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream;
-use guild_hall::Hall;
+use guild_hall::{Hall, hall::Turn, meeting::TurnEvent};
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 
 /// After so long without an event a client is shown that the connection lives.
@@ -37,7 +37,30 @@ pub(super) fn listen(hall: &Arc<Hall>) -> Response {
             return Some((Ok::<_, Infallible>(Bytes::from(piece)), events));
         }
     });
-    let mut response = Response::new(Body::from_stream(events));
+    stream(Body::from_stream(events))
+}
+
+/// The events of a turn, until it is over. Whoever reads slowly, or goes away, is in nobody's way: the turn goes on.
+pub(super) fn of_turn(turn: Turn) -> Body {
+    Body::from_stream(stream::unfold(turn, |mut turn| async {
+        let piece = match timeout(KEEP_ALIVE, turn.next()).await {
+            Err(_) => ": alive\n\n".to_owned(),
+            Ok(Some((number, event))) => frame(number, &event),
+            Ok(None) => return None,
+        };
+        Some((Ok::<_, Infallible>(Bytes::from(piece)), turn))
+    }))
+}
+
+/// An event as it is sent: one piece, with its number where it has one.
+pub(super) fn frame(number: u64, event: &TurnEvent) -> String {
+    let json = serde_json::to_string(event).unwrap_or_default();
+    if number == 0 { format!("data: {json}\n\n") } else { format!("id: {number}\ndata: {json}\n\n") }
+}
+
+/// A response whose body is server-sent events.
+pub(super) fn stream(body: Body) -> Response {
+    let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response

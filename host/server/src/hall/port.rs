@@ -52,7 +52,7 @@ pub(crate) async fn answer(
         audit.end(failure(response.status()).as_ref());
         Ok(response)
     };
-    if path == routes::EVENTS {
+    if routes::is_stream(path) {
         let hub = host.events();
         let place = hub.place(caller.identity()).ok_or_else(|| events::no_place(hub))?;
         let response = authorized.run(work).await?;

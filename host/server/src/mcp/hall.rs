@@ -210,7 +210,7 @@ struct Dispatch {
 
 impl Arguments for Dispatch {
     async fn call(self, hall: &Arc<Hall>) -> Result<Value, HallError> {
-        let (_, answer) = routes::dispatched(&self.commission_id, hall.dispatch(&self.commission_id).await?)?;
+        let answer = routes::dispatched(&self.commission_id, hall.dispatch(&self.commission_id).await?);
         Ok(answer)
     }
 }
@@ -224,7 +224,7 @@ struct Redispatch {
 
 impl Arguments for Redispatch {
     async fn call(self, hall: &Arc<Hall>) -> Result<Value, HallError> {
-        let (_, answer) = routes::dispatched(&self.commission_id, hall.redispatch(&self.commission_id).await?)?;
+        let answer = routes::dispatched(&self.commission_id, hall.redispatch(&self.commission_id).await?);
         Ok(answer)
     }
 }

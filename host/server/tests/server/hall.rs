@@ -84,6 +84,8 @@ impl Workers for AtOnce {
             portrait: Some("/images/portraits/dalton.webp".to_owned()),
             model: Some("opus".to_owned()),
             checkout: Checkout::Sparse,
+            manages: false,
+            can: Vec::new(),
         }]
     }
 

@@ -8,12 +8,13 @@
 //! The script is a JSON object: `log`, the file to which it appends what it was started with and what it receives, one
 //! JSON object a line; `steps`, what it does once it has been asked; and, where it is to misbehave, `handshake`
 //! (`"failed"`: it does not connect to the host's tools; `"refused"`: it refuses to begin; `"none"`: it says nothing at
-//! all) and `deaf` (it ignores interrupts). It ignores SIGTERM if it is started so (`trap '' TERM`).
+//! all; `"lost"`: it does not have the session that it is to resume) and `deaf` (it ignores interrupts). It ignores SIGTERM if it is started so (`trap '' TERM`).
 //!
 //! Steps, by their `do`:
 //! - `answer`: an answer of the model: `id`, `text`, `calls` (`{id, name, input}`, each call's answer is awaited),
 //!   `unanswered` (they are not), `early` (the calls come before the end of the answer), `abandoned` (the end never
-//!   comes), `model`, `tokens`, `whole` (it is not streamed);
+//!   comes), `model`, `tokens`, `whole` (it is not streamed), `pieces` (in which the text is streamed), `until` (it waits
+//!   after them until this file is there), `breaks` (nothing follows them);
 //! - `result`: the session's result, with these `fields`; then it waits for the end of its input, and ends;
 //! - `line`: this `text` as it is; `huge`: a line of `bytes`; `message`: this `value`;
 //! - `request`: a control request of this `value`, whose answer it awaits;
@@ -202,6 +203,12 @@ impl FakeClaude {
         let mode = self.script["handshake"].as_str().unwrap_or("connected").to_owned();
         let begin = self.wait_for(|message| message["request"]["subtype"] == "initialize");
         let id = begin["request_id"].clone();
+        if mode == "lost"
+            && let Some(session) = self.flag("--resume=")
+        {
+            eprintln!("No conversation found with session ID: {session}");
+            exit(1);
+        }
         if mode == "none" {
             self.hang();
         }
@@ -260,11 +267,7 @@ impl FakeClaude {
                 }
                 "stderr" => stderr(&step),
                 "start" => self.start(),
-                "until" => {
-                    while !Path::new(step["file"].as_str().unwrap_or_default()).exists() {
-                        thread::sleep(Duration::from_millis(2));
-                    }
-                }
+                "until" => until(&step["file"]),
                 "hang" => self.hang(),
                 "sleep" => loop {
                     thread::park();
@@ -303,7 +306,23 @@ impl FakeClaude {
         }
         let part =
             |block: Value| json!({"type": "assistant", "message": message(json!([block])), "parent_tool_use_id": null});
-        if let Some(text) = step["text"].as_str() {
+        let pieces: Vec<&str> = step["pieces"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if !pieces.is_empty() {
+            let block = json!({"type": "text", "text": ""});
+            self.say(&event(json!({"type": "content_block_start", "index": 0, "content_block": block})));
+        }
+        for piece in &pieces {
+            let delta = json!({"type": "text_delta", "text": piece});
+            self.say(&event(json!({"type": "content_block_delta", "index": 0, "delta": delta})));
+        }
+        if step["until"].is_string() {
+            until(&step["until"]);
+        }
+        if step["breaks"] == true {
+            return;
+        }
+        let streamed = pieces.concat();
+        if let Some(text) = step["text"].as_str().or((!streamed.is_empty()).then_some(&*streamed)) {
             self.say(&part(json!({"type": "text", "text": text})));
         }
         let calls = step["calls"].as_array().cloned().unwrap_or_default();
@@ -390,6 +409,13 @@ impl FakeClaude {
         loop {
             thread::park();
         }
+    }
+}
+
+/// Waits until a file is there.
+fn until(file: &Value) {
+    while !Path::new(file.as_str().unwrap_or_default()).exists() {
+        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -6,17 +6,8 @@ use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
 
 /// What the host knows, in the types of WIT.
 pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
-    let request = &activation.request;
     dispatch::Activation {
-        context: dispatch::Context::Commission(dispatch::Commission {
-            id: activation.job.to_string(),
-            request: types::Request {
-                description: request.description.clone(),
-                task: request.task.clone(),
-                config: request.config.to_string(),
-            },
-            dependencies: activation.attempt.iter().flat_map(|attempt| attempt.dependencies.clone()).collect(),
-        }),
+        context: context(activation),
         project: activation
             .project
             .as_ref()
@@ -52,4 +43,24 @@ pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
             deadline_seconds: activation.bounds.deadline_seconds,
         },
     }
+}
+
+fn context(activation: &Activation) -> dispatch::Context {
+    if let Some(meeting) = &activation.meeting {
+        return dispatch::Context::Meeting(dispatch::Meeting {
+            id: meeting.id.clone(),
+            agenda: meeting.agenda.clone(),
+            artifacts: meeting.artifacts.clone(),
+        });
+    }
+    let request = &activation.request;
+    dispatch::Context::Commission(dispatch::Commission {
+        id: activation.job.to_string(),
+        request: types::Request {
+            description: request.description.clone(),
+            task: request.task.clone(),
+            config: request.config.to_string(),
+        },
+        dependencies: activation.attempt.iter().flat_map(|attempt| attempt.dependencies.clone()).collect(),
+    })
 }

@@ -24,7 +24,7 @@ impl Version for Bindings {
         wit::job_tools::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
         wit::status::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
         wit::agent::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        Ok(())
+        super::add_more(linker)
     }
 
     fn exports(&self, pre: &InstancePre<State>, world: World) -> wasmtime::Result<Box<dyn Exports>> {

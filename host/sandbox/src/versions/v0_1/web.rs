@@ -6,7 +6,6 @@
 use guild_contract::{grants::Capability, manifest::Interface};
 use guild_session::{tools::ToolError, web::Web};
 use tokio::runtime::Handle;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     HostResult,
@@ -14,6 +13,7 @@ use super::{
     named,
 };
 use crate::{
+    call::on_host,
     log::LogSink,
     state::{CallContext, State},
 };
@@ -22,6 +22,8 @@ use crate::{
 const MAX_HITS: u32 = 50;
 /// Characters of a query or an address, and of an error, that a line of the log has.
 const LOGGED_CHARS: usize = 500;
+/// What is said where the host stops meanwhile.
+const FAILED: &str = "the web could not be asked";
 
 /// A line of the log about one request, which is written when its outcome is known, or nobody waits for it.
 struct RequestLog {
@@ -64,15 +66,6 @@ fn granted(context: &CallContext, function: &'static str) -> Result<(Web, Handle
     context.web.clone().ok_or_else(|| context.no_job(function))
 }
 
-/// Does the work where the host does its own; it ends with the call.
-async fn on_host<T: Send + 'static>(
-    host: &Handle,
-    work: impl Future<Output = Result<T, ToolError>> + Send + 'static,
-) -> Result<T, ToolError> {
-    let done = AbortOnDropHandle::new(host.spawn(work)).await;
-    done.unwrap_or_else(|_| Err(ToolError::Unavailable("the web could not be asked".to_owned())))
-}
-
 async fn search(context: CallContext, query: String, limit: u32) -> Result<Vec<Hit>, ToolError> {
     let (web, host) = granted(&context, "web.search")?;
     context.granted_too(context.grants.component.search, &Capability::Search, r#""web": { "search": true }"#)?;
@@ -84,7 +77,7 @@ async fn search(context: CallContext, query: String, limit: u32) -> Result<Vec<H
     };
     named("the query", &query)?;
     let limit = limit.clamp(1, MAX_HITS);
-    let hits = on_host(&host, async move { search.search(&query, limit).await }).await?;
+    let hits = on_host(&host, FAILED, async move { search.search(&query, limit).await }).await?;
     Ok(hits.into_iter().map(|hit| Hit { title: hit.title, url: hit.url, snippet: hit.snippet }).collect())
 }
 
@@ -96,7 +89,7 @@ async fn fetch(context: CallContext, url: String) -> Result<String, ToolError> {
         ));
     };
     named("the address", &url)?;
-    on_host(&host, async move { fetch.fetch(&url).await }).await
+    on_host(&host, FAILED, async move { fetch.fetch(&url).await }).await
 }
 
 impl Host for State {

@@ -6,21 +6,8 @@ use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
 
 /// What the host knows, in the types of WIT.
 pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
-    let request = &activation.request;
     dispatch::Activation {
-        context: dispatch::Context::Commission(dispatch::Commission {
-            job: activation.job.to_string(),
-            request: types::Request {
-                description: request.description.clone(),
-                task: request.task.clone(),
-                config: request.config.to_string(),
-            },
-            attempt: activation.attempt.as_ref().map(|attempt| types::Attempt {
-                commission: attempt.commission.clone(),
-                number: attempt.number,
-                dependencies: attempt.dependencies.clone(),
-            }),
-        }),
+        context: context(activation),
         project: activation
             .project
             .as_ref()
@@ -57,4 +44,28 @@ pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
             deadline_seconds: activation.bounds.deadline_seconds,
         },
     }
+}
+
+fn context(activation: &Activation) -> dispatch::Context {
+    if let Some(meeting) = &activation.meeting {
+        return dispatch::Context::Meeting(dispatch::Meeting {
+            id: meeting.id.clone(),
+            agenda: meeting.agenda.clone(),
+            artifacts: meeting.artifacts.clone(),
+        });
+    }
+    let request = &activation.request;
+    dispatch::Context::Commission(dispatch::Commission {
+        job: activation.job.to_string(),
+        request: types::Request {
+            description: request.description.clone(),
+            task: request.task.clone(),
+            config: request.config.to_string(),
+        },
+        attempt: activation.attempt.as_ref().map(|attempt| types::Attempt {
+            commission: attempt.commission.clone(),
+            number: attempt.number,
+            dependencies: attempt.dependencies.clone(),
+        }),
+    })
 }

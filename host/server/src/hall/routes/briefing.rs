@@ -4,6 +4,7 @@ use guild_hall::{
     HallError,
     commission::Status,
     hall::{Filter, Hall},
+    meeting::MeetingStatus,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -35,13 +36,19 @@ pub(super) async fn read(Request { hall, fields, .. }: Request) -> Answer {
 
 async fn of_project(hall: &Hall, name: &str) -> Result<String, HallError> {
     let commissions = hall.list(&Filter { project: Some(name.to_owned()), ..Filter::default() }).await?;
-    let counts = STATES.iter().filter_map(|(states, said)| {
-        let count = commissions.iter().filter(|commission| states.contains(&commission.status)).count();
-        (count > 0).then(|| format!("{count} {said}"))
+    let counts = STATES.iter().map(|(states, said)| {
+        (commissions.iter().filter(|commission| states.contains(&commission.status)).count(), *said)
     });
-    let counts: Vec<String> = counts.collect();
-    Ok(match counts.is_empty() {
-        true => "No commission is to be done.".to_owned(),
-        false => format!("Commissions: {}.", counts.join(", ")),
-    })
+    let mut sentences: Vec<String> = sentence("Commissions", counts).into_iter().collect();
+    let open = hall.meetings(name, &[MeetingStatus::Open]).await?.len();
+    let requested = hall.meetings(name, &[MeetingStatus::Requested]).await?.len();
+    sentences.extend(sentence("Meetings", [(open, "open"), (requested, "requested")]));
+    Ok(if sentences.is_empty() { "Nothing is to be done.".to_owned() } else { sentences.join(" ") })
+}
+
+/// How many there are of each kind; `None` where there are none at all.
+fn sentence(of: &str, counts: impl IntoIterator<Item = (usize, &'static str)>) -> Option<String> {
+    let there = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = there.map(|(count, said)| format!("{count} {said}")).collect();
+    (!counts.is_empty()).then(|| format!("{of}: {}.", counts.join(", ")))
 }

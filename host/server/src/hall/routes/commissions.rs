@@ -5,9 +5,9 @@ use guild_hall::{
     HallError,
     hall::{Changes, Dispatched, Filter, NewCommission},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::request::{Answer, Request, done, ok};
+use super::request::{Answer, Reply, Request, done, ok};
 
 pub(super) async fn create(Request { hall, fields, .. }: Request) -> Answer {
     let missing = |_| HallError::Invalid("Missing required fields: projectName, title, workerName, prompt".to_owned());
@@ -21,7 +21,7 @@ pub(super) async fn create(Request { hall, fields, .. }: Request) -> Answer {
         ..NewCommission::default()
     };
     let id = hall.create(new).await?;
-    Ok((StatusCode::CREATED, json!({"commissionId": id})))
+    Ok(Reply::Json(StatusCode::CREATED, json!({"commissionId": id})))
 }
 
 pub(super) async fn update(Request { hall, fields, .. }: Request) -> Answer {
@@ -41,12 +41,12 @@ pub(super) async fn note(Request { hall, fields, .. }: Request) -> Answer {
 
 pub(super) async fn dispatch(Request { hall, fields, .. }: Request) -> Answer {
     let id = fields.commission()?;
-    dispatched(&id, hall.dispatch(&id).await?)
+    accepted(dispatched(&id, hall.dispatch(&id).await?))
 }
 
 pub(super) async fn redispatch(Request { hall, fields, .. }: Request) -> Answer {
     let id = fields.commission()?;
-    dispatched(&id, hall.redispatch(&id).await?)
+    accepted(dispatched(&id, hall.redispatch(&id).await?))
 }
 
 pub(super) async fn cancel(Request { hall, fields, .. }: Request) -> Answer {
@@ -82,11 +82,14 @@ pub(super) async fn graph(Request { hall, fields, .. }: Request) -> Answer {
     ok(hall.graph(&fields.project()?)?)
 }
 
+fn accepted(dispatched: Value) -> Answer {
+    Ok(Reply::Json(StatusCode::ACCEPTED, dispatched))
+}
+
 /// What a dispatch is answered with.
-pub(crate) fn dispatched(id: &str, dispatched: Dispatched) -> Answer {
-    let status = match dispatched {
+pub(crate) fn dispatched(id: &str, dispatched: Dispatched) -> Value {
+    match dispatched {
         Dispatched::Accepted => json!({"status": "accepted", "commissionId": id}),
         Dispatched::Queued { reason } => json!({"status": "queued", "commissionId": id, "reason": reason}),
-    };
-    Ok((StatusCode::ACCEPTED, status))
+    }
 }

@@ -17,10 +17,7 @@ use guild_hall::{
 };
 use serde_json::json;
 
-use super::{
-    Respond,
-    request::{Answer, Request, ok},
-};
+use super::request::{Answer, Reply, Request, ok};
 
 /// An image runs nothing, and loads nothing.
 const IMAGE: HeaderValue =
@@ -31,26 +28,25 @@ const MOCKUP: HeaderValue = HeaderValue::from_static(
      img-src data: blob:; font-src data:; frame-ancestors 'none'",
 );
 
-impl Respond for ArtifactFile {
-    fn respond(self) -> Response {
-        let policy = if self.artifact.artifact_type == Kind::Image { IMAGE } else { MOCKUP };
-        let mut response = Response::new(Body::from(self.bytes));
-        response.headers_mut().extend([
-            (CONTENT_TYPE, HeaderValue::from_static(self.media_type)),
-            (CONTENT_SECURITY_POLICY, policy),
-            (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-            (CONTENT_DISPOSITION, HeaderValue::from_static("inline")),
-        ]);
-        response
-    }
+/// A file as a browser may show it.
+pub(super) fn shown(file: ArtifactFile) -> Response {
+    let policy = if file.artifact.artifact_type == Kind::Image { IMAGE } else { MOCKUP };
+    let mut response = Response::new(Body::from(file.bytes));
+    response.headers_mut().extend([
+        (CONTENT_TYPE, HeaderValue::from_static(file.media_type)),
+        (CONTENT_SECURITY_POLICY, policy),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (CONTENT_DISPOSITION, HeaderValue::from_static("inline")),
+    ]);
+    response
 }
 
-pub(super) async fn image(request: Request) -> Result<ArtifactFile, HallError> {
-    file(&request, Kind::Image).await
+pub(super) async fn image(request: Request) -> Answer {
+    file(&request, Kind::Image).await.map(Reply::File)
 }
 
-pub(super) async fn mockup(request: Request) -> Result<ArtifactFile, HallError> {
-    file(&request, Kind::Mockup).await
+pub(super) async fn mockup(request: Request) -> Answer {
+    file(&request, Kind::Mockup).await.map(Reply::File)
 }
 
 pub(super) async fn image_meta(request: Request) -> Answer {

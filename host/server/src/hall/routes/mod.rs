@@ -3,6 +3,7 @@
 mod briefing;
 mod commissions;
 mod files;
+mod meetings;
 mod request;
 mod system;
 mod workspace;
@@ -14,14 +15,14 @@ use axum::{
     http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
-use futures::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
+use futures::{FutureExt as _, future::BoxFuture};
 use guild_auth::{Access, Operation};
 use guild_hall::{Hall, HallError};
 use serde_json::{Value, json};
 
 use super::events;
 pub(crate) use commissions::dispatched;
-use request::{Fields, Request};
+use request::{Answer, Fields, Reply, Request};
 pub(crate) use system::worker;
 
 /// A request, as far as the routes need it.
@@ -42,19 +43,7 @@ struct Route {
     methods: &'static [Method],
     path: &'static str,
     access: Access,
-    answer: fn(Request) -> BoxFuture<'static, Result<Response, HallError>>,
-}
-
-/// What a route answers, as a response.
-trait Respond {
-    fn respond(self) -> Response;
-}
-
-impl Respond for (StatusCode, Value) {
-    fn respond(self) -> Response {
-        let (status, value) = self;
-        with(status, &value)
-    }
+    answer: fn(Request) -> BoxFuture<'static, Answer>,
 }
 
 const GET: &[Method] = &[Method::GET];
@@ -68,7 +57,7 @@ macro_rules! routes {
             methods: $methods,
             path: $path,
             access: Access::$access,
-            answer: |request| $module::$answer(request).map_ok(Respond::respond).boxed(),
+            answer: |request| $module::$answer(request).boxed(),
         }),*]
     };
 }
@@ -87,6 +76,18 @@ static ROUTES: &[Route] = routes! {
     // The original's command line asks by GET, and it changes what is blocked all the same.
     BOTH "/commission/dependency/project/check" Dispatches commissions::check;
     GET "/commission/dependency/project/graph" Reads commissions::graph;
+    POST "/meeting/request/meeting/create" Dispatches meetings::create;
+    POST "/meeting/request/meeting/accept" Dispatches meetings::accept;
+    POST "/meeting/request/meeting/decline" Dispatches meetings::decline;
+    POST "/meeting/request/meeting/defer" Dispatches meetings::defer;
+    GET "/meeting/request/meeting/list" Reads meetings::list;
+    GET "/meeting/request/meeting/read" Reads meetings::read;
+    POST "/meeting/session/message/send" Dispatches meetings::send;
+    // The original has no such route: its clients lose a turn that they do not listen to.
+    GET "/meeting/session/generation/subscribe" Reads meetings::subscribe;
+    POST "/meeting/session/generation/interrupt" Ends meetings::interrupt;
+    POST "/meeting/session/meeting/close" Ends meetings::close;
+    GET "/meeting/session/meeting/list" Reads meetings::sessions;
     GET "/workspace/artifact/document/list" Reads workspace::list;
     GET "/workspace/artifact/document/read" Reads workspace::read;
     POST "/workspace/artifact/document/write" Dispatches workspace::write;
@@ -96,6 +97,9 @@ static ROUTES: &[Route] = routes! {
     GET "/workspace/git/lore/status" Reads workspace::status;
     POST "/workspace/git/lore/commit" Dispatches workspace::commit;
     GET "/coordination/review/briefing/read" Reads briefing::read;
+    POST "/workspace/git/integration/sync" Dispatches workspace::sync;
+    // The original makes them by its manager alone.
+    POST "/workspace/git/pr/create" Dispatches workspace::propose;
     GET "/system/packages/worker/list" Reads system::workers;
     GET "/system/config/application/read" Reads system::read;
     POST "/system/config/application/reload" Dispatches system::reload;
@@ -108,6 +112,11 @@ static ROUTES: &[Route] = routes! {
     GET "/system/runtime/daemon/health" Reads system::health;
     GET "/system/models/catalog/list" Reads system::models;
 };
+
+/// Whether a request is answered with a stream of events, which lasts.
+pub(super) fn is_stream(path: &str) -> bool {
+    path == EVENTS || meetings::STREAMS.contains(&path)
+}
 
 fn find(method: &Method, path: &str) -> Option<&'static Route> {
     ROUTES.iter().find(|route| route.path == path && route.methods.contains(method))
@@ -129,18 +138,23 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     if asked.path == EVENTS && BOTH.contains(asked.method) {
         return events::listen(hall);
     }
-    route(hall, &asked).await.unwrap_or_else(|refused| {
-        let status = match &refused {
-            HallError::Invalid(_) => StatusCode::BAD_REQUEST,
-            HallError::NotFound(_) => StatusCode::NOT_FOUND,
-            HallError::Conflict(_) => StatusCode::CONFLICT,
-            HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        error(status, &refused.to_string())
-    })
+    match route(hall, &asked).await {
+        Ok(Reply::Json(status, value)) => with(status, &value),
+        Ok(Reply::Events(body)) => events::stream(body),
+        Ok(Reply::File(file)) => files::shown(file),
+        Err(refused) => {
+            let status = match &refused {
+                HallError::Invalid(_) => StatusCode::BAD_REQUEST,
+                HallError::NotFound(_) => StatusCode::NOT_FOUND,
+                HallError::Conflict(_) => StatusCode::CONFLICT,
+                HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            error(status, &refused.to_string())
+        }
+    }
 }
 
-async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Result<Response, HallError> {
+async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
     // Before the body is looked at: what is not here is not found, whatever it says.
     let not_found = || HallError::NotFound(format!("{} {} not found", asked.method, asked.path));
     let route = find(asked.method, asked.path).ok_or_else(not_found)?;

@@ -2,13 +2,23 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use axum::http::StatusCode;
-use guild_hall::{Hall, HallError, commission::Overrides};
+use axum::{body::Body, http::StatusCode};
+use guild_hall::{Hall, HallError, artifact::ArtifactFile, commission::Overrides};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// What a route answers: JSON and its status.
-pub(crate) type Answer = Result<(StatusCode, Value), HallError>;
+/// What a route answers.
+pub(crate) type Answer = Result<Reply, HallError>;
+
+/// What a request is answered with, where nothing is wrong.
+pub(crate) enum Reply {
+    /// JSON and its status.
+    Json(StatusCode, Value),
+    /// Server-sent events, as they happen.
+    Events(Body),
+    /// A file of a project, as it is.
+    File(ArtifactFile),
+}
 
 /// What a route is asked.
 pub(super) struct Request {
@@ -24,7 +34,7 @@ pub(super) fn done() -> Answer {
 }
 
 pub(super) fn ok(value: impl Serialize) -> Answer {
-    Ok((StatusCode::OK, json!(value)))
+    Ok(Reply::Json(StatusCode::OK, json!(value)))
 }
 
 /// What a request says: the fields of its body, and of its query.
@@ -88,6 +98,14 @@ impl Fields {
     /// Where it is missing.
     pub(super) fn commission(&self) -> Result<String, HallError> {
         self.text(&["commissionId"])
+    }
+
+    /// The id of the meeting.
+    ///
+    /// # Errors
+    /// Where it is missing.
+    pub(super) fn meeting(&self) -> Result<String, HallError> {
+        self.text(&["meetingId"])
     }
 
     /// A list of texts.

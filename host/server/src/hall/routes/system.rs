@@ -59,7 +59,9 @@ pub(super) async fn workers(Request { hall, .. }: Request) -> Answer {
 
 pub(super) async fn health(Request { hall, since, .. }: Request) -> Answer {
     let commissions = json!({"running": hall.running()});
-    ok(json!({"status": "ok", "meetings": 0, "commissions": commissions, "uptime": since.elapsed().as_secs()}))
+    ok(
+        json!({"status": "ok", "meetings": hall.sessions().len(), "commissions": commissions, "uptime": since.elapsed().as_secs()}),
+    )
 }
 
 pub(super) async fn models(_: Request) -> Answer {

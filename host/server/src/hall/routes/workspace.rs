@@ -1,9 +1,10 @@
-//! The documents of projects.
+//! The documents of projects, and their branch `claude/main`.
 
+use axum::http::StatusCode;
 use guild_hall::HallError;
 use serde_json::json;
 
-use super::request::{Answer, Request, ok};
+use super::request::{Answer, Reply, Request, ok};
 
 /// Artifacts in a list of recent ones, where a request does not say.
 const RECENT: usize = 10;
@@ -47,4 +48,15 @@ pub(super) async fn commit(Request { hall, fields, .. }: Request) -> Answer {
         true => ok(json!({"committed": true, "message": message})),
         false => ok(json!({"committed": false, "message": "Nothing to commit"})),
     }
+}
+
+pub(super) async fn sync(Request { hall, fields, .. }: Request) -> Answer {
+    ok(json!({"results": hall.sync(fields.maybe(&["projectName"]).as_deref()).await?}))
+}
+
+pub(super) async fn propose(Request { hall, fields, .. }: Request) -> Answer {
+    let (project, title) = (fields.project()?, fields.text(&["title"])?);
+    let body = fields.maybe(&["body"]).unwrap_or_default();
+    let made = hall.create_pull_request(&project, &title, &body, None).await?;
+    Ok(Reply::Json(StatusCode::CREATED, json!(made)))
 }

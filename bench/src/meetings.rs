@@ -1,0 +1,234 @@
+//! A hundred meetings whose workers talk at once, a thousand that are open, and listeners that go away. The provider is a local
+//! server of this process that speaks OpenAI's protocol; its pieces come when they are let through, so it is known when.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use guild_fakes::{Gate, OpenAi, Provider, Received, Reply};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    Outcome, hall,
+    host::{Host, PATIENCE, Setup, scratch},
+    stats::{Aim, Report, median, ms, percentile},
+};
+
+/// Meetings in which the worker talks at once.
+const TALKING: usize = 100;
+/// Meetings that are open without a turn.
+const OPEN: usize = 1000;
+/// Listeners that go away, each at another piece.
+const DISCONNECTS: usize = 200;
+/// Between two first pieces.
+const APART: Duration = Duration::from_millis(10);
+const TEXT: &str = "one two three four five six seven eight nine ten eleven twelve";
+
+/// Measures the way of a piece, what an open meeting costs, and turns without listeners.
+pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
+    let fixture = Fixture::new().await?;
+    fixture.open(report).await?;
+    fixture.talk(report).await?;
+    fixture.disconnect(report).await
+}
+
+struct Fixture {
+    host: Host,
+    socket: PathBuf,
+    /// Lets the first piece of each answer through.
+    first: Gate,
+    _provider: Provider,
+}
+
+impl Fixture {
+    async fn new() -> Outcome<Self> {
+        let root = std::path::absolute(scratch().join("meetings-hall"))?;
+        let _ = fs::remove_dir_all(&root);
+        let (project, home) = (root.join("project"), root.join("home"));
+        hall::make_project(&project, 100)?;
+        fs::create_dir_all(&home)?;
+        let config = format!(
+            "projects:\n  - name: demo\n    path: {}\n    meetingCap: {}\n",
+            project.display(),
+            OPEN + TALKING + 1
+        );
+        fs::write(home.join("config.yaml"), config)?;
+        let first = Gate::closed();
+        let behind = first.clone();
+        let provider = OpenAi::start(move |request: &Received| {
+            let last = request.body.pointer("/messages").and_then(Value::as_array).and_then(|all| all.last());
+            match last.and_then(|last| last.get("content")?.as_str()) {
+                Some("Talk") => Reply::text(TEXT).behind(&behind),
+                _ => Reply::text("Hello."),
+            }
+        })
+        .await;
+        let config = format!(
+            "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{}/v1/\"\nmodel = \"fake\"\nsessions = 1000\n\
+             request_seconds = 600\nunknown_cost_tokens = 1000000\n[[project]]\npath = {project:?}\n",
+            provider.url()
+        );
+        let setup = Setup::roster("meetings", 1)?.with_config(&config)?.with_hall(&home);
+        let host = setup.start().await?;
+        Ok(Self { host, socket: home.join("guild-hall.sock"), first, _provider: provider })
+    }
+
+    async fn meet(&self) -> Outcome<String> {
+        let new = json!({"projectName": "demo", "workerName": "m00", "prompt": "Measure"});
+        let mut events = Events::post(&self.socket, "/meeting/request/meeting/create", &new).await?;
+        let session = events.until("session").await?;
+        events.until("turn_end").await?;
+        Ok(session.get("meetingId").and_then(Value::as_str).ok_or("no id")?.to_owned())
+    }
+
+    async fn talks(&self, id: &str) -> Outcome<Events> {
+        let message = json!({"meetingId": id, "message": "Talk"});
+        Events::post(&self.socket, "/meeting/session/message/send", &message).await
+    }
+
+    /// What a thousand open meetings cost.
+    async fn open(&self, report: &mut Report) -> Outcome<()> {
+        // What is made once is made.
+        for _ in 0..TALKING {
+            self.meet().await?;
+        }
+        let before = self.host.memory()?.0;
+        let mut took = Vec::new();
+        for _ in 0..OPEN {
+            let begun = Instant::now();
+            self.meet().await?;
+            took.push(ms(begun.elapsed()));
+        }
+        let how =
+            format!("VmRSS, more than with {TALKING}; opened in {:.0} ms each, first turn included", median(&took));
+        report.add(
+            "1,000 open meetings without a turn",
+            self.host.memory()?.0 - before,
+            "MiB",
+            Aim::AtMost(30.0),
+            &how,
+        );
+        Ok(())
+    }
+
+    async fn ids(&self) -> Outcome<Vec<String>> {
+        let mut events = Events::ask(&self.socket, "GET", "/meeting/session/meeting/list", &json!({})).await?;
+        let list: Value = serde_json::from_str(&events.body().await?)?;
+        let sessions = list.get("sessions").and_then(Value::as_array).ok_or("no sessions")?;
+        Ok(sessions.iter().filter_map(|one| one.get("meetingId")?.as_str()).map(str::to_owned).collect())
+    }
+
+    /// The way of the first piece from the provider to the client, while a hundred turns are under way.
+    async fn talk(&self, report: &mut Report) -> Outcome<()> {
+        let (sender, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+        let mut talking = JoinSet::new();
+        for id in self.ids().await?.into_iter().take(TALKING) {
+            let mut events = self.talks(&id).await?;
+            let sender = sender.clone();
+            talking.spawn(async move {
+                events.until("text_delta").await?;
+                sender.send(Instant::now())?;
+                events.until("turn_end").await.map(drop)
+            });
+        }
+        // All of them wait for the provider.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let mut ways = Vec::new();
+        for _ in 0..TALKING {
+            tokio::time::sleep(APART).await;
+            let sent = Instant::now();
+            self.first.pass(1);
+            let came = timeout(PATIENCE, arrived.recv()).await?.ok_or("no piece came")?;
+            ways.push(ms(came.duration_since(sent)));
+        }
+        while let Some(ended) = talking.join_next().await {
+            ended??;
+        }
+        let how = format!("p50 {:.2} ms; {TALKING} turns under way, the provider's own time included", median(&ways));
+        report.add("first piece, provider to client, p99", percentile(&ways, 0.99), "ms", Aim::AtMost(5.0), &how);
+        Ok(())
+    }
+
+    /// Turns whose listeners go away, each at another piece, and what comes of them.
+    async fn disconnect(&self, report: &mut Report) -> Outcome<()> {
+        let ids = self.ids().await?;
+        self.first.open();
+        let mut whole = 0_u32;
+        for (nth, id) in ids.iter().cycle().take(DISCONNECTS).enumerate() {
+            let mut events = self.talks(id).await?;
+            for _ in 0..nth % 12 {
+                if events.next().await?.is_none_or(|event| event.get("type") == Some(&json!("turn_end"))) {
+                    break;
+                }
+            }
+            drop(events);
+            let path = format!("/meeting/session/generation/subscribe?meetingId={id}");
+            let mut again = Events::ask(&self.socket, "GET", &path, &json!({})).await?;
+            let mut text = String::new();
+            while let Some(event) = again.next().await? {
+                text.push_str(event.get("text").and_then(Value::as_str).unwrap_or_default());
+            }
+            whole += u32::from(text == TEXT);
+        }
+        let aim = Aim::AtLeast(DISCONNECTS as f64);
+        report.add("turns that outlived their listener", f64::from(whole), "turns", aim, "of 200, left at each piece");
+        Ok(())
+    }
+}
+
+/// A stream of events over the hall's socket.
+struct Events(BufReader<UnixStream>);
+
+impl Events {
+    async fn post(socket: &Path, path: &str, body: &Value) -> Outcome<Self> {
+        Self::ask(socket, "POST", path, body).await
+    }
+
+    async fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> Outcome<Self> {
+        let (mut stream, body) = (UnixStream::connect(socket).await?, body.to_string());
+        let head = "Host: localhost\r\nConnection: close\r\nContent-Length:";
+        let request = format!("{method} {path} HTTP/1.1\r\n{head} {}\r\n\r\n{body}", body.len());
+        stream.write_all(request.as_bytes()).await?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// The next event; `None` at the end.
+    async fn next(&mut self) -> Outcome<Option<Value>> {
+        loop {
+            let mut line = String::new();
+            if timeout(PATIENCE, self.0.read_line(&mut line)).await?? == 0 {
+                return Ok(None);
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Ok(Some(serde_json::from_str(data)?));
+            }
+        }
+    }
+
+    /// The next event of that kind.
+    async fn until(&mut self, kind: &str) -> Outcome<Value> {
+        loop {
+            let event = self.next().await?.ok_or_else(|| format!("no {kind} came"))?;
+            match event.get("type").and_then(Value::as_str) {
+                Some(is) if is == kind => return Ok(event),
+                Some("error") => return Err(event.to_string().into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// The body of a plain answer.
+    async fn body(&mut self) -> Outcome<String> {
+        let mut all = String::new();
+        while timeout(PATIENCE, self.0.read_line(&mut all)).await?? > 0 {}
+        Ok(all.split_once("\r\n\r\n").ok_or("no body")?.1.to_owned())
+    }
+}

@@ -1,0 +1,234 @@
+//! The messages of a request: what was said so far. Those of a conversation are rebuilt from its transcript, without any
+//! call.
+
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
+
+use genai::chat::{ChatMessage, ChatRole, ContentPart, CustomPart, MessageContent, ToolCall, ToolResponse};
+use guild_session::transcript::{Entry, interrupted};
+use serde_json::json;
+
+use super::{
+    answer::{ModelAnswer, Stop},
+    provider::Provider,
+};
+
+/// The message to a model whose answer was cut.
+pub(super) const CONTINUE: &str = "Your answer was cut off at the limit of output tokens. Go on exactly where it stopped, \
+                                   without repeating anything.";
+/// The message to a model whose answer broke off after some of it was shown.
+const GO_ON: &str = "Your answer was cut off by a failure of the connection. Go on exactly where it stopped, without \
+                     repeating anything.";
+/// What the model is told in place of what is left out.
+const LEFT_OUT: &str = "(The beginning of this conversation is left out, since it became too long.)\n\n";
+/// What the model is told of a call that was never begun.
+const NOT_MADE: &str = "not made: the turn was interrupted before it";
+
+/// The answer to a call: the tool's result as text, or why the call failed.
+pub(super) type Outcome = Result<String, String>;
+
+/// How a session names its calls.
+pub(super) fn call_id(session: u32, turn: u32, index: usize) -> String {
+    format!("{session}.{turn}.{index}")
+}
+
+/// The messages that answer calls.
+pub(super) fn responses(
+    provider: Provider,
+    calls: &[&ToolCall],
+    outcomes: impl IntoIterator<Item = Outcome>,
+) -> Vec<ChatMessage> {
+    let response = |(call, outcome): (&&ToolCall, Outcome)| match outcome {
+        // genai cannot mark a call as failed; Anthropic's protocol can.
+        Err(text) if provider == Provider::Anthropic => {
+            let data = json!({
+                "type": "tool_result", "tool_use_id": call.call_id, "content": text, "is_error": true,
+            });
+            ContentPart::Custom(CustomPart { model_iden: None, data })
+        }
+        Ok(text) | Err(text) => ContentPart::ToolResponse(ToolResponse::from_tool_call(call, text)),
+    };
+    let responses = calls.iter().zip(outcomes).map(response);
+    if provider == Provider::Ollama {
+        // Its messages hold one response each.
+        responses.map(|response| ChatMessage::tool(MessageContent::from(response))).collect()
+    } else {
+        vec![ChatMessage::tool(MessageContent::from_parts(responses.collect::<Vec<_>>()))]
+    }
+}
+
+/// The messages that have a model go on with an answer that broke off after this text of it was shown.
+pub(super) fn going_on(messages: &[ChatMessage], shown: &str) -> Vec<ChatMessage> {
+    let mut messages = messages.to_vec();
+    messages.extend([ChatMessage::assistant(shown), ChatMessage::user(GO_ON)]);
+    messages
+}
+
+/// A conversation so far.
+pub(super) struct Recalled {
+    pub(super) messages: Vec<ChatMessage>,
+    /// The number of the last turn.
+    pub(super) turn: u32,
+    /// Whether the provider did not say what the last turn used.
+    pub(super) uncounted: bool,
+}
+
+/// Rebuilds a conversation of session `number`. Where it did not fit, what was left out then is left out again, so that
+/// requests begin alike as long as they can.
+pub(super) fn recall(
+    number: u32,
+    history: &[Entry],
+    max_chars: usize,
+    provider: Provider,
+    max_output_tokens: u32,
+) -> Result<Recalled, String> {
+    let mut recalled = Recalled { messages: Vec::new(), turn: 0, uncounted: false };
+    let (results, begun) = results(history);
+    let mut pieces = String::new();
+    // Whether the last answer was cut at the limit of tokens, so that the next one continues it.
+    let mut cut = false;
+    for entry in history {
+        let messages = &mut recalled.messages;
+        match entry {
+            Entry::Text { text, .. } => pieces.push_str(text),
+            Entry::Message { text, .. } => {
+                push_answer(messages, &mem::take(&mut pieces), mem::take(&mut cut));
+                push_user(messages, text);
+            }
+            Entry::Compacted { .. } => drop(compact(messages, max_chars)),
+            Entry::Turn { turn, text, content, usage, .. } => {
+                pieces.clear();
+                recalled.turn = *turn;
+                recalled.uncounted = usage.cost_usd.is_none() && usage.tokens() == 0;
+                let continued = mem::take(&mut cut);
+                let answer = content.as_ref().map(ModelAnswer::restore).transpose()?;
+                let Some(answer) = answer.filter(|answer| answer.calls().next().is_some() || answer.stop == Stop::Cut)
+                else {
+                    push_answer(messages, text, continued);
+                    continue;
+                };
+                let calls: Vec<&ToolCall> = answer.calls().collect();
+                if calls.is_empty() {
+                    push_answer(messages, text, continued);
+                    cut = !text.trim().is_empty();
+                    continue;
+                }
+                if continued {
+                    messages.push(ChatMessage::user(CONTINUE));
+                }
+                messages.push(answer.message());
+                let outcomes = calls.iter().enumerate().map(|(index, call)| {
+                    let id = call_id(number, *turn, index);
+                    answer.input(call, max_output_tokens)?;
+                    results.get(id.as_str()).cloned().unwrap_or_else(|| {
+                        let was_begun = begun.contains(id.as_str());
+                        Err(if was_begun { interrupted(false) } else { NOT_MADE }.to_owned())
+                    })
+                });
+                messages.extend(responses(provider, &calls, outcomes));
+            }
+            _ => {}
+        }
+    }
+    Ok(recalled)
+}
+
+/// What tools answered, by the calls' ids, and the ids of all calls that were begun.
+fn results(history: &[Entry]) -> (HashMap<&str, Result<String, String>>, HashSet<&str>) {
+    let (mut results, mut begun) = (HashMap::new(), HashSet::new());
+    for entry in history {
+        match entry {
+            Entry::Call { call, .. } => drop(begun.insert(call.as_str())),
+            Entry::Result { call, error: Some(text), .. } => drop(results.insert(call.as_str(), Err(text.clone()))),
+            Entry::Result { call, output, .. } => {
+                let output = output.clone().unwrap_or_default();
+                let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
+                results.insert(call.as_str(), Ok(text));
+            }
+            _ => {}
+        }
+    }
+    (results, begun)
+}
+
+/// An answer without calls, or the pieces of one that was cut off; providers refuse messages without text. It may continue
+/// the one before.
+fn push_answer(messages: &mut Vec<ChatMessage>, text: &str, continued: bool) {
+    if text.trim().is_empty() {
+        return;
+    }
+    if continued {
+        messages.push(ChatMessage::user(CONTINUE));
+    }
+    messages.push(ChatMessage::assistant(text));
+}
+
+/// What the user said; where nothing was answered before, it is one message with that, since some models take no two of
+/// them in a row.
+fn push_user(messages: &mut Vec<ChatMessage>, text: &str) {
+    match messages.last_mut() {
+        Some(last) if last.role == ChatRole::User => {
+            let before = last.content.joined_texts().unwrap_or_default();
+            *last = ChatMessage::user(format!("{before}\n\n{text}"));
+        }
+        _ => messages.push(ChatMessage::user(text)),
+    }
+}
+
+/// Leaves out the oldest of a conversation of more than `max_chars` characters, and some more than it must, so that the
+/// next requests begin alike. An exchange begins with what the user said; of the last one, calls are left out with their
+/// results. Returns how many messages are left out.
+pub(super) fn compact(messages: &mut Vec<ChatMessage>, max_chars: usize) -> usize {
+    let sizes: Vec<usize> = messages.iter().map(chars).collect();
+    if sizes.iter().sum::<usize>() <= max_chars {
+        return 0;
+    }
+    let target = max_chars / 4 * 3;
+    let from = |index: usize| sizes.iter().skip(index).sum::<usize>();
+    let exchanges: Vec<usize> = starts(messages, begins_exchange);
+    let fits = exchanges.iter().copied().find(|start| from(*start) <= target);
+    let first = fits.or(exchanges.last().copied()).unwrap_or(0);
+    let mut kept = messages.split_off(first);
+    let mut left_out = first;
+    if from(first) > max_chars {
+        // What the user asked stays, and the last answer with the results of its calls.
+        let asked = sizes.get(first).copied().unwrap_or_default();
+        let answers = starts(&kept, |message| message.role == ChatRole::Assistant);
+        let fits = answers.iter().copied().find(|start| asked + from(first + start) <= target);
+        if let Some(start) = fits.or(answers.last().copied()) {
+            kept.drain(1..start);
+            left_out += start - 1;
+        }
+    }
+    if left_out > 0
+        && let Some(question) = kept.first_mut()
+    {
+        let text = question.content.joined_texts().unwrap_or_default();
+        if !text.starts_with(LEFT_OUT) {
+            *question = ChatMessage::user(format!("{LEFT_OUT}{text}"));
+        }
+    }
+    *messages = kept;
+    left_out
+}
+
+/// Where such messages are, after the first message.
+fn starts(messages: &[ChatMessage], is_start: impl Fn(&ChatMessage) -> bool) -> Vec<usize> {
+    let found = messages.iter().enumerate().skip(1).filter(|(_, message)| is_start(message));
+    found.map(|(index, _)| index).collect()
+}
+
+fn begins_exchange(message: &ChatMessage) -> bool {
+    message.role == ChatRole::User && message.content.first_text() != Some(CONTINUE)
+}
+
+/// The characters of a message, with those of its calls and results.
+fn chars(message: &ChatMessage) -> usize {
+    let of = |part: &ContentPart| match part {
+        ContentPart::Text(text) | ContentPart::ReasoningContent(text) => text.chars().count(),
+        other => serde_json::to_string(other).unwrap_or_default().chars().count(),
+    };
+    message.content.parts().iter().map(of).sum()
+}

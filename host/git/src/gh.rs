@@ -1,0 +1,161 @@
+//! Pull requests, by the program `gh`. It runs in no repository: where the pull request is made is told in its arguments. What
+//! callers write is a part of an argument that begins with the option's name, so it is never an option.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::{
+    error::GitError,
+    names::INTEGRATION_BRANCH,
+    process::{Bounds, Cut, execute, plain},
+    remote::{Origin, PASSED},
+};
+
+/// The most that is read of what it says.
+const STDOUT_BYTES: usize = 1 << 20;
+/// The longest address of a pull request.
+const URL_BYTES: usize = 2048;
+
+/// The environment of each run, besides what is passed.
+const ENVIRONMENT: [(&str, &str); 12] = [
+    ("LC_ALL", "C"),
+    ("NO_COLOR", "1"),
+    ("GH_PROMPT_DISABLED", "1"),
+    ("GH_NO_UPDATE_NOTIFIER", "1"),
+    ("GH_SPINNER_DISABLED", "1"),
+    ("GH_PAGER", "cat"),
+    ("GH_EDITOR", "false"),
+    ("GH_BROWSER", "false"),
+    // For the git that it runs.
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ALLOW_PROTOCOL", ""),
+];
+
+/// A pull request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullRequest {
+    /// Its address.
+    pub url: String,
+    /// Whether it was open before.
+    pub existed: bool,
+}
+
+/// What became of a pull request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullState {
+    /// It waits for the user.
+    Open,
+    /// The user merged it.
+    Merged,
+    /// The user closed it, and did not merge it.
+    Closed,
+    /// It cannot be told.
+    Unknown,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    url: String,
+    is_cross_repository: bool,
+}
+
+#[derive(Deserialize)]
+struct Viewed {
+    state: String,
+}
+
+impl Origin {
+    /// Makes a pull request of [`INTEGRATION_BRANCH`] for the default branch. Where one is open, that is the one: it has what
+    /// was pushed.
+    ///
+    /// # Errors
+    /// [`GitError::GhNotInstalled`], [`GitError::GhFailed`] with its words, and others of running it.
+    pub async fn create_pull_request(&self, title: &str, body: &str) -> Result<PullRequest, GitError> {
+        let create = [
+            format!("--base={}", self.default_branch()),
+            format!("--head={INTEGRATION_BRANCH}"),
+            format!("--title={title}"),
+            format!("--body={body}"),
+        ];
+        let said = match self.gh(&["pr", "create"], &create).await {
+            Ok(said) => said,
+            Err(error @ GitError::GhFailed { .. }) => {
+                let open = self.open_pull_request().await;
+                return open.map(|url| PullRequest { url, existed: true }).ok_or(error);
+            }
+            Err(error) => return Err(error),
+        };
+        let said = String::from_utf8_lossy(&said);
+        let url = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+        match is_url(url) {
+            true => Ok(PullRequest { url: url.to_owned(), existed: false }),
+            false => Err(GitError::GhAnswer { said: plain(said.as_bytes()).chars().take(200).collect() }),
+        }
+    }
+
+    /// The pull request that is open.
+    async fn open_pull_request(&self) -> Option<String> {
+        let list = [
+            "--state=open".to_owned(),
+            format!("--base={}", self.default_branch()),
+            format!("--head={INTEGRATION_BRANCH}"),
+            "--json=url,isCrossRepository".to_owned(),
+            "--limit=100".to_owned(),
+        ];
+        let said = self.gh(&["pr", "list"], &list).await.ok()?;
+        let listed: Vec<Listed> = serde_json::from_slice(&said).ok()?;
+        // Anybody can make one from a copy of the repository that has a branch of that name.
+        let own = listed.into_iter().filter(|one| !one.is_cross_repository && is_url(&one.url));
+        own.map(|one| one.url).next()
+    }
+
+    /// What became of a pull request.
+    pub async fn pull_request_state(&self, url: &str) -> PullState {
+        if !is_url(url) {
+            return PullState::Unknown;
+        }
+        let said = self.gh(&["pr", "view"], &["--json=state".to_owned(), "--".to_owned(), url.to_owned()]).await;
+        let viewed = said.ok().and_then(|said| serde_json::from_slice::<Viewed>(&said).ok());
+        match viewed.as_ref().map(|viewed| viewed.state.as_str()) {
+            Some("OPEN") => PullState::Open,
+            Some("MERGED") => PullState::Merged,
+            Some("CLOSED") => PullState::Closed,
+            _ => PullState::Unknown,
+        }
+    }
+
+    /// What it said on stdout.
+    async fn gh(&self, command: &[&str], args: &[String]) -> Result<Vec<u8>, GitError> {
+        let program: PathBuf = self.repository.git.gh().ok_or(GitError::GhNotInstalled)?;
+        let mut run = Command::new(&program);
+        run.env_clear().envs(ENVIRONMENT).current_dir(Path::new("/")).args(command);
+        let passed = PASSED.into_iter().chain(["PATH"]);
+        run.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        run.args(self.place.as_ref().map(|place| format!("--repo={place}"))).args(args);
+        let (time, name) = (self.repository.git.limit(), command.join(" "));
+        match execute(run, Vec::new(), Bounds { time, output: STDOUT_BYTES }).await {
+            Ok(finished) if finished.code == Some(0) => Ok(finished.stdout),
+            Ok(finished) => Err(GitError::GhFailed { command: name, said: finished.said() }),
+            Err(Cut::Time) => {
+                let said = format!("it took longer than {} seconds and was ended", time.as_secs());
+                Err(GitError::GhFailed { command: name, said })
+            }
+            Err(Cut::Output) => {
+                let said = format!("it said more than {STDOUT_BYTES} bytes and was ended");
+                Err(GitError::GhFailed { command: name, said })
+            }
+            Err(Cut::System(source)) => Err(GitError::Start { program, source }),
+        }
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    text.len() <= URL_BYTES
+        && text.starts_with("https://")
+        && !text.contains(|c: char| c.is_control() || c.is_whitespace())
+}

@@ -1,0 +1,153 @@
+//! A child process: bounded in time and output, and ended with all that it started.
+
+use std::{io, process::Stdio, time::Duration};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, copy, sink},
+    process::{Child, Command},
+    sync::oneshot,
+    time::{sleep, timeout},
+};
+
+/// The most that is kept of what it says on stderr: its begin, which names the cause.
+const STDERR_BYTES: usize = 4096;
+/// How long a run has to remove its lock files between SIGTERM and SIGKILL.
+pub(crate) const TERM_GRACE: Duration = Duration::from_secs(2);
+
+/// What one run may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) time: Duration,
+    /// Bytes of stdout.
+    pub(crate) output: usize,
+}
+
+/// How a run ended by itself.
+pub(crate) struct Finished {
+    /// `None` where a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Finished {
+    /// Why it failed, in its own words.
+    pub(crate) fn said(&self) -> String {
+        match (plain(&self.stderr), self.code) {
+            (said, _) if !said.is_empty() => said,
+            (_, Some(code)) => format!("exit code {code}"),
+            (_, None) => "a signal ended it".to_owned(),
+        }
+    }
+}
+
+/// Why a run did not end by itself.
+pub(crate) enum Cut {
+    Time,
+    Output,
+    System(io::Error),
+}
+
+/// Runs a command, which has its arguments, environment and directory.
+pub(crate) async fn execute(mut command: Command, input: Vec<u8>, bounds: Bounds) -> Result<Finished, Cut> {
+    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.process_group(0).kill_on_drop(true);
+    let group = Group(command.spawn().map_err(Cut::System)?);
+    // A task of its own ends the run in order where the caller is dropped, too: git then removes its lock files.
+    let (_caller, gone) = oneshot::channel();
+    let supervised = tokio::spawn(supervise(group, input, bounds, gone));
+    supervised.await.unwrap_or_else(|e| Err(Cut::System(io::Error::other(e))))
+}
+
+/// A child and the process group that it leads. Dropped before its end, the group is killed.
+struct Group(Child);
+
+impl Group {
+    /// The child's id; `None` once it was reaped and the id may be another's.
+    fn id(&self) -> Option<Pid> {
+        self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An error says that there is nothing left of it.
+        let _ = self.id().map(|id| kill_process_group(id, signal));
+    }
+
+    /// Waits until the child has ended, without reaping it, so that its id stays that of its group.
+    async fn ended(&self) {
+        let looked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while let Some(id) = self.id()
+            && let Ok(None) = waitid(WaitId::Pid(id), looked)
+        {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+async fn supervise(
+    mut group: Group,
+    input: Vec<u8>,
+    bounds: Bounds,
+    gone: oneshot::Receiver<()>,
+) -> Result<Finished, Cut> {
+    let ended = tokio::select! {
+        ended = exchange(&mut group.0, input, bounds.output) => ended,
+        () = sleep(bounds.time) => Err(Cut::Time),
+        _ = gone => Err(Cut::Time),
+    };
+    if ended.is_err() {
+        group.signal(Signal::TERM);
+        let _ = timeout(TERM_GRACE, group.ended()).await;
+        group.signal(Signal::KILL);
+        let _ = group.0.wait().await;
+    }
+    ended
+}
+
+async fn exchange(child: &mut Child, input: Vec<u8>, most: usize) -> Result<Finished, Cut> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // It fails where the program ended early; its exit code says why.
+            let _ = stdin.write_all(&input).await;
+        }
+        Ok(())
+    };
+    let read_stdout = async {
+        let stdout = read(stdout, most.saturating_add(1)).await?;
+        if stdout.len() > most { Err(Cut::Output) } else { Ok(stdout) }
+    };
+    let read_stderr = async {
+        let Some(mut stderr) = stderr else { return Ok(Vec::new()) };
+        let kept = read(Some(&mut stderr), STDERR_BYTES).await?;
+        copy(&mut stderr, &mut sink()).await.map_err(Cut::System)?;
+        Ok(kept)
+    };
+    let ((), stdout, stderr) = tokio::try_join!(write, read_stdout, read_stderr)?;
+    let status = child.wait().await.map_err(Cut::System)?;
+    Ok(Finished { code: status.code(), stdout, stderr })
+}
+
+/// The first bytes of a stream.
+async fn read(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Result<Vec<u8>, Cut> {
+    let mut kept = Vec::new();
+    if let Some(stream) = stream {
+        stream.take(most as u64).read_to_end(&mut kept).await.map_err(Cut::System)?;
+    }
+    Ok(kept)
+}
+
+/// What a program said, on one line, without what would steer a terminal.
+pub(crate) fn plain(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines = said.lines().map(|line| line.replace(char::is_control, " ").trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}

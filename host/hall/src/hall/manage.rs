@@ -1,0 +1,81 @@
+//! What the manager is given of a hall: its tools, what it is told, and what any worker that was granted `hall:read` reads.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use guild_session::{
+    hall::{HallCommission, HallView, HallWorker},
+    tools::ToolError,
+};
+
+use super::{Filter, Hall};
+use crate::{commission::Author, error::HallError, view::CommissionView, workers::Worker};
+
+/// Commissions in a list.
+const MAX_LISTED: usize = 500;
+/// Characters of each text of a commission in a list, and of one that is read alone.
+const LISTED_CHARS: usize = 500;
+const READ_CHARS: usize = 32_000;
+
+impl From<HallError> for ToolError {
+    fn from(error: HallError) -> Self {
+        match error {
+            HallError::Internal(why) => Self::Unavailable(why),
+            HallError::Invalid(why) | HallError::NotFound(why) | HallError::Conflict(why) => Self::InvalidInput(why),
+        }
+    }
+}
+
+/// A hall, to read.
+pub struct HallReader(pub Arc<Hall>);
+
+#[async_trait]
+impl HallView for HallReader {
+    async fn workers(&self) -> Result<Vec<HallWorker>, ToolError> {
+        Ok(self.0.all_workers().into_iter().map(worker).collect())
+    }
+
+    async fn commissions(&self, project: Option<&str>) -> Result<Vec<HallCommission>, ToolError> {
+        let filter = Filter { project: project.map(str::to_owned), ..Filter::default() };
+        let found = self.0.list(&filter).await?;
+        Ok(found.into_iter().take(MAX_LISTED).map(|one| commission(one, LISTED_CHARS)).collect())
+    }
+
+    async fn commission(&self, id: &str) -> Result<Option<HallCommission>, ToolError> {
+        match self.0.read(id, None).await {
+            Ok(read) => Ok(Some(commission(read.commission, READ_CHARS))),
+            Err(HallError::NotFound(_)) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn worker(worker: Worker) -> HallWorker {
+    let Worker { key, display_name, display_title, description, can, .. } = worker;
+    HallWorker { key: key.to_string(), name: display_name, title: display_title, description, can }
+}
+
+fn commission(view: CommissionView, chars: usize) -> HallCommission {
+    HallCommission {
+        id: view.id.to_string(),
+        project: view.project_name,
+        title: view.title.strip_prefix("Commission: ").unwrap_or(&view.title).to_owned(),
+        status: view.status.to_string(),
+        worker: view.worker,
+        by_manager: view.created_by == Author::Manager,
+        dependencies: view.dependencies,
+        prompt: cut(view.prompt, chars),
+        progress: cut(view.current_progress, chars),
+        result: cut(view.result_summary, chars),
+        changed: view.relevant_date,
+        job: view.job,
+    }
+}
+
+/// The beginning of a text, with a mark where something is left out.
+pub(crate) fn cut(text: String, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}

@@ -1,0 +1,443 @@
+//! How meetings are asked for, and begin.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use guild_git::{AttemptBranch, Checkout};
+use guild_jobs::durable::if_there;
+use jiff::civil::Date;
+
+use super::{super::change::check_text, Hall, MeetingCell, Turn, blocking, turn};
+use crate::{
+    commission::{Author, Entry},
+    error::HallError,
+    events::HallEvent,
+    meeting::{Meeting, MeetingId, MeetingScope, MeetingStatus, Record, SessionState, record::OPENED},
+    store,
+    workers::{NotBegun, Worker},
+};
+
+/// The most bytes of an agenda or a message.
+pub(super) const TEXT_BYTES: usize = 1024 * 1024;
+/// The most artifacts that a request names.
+const ARTIFACTS: usize = 256;
+/// Characters of what a request is about in its title.
+const TITLE_CHARS: usize = 80;
+/// The most requests that wait in a project: workers make them.
+const REQUESTS: usize = 200;
+/// The most bytes of an artifact's path.
+const PATH_BYTES: usize = 1024;
+/// How long a host that is busy is asked again before the user is told.
+const BUSY: Duration = Duration::from_secs(20);
+
+/// A meeting that a user opens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewMeeting {
+    /// Its project.
+    pub project: String,
+    /// Its worker, by the name of its package, its name for people, or its key.
+    pub worker: String,
+    /// What it is about.
+    pub agenda: String,
+}
+
+/// A meeting that somebody asks the user for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewRequest {
+    /// Its project.
+    pub project: String,
+    /// With whom, by the name of its package, its name for people, or its key.
+    pub worker: String,
+    /// What it is about.
+    pub reason: String,
+    /// Paths of artifacts below `.lore/` that belong to it.
+    pub artifacts: Vec<String>,
+    /// Who asks.
+    pub author: Author,
+    /// The meeting that it goes on with, where a worker proposes it in one.
+    pub follows: Option<MeetingId>,
+}
+
+impl Hall {
+    /// Opens a meeting. Its first turn is under way when this returns.
+    ///
+    /// # Errors
+    /// Where there is no such project or worker, a field is not acceptable, or the project's cap is reached.
+    pub async fn open_meeting(self: &Arc<Self>, new: NewMeeting) -> Result<(MeetingId, Turn), HallError> {
+        check_text("prompt", &new.agenda, TEXT_BYTES)?;
+        let project = self.project(&new.project)?;
+        // A project that cannot be worked on is told now.
+        self.projects.integration(&self.home, &project).await?;
+        let worker = self.worker(&new.worker)?;
+        let (now, time) = (self.second(), self.time());
+        let _one = self.meetings.opening.lock().await;
+        self.check_meeting_cap(&new.project)?;
+        let record = Record {
+            title: format!("Audience with {}", worker.display_title),
+            date: now.strftime("%Y-%m-%d").to_string(),
+            worker: worker.display_name.clone(),
+            worker_display_title: worker.display_title.clone(),
+            agenda: new.agenda.clone(),
+            meeting_log: vec![Entry {
+                timestamp: time,
+                event: OPENED.to_owned(),
+                reason: "User started audience".to_owned(),
+                ..Entry::default()
+            }],
+            ..Record::default()
+        };
+        let session = self.new_session(&worker, new.agenda)?;
+        let cell = self.meetings.add(
+            |nth| MeetingId::audience(&worker.display_name, now, nth),
+            |id| {
+                let mut meeting = Meeting {
+                    meeting_id: id,
+                    project_name: new.project,
+                    worker_name: worker.key.to_string(),
+                    status: MeetingStatus::Open,
+                    scope: MeetingScope::Activity,
+                    worktree_dir: None,
+                    branch_name: None,
+                    created_by: Author::User,
+                    session: None,
+                    record,
+                };
+                self.begin_in(&mut meeting, &worker, session);
+                meeting
+            },
+        )?;
+        let made = cell.now();
+        let id = made.meeting_id.clone();
+        if let Err(e) = self.keep_meeting(&made).await {
+            self.meetings.remove(&id);
+            return Err(e);
+        }
+        Ok((id, self.begin_meeting(cell, true)?))
+    }
+
+    /// Asks the user for a meeting.
+    ///
+    /// # Errors
+    /// Where there is no such project or worker, or a field is not acceptable.
+    pub async fn request_meeting(self: &Arc<Self>, new: NewRequest) -> Result<MeetingId, HallError> {
+        check_text("reason", &new.reason, TEXT_BYTES)?;
+        if new.artifacts.len() > ARTIFACTS {
+            return Err(HallError::Invalid(format!("a request names at most {ARTIFACTS} artifacts")));
+        }
+        new.artifacts.iter().try_for_each(|path| check_text("referencedArtifacts", path, PATH_BYTES))?;
+        let project = self.project(&new.project)?;
+        self.projects.integration(&self.home, &project).await?;
+        let worker = self.worker(&new.worker)?;
+        let waiting = self.meetings.all().into_iter().map(|cell| cell.now());
+        let waiting = waiting.filter(|now| now.project_name == new.project && now.status == MeetingStatus::Requested);
+        if waiting.count() >= REQUESTS {
+            return Err(HallError::Conflict(format!(
+                "{REQUESTS} requests for meetings wait in project \"{}\", and it takes no more; accept or decline some first",
+                new.project
+            )));
+        }
+        let (now, time) = (self.second(), self.time());
+        let (title, reason) = match &new.follows {
+            Some(id) => (
+                format!("Follow-up with {}", worker.display_name),
+                format!("Worker proposed follow-up from meeting {id}"),
+            ),
+            None => {
+                let about = new.reason.split_whitespace().collect::<Vec<_>>().join(" ");
+                let about: String = about.chars().take(TITLE_CHARS).collect();
+                (format!("Meeting request: {about}"), "Meeting requested".to_owned())
+            }
+        };
+        let record = Record {
+            title,
+            date: now.strftime("%Y-%m-%d").to_string(),
+            worker: worker.display_name.clone(),
+            worker_display_title: worker.display_title.clone(),
+            agenda: new.reason.clone(),
+            linked_artifacts: new.artifacts,
+            meeting_log: vec![Entry { timestamp: time, event: "requested".to_owned(), reason, ..Entry::default() }],
+            ..Record::default()
+        };
+        let name = |nth| match &new.follows {
+            Some(_) => MeetingId::followup(&worker.display_name, now, nth),
+            None => MeetingId::request(&new.reason, now, nth),
+        };
+        let cell = self.meetings.add(name, |id| Meeting {
+            meeting_id: id,
+            project_name: new.project,
+            worker_name: worker.key.to_string(),
+            status: MeetingStatus::Requested,
+            scope: MeetingScope::Activity,
+            worktree_dir: None,
+            branch_name: None,
+            created_by: new.author,
+            session: None,
+            record,
+        })?;
+        let made = cell.now();
+        let id = made.meeting_id.clone();
+        let kept = match self.keep_meeting(&made).await {
+            Ok(()) => self.picture_meeting(&made).await,
+            Err(e) => Err(e),
+        };
+        if let Err(e) = kept {
+            self.forget_meeting(&id).await;
+            return Err(e);
+        }
+        self.tell(HallEvent::MeetingRequested {
+            meeting_id: id.clone(),
+            worker: made.record.worker.clone(),
+            project_name: made.project_name.clone(),
+        });
+        Ok(id)
+    }
+
+    /// Accepts a request. The first turn, which is about its agenda and what the user says besides, is under way when this
+    /// returns.
+    ///
+    /// # Errors
+    /// Where there is no such request, its worker is not there, or the project's cap is reached.
+    pub async fn accept_meeting(
+        self: &Arc<Self>,
+        id: &str,
+        project: Option<&str>,
+        message: Option<&str>,
+    ) -> Result<Turn, HallError> {
+        let message = message.map(str::trim).filter(|message| !message.is_empty());
+        message.map_or(Ok(()), |message| check_text("message", message, TEXT_BYTES))?;
+        let cell = self.meeting_of(id, project).await?;
+        let now = cell.now();
+        let worker = self.worker(&now.worker_name).or_else(|_| self.worker(&now.record.worker))?;
+        let mut opening = now.record.agenda.clone();
+        if !now.record.linked_artifacts.is_empty() {
+            opening.push_str(&format!("\n\nReferenced artifacts: {}", now.record.linked_artifacts.join(", ")));
+        }
+        if let Some(message) = message {
+            opening.push_str(&format!("\n\n{message}"));
+        }
+        let session = self.new_session(&worker, opening)?;
+        let time = self.time();
+        let _one = self.meetings.opening.lock().await;
+        self.check_meeting_cap(&now.project_name)?;
+        self.change_meeting(&cell, |meeting| {
+            meeting.become_(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time)?;
+            meeting.worker_name = worker.key.to_string();
+            self.begin_in(meeting, &worker, session);
+            Ok(())
+        })
+        .await?;
+        self.begin_meeting(cell, false)
+    }
+
+    /// Declines a request.
+    ///
+    /// # Errors
+    /// Where there is no such request.
+    pub async fn decline_meeting(self: &Arc<Self>, id: &str, project: Option<&str>) -> Result<(), HallError> {
+        let (cell, time) = (self.meeting_of(id, project).await?, self.time());
+        self.change_meeting(&cell, |meeting| {
+            meeting.become_(MeetingStatus::Declined, ("declined", "User declined meeting request"), time)
+        })
+        .await?;
+        let now = cell.now();
+        self.tell(HallEvent::MeetingEnded {
+            meeting_id: now.meeting_id.clone(),
+            project_name: now.project_name.clone(),
+        });
+        Ok(())
+    }
+
+    /// Puts a request off until some day, `YYYY-MM-DD`. It stays a request.
+    ///
+    /// # Errors
+    /// Where there is no such request, or that is no day.
+    pub async fn defer_meeting(
+        self: &Arc<Self>,
+        id: &str,
+        project: Option<&str>,
+        until: &str,
+    ) -> Result<(), HallError> {
+        let day = until.trim();
+        if day.parse::<Date>().is_err() {
+            return Err(HallError::Invalid(format!("deferredUntil is a day such as 2026-12-01, not {until:?}")));
+        }
+        let (cell, time) = (self.meeting_of(id, project).await?, self.time());
+        self.change_meeting(&cell, |meeting| {
+            if meeting.status != MeetingStatus::Requested {
+                return Err(HallError::Conflict(format!(
+                    "Cannot defer meeting with status \"{}\": only requested meetings can be deferred",
+                    meeting.status
+                )));
+            }
+            day.clone_into(&mut meeting.record.deferred_until);
+            meeting.note("deferred", &format!("Deferred until {day}"), time);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Goes on with what was under way in meetings when the last host ended: those that were being opened or closed. What was
+    /// said meanwhile was not lost, and a turn that was cut off is not made again.
+    pub(in crate::hall) fn resume_meetings(self: &Arc<Self>) {
+        for cell in self.meetings.all() {
+            let now = cell.now();
+            let Some(session) = now.session.as_ref().filter(|_| now.status == MeetingStatus::Open) else { continue };
+            if session.close.is_some() {
+                let hall = self.clone();
+                tokio::spawn(async move {
+                    if let Err(e) = hall.finish_meeting(&cell).await {
+                        tracing::error!(meeting = %now.meeting_id, "its end is tried again at the next start: {e}");
+                    }
+                });
+            } else if !session.begun {
+                let opened = now.record.meeting_log.first().is_some_and(|entry| entry.event == OPENED);
+                if let Err(e) = self.begin_meeting(cell, opened) {
+                    tracing::error!(meeting = %now.meeting_id, "it cannot be opened: {e}");
+                }
+            }
+        }
+    }
+
+    fn new_session(&self, worker: &Worker, opening: String) -> Result<SessionState, HallError> {
+        let job = self.workers()?.new_job(&worker.key)?;
+        let full = worker.checkout == Checkout::Full;
+        Ok(SessionState { job, full, begun: false, opening, close: None })
+    }
+
+    /// Says where the worker of a meeting works.
+    fn begin_in(&self, meeting: &mut Meeting, worker: &Worker, session: SessionState) {
+        let (id, project) = (&meeting.meeting_id, &meeting.project_name);
+        if worker.manages {
+            // The manager plans and dispatches, and works on nothing itself.
+            meeting.scope = MeetingScope::Project;
+            meeting.worktree_dir = Some(self.home.integration(project));
+            meeting.branch_name = None;
+            meeting.session = Some(SessionState { full: true, ..session });
+        } else {
+            meeting.scope = MeetingScope::Activity;
+            meeting.worktree_dir = Some(self.home.worktree(project, &format!("meeting-{id}")));
+            meeting.branch_name = Some(format!("claude/meeting/{id}"));
+            meeting.session = Some(session);
+        }
+    }
+
+    fn check_meeting_cap(&self, project: &str) -> Result<(), HallError> {
+        let cap = self.project(project)?.settings.meetings();
+        let open: Vec<String> = self
+            .open_meetings()
+            .filter(|now| now.project_name == project)
+            .map(|now| now.meeting_id.to_string())
+            .collect();
+        if open.len() < usize::try_from(cap).unwrap_or(usize::MAX) {
+            return Ok(());
+        }
+        Err(HallError::Conflict(format!(
+            "Meeting cap reached for project \"{project}\" ({cap} concurrent meetings); close one of {} first, or raise \
+             meetingCap in config.yaml",
+            open.join(", ")
+        )))
+    }
+
+    /// Prepares a meeting and has its first turn, in the background. `made` says that nobody asked for it before, so that it has
+    /// never been where it cannot be opened.
+    fn begin_meeting(self: &Arc<Self>, cell: Arc<MeetingCell>, made: bool) -> Result<Turn, HallError> {
+        let number = turn::take(&cell).ok_or_else(|| turn::under_way(&cell))?;
+        let listener = self.turn(&cell, number);
+        let hall = self.clone();
+        tokio::spawn(async move {
+            let now = cell.now();
+            let opened = match hall.prepare_meeting(&cell).await {
+                Ok(()) => hall.change_meeting(&cell, begun).await,
+                Err(e) => Err(e),
+            };
+            match opened {
+                Ok(opening) => {
+                    hall.tell(HallEvent::MeetingStarted {
+                        meeting_id: now.meeting_id.clone(),
+                        worker: now.record.worker.clone(),
+                        project_name: now.project_name.clone(),
+                    });
+                    hall.carry_turn_out(&cell, &opening).await;
+                }
+                Err(e) => {
+                    tracing::warn!(meeting = %now.meeting_id, "it cannot be opened: {e}");
+                    hall.undo_opening(&cell, made, &e).await;
+                    turn::end(&cell, Err(e.to_string()));
+                }
+            }
+        });
+        Ok(listener)
+    }
+
+    /// From the worktree to the job. Each step can be done again.
+    async fn prepare_meeting(&self, cell: &MeetingCell) -> Result<(), HallError> {
+        let now = cell.now();
+        let attempt = self.meeting_attempt(&now)?;
+        if let Some(branch) = &now.branch_name {
+            let project = self.project(&now.project_name)?;
+            let integration = self.projects.integration(&self.home, &project).await?;
+            let branch = AttemptBranch::new(branch)?;
+            let started = integration.start_attempt(&branch, &attempt.worktree, attempt.checkout);
+            started.await.map_err(|e| HallError::Internal(format!("Workspace preparation failed: {e}")))?;
+        }
+        let workers = self.workers()?;
+        let until = tokio::time::Instant::now() + BUSY;
+        loop {
+            match workers.begin(&attempt).await {
+                Ok(()) => return Ok(()),
+                Err(NotBegun::Refused(why)) => return Err(HallError::Conflict(why)),
+                Err(NotBegun::Busy(why)) if tokio::time::Instant::now() >= until => {
+                    return Err(HallError::Conflict(why));
+                }
+                Err(NotBegun::Busy(_)) => tokio::time::sleep(Duration::from_millis(250)).await,
+            }
+        }
+    }
+
+    /// After a meeting could not be opened, there is none; a request is one again.
+    async fn undo_opening(&self, cell: &MeetingCell, made: bool, why: &HallError) {
+        let now = cell.now();
+        let dir = now.worktree_dir.clone().filter(|_| now.branch_name.is_some());
+        if let Err(e) = self.remove_meeting_worktree(&now.project_name, dir).await {
+            tracing::warn!(meeting = %now.meeting_id, "its worktree stays: {e}");
+        }
+        if made {
+            return self.forget_meeting(&now.meeting_id).await;
+        }
+        let time = self.time();
+        let undone = self.change_meeting(cell, |meeting| {
+            // The one step back that there is: nothing was said yet.
+            meeting.status = MeetingStatus::Requested;
+            (meeting.session, meeting.worktree_dir, meeting.branch_name) = (None, None, None);
+            meeting.note("not_opened", &why.to_string(), time);
+            Ok(())
+        });
+        if let Err(e) = undone.await {
+            tracing::error!(meeting = %now.meeting_id, "it stays as it is: {e}");
+        }
+    }
+
+    pub(super) async fn remove_meeting_worktree(&self, project: &str, dir: Option<PathBuf>) -> Result<(), HallError> {
+        let Some(dir) = dir else { return Ok(()) };
+        let integration = self.projects.integration(&self.home, self.project(project)?.as_ref()).await?;
+        Ok(integration.repository().remove_worktree(&dir).await?)
+    }
+
+    async fn forget_meeting(&self, id: &MeetingId) {
+        self.meetings.remove(id);
+        let (home, id) = (self.home.clone(), id.clone());
+        let forgotten = blocking(move || {
+            store::forget::<Meeting>(&home.meetings()?, &id);
+            if_there(home.transcripts()?.remove_file(format!("{id}.md"))).map(drop).map_err(HallError::io("meetings"))
+        });
+        if let Err(e) = forgotten.await {
+            tracing::warn!("what is kept of a meeting that was not opened stays: {e}");
+        }
+    }
+}
+
+/// Notes that a meeting's worktree and job are there. What the user says first.
+fn begun(meeting: &mut Meeting) -> Result<String, HallError> {
+    let session = meeting.session.as_mut().ok_or_else(|| HallError::Internal("it has no session".to_owned()))?;
+    session.begun = true;
+    Ok(session.opening.clone())
+}

@@ -1,0 +1,118 @@
+//! What can be asked of meetings without changing them.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use super::{Hall, blocking};
+use crate::{
+    artifact::Artifact,
+    commission::Author,
+    error::HallError,
+    meeting::{Meeting, MeetingId, MeetingScope, MeetingStatus, record, transcript},
+    project::Project,
+    store::{self, Kept},
+    view::{MeetingDetail, MeetingView, SessionView},
+};
+
+impl Hall {
+    /// The meetings of a project in one of these states, and all where there are none. The newest come first; of requests, those
+    /// that were put off come last.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn meetings(&self, project: &str, states: &[MeetingStatus]) -> Result<Vec<MeetingView>, HallError> {
+        let mut found = self.meetings_of(project).await?;
+        found.retain(|now| states.is_empty() || states.contains(&now.status));
+        found.sort_by_cached_key(|now| {
+            let record = &now.record;
+            (record.deferred_until.clone(), Reverse((record.date.clone(), now.started().to_owned())))
+        });
+        Ok(found.iter().map(|now| MeetingView::of(now)).collect())
+    }
+
+    /// The records of all meetings of a project, as artifacts: those that are open first, then the newest.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn meeting_artifacts(&self, project: &str) -> Result<Vec<Artifact>, HallError> {
+        let mut found = self.meetings_of(project).await?;
+        found.sort_by_cached_key(|now| {
+            (now.status != MeetingStatus::Open, Reverse((now.record.date.clone(), now.started().to_owned())))
+        });
+        found.iter().map(|now| artifact(now)).collect()
+    }
+
+    /// One meeting, and what was said in it as far as that is still there.
+    ///
+    /// # Errors
+    /// Where there is none, or it is of another project.
+    pub async fn read_meeting(&self, id: &str, project: Option<&str>) -> Result<MeetingDetail, HallError> {
+        let missing = |e: HallError| match e {
+            HallError::NotFound(why) if why.starts_with("Meeting") => {
+                HallError::NotFound(format!("Meeting not found: {id}"))
+            }
+            e => e,
+        };
+        let now = self.meeting_of(id, project).await.map_err(missing)?.now();
+        let lines = match (&now.session, now.worker_name.parse(), self.workers.get()) {
+            (Some(session), Ok(worker), Some(workers)) => workers.transcript(&worker, &session.job).await,
+            _ => Ok(Vec::new()),
+        };
+        // The job of a meeting that is over can be deleted.
+        let parsed_messages = transcript::messages(&lines.unwrap_or_default());
+        let transcript = match parsed_messages.is_empty() {
+            true => String::new(),
+            false => transcript::markdown(&now, &parsed_messages),
+        };
+        Ok(MeetingDetail { meeting: MeetingView::of(&now), transcript, parsed_messages })
+    }
+
+    /// The meetings that are open, of all projects, in the order of their names.
+    pub fn sessions(&self) -> Vec<SessionView> {
+        self.open_meetings().map(|now| SessionView::of(&now)).collect()
+    }
+
+    async fn meetings_of(&self, project: &str) -> Result<Vec<Arc<Meeting>>, HallError> {
+        self.look_for_meetings(self.project(project)?.as_ref()).await;
+        let all = self.meetings.all().into_iter().map(|cell| cell.now());
+        Ok(all.filter(|now| now.project_name == project).collect())
+    }
+
+    /// Reads the records of a project that nobody here made.
+    pub(super) async fn look_for_meetings(&self, project: &Project) {
+        if project.permit.is_err() {
+            return;
+        }
+        let dir = self.home.integration(project.name());
+        let known: Vec<MeetingId> = self.meetings.read().keys().cloned().collect();
+        let read = blocking(move || {
+            let new = store::recorded::<Meeting>(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
+            let read = |id: MeetingId| {
+                let text = store::read_record::<Meeting>(&dir, &id).ok().flatten()?;
+                Some((id, record::read(&text)))
+            };
+            Ok(new.filter_map(read).collect::<Vec<_>>())
+        });
+        for (id, (record, status)) in read.await.unwrap_or_default() {
+            self.meetings.adopt(Meeting {
+                meeting_id: id,
+                project_name: project.name().to_owned(),
+                worker_name: self.key_of(&record.worker),
+                // Without a state nothing can be done with it, and a list without it would hide it.
+                status: status.unwrap_or(MeetingStatus::Closed),
+                scope: MeetingScope::Activity,
+                worktree_dir: None,
+                branch_name: None,
+                created_by: Author::User,
+                session: None,
+                record,
+            });
+        }
+    }
+}
+
+fn artifact(meeting: &Meeting) -> Result<Artifact, HallError> {
+    let path = format!("work/meetings/{}.md", meeting.meeting_id);
+    let text = meeting.text().map_err(HallError::Internal)?;
+    let last = meeting.record.meeting_log.last().and_then(|entry| entry.timestamp.parse().ok());
+    Ok(Artifact::document(&path, &text, last.unwrap_or_default()))
+}

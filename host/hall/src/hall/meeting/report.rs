@@ -1,0 +1,78 @@
+//! What becomes of that which a worker reports in a meeting.
+
+use std::sync::Arc;
+
+use super::{Hall, NewRequest};
+use crate::{
+    commission::Author,
+    error::HallError,
+    meeting::{Meeting, MeetingId},
+    tools::meeting::MeetingReport,
+};
+
+/// The most entries in a meeting's log that its worker makes.
+const MAX_REPORTS: usize = 500;
+
+impl Hall {
+    /// Notes a report of an open meeting. What the worker is told.
+    pub(in crate::hall) async fn report_in_meeting(
+        self: &Arc<Self>,
+        id: &MeetingId,
+        report: MeetingReport,
+    ) -> Result<String, HallError> {
+        let (cell, time) = (self.meeting(id.as_str())?, self.time());
+        let (reason, artifacts) = match report {
+            MeetingReport::FollowUp { reason, artifacts } => (reason, artifacts),
+            report => return self.change_meeting(&cell, |meeting| note(meeting, report, time)).await,
+        };
+        let now = cell.now();
+        if !now.is_open() {
+            return Err(over(&now));
+        }
+        let proposed = self.request_meeting(NewRequest {
+            project: now.project_name.clone(),
+            worker: now.worker_name.clone(),
+            reason,
+            artifacts,
+            author: Author::Worker,
+            follows: Some(id.clone()),
+        });
+        Ok(format!("The follow-up is proposed: {}. The user accepts or declines it.", proposed.await?))
+    }
+}
+
+fn over(meeting: &Meeting) -> HallError {
+    HallError::Conflict(format!("meeting {} is over", meeting.meeting_id))
+}
+
+fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<String, HallError> {
+    if !meeting.is_open() {
+        return Err(over(meeting));
+    }
+    if meeting.record.meeting_log.len() > MAX_REPORTS {
+        return Err(HallError::Conflict(format!("the meeting's log has {MAX_REPORTS} entries, and takes no more")));
+    }
+    Ok(match report {
+        MeetingReport::Artifact { path } if meeting.record.linked_artifacts.contains(&path) => {
+            format!("{path} was linked before.")
+        }
+        MeetingReport::Artifact { path } => {
+            let answer = format!("{path} is linked.");
+            meeting.record.linked_artifacts.push(path);
+            answer
+        }
+        MeetingReport::Progress { summary } => {
+            meeting.note("progress_summary", &summary, time);
+            "The progress is noted.".to_owned()
+        }
+        MeetingReport::Title { title } if meeting.record.title == title => "It has that title already.".to_owned(),
+        MeetingReport::Title { title } => {
+            meeting.note("renamed", &format!("Renamed to: {title}"), time);
+            let answer = format!("The meeting is called {title:?} now.");
+            meeting.record.title = title;
+            answer
+        }
+        // Reported otherwise.
+        MeetingReport::FollowUp { .. } => String::new(),
+    })
+}

@@ -1,0 +1,227 @@
+//! Turns of a meeting: one at a time, each on its own, whoever listens.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use guild_jobs::{Position, Tail};
+use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{super::change::check_text, Hall, MeetingCell, TurnState, open::TEXT_BYTES};
+use crate::{
+    error::HallError,
+    meeting::{MeetingStatus, TurnEvent, event::Projection},
+    project::lock,
+};
+
+/// How long a message waits for the end of a turn whose last event its client has seen already.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// A listener of a turn. Others lose nothing where it is slow, or goes away.
+pub struct Turn {
+    hall: Arc<Hall>,
+    cell: Arc<MeetingCell>,
+    /// The turn; it ends where another one begins.
+    number: u64,
+    state: watch::Receiver<TurnState>,
+    events: Projection,
+    tail: Option<Tail>,
+    ready: VecDeque<(u64, TurnEvent)>,
+    /// Events up to this number were seen before.
+    after: u64,
+    over: bool,
+}
+
+impl Turn {
+    /// The next event, with its number: that of the line in the transcript of the meeting's job. `None` once the turn is over.
+    pub async fn next(&mut self) -> Option<(u64, TurnEvent)> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.over |= event.1.is_end();
+                if event.0 > self.after || event.0 == 0 {
+                    return Some(event);
+                }
+            } else if self.over {
+                return None;
+            } else {
+                self.fill().await;
+            }
+        }
+    }
+
+    /// Waits for more.
+    async fn fill(&mut self) {
+        let state = self.state.borrow_and_update().clone();
+        if state.number != self.number {
+            self.over = true;
+            return;
+        }
+        let Some(tail) = &mut self.tail else {
+            match (state.at, state.over) {
+                (Some(at), _) => self.tail = self.hall.tail(&self.cell, at).await.map_err(|why| self.fail(why)).ok(),
+                (None, Some(Err(why))) => self.fail(why),
+                (None, Some(Ok(()))) => self.over = true,
+                (None, None) => self.over |= self.state.changed().await.is_err(),
+            }
+            return;
+        };
+        if let Some(Err(why)) = state.over {
+            // It did not begin, so nothing of it is in the transcript.
+            return self.fail(why);
+        }
+        tokio::select! {
+            lines = tail.next() => match lines {
+                Ok(lines) if lines.is_empty() => self.fail("the meeting was closed".to_owned()),
+                Ok(lines) => {
+                    for (number, line) in lines {
+                        let event = self.events.event(line.entry);
+                        let is_end = event.as_ref().is_some_and(TurnEvent::is_end);
+                        self.ready.extend(event.map(|event| (number, event)));
+                        if is_end {
+                            break;
+                        }
+                    }
+                }
+                Err(e) => self.fail(format!("the transcript cannot be read: {e}")),
+            },
+            changed = self.state.changed() => self.over |= changed.is_err(),
+        }
+    }
+
+    /// Ends with an error, which has no line in the transcript, and so the number zero.
+    fn fail(&mut self, reason: String) {
+        self.ready.push_back((0, TurnEvent::Error { reason }));
+    }
+}
+
+/// Takes the place of the one turn that may be under way; `None` where there is one.
+pub(super) fn take(cell: &MeetingCell) -> Option<u64> {
+    let mut number = None;
+    cell.turn.send_if_modified(|turn| {
+        let is_free = turn.over.is_some();
+        if is_free {
+            *turn = TurnState { number: turn.number + 1, at: None, over: None };
+            number = Some(turn.number);
+            *lock(&cell.cancel) = CancellationToken::new();
+        }
+        is_free
+    });
+    number
+}
+
+/// Notes that the turn is over, or did not begin.
+pub(super) fn end(cell: &MeetingCell, how: Result<(), String>) {
+    cell.turn.send_modify(|turn| turn.over = Some(how));
+}
+
+pub(super) fn under_way(cell: &MeetingCell) -> HallError {
+    HallError::Conflict(format!(
+        "Meeting \"{}\": a turn is under way; wait for its end, or interrupt it",
+        cell.now().meeting_id
+    ))
+}
+
+impl Hall {
+    /// Has the worker of an open meeting answer. The turn is under way when this returns.
+    ///
+    /// # Errors
+    /// Where the meeting is not open, or a turn of it is under way.
+    pub async fn say(self: &Arc<Self>, id: &str, message: &str) -> Result<Turn, HallError> {
+        check_text("message", message, TEXT_BYTES)?;
+        let cell = self.meeting(id)?;
+        let is_open = |cell: &MeetingCell| {
+            let now = cell.now();
+            match now.status {
+                MeetingStatus::Open if now.is_open() => Ok(()),
+                MeetingStatus::Open if now.session.is_some() => {
+                    Err(HallError::Conflict(format!("Meeting \"{id}\" is being closed")))
+                }
+                MeetingStatus::Open => {
+                    Err(HallError::Conflict(format!("Meeting \"{id}\" has no session in this hall")))
+                }
+                status => Err(HallError::Conflict(format!("Meeting \"{id}\" is {status}"))),
+            }
+        };
+        is_open(&cell)?;
+        let mut turn = cell.turn.subscribe();
+        let _ = timeout(LAST_MOMENT, turn.wait_for(|turn| turn.over.is_some())).await;
+        let number = take(&cell).ok_or_else(|| under_way(&cell))?;
+        // One who closes it interrupts a turn that was taken before.
+        if let Err(e) = is_open(&cell) {
+            end(&cell, Err(e.to_string()));
+            return Err(e);
+        }
+        let listener = self.turn(&cell, number);
+        let (hall, message) = (self.clone(), message.to_owned());
+        tokio::spawn(async move { hall.carry_turn_out(&cell, &message).await });
+        Ok(listener)
+    }
+
+    /// Joins the turn under way, or the last one, where it is: from its beginning, without the events up to the number `after`.
+    ///
+    /// # Errors
+    /// Where there is no such meeting, or it is not open.
+    pub fn join(self: &Arc<Self>, id: &str, after: u64) -> Result<Turn, HallError> {
+        let cell = self.meeting(id)?;
+        if cell.now().status != MeetingStatus::Open {
+            return Err(HallError::Conflict(format!("Meeting \"{id}\" is {}", cell.now().status)));
+        }
+        let number = cell.turn.borrow().number;
+        Ok(Turn { after, ..self.turn(&cell, number) })
+    }
+
+    /// Ends the turn under way, if there is one. The meeting goes on.
+    ///
+    /// # Errors
+    /// Where there is no such meeting.
+    pub fn interrupt(&self, id: &str) -> Result<(), HallError> {
+        self.meeting(id)?.interrupt();
+        Ok(())
+    }
+
+    /// Whether a turn of the meeting is under way.
+    ///
+    /// # Errors
+    /// Where there is no such meeting.
+    pub fn has_turn(&self, id: &str) -> Result<bool, HallError> {
+        Ok(self.meeting(id)?.turn.borrow().over.is_none())
+    }
+
+    pub(super) fn turn(self: &Arc<Self>, cell: &Arc<MeetingCell>, number: u64) -> Turn {
+        Turn {
+            hall: self.clone(),
+            cell: cell.clone(),
+            number,
+            state: cell.turn.subscribe(),
+            events: Projection::of(&cell.now()),
+            tail: None,
+            ready: VecDeque::new(),
+            after: 0,
+            over: false,
+        }
+    }
+
+    /// Carries a turn out to its end, and then writes the transcript for people.
+    pub(super) async fn carry_turn_out(self: &Arc<Self>, cell: &Arc<MeetingCell>, message: &str) {
+        let how = self.try_turn(cell, message).await;
+        if let Err(why) = &how {
+            tracing::warn!(meeting = %cell.now().meeting_id, "a turn did not begin: {why}");
+        }
+        end(cell, how);
+        self.render_transcript(cell).await;
+    }
+
+    async fn try_turn(&self, cell: &MeetingCell, message: &str) -> Result<(), String> {
+        let attempt = self.meeting_attempt(&cell.now()).map_err(|e| e.to_string())?;
+        let workers = self.workers().map_err(|e| e.to_string())?;
+        let at = *workers.conversation(&attempt).await?.written().borrow();
+        cell.turn.send_modify(|turn| turn.at = Some(at));
+        let cancel = lock(&cell.cancel).clone();
+        workers.say(&attempt, message, &cancel).await
+    }
+
+    async fn tail(&self, cell: &MeetingCell, at: Position) -> Result<Tail, String> {
+        let attempt = self.meeting_attempt(&cell.now()).map_err(|e| e.to_string())?;
+        let job = self.workers().map_err(|e| e.to_string())?.conversation(&attempt).await?;
+        Ok(Tail::of(job, at))
+    }
+}

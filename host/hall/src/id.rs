@@ -1,0 +1,142 @@
+//! The names of commissions and meetings.
+
+use std::{fmt, str::FromStr};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The longest name: it becomes that of a file, and part of a branch's.
+const MAX_BYTES: usize = 128;
+/// Characters of a worker's name, or of an agenda, in a name.
+const MAX_PART: usize = 64;
+
+/// A name that is that of a file, too.
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as it is written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                check($what, text)?;
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+    };
+}
+
+names! {
+    /// Names one commission, and its file: `commission-<Worker>-YYYYMMDD-HHMMSS`, in UTC. Others that are files' names are as
+    /// good.
+    CommissionId, "a commission's id"
+}
+
+names! {
+    /// Names one meeting, and its file: `audience-<Worker>-YYYYMMDD-HHMMSS` where a user opened it, in UTC. Others that are
+    /// files' names are as good.
+    MeetingId, "a meeting's id"
+}
+
+impl CommissionId {
+    /// The name of a commission of this worker, that is made at this time, and is the `nth` of the second, from 1.
+    pub(crate) fn new(worker: &str, time: Timestamp, nth: usize) -> Self {
+        Self(format!("commission-{}-{}", plain(worker, "worker"), second(time, nth)))
+    }
+}
+
+impl MeetingId {
+    /// The name of a meeting with this worker that a user opens at this time, and is the `nth` of the second, from 1.
+    pub(crate) fn audience(worker: &str, time: Timestamp, nth: usize) -> Self {
+        Self(format!("audience-{}-{}", plain(worker, "worker"), second(time, nth)))
+    }
+
+    /// The name of a meeting that somebody asks for, with this agenda.
+    pub(crate) fn request(agenda: &str, time: Timestamp, nth: usize) -> Self {
+        let words: Vec<&str> = agenda.split_whitespace().take(6).collect();
+        Self(format!("meeting-request-{}-{}", second(time, nth), plain(&words.join(" "), "meeting").to_lowercase()))
+    }
+
+    /// The name of a meeting that a worker proposes in another one.
+    pub(crate) fn followup(worker: &str, time: Timestamp, nth: usize) -> Self {
+        Self(format!("followup-{}-{}", plain(worker, "worker"), second(time, nth)))
+    }
+}
+
+/// A text as part of a name.
+fn plain(text: &str, otherwise: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
+    let joined = plain.split_whitespace().collect::<Vec<_>>().join("-");
+    if joined.is_empty() { otherwise.to_owned() } else { joined.chars().take(MAX_PART).collect() }
+}
+
+fn second(time: Timestamp, nth: usize) -> String {
+    let nth = if nth > 1 { format!("-{nth}") } else { String::new() };
+    format!("{}{nth}", time.strftime("%Y%m%d-%H%M%S"))
+}
+
+fn check(what: &str, text: &str) -> Result<(), String> {
+    let is_plain = (1..=MAX_BYTES).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if is_plain {
+        return Ok(());
+    }
+    Err(format!("{what} is 1 to {MAX_BYTES} letters, digits, '-' or '_', and begins with no '-' or '_'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_the_worker_and_the_second_and_is_a_branch_and_a_file() {
+        let time: Timestamp = "2026-04-01T12:00:00Z".parse().unwrap();
+        let name = |worker, nth| CommissionId::new(worker, time, nth).to_string();
+        assert_eq!(name("Guild Master", 1), "commission-Guild-Master-20260401-120000");
+        assert_eq!(name("../é", 2), "commission-worker-20260401-120000-2");
+        assert_eq!(MeetingId::audience("Guild Master", time, 2).as_str(), "audience-Guild-Master-20260401-120000-2");
+        assert_eq!(MeetingId::followup("Dalton", time, 1).as_str(), "followup-Dalton-20260401-120000");
+        let request = MeetingId::request("Which tides, and when? Or none at all", time, 1);
+        assert_eq!(request.as_str(), "meeting-request-20260401-120000-which-tides-and-when-or-none");
+        for id in
+            [name(&"x".repeat(500), 3), name("a/b.lock", 1), MeetingId::request(&"x".repeat(500), time, 9).to_string()]
+        {
+            assert!(id.parse::<CommissionId>().is_ok());
+            assert!(guild_git::AttemptBranch::new(&format!("claude/commission/{id}-12")).is_ok());
+        }
+        for bad in ["", ".", "a/b", "a.md", "-x", &"x".repeat(129)] {
+            assert!(bad.parse::<CommissionId>().is_err(), "{bad}");
+        }
+    }
+}

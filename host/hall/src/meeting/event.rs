@@ -1,0 +1,140 @@
+//! What clients see of a turn: the lines of the job's transcript, as the events of the original.
+
+use std::collections::BTreeMap;
+
+use guild_session::transcript::{Entry, SUCCESS};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Meeting;
+
+/// Why a turn has no end of its own, as its transcript and clients are told.
+pub const INTERRUPTED: &str = "Turn interrupted";
+
+/// Something that happened in a turn, as clients are sent it: one object with its `type`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum TurnEvent {
+    /// The meeting's session begins.
+    Session {
+        /// The meeting.
+        meeting_id: String,
+        /// Its job.
+        session_id: String,
+        /// The worker's name for people.
+        worker: String,
+    },
+    /// A piece of the worker's text.
+    TextDelta {
+        /// The text.
+        text: String,
+    },
+    /// The worker calls a tool.
+    ToolUse {
+        /// The call.
+        id: String,
+        /// The tool.
+        name: String,
+        /// Its whole input.
+        input: Value,
+    },
+    /// What a tool answered.
+    ToolResult {
+        /// The call.
+        tool_use_id: String,
+        /// The tool.
+        name: String,
+        /// The answer, or the error.
+        output: String,
+    },
+    /// The turn is over.
+    TurnEnd {
+        /// US dollars, where the cost is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost: Option<f64>,
+    },
+    /// What was said no longer fits, and some of it was left out.
+    ContextCompacted {
+        /// `auto`: nobody asked for it.
+        trigger: &'static str,
+        /// Tokens before, as far as that is known.
+        pre_tokens: u64,
+        /// What was left out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
+    },
+    /// The turn is over, and why it was cut short.
+    Error {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl TurnEvent {
+    /// Whether nothing of the turn follows.
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::TurnEnd { .. } | Self::Error { .. })
+    }
+}
+
+/// Turns the lines of one meeting's transcript into events, one after the other.
+pub(crate) struct Projection {
+    meeting: String,
+    session: String,
+    worker: String,
+    /// The tools of calls that have no result yet.
+    calls: BTreeMap<String, String>,
+}
+
+impl Projection {
+    pub(crate) fn of(meeting: &Meeting) -> Self {
+        Self {
+            meeting: meeting.meeting_id.to_string(),
+            session: meeting.session.as_ref().map(|session| session.job.to_string()).unwrap_or_default(),
+            worker: meeting.record.worker.clone(),
+            calls: BTreeMap::new(),
+        }
+    }
+
+    /// The event of a line, if it is one of the conversation.
+    pub(crate) fn event(&mut self, entry: Entry) -> Option<TurnEvent> {
+        if entry.session() != Some(CONVERSATION) {
+            return None;
+        }
+        Some(match entry {
+            Entry::Session { .. } => TurnEvent::Session {
+                meeting_id: self.meeting.clone(),
+                session_id: self.session.clone(),
+                worker: self.worker.clone(),
+            },
+            Entry::Text { text, .. } => TurnEvent::TextDelta { text },
+            Entry::Call { call, tool, input, .. } => {
+                self.calls.insert(call.clone(), tool.clone());
+                TurnEvent::ToolUse { id: call, name: tool, input }
+            }
+            Entry::Result { call, output, error, .. } => {
+                let name = self.calls.remove(&call).unwrap_or_default();
+                TurnEvent::ToolResult { tool_use_id: call, name, output: shown(output, error) }
+            }
+            Entry::Compacted { text, .. } => {
+                TurnEvent::ContextCompacted { trigger: "auto", pre_tokens: 0, summary: Some(text) }
+            }
+            Entry::End { ending, usage, .. } if ending == SUCCESS => TurnEvent::TurnEnd { cost: usage.cost_usd },
+            Entry::End { ending, .. } => TurnEvent::Error { reason: ending },
+            _ => return None,
+        })
+    }
+}
+
+/// The session of a meeting's job in which the user and the worker talk. Others write notes.
+pub const CONVERSATION: u32 = 1;
+
+/// The text of a tool's result.
+pub(crate) fn shown(output: Option<Value>, error: Option<String>) -> String {
+    match (error, output) {
+        (Some(error), _) => error,
+        (None, Some(Value::String(text))) => text,
+        (None, Some(value)) => value.to_string(),
+        (None, None) => String::new(),
+    }
+}

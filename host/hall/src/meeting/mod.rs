@@ -1,0 +1,155 @@
+//! A meeting: what it is, its states, its record, and what of its transcript people and clients see.
+
+pub mod event;
+pub mod record;
+mod state;
+pub mod transcript;
+
+use std::path::PathBuf;
+
+use guild_contract::{Decision, JobId};
+use serde::{Deserialize, Serialize};
+
+pub use crate::id::MeetingId;
+pub use event::TurnEvent;
+pub use record::Record;
+pub use state::MeetingStatus;
+
+use crate::{
+    commission::{Author, Entry},
+    error::HallError,
+    store::Kept,
+};
+
+/// A meeting, as it is kept in `state/meetings/<id>.json`. This decides; the record in the project is its picture. What was
+/// said is in the transcript of its job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meeting {
+    /// Its name.
+    pub meeting_id: MeetingId,
+    /// Its project.
+    pub project_name: String,
+    /// The worker: a key of the roster.
+    pub worker_name: String,
+    /// Where it is.
+    pub status: MeetingStatus,
+    /// Where its worker works.
+    pub scope: MeetingScope,
+    /// The worktree, while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_dir: Option<PathBuf>,
+    /// The branch, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_name: Option<String>,
+    /// Who asked for it.
+    #[serde(default)]
+    pub created_by: Author,
+    /// Its session, from when it is opened on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionState>,
+    /// What people see.
+    pub record: Record,
+}
+
+/// Where the worker of a meeting works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeetingScope {
+    /// In a worktree on a branch of the meeting's own, which is merged when it is closed.
+    #[default]
+    Activity,
+    /// In the integration worktree, which it only reads.
+    Project,
+}
+
+/// The session of a meeting. After a crash it goes on from there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionState {
+    /// Its job.
+    pub job: JobId,
+    /// Whether it has a whole checkout, and not `.lore/` alone.
+    pub full: bool,
+    /// Whether its worktree is there: the record is written there then.
+    pub begun: bool,
+    /// What the user says first.
+    pub opening: String,
+    /// That it is to be closed, with what is known for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close: Option<Close>,
+}
+
+/// The end of a meeting. What is left to do is to commit, to merge, and to tidy up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Close {
+    /// When it was asked for.
+    pub time: String,
+    /// The notes, once they are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<Notes>,
+}
+
+/// What is left of a meeting that was closed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Notes {
+    /// The notes.
+    pub text: String,
+    /// What the worker decided.
+    #[serde(default)]
+    pub decisions: Vec<Decision>,
+}
+
+impl Kept for Meeting {
+    type Id = MeetingId;
+    const RECORDS: &'static str = "meetings";
+
+    fn id(&self) -> &MeetingId {
+        &self.meeting_id
+    }
+
+    fn text(&self) -> Result<String, String> {
+        self.record.render(self.status)
+    }
+}
+
+impl Meeting {
+    /// Moves it to another state, and notes that.
+    ///
+    /// # Errors
+    /// Where this state does not lead to that one.
+    pub(crate) fn become_(
+        &mut self,
+        next: MeetingStatus,
+        (event, reason): (&str, &str),
+        time: String,
+    ) -> Result<(), HallError> {
+        if !self.status.leads_to(next) {
+            return Err(HallError::Conflict(format!(
+                "Invalid meeting status transition: {} -> {next} of meeting \"{}\"",
+                self.status, self.meeting_id
+            )));
+        }
+        self.status = next;
+        self.note(event, reason, time);
+        Ok(())
+    }
+
+    /// Notes something in its log.
+    pub(crate) fn note(&mut self, event: &str, reason: &str, time: String) {
+        let (event, reason) = (event.to_owned(), reason.to_owned());
+        self.record.meeting_log.push(Entry { timestamp: time, event, reason, ..Entry::default() });
+    }
+
+    /// When it was opened, else asked for, as far as its record says.
+    pub(crate) fn started(&self) -> &str {
+        let log = &self.record.meeting_log;
+        let opened = log.iter().find(|entry| entry.event == record::OPENED).or(log.first());
+        opened.map_or(&self.record.date, |entry| &entry.timestamp)
+    }
+
+    /// Whether its session is under way, and is not being closed.
+    pub(crate) fn is_open(&self) -> bool {
+        self.status == MeetingStatus::Open && self.session.as_ref().is_some_and(|session| session.close.is_none())
+    }
+}

@@ -1,0 +1,132 @@
+//! Where commissions and meetings are kept: a file of each below `state/`, which decides, and its record in a worktree, which
+//! is the picture of that.
+
+use std::{fmt::Display, io, path::Path, str::FromStr};
+
+use cap_std::fs::Dir;
+use guild_jobs::durable::{
+    ANYBODY, Survives, open_dir, open_directory, open_or_make_dir, read_whole, replace, replace_from,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{error::HallError, protected::LORE};
+
+/// The directory of the records of all kinds, below [`LORE`].
+const WORK: &str = "work";
+
+/// A state or a record that is larger is none.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What is kept in a file of its own, and has a record in its project.
+pub(crate) trait Kept: Serialize + DeserializeOwned {
+    /// Its name, which is that of its files.
+    type Id: Clone + Display + FromStr + PartialEq;
+    /// The directory of the records, below `.lore/work/`. Those of older projects are below `.lore/`.
+    const RECORDS: &'static str;
+
+    /// Its name.
+    fn id(&self) -> &Self::Id;
+
+    /// The text of its record.
+    ///
+    /// # Errors
+    /// What YAML cannot say.
+    fn text(&self) -> Result<String, String>;
+}
+
+/// All that are kept. Why others are not read is logged.
+pub(crate) fn load<T: Kept>(dir: &Dir) -> io::Result<Vec<T>> {
+    let mut found = Vec::new();
+    for entry in dir.entries()? {
+        let name = entry?.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".json")) else { continue };
+        let Ok(named) = id.parse::<T::Id>() else { continue };
+        let read = read_whole(dir, &name, MAX_BYTES).and_then(|read| match read {
+            Some((bytes, _)) => Ok(Some(serde_json::from_slice::<T>(&bytes)?)),
+            None => Ok(None),
+        });
+        match read {
+            Ok(Some(kept)) if *kept.id() == named => found.push(kept),
+            Ok(Some(_)) => {
+                tracing::error!(id, "state/{}: the file names another one; it is left alone", T::RECORDS)
+            }
+            Ok(None) => {}
+            // The original's has no record: the one in the project is read.
+            Err(e) => tracing::warn!(id, "state/{}: the file is left alone: {e}", T::RECORDS),
+        }
+    }
+    Ok(found)
+}
+
+/// Keeps one. It survives a power cut.
+pub(crate) fn save<T: Kept>(dir: &Dir, kept: &T) -> io::Result<()> {
+    let json = serde_json::to_vec_pretty(kept)?;
+    replace(dir, &format!("{}.json", kept.id()), &json, Survives::PowerCut).map(drop)
+}
+
+/// Forgets one that was never told of.
+pub(crate) fn forget<T: Kept>(dir: &Dir, id: &T::Id) {
+    if let Err(e) = dir.remove_file(format!("{id}.json")) {
+        tracing::warn!(%id, "state/{}: the file cannot be removed: {e}", T::RECORDS);
+    }
+}
+
+/// Writes a record into a worktree. The file is made in `new`, so that nobody commits half of it.
+pub(crate) fn write_record<T: Kept>(new: &Dir, worktree: &Path, kept: &T) -> Result<(), HallError> {
+    let id = kept.id();
+    let doing = || format!("the record of {id} cannot be written");
+    let text = kept.text().map_err(|e| HallError::Invalid(format!("{}: {e}", doing())))?;
+    let written = open_directory(worktree).and_then(|mut dir| {
+        for name in [LORE, WORK, T::RECORDS] {
+            dir = open_or_make_dir(&dir, name)?;
+        }
+        let file = format!("{id}.md");
+        replace_from(new, &id.to_string(), (&dir, file.as_ref()), text.as_bytes(), (ANYBODY, Survives::Process))
+    });
+    written.map(drop).map_err(HallError::io(doing()))
+}
+
+/// The text of a record in a worktree; `None` if there is none.
+pub(crate) fn read_record<T: Kept>(worktree: &Path, id: &T::Id) -> io::Result<Option<String>> {
+    for dir in record_dirs::<T>(worktree)? {
+        if let Some((bytes, _)) = read_whole(&dir, format!("{id}.md"), MAX_BYTES)? {
+            return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// What has a record in a worktree.
+pub(crate) fn recorded<T: Kept>(worktree: &Path) -> io::Result<Vec<T::Id>> {
+    let mut found: Vec<T::Id> = Vec::new();
+    for dir in record_dirs::<T>(worktree)? {
+        for entry in dir.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(".md")).and_then(|name| name.parse().ok());
+            if let Some(id) = id
+                && entry.file_type()?.is_file()
+                && !found.contains(&id)
+            {
+                found.push(id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The directories that have records, those that are there.
+fn record_dirs<T: Kept>(worktree: &Path) -> io::Result<Vec<Dir>> {
+    let top = open_directory(worktree)?;
+    let open = |path: &[&str]| {
+        let mut dir = top.try_clone()?;
+        for name in path {
+            dir = open_dir(&dir, name)?;
+        }
+        Ok(dir)
+    };
+    let found = [open(&[LORE, WORK, T::RECORDS]), open(&[LORE, T::RECORDS])];
+    // A link in the place of a directory is no directory.
+    Ok(found.into_iter().flat_map(|dir: io::Result<Dir>| dir).collect())
+}

@@ -1,0 +1,260 @@
+//! The manager's tools, on a real hall, and what it is told of that.
+
+use std::{sync::Arc, time::Duration};
+
+use guild_hall::{
+    Attempt, Hall,
+    commission::{CommissionId, Status},
+    hall::{Changes, Filter, HallReader, NewCommission},
+    tools::manager::ManagerTools,
+};
+use guild_session::{
+    hall::HallView as _,
+    tools::{ToolCall, ToolError, Tools as _},
+};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::support::{Scripted, World, commission, ids, status, timeline, until};
+
+/// The manager, at work on a commission of the project `demo`.
+struct Manager {
+    hall: Arc<Hall>,
+    attempt: Attempt,
+    tools: ManagerTools,
+}
+
+impl Manager {
+    async fn of(world: &World) -> Self {
+        world.workers.hold(true);
+        let hall = world.hall().await;
+        let own = hall.create(commission("manage")).await.unwrap();
+        hall.dispatch(own.as_str()).await.unwrap();
+        until(&hall, &own, Status::InProgress).await;
+        let job = hall.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
+        Self::with(hall, &job)
+    }
+
+    fn with(hall: Arc<Hall>, job: &str) -> Self {
+        let attempt = hall.attempt_of(job).unwrap();
+        let tools = ManagerTools::new(hall.clone(), attempt.job.clone(), Some(attempt.clone()));
+        Self { hall, attempt, tools }
+    }
+
+    async fn call(&self, id: &str, name: &str, input: Value) -> Result<Value, ToolError> {
+        self.tools.call(ToolCall { id: id.to_owned(), name: name.to_owned(), input }).await
+    }
+
+    async fn does(&self, id: &str, name: &str, input: Value) -> Value {
+        self.call(id, name, input).await.unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    async fn refused(&self, name: &str, input: Value) -> String {
+        self.call("refused", name, input).await.unwrap_err().to_string()
+    }
+
+    /// Has a commission made that is not dispatched.
+    async fn makes(&self, id: &str, title: &str) -> CommissionId {
+        let input = json!({"title": title, "workerName": "Dalton", "prompt": "Do it", "dispatch": false});
+        let made = self.does(id, "create_commission", input).await;
+        assert_eq!(made["status"], "pending");
+        made["commissionId"].as_str().unwrap().parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let input =
+        json!({"title": "index", "workerName": "Dalton", "prompt": "Index it", "resourceOverrides": {"maxTurns": 7}});
+    let made = manager.does("1", "create_commission", input).await;
+    assert_eq!(made["status"], "accepted");
+    let id: CommissionId = made["commissionId"].as_str().unwrap().parse().unwrap();
+    until(&manager.hall, &id, Status::InProgress).await;
+    let later = json!({"title": "check", "workerName": "Dalton", "prompt": "p", "dependencies": [id]});
+    let later = manager.does("2", "create_commission", later).await;
+    assert_eq!(later["status"], "queued");
+    assert!(later["reason"].as_str().unwrap().contains(id.as_str()), "{later}");
+    manager.does("3", "add_commission_note", json!({"commissionId": id, "content": "Mind the gap"})).await;
+
+    let read = manager.hall.read(id.as_str(), None).await.unwrap();
+    let shown = serde_json::to_value(&read.commission).unwrap();
+    assert_eq!((&shown["createdBy"], &shown["source"]["description"]), (&json!("manager"), &json!("The manager")));
+    assert!(read.raw_content.contains("source:\n  description: \"The manager\""), "{}", read.raw_content);
+    assert!(timeline(&manager.hall, &id).await.contains(&"manager_note: Mind the gap".to_owned()));
+
+    let one = manager.does("4", "check_commission_status", json!({"commissionId": id})).await;
+    assert_eq!(
+        (&one["status"], &one["createdBy"], &one["prompt"]),
+        (&json!("in_progress"), &json!("manager"), &json!("Index it"))
+    );
+    let all = manager.does("5", "check_commission_status", json!({})).await;
+    assert_eq!(all["summary"], json!({"pending": 1, "active": 2, "completed": 0, "failed": 0, "total": 3}));
+    let authors: Vec<_> =
+        all["commissions"].as_array().unwrap().iter().map(|one| one["createdBy"].as_str().unwrap()).collect();
+    assert_eq!(authors.iter().filter(|author| **author == "manager").count(), 2, "{all}");
+
+    // The user reviews: all of it can be changed, and ended, at any time.
+    let later = later["commissionId"].as_str().unwrap();
+    let changes = Changes { prompt: Some("Check half of it".to_owned()), ..Changes::default() };
+    manager.hall.update(later, changes).await.unwrap();
+    manager.hall.cancel(later, None).await.unwrap();
+    manager.hall.cancel(id.as_str(), Some("Not now")).await.unwrap();
+    assert_eq!(status(&manager.hall, &id).await, Status::Cancelled);
+}
+
+#[test]
+fn a_call_that_comes_again_after_a_crash_has_its_effect_once() {
+    let world = World::new(Scripted::writing());
+    // A host, whose work ends with it.
+    let host = || Runtime::new().unwrap();
+    let end = |host: Runtime| host.shutdown_timeout(Duration::from_secs(10));
+    let mut runtime = host();
+    let mut manager = runtime.block_on(Manager::of(&world));
+    let job = manager.attempt.job.to_string();
+    let (mut before, mut made) = (None, Vec::new());
+    for _ in 0..3 {
+        runtime.block_on(async {
+            let (ends, waits) = (manager.makes("1", "ends").await, manager.makes("2", "waits").await);
+            let at_once = json!({"title": "at once", "workerName": "Dalton", "prompt": "p"});
+            made.push(manager.does("3", "create_commission", at_once).await["commissionId"].clone());
+            manager.does("4", "add_commission_note", json!({"commissionId": ends, "content": "once"})).await;
+            manager.does("5", "dispatch_commission", json!({"commissionId": ends})).await;
+            manager.does("6", "cancel_commission", json!({"commissionId": ends})).await;
+            manager.does("7", "abandon_commission", json!({"commissionId": waits, "reason": "done elsewhere"})).await;
+            assert!(before.replace((ends.clone(), waits.clone())).is_none_or(|before| before == (ends, waits)));
+        });
+        drop(manager);
+        end(runtime);
+        runtime = host();
+        manager = Manager::with(runtime.block_on(world.hall()), &job);
+    }
+    let (ends, waits) = before.unwrap();
+    made.dedup();
+    runtime.block_on(async {
+        assert_eq!((made.len(), ids(&manager.hall).await.len()), (1, 4));
+        let told = timeline(&manager.hall, &ends).await;
+        let count = |event: &str| told.iter().filter(|entry| entry.starts_with(event)).count();
+        assert_eq!(
+            (count("manager_note"), count("status_dispatched"), count("status_cancelled")),
+            (1, 1, 1),
+            "{told:?}"
+        );
+        assert_eq!(status(&manager.hall, &waits).await, Status::Abandoned);
+        // Another call is another note, of the same words too.
+        manager.does("8", "add_commission_note", json!({"commissionId": ends, "content": "once"})).await;
+        let told = timeline(&manager.hall, &ends).await;
+        assert_eq!(told.iter().filter(|entry| entry.starts_with("manager_note")).count(), 2);
+    });
+    drop(manager);
+    end(runtime);
+}
+
+#[tokio::test]
+async fn it_works_on_the_project_of_its_activity_only_and_says_so() {
+    let world = World::new(Scripted::writing());
+    world.add("other");
+    let manager = Manager::of(&world).await;
+    let foreign = manager.hall.create(NewCommission { project: "other".to_owned(), ..commission("x") }).await.unwrap();
+    for (tool, more) in [
+        ("dispatch_commission", json!({})),
+        ("cancel_commission", json!({})),
+        ("abandon_commission", json!({"reason": "r"})),
+        ("add_commission_note", json!({"content": "c"})),
+        ("check_commission_status", json!({})),
+    ] {
+        let mut input = more;
+        input["commissionId"] = json!(foreign);
+        let why = manager.refused(tool, input).await;
+        assert!(why.contains("is of project \"other\", and you work on \"demo\" only"), "{tool}: {why}");
+    }
+    assert_eq!(status(&manager.hall, &foreign).await, Status::Pending);
+    let listed = manager.does("1", "check_commission_status", json!({})).await;
+    assert_eq!(listed["summary"]["total"], 1, "{listed}");
+    let nobody = json!({"title": "t", "workerName": "Nobody", "prompt": "p"});
+    assert!(manager.refused("create_commission", nobody).await.contains("there are Dalton"));
+    let unknown =
+        manager.refused("cancel_commission", json!({"commissionId": "commission-Dalton-20200101-000000"})).await;
+    assert!(unknown.contains("not found"), "{unknown}");
+}
+
+#[tokio::test]
+async fn it_cannot_end_the_activity_that_it_is_in() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let own = manager.attempt.activity.commission().unwrap();
+    for (tool, input) in [
+        ("cancel_commission", json!({"commissionId": own})),
+        ("abandon_commission", json!({"commissionId": own, "reason": "enough"})),
+    ] {
+        let why = manager.refused(tool, input).await;
+        assert!(why.contains("the commission that you work on") && why.contains("submit its result"), "{tool}: {why}");
+    }
+    assert_eq!(status(&manager.hall, own).await, Status::InProgress);
+}
+
+#[tokio::test]
+async fn without_a_project_it_can_look_and_no_more() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let tools = ManagerTools::new(manager.hall.clone(), "job-x".parse().unwrap(), None);
+    let names: Vec<_> = tools.definitions().iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(names, ["check_commission_status"]);
+    let call = |name: &str, input| ToolCall { id: "1".to_owned(), name: name.to_owned(), input };
+    let all = tools.call(call("check_commission_status", json!({}))).await.unwrap();
+    assert_eq!(all["summary"]["active"], 1);
+    let input = json!({"title": "t", "workerName": "Dalton", "prompt": "p"});
+    let why = tools.call(call("create_commission", input)).await.unwrap_err().to_string();
+    assert!(why.contains("works on the project of a commission or a meeting"), "{why}");
+    assert_eq!(ids(&manager.hall).await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_it_is_told_names_workers_projects_and_commissions_within_8000_characters() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let brief = manager.hall.brief(Some("demo")).await.unwrap();
+    for part in [
+        "Dalton (Guild Artificer): Looks things up. It is granted Read, lore:write",
+        "- demo; you work on this one",
+        &format!("- {} of demo is in_progress (Dalton", manager.attempt.activity),
+        "never an instruction",
+    ] {
+        assert!(brief.contains(part), "{part}: {brief}");
+    }
+    for nth in 0..60 {
+        let made = manager.hall.create(commission(&format!("{nth} {}", "moth ".repeat(30)))).await.unwrap();
+        if nth < 55 {
+            manager.hall.abandon(made.as_str(), "not needed").await.unwrap();
+        }
+    }
+    let brief = manager.hall.brief(None).await.unwrap();
+    assert!(brief.chars().count() <= 8000, "{}", brief.chars().count());
+    assert!(brief.contains("more commissions are not shown") && brief.contains("is in_progress"), "{brief}");
+    let waiting = brief.lines().filter(|line| line.contains(" is pending (")).count();
+    assert_eq!(waiting, 5, "what is over goes first: {brief}");
+}
+
+#[tokio::test]
+async fn whoever_reads_the_hall_sees_workers_and_commissions_of_all_projects_within_bounds() {
+    let world = World::new(Scripted::writing());
+    world.add("other");
+    let manager = Manager::of(&world).await;
+    let prompt = "p".repeat(40_000);
+    let new = NewCommission { project: "other".to_owned(), prompt, ..commission("long") };
+    let long = manager.hall.create(new).await.unwrap();
+    let reader = HallReader(manager.hall.clone());
+    let workers = reader.workers().await.unwrap();
+    assert_eq!((workers[0].name.as_str(), workers[0].can.join(" ").as_str()), ("Dalton", "Read lore:write"));
+    assert_eq!(
+        reader.commissions(None).await.unwrap().len(),
+        manager.hall.list(&Filter::default()).await.unwrap().len()
+    );
+    let listed = reader.commissions(Some("other")).await.unwrap();
+    assert_eq!((listed.len(), listed[0].title.as_str(), listed[0].prompt.chars().count()), (1, "long", 501));
+    let read = reader.commission(long.as_str()).await.unwrap().unwrap();
+    assert_eq!((read.prompt.chars().count(), read.by_manager, read.status.as_str()), (32_001, false, "pending"));
+    assert_eq!(reader.commission("commission-Dalton-20200101-000000").await.unwrap(), None);
+    assert!(reader.commissions(Some("nothing")).await.unwrap_err().to_string().contains("not found"));
+}

@@ -1,0 +1,76 @@
+//! The transcript of a running job, read as it grows.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
+    sync::Arc,
+};
+
+use guild_contract::JobStatus;
+use guild_session::transcript::Line;
+use tokio::{sync::watch, task::spawn_blocking};
+
+use crate::{durable::open, journal::Position, record::TRANSCRIPT, running::RunningJob};
+
+/// Bytes that are read at once. A longer line is read as a whole.
+const CHUNK: u64 = 64 * 1024;
+
+/// Reads the transcript of a job from some line on, as it grows, and ends with the job. The file is the queue: whoever reads
+/// slowly holds nobody up, and nothing is kept for them.
+pub struct Tail {
+    job: Arc<RunningJob>,
+    at: Position,
+    end: watch::Receiver<Position>,
+}
+
+impl Tail {
+    /// From `at` on, which is where a line begins.
+    pub fn of(job: Arc<RunningJob>, at: Position) -> Self {
+        Self { end: job.written(), job, at }
+    }
+
+    /// The next lines, each with its number, from 1: at least one, but for the end, where there are none. What cannot be parsed
+    /// is left out.
+    ///
+    /// # Errors
+    /// If the transcript cannot be read.
+    pub async fn next(&mut self) -> io::Result<Vec<(u64, Line)>> {
+        loop {
+            let has_ended = self.job.status() != JobStatus::Running;
+            if self.end.borrow_and_update().bytes > self.at.bytes {
+                let (job, at) = (self.job.clone(), self.at);
+                let read = spawn_blocking(move || read(&job, at)).await;
+                let (lines, at) = read.map_err(io::Error::other)??;
+                let moved = at != self.at;
+                self.at = at;
+                if !lines.is_empty() {
+                    return Ok(lines);
+                }
+                if moved {
+                    continue;
+                }
+            }
+            if has_ended || self.end.changed().await.is_err() {
+                return Ok(Vec::new());
+            }
+        }
+    }
+}
+
+/// The whole lines from there on, up to about [`CHUNK`], and where the next one begins.
+fn read(job: &RunningJob, mut at: Position) -> io::Result<(Vec<(u64, Line)>, Position)> {
+    let Some((file, _)) = open(&job.dir()?, TRANSCRIPT)? else { return Ok((Vec::new(), at)) };
+    let mut file = BufReader::with_capacity(usize::try_from(CHUNK).unwrap_or(usize::MAX), file);
+    file.seek(SeekFrom::Start(at.bytes))?;
+    let (mut lines, mut line, from) = (Vec::new(), Vec::new(), at.bytes);
+    while at.bytes - from < CHUNK {
+        line.clear();
+        // More than any line has: limits bound each entry far below.
+        (&mut file).take(CHUNK * 1024).read_until(b'\n', &mut line)?;
+        if line.pop_if(|byte| *byte == b'\n').is_none() {
+            break;
+        }
+        at = Position { lines: at.lines + 1, bytes: at.bytes + line.len() as u64 + 1 };
+        lines.extend(serde_json::from_slice(&line).ok().map(|line| (at.lines, line)));
+    }
+    Ok((lines, at))
+}

@@ -1,0 +1,341 @@
+//! The job of a meeting: it holds still, and each message of the user's is one turn of its session.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use guild_config::Runtime;
+use guild_contract::{Bounds, JobStatus, rpc::RpcError};
+use guild_hall::{
+    Attempt,
+    meeting::event::{CONVERSATION, INTERRUPTED},
+};
+use guild_jobs::{Accepted, RunningJob};
+use guild_session::{
+    activation::{Plan, SessionPlan},
+    meter::{Account, Ending, Meter},
+    session::{NoTools, Session, Wanted},
+    tools::Tools,
+    transcript::{self, Entry, Journal as _, Line, SUCCESS},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::{Clock, Work, permit, run, run_in_time, span};
+use crate::{
+    blocking::blocking,
+    component,
+    member::{Member, resume},
+    runtimes::Slot,
+};
+
+/// How long a turn waits for the component of its worker, and for those of its toolboxes.
+const LOADING: Duration = Duration::from_secs(20);
+/// What a session that writes notes may use.
+const NOTES: Bounds = Bounds { max_turns: Some(1), max_budget_usd: None, deadline_seconds: Some(120) };
+/// How the transcript says that a turn was under way when its host ended.
+const CUT_OFF: &str = "the host stopped in the middle of this turn, and it was cut off; what was said before is there";
+
+/// What every worker is told in a meeting, whatever its component says of jobs.
+const IN_A_MEETING: &str = "\
+# This is a meeting
+
+You are in a meeting with a user of the project, who reads what you write as you write it, answers, and decides. So whatever \
+is said above of working alone and in the background, of results to submit and of summaries, does not hold here: say things in \
+your answers. When the meeting begins, introduce yourself in a sentence, say in your words what it is about, and ask how to go \
+on. Ask where something is unclear.
+
+- `link_artifact`: an artifact that belongs to the meeting.
+- `summarize_progress`: what is settled, for the record of the meeting.
+- `rename_meeting`: a title by which the user finds the meeting again.
+- `propose_followup`: another meeting, which the user accepts or declines.
+- `record_decision`: a judgment call that you made yourself. It stands in the notes.
+
+Other tools are as they are described. When the user closes the meeting, notes are written of it, and what you wrote becomes \
+part of the project.";
+
+/// A worker's plan of a job, as that of a meeting.
+///
+/// # Errors
+/// Where the worker cannot hold one, a sentence for the user.
+pub(crate) fn plan(worker: &str, plan: Plan) -> Result<Plan, String> {
+    match plan {
+        Plan::OwnRun(_) => Err(format!(
+            "{worker} carries its work out itself (its component exports `run`), so nobody can talk with it; commission it \
+             instead"
+        )),
+        Plan::Session(session) | Plan::Conversation(session) => Ok(Plan::Conversation(SessionPlan {
+            system_prompt: format!("{}\n\n{IN_A_MEETING}", session.system_prompt.trim_end()),
+            ..session
+        })),
+    }
+}
+
+/// Has the job of a meeting hold still until it ends. `held` is dropped then.
+pub(crate) async fn hold(job: Arc<RunningJob>, held: impl Send) {
+    let mut changes = job.changes();
+    while job.status() == JobStatus::Running && changes.changed().await.is_ok() {}
+    drop(held);
+}
+
+/// After a restart: marks the turn that was under way as cut off. It blocks.
+pub(crate) fn mark_cut_off(job: &RunningJob) {
+    match job.history() {
+        Ok(lines) if is_in_turn(&lines) => {
+            let text = String::new();
+            let usage = turn_usage(&lines).and_unknown();
+            job.write(&Entry::End { session: CONVERSATION, ending: CUT_OFF.to_owned(), text, usage });
+            sync(job);
+        }
+        Ok(_) => {}
+        Err(e) => tracing::error!(job = %job.id(), "its transcript cannot be read: {e}"),
+    }
+}
+
+/// Whether a turn of the conversation began that has no end.
+fn is_in_turn(lines: &[Line]) -> bool {
+    let of_turns = lines.iter().rev().filter(|line| line.entry.session() == Some(CONVERSATION));
+    of_turns.map(|line| &line.entry).find_map(|entry| match entry {
+        Entry::Message { .. } => Some(true),
+        Entry::End { .. } => Some(false),
+        _ => None,
+    }) == Some(true)
+}
+
+/// What the turn under way used, as far as it is known.
+fn turn_usage(lines: &[Line]) -> guild_contract::Usage {
+    let begun = lines.iter().rposition(|line| matches!(line.entry, Entry::Message { .. })).unwrap_or(0);
+    transcript::account(lines.get(begun..).unwrap_or_default()).usage
+}
+
+fn sync(job: &RunningJob) {
+    if let Err(e) = job.sync_transcript() {
+        tracing::error!(job = %job.id(), "its transcript may not survive a power cut: {e}");
+    }
+}
+
+/// A meeting's worker, ready for a session.
+struct Ready {
+    work: Work,
+    agent: Runtime,
+    slot: Slot,
+    plan: SessionPlan,
+    ceiling: Bounds,
+    toolboxes: Arc<dyn Tools>,
+}
+
+/// Makes the worker of a meeting ready, as it and what it was granted are by now.
+async fn ready(member: &Arc<Member>, attempt: &Attempt, job: &Arc<RunningJob>) -> Result<Ready, String> {
+    let until = Instant::now() + LOADING;
+    component::ready(&member.component, member.key(), until).await.map_err(|e| e.message)?;
+    let plan = {
+        let (member, job) = (member.clone(), job.clone());
+        blocking(move || resume::plan(&member, &job).map_err(RpcError::internal)).await.map_err(|e| e.message)?
+    };
+    let toolboxes = resume::toolboxes(member, &plan.plan, until).await?;
+    let resume::Allowed { grants, granted_tools, ceiling } = resume::allowed(member, &plan, Some(attempt));
+    let Accepted { agent, plan, .. } = plan;
+    let agent: Runtime = agent.parse()?;
+    let Plan::Conversation(plan) = plan else { return Err("its job is no conversation".to_owned()) };
+    let served = (member.data.clone(), member.context_of(Some(attempt)));
+    let work = Work::new(served, Some(attempt), job.clone(), grants, granted_tools).await?;
+    let (resources, files, model) = (work.context.resources.clone(), work.reach.files.clone(), plan.model.clone());
+    let slot = blocking(move || {
+        let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
+        resources.runtimes.ready(agent, &wanted).map_err(RpcError::internal)
+    });
+    let slot = slot.await.map_err(|e| e.message)?;
+    Ok(Ready { work, agent, slot, plan, ceiling, toolboxes })
+}
+
+/// Has the worker answer a message, and waits for the end of that turn.
+///
+/// # Errors
+/// Why no turn began.
+pub(crate) async fn say(
+    member: &Arc<Member>,
+    attempt: &Attempt,
+    job: Arc<RunningJob>,
+    message: &str,
+    cancel: &CancellationToken,
+) -> Result<(), String> {
+    let Ready { work, agent, slot, plan, ceiling, toolboxes } = ready(member, attempt, &job).await?;
+    // It ends with its job, too.
+    let cancel = cancel.child_token();
+    let ends_with_job = {
+        let (cancel, job) = (cancel.clone(), job.cancelled().clone());
+        tokio::spawn(async move {
+            job.cancelled().await;
+            cancel.cancel();
+        })
+    };
+    let tools =
+        work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &[], &cancel).map_err(|e| e.to_string())?;
+    let begin =
+        Begin { plan: plan.clone(), runtime: slot.runtime.name(), message: message.to_owned(), tools: tools.clone() };
+    let before = {
+        let job = job.clone();
+        blocking(move || begin.write(&job).map_err(RpcError::internal)).await.map_err(|e| e.message)?
+    };
+    let Before { history, account, seconds } = before;
+    let clock = Clock::start(&job, agent, account.clone(), seconds);
+    let observer = {
+        let clock = clock.clone();
+        move |turn: &Account| clock.show(&sum(&account, turn))
+    };
+    // Its bounds are those of one turn (REQ-WKR-19).
+    let bounds = plan.bounds.min(ceiling);
+    let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
+    let permit = tokio::select! {
+        permit = permit(&slot, &job, agent, &work.data.key) => permit,
+        () = cancel.cancelled() => Err(INTERRUPTED.to_owned()),
+    };
+    let (ending, text) = match permit {
+        Err(why) => (why, String::new()),
+        Ok(permit) => {
+            let session = Session {
+                number: CONVERSATION,
+                system_prompt: plan.system_prompt,
+                prompt: plan.prompt,
+                converses: true,
+                conversation_chars: work.context.limits.conversation_chars,
+                model: plan.model,
+                tools,
+                files: work.readable(&plan.tools),
+                meter: meter.clone(),
+                cancel,
+                texts: None,
+                journal: job.clone(),
+                history,
+            };
+            let span = span(&work.data.key, &job);
+            let end = run_in_time(&*slot.runtime, session).instrument(span).await;
+            drop(permit);
+            let ending = match &end.ending {
+                Ending::Interrupted => INTERRUPTED.to_owned(),
+                other => other.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned()),
+            };
+            (ending, end.text)
+        }
+    };
+    ends_with_job.abort();
+    let usage = meter.account().usage;
+    let _ = blocking(move || {
+        job.write(&Entry::End { session: CONVERSATION, ending, text, usage });
+        sync(&job);
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
+fn sum(before: &Account, turn: &Account) -> Account {
+    let mut sum = before.clone();
+    sum.usage.add(&turn.usage);
+    sum.models.extend(turn.models.iter().filter(|model| !before.models.contains(model)).cloned());
+    sum.open = turn.open;
+    sum
+}
+
+/// What begins a turn.
+struct Begin {
+    plan: SessionPlan,
+    runtime: &'static str,
+    message: String,
+    tools: Arc<dyn Tools>,
+}
+
+/// What was said before a turn, its message among it, what that used, and for how many seconds.
+struct Before {
+    history: Vec<Entry>,
+    account: Account,
+    seconds: f64,
+}
+
+impl Begin {
+    /// Writes down that the turn begins. It blocks.
+    fn write(self, job: &RunningJob) -> Result<Before, String> {
+        let read = |e: std::io::Error| format!("its transcript cannot be read: {e}");
+        let lines = job.history().map_err(read)?;
+        if lines.iter().any(|line| matches!(line.entry, Entry::Truncated { .. })) {
+            return Err(
+                "the meeting's transcript reached limits.transcript_bytes; close it, and open another".to_owned()
+            );
+        }
+        let definitions = self.tools.definitions();
+        for call in transcript::dangling_calls(&lines) {
+            let read_only = definitions.iter().any(|tool| tool.name == call.tool && tool.read_only);
+            job.write(&call.result(read_only));
+        }
+        if !lines.iter().any(|line| matches!(line.entry, Entry::Session { session: CONVERSATION, .. })) {
+            job.write(&Entry::Session {
+                session: CONVERSATION,
+                agent: self.runtime.to_owned(),
+                model: self.plan.model,
+                system_prompt: self.plan.system_prompt,
+                prompt: String::new(),
+                tools: definitions.iter().map(|tool| tool.name.clone()).collect(),
+            });
+        }
+        let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
+        job.write(&Entry::Message { session: CONVERSATION, text: self.message });
+        sync(job);
+        let lines = job.history().map_err(read)?;
+        let of_conversation = |entry: &Entry| entry.session() == Some(CONVERSATION);
+        Ok(Before {
+            history: lines.into_iter().map(|line| line.entry).filter(of_conversation).collect(),
+            account,
+            seconds,
+        })
+    }
+}
+
+/// Has a session of its own answer a prompt, without tools, on the account of a meeting.
+///
+/// # Errors
+/// Why there is no answer.
+pub(crate) async fn write(
+    member: &Arc<Member>,
+    attempt: &Attempt,
+    job: Arc<RunningJob>,
+    system_prompt: &str,
+    prompt: String,
+) -> Result<String, String> {
+    let Ready { work, agent, slot, plan, ceiling, .. } = ready(member, attempt, &job).await?;
+    if agent == Runtime::Extractive {
+        return Err("the built-in runtime `extractive` only searches".to_owned());
+    }
+    let lines = {
+        let job = job.clone();
+        blocking(move || job.history().map_err(|e| RpcError::internal(e.to_string()))).await.map_err(|e| e.message)?
+    };
+    let number = lines.iter().filter_map(|line| line.entry.session()).max().unwrap_or(CONVERSATION) + 1;
+    let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
+    let clock = Clock::start(&job, agent, account.clone(), seconds);
+    let observer = move |own: &Account| clock.show(&sum(&account, own));
+    let bounds = NOTES.min(ceiling);
+    let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
+    let permit = permit(&slot, &job, agent, &work.data.key).await?;
+    let session = Session {
+        number,
+        system_prompt: system_prompt.to_owned(),
+        prompt,
+        converses: false,
+        conversation_chars: 0,
+        model: plan.model,
+        tools: Arc::new(NoTools),
+        files: None,
+        meter: meter.clone(),
+        cancel: job.cancelled().clone(),
+        texts: None,
+        journal: job.clone(),
+        history: Vec::new(),
+    };
+    let end = run(&*slot.runtime, session).instrument(span(&work.data.key, &job)).await;
+    drop(permit);
+    match end.ending.reason(meter.bounds()) {
+        None => Ok(end.text),
+        Some(reason) => Err(reason),
+    }
+}

@@ -1,0 +1,78 @@
+//! `hall`: what there is in the hall that the host serves.
+
+use std::sync::Arc;
+
+use guild_contract::manifest::Interface;
+use guild_session::{
+    hall::{HallCommission, HallView, HallWorker},
+    tools::ToolError,
+};
+
+use super::{
+    HostResult,
+    bindings::guild::worker::hall::{CommissionInfo, Host, Worker},
+    named,
+};
+use crate::{
+    call::on_host,
+    state::{CallContext, State},
+};
+
+/// Reads the hall, where the host does its own work.
+async fn read<T: Send + 'static, F: Future<Output = Result<T, ToolError>> + Send + 'static>(
+    context: &CallContext,
+    function: &'static str,
+    read: impl FnOnce(Arc<dyn HallView>) -> F,
+) -> HostResult<T> {
+    let hall = context.granted(Interface::Hall).and_then(|()| context.hall(function));
+    Ok(match hall {
+        Ok((hall, host)) => on_host(&host, "the hall could not be read", read(hall)).await.map_err(Into::into),
+        Err(e) => Err(e.into()),
+    })
+}
+
+impl Host for State {
+    async fn workers(&mut self) -> HostResult<Vec<Worker>> {
+        read(&self.context, "hall.workers", |hall| async move {
+            Ok(hall.workers().await?.into_iter().map(worker).collect())
+        })
+        .await
+    }
+
+    async fn commissions(&mut self, project: Option<String>) -> HostResult<Vec<CommissionInfo>> {
+        read(&self.context, "hall.commissions", |hall| async move {
+            project.as_deref().map_or(Ok(()), |project| named("the project", project))?;
+            Ok(hall.commissions(project.as_deref()).await?.into_iter().map(commission).collect())
+        })
+        .await
+    }
+
+    async fn commission(&mut self, id: String) -> HostResult<Option<CommissionInfo>> {
+        read(&self.context, "hall.commission", |hall| async move {
+            named("the id", &id)?;
+            Ok(hall.commission(&id).await?.map(commission))
+        })
+        .await
+    }
+}
+
+fn worker(HallWorker { key, name, title, description, can }: HallWorker) -> Worker {
+    Worker { key, name, title, description, can }
+}
+
+fn commission(one: HallCommission) -> CommissionInfo {
+    CommissionInfo {
+        id: one.id,
+        project: one.project,
+        title: one.title,
+        status: one.status,
+        worker: one.worker,
+        by_manager: one.by_manager,
+        dependencies: one.dependencies,
+        prompt: one.prompt,
+        progress: one.progress,
+        outcome: one.result,
+        changed: one.changed,
+        job: one.job,
+    }
+}

@@ -1,0 +1,68 @@
+//! `manager`: the tools that the manager's sessions have, for its component.
+
+use guild_contract::manifest::Interface;
+use guild_session::tools::{ToolCall, ToolError};
+use serde_json::{Value, json};
+
+use super::{
+    HostResult,
+    bindings::guild::worker::manager::{Dispatched, Host, NewCommission},
+};
+use crate::{call::on_host, state::State};
+
+/// Calls a tool of the manager's, where the host does its own work. `function` is its name in WIT. A component that carries
+/// its job out is not taken up again after a crash, so the number of a call within its job names it.
+async fn call(state: &mut State, function: &'static str, tool: &str, input: Value) -> Result<Value, ToolError> {
+    state.context.granted(Interface::Manager)?;
+    let (tools, host) = state.context.manager.clone().ok_or_else(|| state.context.no_job(function))?;
+    state.manager_calls += 1;
+    let call = ToolCall { id: format!("component {}", state.manager_calls), name: tool.to_owned(), input };
+    on_host(&host, "the hall could not be asked", async move { tools.call(call).await }).await
+}
+
+/// What came of a dispatch, out of the answer of a tool.
+fn dispatched(answer: Result<Value, ToolError>) -> HostResult<Dispatched> {
+    let text = |answer: &Value, key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
+    Ok(answer.map_err(Into::into).map(|answer| Dispatched {
+        commission: text(&answer, "commissionId").unwrap_or_default(),
+        status: text(&answer, "status").unwrap_or_default(),
+        reason: text(&answer, "reason"),
+    }))
+}
+
+fn done(answer: Result<Value, ToolError>) -> HostResult<()> {
+    Ok(answer.map(drop).map_err(Into::into))
+}
+
+impl Host for State {
+    async fn create_commission(&mut self, new: NewCommission) -> HostResult<Dispatched> {
+        let NewCommission { title, worker_name, prompt, dependencies, model, max_turns, max_budget_usd, dispatch } =
+            new;
+        let overrides = json!({"model": model, "maxTurns": max_turns, "maxBudgetUsd": max_budget_usd});
+        let input = json!({
+            "title": title, "workerName": worker_name, "prompt": prompt, "dependencies": dependencies,
+            "resourceOverrides": overrides, "dispatch": dispatch,
+        });
+        dispatched(call(self, "manager.create-commission", "create_commission", input).await)
+    }
+
+    async fn dispatch_commission(&mut self, id: String) -> HostResult<Dispatched> {
+        let input = json!({"commissionId": id});
+        dispatched(call(self, "manager.dispatch-commission", "dispatch_commission", input).await)
+    }
+
+    async fn cancel_commission(&mut self, id: String) -> HostResult<()> {
+        let input = json!({"commissionId": id});
+        done(call(self, "manager.cancel-commission", "cancel_commission", input).await)
+    }
+
+    async fn abandon_commission(&mut self, id: String, reason: String) -> HostResult<()> {
+        let input = json!({"commissionId": id, "reason": reason});
+        done(call(self, "manager.abandon-commission", "abandon_commission", input).await)
+    }
+
+    async fn add_commission_note(&mut self, id: String, content: String) -> HostResult<()> {
+        let input = json!({"commissionId": id, "content": content});
+        done(call(self, "manager.add-commission-note", "add_commission_note", input).await)
+    }
+}

@@ -1,0 +1,255 @@
+//! Meetings through the real host: its socket, a real component, a local provider that streams. `host/hall` has what holds of
+//! one meeting; here is that all of it is wired, and that what was said survives the host.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::net::UnixStream,
+};
+
+use guild_fakes::{Gate, OpenAi, Received, Reply};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::{
+    commissions::Hall,
+    support::host::{PATIENCE, wait_for},
+};
+
+/// A stream of events, as it comes.
+struct Events(BufReader<UnixStream>);
+
+impl Events {
+    fn ask(hall: &Hall, method: &str, path: &str, body: &Value) -> Self {
+        let mut stream = UnixStream::connect(hall.home.path("hall/guild-hall.sock")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let body = body.to_string();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn post(hall: &Hall, path: &str, body: &Value) -> Self {
+        Self::ask(hall, "POST", path, body)
+    }
+
+    fn open(hall: &Hall, agenda: &str) -> Self {
+        let body = json!({"projectName": "demo", "workerName": "researcher", "prompt": agenda});
+        Self::post(hall, "/meeting/request/meeting/create", &body)
+    }
+
+    fn say(hall: &Hall, id: &str, message: &str) -> Self {
+        Self::post(hall, "/meeting/session/message/send", &json!({"meetingId": id, "message": message}))
+    }
+
+    /// The next event with its number, if it has one; `None` at the end.
+    fn next(&mut self) -> Option<(u64, Value)> {
+        let mut number = 0;
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            if let Some(id) = line.strip_prefix("id: ") {
+                number = id.trim().parse().unwrap();
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Some((number, serde_json::from_str(data).unwrap()));
+            }
+        }
+    }
+
+    /// The next event of that kind; those before it are skipped.
+    fn until(&mut self, kind: &str) -> (u64, Value) {
+        loop {
+            let (number, event) = self.next().unwrap_or_else(|| panic!("no {kind} came"));
+            if event["type"] == kind {
+                return (number, event);
+            }
+            assert!(event["type"] != "error", "{event}");
+        }
+    }
+
+    fn rest(mut self) -> Vec<Value> {
+        std::iter::from_fn(|| self.next()).map(|(_, event)| event).collect()
+    }
+}
+
+/// The texts of events, joined.
+fn text(events: &[Value]) -> String {
+    events.iter().filter(|event| event["type"] == "text_delta").map(|event| event["text"].as_str().unwrap()).collect()
+}
+
+/// What the user said, of a request to a model.
+fn said(request: &Received) -> Vec<String> {
+    let messages = request.body["messages"].as_array().unwrap();
+    let of_user = messages.iter().filter(|message| message["role"] == "user");
+    of_user
+        .map(|message| message["content"].as_str().map_or_else(|| message["content"].to_string(), str::to_owned))
+        .collect()
+}
+
+fn read(hall: &Hall, id: &str) -> Value {
+    hall.get(&format!("/meeting/request/meeting/read?projectName=demo&meetingId={id}"))
+}
+
+#[test]
+fn a_user_talks_with_a_worker_as_it_streams_and_goes_on_after_a_restart() {
+    let runtime = Runtime::new().unwrap();
+    let gate = Gate::closed();
+    let answer = {
+        let gate = gate.clone();
+        move |request: &Received| match said(request).last().map(String::as_str) {
+            Some("Go on") => Reply::text("And so it goes."),
+            Some("Link it") if request.turn() < 2 => {
+                Reply::call("link_artifact", json!({"artifactPath": "specs/moths.md"}))
+            }
+            Some("Link it") => Reply::text("Linked."),
+            Some(notes) if notes.contains("# Transcript") => Reply::text("Moths were discussed."),
+            _ => Reply::text("I am the researcher. Shall we?").slowly(&gate),
+        }
+    };
+    let provider = runtime.block_on(OpenAi::start(answer));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let host = hall.serve();
+    let mut first = Events::open(&hall, "How long do moths live?");
+    // The first piece is there before the answer has an end.
+    gate.pass(3);
+    let (_, session) = first.until("session");
+    let id = session["meetingId"].as_str().unwrap().to_owned();
+    first.until("text_delta");
+    gate.open();
+    let rest = first.rest();
+    assert_eq!(rest.last().unwrap()["type"], "turn_end", "{rest:?}");
+
+    let linked = Events::say(&hall, &id, "Link it").rest();
+    let result = linked.iter().find(|event| event["type"] == "tool_result").unwrap();
+    assert_eq!((&result["name"], &result["output"]), (&json!("link_artifact"), &json!("specs/moths.md is linked.")));
+    assert_eq!(read(&hall, &id)["meeting"]["linked_artifacts"], json!(["specs/moths.md"]));
+    drop(host);
+
+    let _host = hall.serve();
+    let on = Events::say(&hall, &id, "Go on").rest();
+    assert_eq!(text(&on), "And so it goes.");
+    let last = provider.requests().pop().unwrap();
+    assert_eq!(said(&last).len(), 3, "the model is told all that was said: {}", last.body);
+    let calls = provider.requests().iter().filter(|request| request.tool_names().contains("submit_result")).count();
+    assert_eq!(calls, 0, "there is no submit_result in a meeting");
+    let detail = read(&hall, &id);
+    let messages = detail["parsedMessages"].as_array().unwrap();
+    assert_eq!(messages.len(), 6, "{messages:#?}");
+    assert_eq!(messages[3]["toolUses"][0]["name"], "link_artifact");
+
+    let (status, closed) = hall.post("/meeting/session/meeting/close", json!({"meetingId": id}));
+    assert_eq!((status, &closed["notes"]), (200, &json!("Moths were discussed.")), "{closed}");
+    let record = fs::read_to_string(hall.home.path("hall/projects/demo/.lore/work/meetings").join(format!("{id}.md")));
+    assert!(record.unwrap().ends_with("---\nMoths were discussed.\n"));
+}
+
+#[test]
+fn a_turn_that_the_host_was_killed_in_is_marked_as_cut_off_and_no_call_is_made_again() {
+    let runtime = Runtime::new().unwrap();
+    let gate = Gate::closed();
+    let answer = {
+        let gate = gate.clone();
+        move |request: &Received| match (said(request).last().map(String::as_str), request.turn()) {
+            (Some("Write it"), _) if said(request).len() == 2 => match request.body.to_string().contains("is noted") {
+                false => Reply::call("summarize_progress", json!({"summary": "Once"})),
+                true => Reply::text("I have noted that. What else is there to say?").slowly(&gate),
+            },
+            (Some("Go on"), _) => Reply::text("Yes."),
+            _ => Reply::text("Hello."),
+        }
+    };
+    let provider = runtime.block_on(OpenAi::start(answer));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let host = hall.serve();
+    let mut first = Events::open(&hall, "Moths");
+    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
+    first.until("turn_end");
+    let mut turn = Events::say(&hall, &id, "Write it");
+    turn.until("tool_result");
+    gate.pass(3);
+    turn.until("text_delta");
+    host.kill();
+    gate.open();
+
+    let _host = hall.serve();
+    let detail = wait_for("the turn to be marked", || {
+        let detail = read(&hall, &id);
+        let last = detail["parsedMessages"].as_array().unwrap().last().unwrap().clone();
+        (last["role"] == "system").then_some(detail)
+    });
+    let messages = detail["parsedMessages"].as_array().unwrap();
+    assert!(messages.last().unwrap()["content"].as_str().unwrap().contains("cut off"), "{messages:#?}");
+    assert_eq!(messages[2]["content"], "Write it", "all that was said before is there");
+    assert!(!messages[3]["content"].as_str().unwrap().is_empty(), "what had been streamed, too");
+    let on = Events::say(&hall, &id, "Go on").rest();
+    assert_eq!(text(&on), "Yes.");
+    let record = fs::read_to_string(
+        hall.home.path("hall/worktrees/demo").join(format!("meeting-{id}/.lore/work/meetings/{id}.md")),
+    );
+    assert_eq!(record.unwrap().matches("event: progress_summary").count(), 1);
+}
+
+#[test]
+fn a_turn_outlives_its_listeners_and_whoever_comes_back_joins_it() {
+    let runtime = Runtime::new().unwrap();
+    let gate = Gate::closed();
+    let answer = {
+        let gate = gate.clone();
+        move |request: &Received| match said(request).last().map(String::as_str) {
+            Some("Slowly") => Reply::text("one two three four five six seven eight nine ten").slowly(&gate),
+            _ => Reply::text("Hello."),
+        }
+    };
+    let provider = runtime.block_on(OpenAi::start(answer));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let _host = hall.serve();
+    let mut first = Events::open(&hall, "Moths");
+    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
+    first.until("turn_end");
+
+    let mut turn = Events::say(&hall, &id, "Slowly");
+    gate.pass(4);
+    let (number, piece) = turn.until("text_delta");
+    drop(turn);
+    let refused = Events::say(&hall, &id, "Faster").rest();
+    assert_eq!((refused.len(), &refused[0]["type"]), (1, &json!("error")));
+    assert!(refused[0]["reason"].as_str().unwrap().contains("a turn is under way"), "{refused:?}");
+    let join = |after: u64| {
+        let path = format!("/meeting/session/generation/subscribe?meetingId={id}&after={after}");
+        Events::ask(&hall, "GET", &path, &json!({}))
+    };
+    let (all, late) = (join(0), join(number));
+    gate.open();
+    let (all, late) = (all.rest(), late.rest());
+    assert_eq!(text(&all), "one two three four five six seven eight nine ten");
+    assert_eq!(format!("{}{}", piece["text"].as_str().unwrap(), text(&late)), text(&all));
+    assert_eq!(late.last().unwrap()["type"], "turn_end");
+}
+
+#[test]
+fn the_built_in_runtime_searches_and_says_that_it_does_not_converse() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    let _host = hall.serve();
+    let first = Events::open(&hall, "How long does the luna moth live?").rest();
+    assert_eq!(first.last().unwrap()["type"], "turn_end", "{first:?}");
+    assert!(text(&first).contains("does not converse"), "{}", text(&first));
+    assert!(text(&first).contains("The luna moth lives for a week."), "{}", text(&first));
+    let id = first[0]["meetingId"].as_str().unwrap().to_owned();
+    let (status, closed) = hall.post("/meeting/session/meeting/close", json!({"meetingId": id}));
+    assert_eq!(status, 200, "{closed}");
+    assert!(closed["notes"].as_str().unwrap().starts_with("These notes were not written by a model"), "{closed}");
+}
