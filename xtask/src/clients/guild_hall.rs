@@ -4,7 +4,7 @@
 //! The checkout is no part of this repository: somebody names one. Its sources are built for Node, since it is written for
 //! another runtime.
 
-use std::{ffi::OsStr, fs, path::Path, process::Command};
+use std::{ffi::OsStr, fs, io, path::Path, process::Command};
 
 use serde_json::json;
 
@@ -30,6 +30,9 @@ const FILES: [(&str, &str); 2] = [
     ),
 ];
 
+/// What the worker asks to talk about, so that somebody accepts, declines and answers it.
+const REQUESTS: [&str; 3] = ["the winter", "the market", "the brass"];
+
 /// Builds what is needed, and lets the original of that checkout work with a host.
 pub(crate) fn original(checkout: &Path) -> Result<(), String> {
     let cli = checkout.join("apps/cli/index.ts");
@@ -51,6 +54,7 @@ pub(crate) fn original(checkout: &Path) -> Result<(), String> {
     let copied = fs::create_dir_all(&lore).and_then(|()| copy_all(&fixture.documents(), &lore));
     let made = copied.and_then(|()| FILES.iter().try_for_each(|(name, text)| fs::write(lore.join(name), text)));
     made.map_err(|e| format!("{}: {e}", lore.display()))?;
+    request_meetings(&lore.join("work/meetings")).map_err(|e| format!("{}: {e}", lore.display()))?;
     begin_repository(&project)?;
     let mut add = fixture.command(&guild);
     run(add.args(["project", "add", "--name", PROJECT, "--home"]).arg(&home).arg(&project))?;
@@ -73,4 +77,19 @@ pub(crate) fn original(checkout: &Path) -> Result<(), String> {
         eprintln!("The host's log is {}", fixture.log().display());
     }
     ended.and(fixture.close())
+}
+
+/// Writes the records of [`REQUESTS`], as the original has them.
+fn request_meetings(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for (n, about) in REQUESTS.iter().enumerate() {
+        let record = format!(
+            "---\ntitle: \"Follow-up with Researcher\"\ndate: 2026-04-01\nstatus: requested\ntags: [meeting]\n\
+             worker: Researcher\nworkerDisplayTitle: \"Researcher\"\nagenda: \"Talk about {about}\"\n\
+             deferred_until: \"\"\nlinked_artifacts: []\nmeeting_log:\n  - timestamp: 2026-04-01T12:00:00.000Z\n    \
+             event: requested\n    reason: \"Meeting requested\"\n---\n"
+        );
+        fs::write(directory.join(format!("followup-Researcher-20260401-12000{n}.md")), record)?;
+    }
+    Ok(())
 }

@@ -81,7 +81,7 @@ impl Hall {
         let home = self.home.clone();
         let read = move |top: &Path| {
             let (bytes, state) = whole(&home, top, &path)?;
-            let artifact = Artifact::file(below_lore(&path), kind, &state);
+            let artifact = Artifact::file(below_lore(&path), kind, artifact::time(&state));
             Ok(ArtifactFile { artifact, media_type, bytes })
         };
         integration.with_files(read).await?
