@@ -245,8 +245,8 @@ async fn images_and_mockups_are_shown_by_their_names_and_run_nothing_of_the_read
         ("mockup/read?projectName=demo&path=.lore/page.html", "text/html; charset=utf-8", "sandbox allow-scripts;"),
     ] {
         let reply = world.fetch(&format!("/hall/workspace/artifact/{path}")).await;
-        let header = |name: &str| reply.headers[name].to_str().unwrap().to_owned();
-        assert_eq!((reply.status, header("content-type").as_str()), (200, kind));
+        let header = |name| reply.header(name).unwrap_or_default();
+        assert_eq!((reply.status, header("content-type")), (200, kind));
         assert!(header("content-security-policy").starts_with(policy), "{path}");
         assert_eq!(header("x-content-type-options"), "nosniff");
     }
