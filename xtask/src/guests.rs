@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::steps::{root, run};
+use crate::{
+    steps::{root, run, says},
+    tools::debian_packages,
+};
 
 const TARGET: &str = "wasm32-wasip2";
 /// Forces one of the two ways.
@@ -112,7 +115,11 @@ impl Toolchain {
 
     fn debian(why: &'static str) -> Result<Self, String> {
         if !debian_is_missing().is_empty() {
-            install_debian()?;
+            debian_packages(&DEBIAN_PACKAGES)?;
+            let missing = debian_is_missing();
+            if !missing.is_empty() {
+                return Err(format!("Debian's packages are installed, but {} is missing", missing.join(", ")));
+            }
         }
         let version = says("rustc", &["-vV"])?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -223,40 +230,6 @@ fn debian_is_missing() -> Vec<String> {
     let needed =
         [DEBIAN_CARGO.to_owned(), DEBIAN_RUSTC.to_owned(), DEBIAN_STD.to_owned(), format!("{DEBIAN_LIBC}/libc.a")];
     needed.into_iter().filter(|path| !Path::new(path).exists()).collect()
-}
-
-/// Installs Debian's packages, where that can be done without asking.
-fn install_debian() -> Result<(), String> {
-    // Nothing that is installed is removed for it.
-    let install = format!("apt-get install --yes --no-install-recommends --no-remove {}", DEBIAN_PACKAGES.join(" "));
-    if says("apt-get", &["--version"]).is_err() {
-        return Err(format!("the packages {} are needed, and this system has no apt-get", DEBIAN_PACKAGES.join(", ")));
-    }
-    if says("id", &["-u"])? != "0" {
-        return Err(format!("install its packages with `sudo {install}`, then try again"));
-    }
-    eprintln!("guests: installing Debian's packages {}: {install}", DEBIAN_PACKAGES.join(", "));
-    let apt = |line: &str| {
-        let mut words = line.split(' ');
-        let mut command = Command::new(words.next().unwrap_or_default());
-        run(command.args(words).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()))
-    };
-    // The lists of packages may never have been fetched.
-    apt(&install).or_else(|_| apt("apt-get update").and_then(|()| apt(&install)))?;
-    match debian_is_missing().as_slice() {
-        [] => Ok(()),
-        missing => Err(format!("its packages are installed, but {} is missing", missing.join(", "))),
-    }
-}
-
-/// What a program writes to stdout, trimmed.
-fn says(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).current_dir(root()).stderr(Stdio::null()).output();
-    let output = output.map_err(|e| format!("cannot start {program}: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("{program} {} ended with {}", arguments.join(" "), output.status));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Puts a file into a directory in one step, unless it is there already as it is.

@@ -29,8 +29,8 @@ cargo xtask COMMAND
   clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite; and
                   build, run and audit the workers in JavaScript and Python of docs/authors.md
   clients --guild-hall PATH
-                  let the command line and the parsers of the original Guild Hall, of which PATH is a checkout, work with a
-                  host and its files
+                  let the web UI (in a browser), the command line and the parsers of the original Guild Hall, of which PATH
+                  is a checkout, work with a host and its files
   modules         check that no crate of the host has modules that use each other in a cycle
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...

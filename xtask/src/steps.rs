@@ -116,6 +116,16 @@ pub(crate) fn begin_repository(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// What a program writes to stdout, trimmed.
+pub(crate) fn says(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).current_dir(root()).stderr(Stdio::null()).output();
+    let output = output.map_err(|e| format!("cannot start {program}: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("{program} {} ended with {}", arguments.join(" "), output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// A command as a person would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());

@@ -1,12 +1,12 @@
 //! Programs that are no part of a toolchain. Those that are missing are installed below `target/`, so that the user's own
-//! are touched.
+//! are not touched; those that only Debian has, as its packages.
 
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use crate::steps::{cargo, root, run};
+use crate::steps::{cargo, root, run, says};
 
 /// A subcommand of cargo, in the version that is known to work.
 pub(crate) struct Tool {
@@ -40,4 +40,24 @@ impl Tool {
         let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
         said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).split_whitespace().any(|word| word == self.version))
     }
+}
+
+/// Installs Debian's packages, where that can be done without asking.
+pub(crate) fn debian_packages(packages: &[&str]) -> Result<(), String> {
+    // Nothing that is installed is removed for it.
+    let install = format!("apt-get install --yes --no-install-recommends --no-remove {}", packages.join(" "));
+    if says("apt-get", &["--version"]).is_err() {
+        return Err(format!("Debian's packages {} are needed, and this system has no apt-get", packages.join(", ")));
+    }
+    if says("id", &["-u"])? != "0" {
+        return Err(format!("install Debian's packages with `sudo {install}`, then try again"));
+    }
+    eprintln!("installing Debian's packages {}: {install}", packages.join(", "));
+    let apt = |line: &str| {
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap_or_default());
+        run(command.args(words).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()))
+    };
+    // The lists of packages may never have been fetched.
+    apt(&install).or_else(|_| apt("apt-get update").and_then(|()| apt(&install)))
 }

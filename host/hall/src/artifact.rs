@@ -29,6 +29,17 @@ pub struct Artifact {
     pub raw_content: Option<String>,
 }
 
+/// An image or a mockup, and its file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArtifactFile {
+    /// What a list says of it.
+    pub artifact: Artifact,
+    /// By the end of its name.
+    pub media_type: &'static str,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
 /// What the frontmatter of an artifact says. A field of another kind than it should have counts as missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Meta {
@@ -142,6 +153,20 @@ impl Kind {
     }
 }
 
+/// The media type of a file that is shown as it is; `None` for a document, and for what is no artifact.
+pub(crate) fn media_type(path: &str) -> Option<&'static str> {
+    let (_, end) = path.rsplit_once('.')?;
+    Some(match end.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "gif" => "image/gif",
+        "svg" => "image/svg+xml",
+        "html" => "text/html; charset=utf-8",
+        _ => return None,
+    })
+}
+
 /// Sorts artifacts as people look through them: what is to be done before what is done, the newer before the older.
 pub(crate) fn sort(artifacts: &mut [Artifact]) {
     artifacts.sort_by_cached_key(|Artifact { meta, relative_path, .. }| {
@@ -253,6 +278,11 @@ mod tests {
         assert_eq!((image.meta.title.as_str(), image.meta.date.as_str()), ("The Big Map.V2", "2027-01-15"));
         assert_eq!((image.meta.status.as_str(), image.artifact_type), ("complete", Kind::Image));
         assert_eq!([Kind::of("a.html"), Kind::of("a.rs"), Kind::of("md")], [Some(Kind::Mockup), None, None]);
+        // Each kind but documents has a media type, and nothing else has one.
+        for path in ["a.md", "a.html", "a.png", "a.JPG", "a.jpeg", "a.webp", "a.gif", "a.svg", "a.js", "png"] {
+            let shown = matches!(Kind::of(path), Some(Kind::Image | Kind::Mockup));
+            assert_eq!(media_type(path).is_some(), shown, "{path}");
+        }
     }
 
     #[test]

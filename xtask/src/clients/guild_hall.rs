@@ -1,9 +1,10 @@
-//! The command line of the original Guild Hall, unchanged, against the socket of a host of ours; and its parsers on our files.
+//! The command line and the web UI of the original Guild Hall, unchanged, against the socket of a host of ours; and its parsers on
+//! our files. The web UI is used with a browser.
 //!
-//! The checkout is no part of this repository: somebody names one. Its sources are bundled for Node, since it is written for
+//! The checkout is no part of this repository: somebody names one. Its sources are built for Node, since it is written for
 //! another runtime.
 
-use std::{ffi::OsStr, fs, path::Path, process::Command};
+use std::{ffi::OsStr, fs, io, path::Path, process::Command};
 
 use serde_json::json;
 
@@ -11,6 +12,7 @@ use super::{
     Running,
     fixture::{ENDLESS, FOUND, Fixture, QUESTION, WORKER},
     install::{Bundler, copy_all, sources},
+    web,
 };
 use crate::{
     guests,
@@ -19,6 +21,17 @@ use crate::{
 
 /// The project that is worked on.
 const PROJECT: &str = "vellmar";
+/// What it has beside documents: an image, and a page that runs something.
+const FILES: [(&str, &str); 2] = [
+    ("lantern.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"17\" height=\"17\"><circle r=\"9\"/></svg>\n"),
+    (
+        "mockup.html",
+        "<!doctype html><p></p><script>document.querySelector('p').textContent = 'from a script';</script>\n",
+    ),
+];
+
+/// What the worker asks to talk about, so that somebody accepts, declines and answers it.
+const REQUESTS: [&str; 3] = ["the winter", "the market", "the brass"];
 
 /// Builds what is needed, and lets the original of that checkout work with a host.
 pub(crate) fn original(checkout: &Path) -> Result<(), String> {
@@ -33,12 +46,15 @@ pub(crate) fn original(checkout: &Path) -> Result<(), String> {
     for (module, name) in [(cli, "cli.mjs"), (checkout.join("lib/commissions.ts"), "parsers.mjs")] {
         bundler.bundle(&module, &bundles.join(name))?;
     }
+    let (site, browser) = (web::site(&bundler, checkout)?, web::browser()?);
     let mut fixture = Fixture::furnished("guild-hall")?;
     let home = fixture.directory().join("hall");
     let project = fixture.directory().join("project");
     let lore = project.join(".lore");
     let copied = fs::create_dir_all(&lore).and_then(|()| copy_all(&fixture.documents(), &lore));
-    copied.map_err(|e| format!("{}: {e}", lore.display()))?;
+    let made = copied.and_then(|()| FILES.iter().try_for_each(|(name, text)| fs::write(lore.join(name), text)));
+    made.map_err(|e| format!("{}: {e}", lore.display()))?;
+    request_meetings(&lore.join("work/meetings")).map_err(|e| format!("{}: {e}", lore.display()))?;
     begin_repository(&project)?;
     let mut add = fixture.command(&guild);
     run(add.args(["project", "add", "--name", PROJECT, "--home"]).arg(&home).arg(&project))?;
@@ -46,14 +62,34 @@ pub(crate) fn original(checkout: &Path) -> Result<(), String> {
     let plan = json!({
         "node": bundler.node, "cli": bundles.join("cli.mjs"), "parsers": bundles.join("parsers.mjs"), "home": home,
         "project": PROJECT, "worker": WORKER, "endless": ENDLESS, "question": QUESTION, "found": FOUND,
+        "packages": bundler.packages, "site": site, "browser": browser, "directory": fixture.directory(),
     });
     let file = fixture.directory().join("plan.json");
     fs::write(&file, plan.to_string()).map_err(|e| format!("{}: {e}", file.display()))?;
-    let mut flows = Command::new(&bundler.node);
-    flows.arg(sources().join("guild-hall/flows.mjs")).arg(&file);
-    let ended = Running::start("Guild Hall", flows).and_then(Running::end);
+    let go = |name, script: &str| {
+        let mut flows = Command::new(&bundler.node);
+        flows.arg(sources().join("guild-hall").join(script)).arg(&file);
+        Running::start(name, flows).and_then(Running::end)
+    };
+    // The web UI first: its dashboard is that of a hall in which nothing was done.
+    let ended = go("Guild Hall web UI", "web.mjs").and_then(|()| go("Guild Hall", "flows.mjs"));
     if ended.is_err() {
         eprintln!("The host's log is {}", fixture.log().display());
     }
     ended.and(fixture.close())
+}
+
+/// Writes the records of [`REQUESTS`], as the original has them.
+fn request_meetings(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for (n, about) in REQUESTS.iter().enumerate() {
+        let record = format!(
+            "---\ntitle: \"Follow-up with Researcher\"\ndate: 2026-04-01\nstatus: requested\ntags: [meeting]\n\
+             worker: Researcher\nworkerDisplayTitle: \"Researcher\"\nagenda: \"Talk about {about}\"\n\
+             deferred_until: \"\"\nlinked_artifacts: []\nmeeting_log:\n  - timestamp: 2026-04-01T12:00:00.000Z\n    \
+             event: requested\n    reason: \"Meeting requested\"\n---\n"
+        );
+        fs::write(directory.join(format!("followup-Researcher-20260401-12000{n}.md")), record)?;
+    }
+    Ok(())
 }

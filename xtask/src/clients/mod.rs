@@ -8,6 +8,7 @@ mod fixture;
 mod guild_hall;
 mod install;
 mod languages;
+mod web;
 
 use std::{
     fmt::Write as _,

@@ -6,10 +6,11 @@ use std::{cmp::Reverse, io, path::Path, sync::Arc};
 
 use guild_git::Integration;
 use guild_jobs::Names;
+use guild_session::fingerprint::Fingerprint;
 
 use super::{Hall, blocking, dependencies};
 use crate::{
-    artifact::{self, Artifact, Kind},
+    artifact::{self, Artifact, ArtifactFile, Kind},
     error::HallError,
     files::{Files, below_lore, in_lore, is_of_host, names, text},
     home::Home,
@@ -62,6 +63,28 @@ impl Hall {
             return blocking(move || read(&home, &top, &path)).await;
         }
         integration.with_files(move |top| read(&home, top, &path)).await?
+    }
+
+    /// An image or a mockup, whole.
+    ///
+    /// # Errors
+    /// Where there is none of that path and kind, or it cannot be read.
+    pub async fn artifact_file(&self, project: &str, path: &str, kind: Kind) -> Result<ArtifactFile, HallError> {
+        let (_, integration) = self.integration(project).await?;
+        let path = valid(path)?;
+        let media_type = artifact::media_type(&path).filter(|_| Kind::of(&path) == Some(kind));
+        let media_type = media_type.ok_or_else(|| {
+            let needed =
+                if kind == Kind::Image { "an image: png, jpg, jpeg, webp, gif or svg" } else { "a mockup: html" };
+            HallError::Invalid(format!("{:?} is not called as {needed}", below_lore(&path)))
+        })?;
+        let home = self.home.clone();
+        let read = move |top: &Path| {
+            let (bytes, state) = whole(&home, top, &path)?;
+            let artifact = Artifact::file(below_lore(&path), kind, artifact::time(&state));
+            Ok(ArtifactFile { artifact, media_type, bytes })
+        };
+        integration.with_files(read).await?
     }
 
     /// Writes an artifact, commits it, and looks again what commissions wait for.
@@ -159,13 +182,18 @@ fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
 
 /// One artifact of a worktree. It blocks.
 fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, HallError> {
-    let names = named(path)?;
-    let files = Files::open(home, top).map_err(HallError::io("the worktree"))?;
-    let missing = || HallError::NotFound(format!("Artifact not found: {}", below_lore(path)));
-    let (bytes, state) = files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?.ok_or_else(missing)?;
+    let (bytes, state) = whole(home, top, path)?;
     let raw = String::from_utf8_lossy(&bytes).into_owned();
     let document = Artifact::document(below_lore(path), &raw, artifact::time(&state));
     Ok(Artifact { raw_content: Some(raw), ..document })
+}
+
+/// The file of an artifact. It blocks.
+fn whole(home: &Home, top: &Path, path: &str) -> Result<(Vec<u8>, Fingerprint), HallError> {
+    let names = named(path)?;
+    let files = Files::open(home, top).map_err(HallError::io("the worktree"))?;
+    let missing = || HallError::NotFound(format!("Artifact not found: {}", below_lore(path)));
+    files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?.ok_or_else(missing)
 }
 
 /// The path from the top of a worktree of an artifact that a caller calls so.

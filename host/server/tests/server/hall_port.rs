@@ -106,6 +106,11 @@ impl World {
         answer(&self.send(&format!("POST {path}"), token, &body.to_string()).await)
     }
 
+    /// What a GET is answered with, as it is.
+    pub(crate) async fn fetch(&self, path: &str) -> Reply {
+        self.send(&format!("GET {path}"), "", "").await
+    }
+
     /// A POST with that body, as it is.
     pub(crate) async fn raw(&self, path: &str, body: &str) -> Reply {
         self.send(&format!("POST {path}"), "", body).await

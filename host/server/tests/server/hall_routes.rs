@@ -231,6 +231,55 @@ async fn no_document_is_read_or_written_outside_of_lore_or_over_a_record() {
 }
 
 #[tokio::test]
+async fn images_and_mockups_are_shown_by_their_names_and_run_nothing_of_the_readers() {
+    let world = World::new().await;
+    world.ok("/workspace/artifact/document/list?projectName=demo", Value::Null).await;
+    let lore = world.root.path().join("hall/projects/demo/.lore");
+    let outside = world.root.path().join("canary.png");
+    fs::write(&outside, "canary").unwrap();
+    fs::write(lore.join("lamp.svg"), "<svg/>").unwrap();
+    fs::write(lore.join("page.html"), "<p>Hello</p>").unwrap();
+    std::os::unix::fs::symlink(&outside, lore.join("link.png")).unwrap();
+    for (path, kind, policy) in [
+        ("image/read?projectName=demo&path=lamp.svg", "image/svg+xml", "sandbox; default-src 'none'"),
+        ("mockup/read?projectName=demo&path=.lore/page.html", "text/html; charset=utf-8", "sandbox allow-scripts;"),
+    ] {
+        let reply = world.fetch(&format!("/hall/workspace/artifact/{path}")).await;
+        let header = |name| reply.header(name).unwrap_or_default();
+        assert_eq!((reply.status, header("content-type")), (200, kind));
+        assert!(header("content-security-policy").starts_with(policy), "{path}");
+        assert_eq!(header("x-content-type-options"), "nosniff");
+    }
+    let meta = world.ok("/workspace/artifact/image/meta?projectName=demo&path=lamp.svg", Value::Null).await;
+    assert_eq!((&meta["fileSize"], &meta["mimeType"]), (&json!(6), &json!("image/svg+xml")));
+    assert_eq!((&meta["relativePath"], &meta["meta"]["title"]), (&json!("lamp.svg"), &json!("Lamp")));
+    for (path, status) in [
+        ("image/read?projectName=demo&path=no.png", 404),
+        ("image/read?projectName=demo&path=plan.md", 400),
+        ("image/read?projectName=demo&path=page.html", 400),
+        ("mockup/read?projectName=demo&path=lamp.svg", 400),
+        ("image/read?projectName=demo&path=link.png", 400),
+        ("image/read?projectName=demo&path=../../../../canary.png", 400),
+        ("image/meta?projectName=x&path=lamp.svg", 404),
+    ] {
+        let (found, answer) = world.ask_route(&format!("/workspace/artifact/{path}"), &Value::Null).await;
+        assert!(found == status && answer["error"].is_string(), "{path}: {found} {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_briefing_counts_what_is_to_be_done() {
+    let world = World::new().await;
+    let read = "/coordination/review/briefing/read";
+    let briefing = world.ok(&format!("{read}?projectName=demo"), Value::Null).await;
+    assert_eq!((&briefing["briefing"], &briefing["cached"]), (&json!("Nothing is to be done."), &json!(false)));
+    world.create().await;
+    let briefing = world.ok(&format!("{read}?projectName=all"), Value::Null).await;
+    assert_eq!(briefing["briefing"], "demo: Commissions: 1 waiting to be dispatched.");
+    assert_eq!(world.ask_route(&format!("{read}?projectName=x"), &Value::Null).await.0, 404);
+}
+
+#[tokio::test]
 async fn what_the_hall_serves_is_told() {
     let world = World::new().await;
     let config = world.ok("/system/config/application/read", Value::Null).await;

@@ -1,6 +1,8 @@
 //! The routes.
 
+mod briefing;
 mod commissions;
+mod files;
 mod meetings;
 mod request;
 mod system;
@@ -89,8 +91,12 @@ static ROUTES: &[Route] = routes! {
     GET "/workspace/artifact/document/list" Reads workspace::list;
     GET "/workspace/artifact/document/read" Reads workspace::read;
     POST "/workspace/artifact/document/write" Dispatches workspace::write;
+    GET "/workspace/artifact/image/read" Reads files::image;
+    GET "/workspace/artifact/image/meta" Reads files::image_meta;
+    GET "/workspace/artifact/mockup/read" Reads files::mockup;
     GET "/workspace/git/lore/status" Reads workspace::status;
     POST "/workspace/git/lore/commit" Dispatches workspace::commit;
+    GET "/coordination/review/briefing/read" Reads briefing::read;
     POST "/workspace/git/integration/sync" Dispatches workspace::sync;
     // The original makes them by its manager alone.
     POST "/workspace/git/pr/create" Dispatches workspace::propose;
@@ -135,6 +141,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     match route(hall, &asked).await {
         Ok(Reply::Json(status, value)) => with(status, &value),
         Ok(Reply::Events(body)) => events::stream(body),
+        Ok(Reply::File(file)) => files::shown(file),
         Err(refused) => {
             let status = match &refused {
                 HallError::Invalid(_) => StatusCode::BAD_REQUEST,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{body::Body, http::StatusCode};
-use guild_hall::{Hall, HallError, commission::Overrides};
+use guild_hall::{Hall, HallError, artifact::ArtifactFile, commission::Overrides};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -16,6 +16,8 @@ pub(crate) enum Reply {
     Json(StatusCode, Value),
     /// Server-sent events, as they happen.
     Events(Body),
+    /// A file of a project, as it is.
+    File(ArtifactFile),
 }
 
 /// What a route is asked.
