@@ -44,6 +44,7 @@ mod mcp_callers;
 mod mcp_roster;
 mod mcp_stdio;
 mod mcp_tasks;
+mod meeting_commands;
 mod meetings;
 mod member_states;
 mod memory;

@@ -20,6 +20,7 @@ use crate::{
     hall_args::{Commission, Pr, Project},
     local::{LocalArgs, PolicyArgs},
     log::LogFormat,
+    meeting_args::{Meet, Meeting},
 };
 
 /// Run Guild Hall workers as sandboxed WebAssembly components
@@ -108,6 +109,11 @@ guild delete JOB
     /// Commission work on a project, follow it, and end it
     #[command(subcommand)]
     Commission(Commission),
+    /// Meet with a worker about a project: a conversation in the terminal
+    Meet(Meet),
+    /// List meetings, go on with them, and end them
+    #[command(subcommand)]
+    Meeting(Meeting),
     /// Make pull requests of claude/main, and follow the default branch once they are merged
     #[command(subcommand)]
     Pr(Pr),

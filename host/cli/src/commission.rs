@@ -1,36 +1,30 @@
 //! `guild commission`: work on a project, asked of the hall that runs.
 
 use std::{
-    env,
     fmt::Display,
-    io::{self, Read as _, Write},
+    io::{self, Write},
 };
 
 use anstyle::{AnsiColor, Style};
 use guild_client::{
-    Changed, Commission as View, CommissionDetail, CommissionFilter, Error, HallClient, HallEvent, NewCommission,
-    Options, Overrides, Reply, TimelineEntry,
+    Changed, Commission as View, CommissionDetail, CommissionFilter, HallEvent, NewCommission, Overrides, Reply,
+    TimelineEntry,
 };
-use guild_config::shell_word;
-use guild_hall::{SOCKET, commission::Status};
+use guild_hall::commission::Status;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
     age,
-    client::URL_VARIABLE,
     failure::{Failure, exit},
-    hall_args::{Commission, CommissionCreate, CommissionList, CommissionOf, CommissionWatch, HallArgs},
-    local,
+    hall::{Hall, TEXT_CHARS, changed, given, pick},
+    hall_args::{Commission, CommissionCreate, CommissionList, CommissionOf, CommissionWatch},
     markdown::print_report,
     output::{BAD, LABEL, STRONG, harmless, one_line, print, print_json, tell},
     table::{Cell, Column, Table},
     worker::stop_signals,
 };
-
-/// The maximum length of a text on a line.
-const TEXT_CHARS: usize = 200;
 
 /// `guild commission`.
 pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
@@ -67,73 +61,16 @@ pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
     }
 }
 
-/// A hall, and how the command line calls it.
-pub(crate) struct Hall {
-    pub(crate) client: HallClient,
-    /// What to do where it cannot be reached.
-    hint: String,
-}
-
-impl Hall {
-    pub(crate) fn open(args: &HallArgs) -> Result<Self, Failure> {
-        let variable = || env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty() && args.home.home.is_none());
-        if let Some(url) = args.url.clone().or_else(variable) {
-            let client = HallClient::at_url(&url, &args.access.options()?)?;
-            let hint =
-                format!("no host answers at {}; start one with `guild serve --hall`", one_line(&url, TEXT_CHARS));
-            return Ok(Self { client, hint });
-        }
-        let config = local::config(&args.home.policy)?;
-        let home = local::hall_home(args.home.home.as_deref(), "--home", &config)?;
-        let hint = format!(
-            "no host serves the hall in {}; start one with `guild serve --hall {}`, or name another with --home or --url",
-            home.display(),
-            shell_word(&home)
-        );
-        Ok(Self { client: HallClient::at_socket(&home.join(SOCKET), &Options::default())?, hint })
-    }
-
-    /// The answer, or what its error means.
-    pub(crate) fn ask<T>(&self, answer: Result<T, Error>) -> Result<T, Failure> {
-        answer.map_err(|error| match error {
-            Error::Unreachable { reason, .. } => Failure::error(format!("{} ({reason})", self.hint)),
-            // The hall's own words say what to do.
-            Error::Http { text, .. } if !text.is_empty() => Failure::error(one_line(&text, usize::MAX)),
-            Error::Http { status, .. } if status.as_u16() == 404 => {
-                Failure::error("that host has no hall; `guild serve --hall` starts one with it")
-            }
-            error => error.into(),
-        })
-    }
-
-    /// The one commission of that id, or whose id begins so; `commission-` may be left out.
-    async fn find(&self, wanted: &str) -> Result<View, Failure> {
-        let all = self.ask(self.client.list(&CommissionFilter::default()).await)?.value.commissions;
-        let begins = |id: &str| {
-            id.starts_with(wanted) || id.strip_prefix("commission-").is_some_and(|id| id.starts_with(wanted))
-        };
-        if let Some(exact) = all.iter().find(|one| one.commission_id == wanted) {
-            return Ok(exact.clone());
-        }
-        let mut found = all.into_iter().filter(|one| begins(&one.commission_id));
-        let shown = one_line(wanted, 128);
-        match (found.next(), found.next()) {
-            (Some(one), None) => Ok(one),
-            (None, _) => Err(Failure::error(format!(
-                "there is no commission {shown}; `guild commission list` shows which there are"
-            ))),
-            (Some(one), Some(other)) => {
-                let ids: Vec<_> = [one, other].into_iter().chain(found).map(|one| one.commission_id).collect();
-                Err(Failure::error(format!("{shown} could be each of {}; write more of it", ids.join(", "))))
-            }
-        }
-    }
+/// The one commission of that id, or whose id begins so; `commission-` may be left out.
+async fn find(hall: &Hall, wanted: &str) -> Result<View, Failure> {
+    let all = hall.ask(hall.client.list(&CommissionFilter::default()).await)?.value.commissions;
+    pick(all, |one| &one.commission_id, wanted, ("commission", &["commission-"]))
 }
 
 /// The hall, and the whole id of a commission.
 async fn found(args: &CommissionOf) -> Result<(Hall, String), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let id = hall.find(&args.id).await?.commission_id;
+    let id = find(&hall, &args.id).await?.commission_id;
     Ok((hall, id))
 }
 
@@ -179,21 +116,6 @@ fn dispatched(changed: &Changed) -> String {
     }
 }
 
-fn changed(args: &HallArgs, reply: &Reply<Changed>, id: &str, what: &str) -> Result<(), Failure> {
-    Ok(if args.json { print_json(&reply.json) } else { print(|out| writeln!(out, "{id} {what}")) }?)
-}
-
-/// A text of the command line, or what stdin has.
-pub(crate) fn given(text: &str, what: &str) -> Result<String, Failure> {
-    if text != "-" {
-        return Ok(text.to_owned());
-    }
-    let mut text = String::new();
-    let read = io::stdin().lock().read_to_string(&mut text);
-    read.map_err(|e| Failure::error(format!("cannot read the {what} from stdin: {e}")))?;
-    if text.trim().is_empty() { Err(Failure::error(format!("the {what} is empty"))) } else { Ok(text) }
-}
-
 async fn list(args: CommissionList) -> Result<(), Failure> {
     let filter = CommissionFilter {
         project_name: args.project,
@@ -233,7 +155,7 @@ fn table(commissions: &[View], now: Timestamp) -> Table {
 
 async fn show(args: CommissionOf) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let found = hall.find(&args.id).await?;
+    let found = find(&hall, &args.id).await?;
     let reply = hall.ask(hall.client.read(&found.commission_id, &found.project_name).await)?;
     if args.hall.json {
         return Ok(print_json(&reply.json)?);
@@ -301,7 +223,7 @@ async fn watch(args: CommissionWatch) -> Result<(), Failure> {
 async fn follow(args: &CommissionWatch) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
     let one = match &args.id {
-        Some(id) => Some(hall.find(id).await?.commission_id),
+        Some(id) => Some(find(&hall, id).await?.commission_id),
         None => None,
     };
     let mut events = hall.client.events();

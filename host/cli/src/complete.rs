@@ -1,5 +1,5 @@
-//! Shell completion of members and jobs, which are read from the directory of members, and of projects and commissions, which
-//! are read from the hall's home.
+//! Shell completion of members and jobs, which are read from the directory of members, and of projects, commissions
+//! and meetings, which are read from the hall's home.
 //!
 //! The shell's script starts `guild` with the present command line. Read errors result in no candidates, since there is
 //! nowhere to report them.
@@ -17,7 +17,7 @@ use clap_complete::{
     env::Shells,
 };
 use guild_contract::{JobStatus, Limits};
-use guild_hall::{commission::Commission, list_commissions, list_projects};
+use guild_hall::{commission::Commission, list_commissions, list_meetings, list_projects, meeting::Meeting};
 use guild_roster::{
     discovery::FoundMember,
     offline::{OfflineJobs, made_at},
@@ -33,7 +33,7 @@ use crate::{
 pub(crate) const LATEST: &str = "@latest";
 /// The variable with which a shell's script requests candidates.
 const VARIABLE: &str = "GUILD_COMPLETE";
-/// The maximum number of jobs, or of commissions, that are offered.
+/// The maximum number of jobs, commissions or meetings that are offered.
 const JOBS: usize = 100;
 /// The maximum length of the description of a job or a member.
 const DESCRIPTION_CHARS: usize = 80;
@@ -77,6 +77,17 @@ pub(crate) fn commissions() -> Vec<CompletionCandidate> {
     let candidate = |one: &Commission| {
         let about = one_line(&format!("{}: {}", one.status, one.record.title), DESCRIPTION_CHARS);
         CompletionCandidate::new(one.commission_id.as_str()).help(Some(about.into()))
+    };
+    all.iter().take(JOBS).map(candidate).collect()
+}
+
+/// The newest meetings in the hall's home, with what they are called.
+pub(crate) fn meetings() -> Vec<CompletionCandidate> {
+    let mut all = hall_home().and_then(|home| list_meetings(&home).ok()).unwrap_or_default();
+    all.sort_by_cached_key(|one| Reverse((one.record.date.clone(), one.meeting_id.to_string())));
+    let candidate = |one: &Meeting| {
+        let about = one_line(&format!("{}: {}", one.status, one.record.title), DESCRIPTION_CHARS);
+        CompletionCandidate::new(one.meeting_id.as_str()).help(Some(about.into()))
     };
     all.iter().take(JOBS).map(candidate).collect()
 }

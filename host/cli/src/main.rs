@@ -8,9 +8,11 @@ mod call;
 mod client;
 mod commission;
 mod complete;
+mod converse;
 mod doctor;
 mod failure;
 mod grants;
+mod hall;
 mod hall_args;
 mod hosted;
 mod jobs;
@@ -19,6 +21,8 @@ mod log;
 mod logs;
 mod markdown;
 mod mcp;
+mod meeting;
+mod meeting_args;
 mod members;
 mod output;
 mod pr;
@@ -108,6 +112,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Watch(args) => on(&mut Builder::new_current_thread(), watch::watch(args)),
         Command::Call(args) => on(&mut Builder::new_multi_thread(), call::call(args)),
         Command::Project(args) => on(&mut Builder::new_current_thread(), project::project(args)),
+        Command::Meet(args) => on(&mut Builder::new_current_thread(), converse::meet(args)),
+        Command::Meeting(args) => on(&mut Builder::new_current_thread(), meeting::meeting(args)),
         Command::Pr(args) => on(&mut Builder::new_current_thread(), pr::pr(args)),
         Command::Commission(args) => on(&mut Builder::new_current_thread(), commission::commission(args)),
         Command::Logs(args) => on(&mut Builder::new_current_thread(), logs::logs(args)),

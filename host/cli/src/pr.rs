@@ -1,8 +1,8 @@
 //! `guild pr`: pull requests of a project's `claude/main`, asked of the hall that runs.
 
 use crate::{
-    commission::{Hall, given},
     failure::{Failure, exit},
+    hall::{Hall, given},
     hall_args::{Pr, PrCreate, PrSync},
     output::{STRONG, one_line, print, print_json, state_style, tell},
 };

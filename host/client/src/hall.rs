@@ -20,10 +20,10 @@ use crate::{
 /// The maximum size of an answer: a list of all commissions, each with its prompt and result.
 const ANSWER_BYTES: usize = 256 * 1024 * 1024;
 /// The maximum size of an event, which has a whole result.
-const EVENT_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const EVENT_BYTES: usize = 16 * 1024 * 1024;
 /// The timeout without any message. A host sends a keep-alive more often.
-const SILENCE: Duration = Duration::from_secs(45);
-/// The timeout of what reaches `origin` of a project, which takes as long as the network does.
+pub(crate) const SILENCE: Duration = Duration::from_secs(45);
+/// The timeout of what takes as long as a network or a model does: what reaches `origin` of a project, or has notes written.
 const NETWORK: Duration = Duration::from_secs(600);
 /// What requests over a socket name as their host.
 const LOCAL: &str = "http://localhost/";
@@ -31,9 +31,9 @@ const LOCAL: &str = "http://localhost/";
 /// A client of a host's hall.
 #[derive(Clone, Debug)]
 pub struct HallClient {
-    http: reqwest::Client,
-    base: Url,
-    timeout: Duration,
+    pub(crate) http: reqwest::Client,
+    pub(crate) base: Url,
+    pub(crate) timeout: Duration,
 }
 
 /// What a commission is to be.
@@ -405,7 +405,7 @@ impl HallClient {
     }
 
     /// The same, for what may take long.
-    fn patient(&self) -> Self {
+    pub(crate) fn patient(&self) -> Self {
         Self { timeout: self.timeout.max(NETWORK), ..self.clone() }
     }
 
@@ -419,12 +419,20 @@ impl HallClient {
         self.post(path, &Change { commission_id, reason, content }).await
     }
 
-    async fn post<R: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + Sync)) -> Result<Reply<R>, Error> {
+    pub(crate) async fn post<R: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<Reply<R>, Error> {
         let url = self.url(path)?;
         self.answer(url.clone(), self.http.request(Method::POST, url).json(body)).await
     }
 
-    async fn get<R: DeserializeOwned>(&self, path: &str, query: &[(&str, Option<&str>)]) -> Result<Reply<R>, Error> {
+    pub(crate) async fn get<R: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, Option<&str>)],
+    ) -> Result<Reply<R>, Error> {
         let mut url = self.url(path)?;
         let pairs: Vec<_> = query.iter().filter_map(|(name, value)| Some((*name, (*value)?))).collect();
         if !pairs.is_empty() {
@@ -433,7 +441,7 @@ impl HallClient {
         self.answer(url.clone(), self.http.request(Method::GET, url)).await
     }
 
-    fn url(&self, path: &str) -> Result<Url, Error> {
+    pub(crate) fn url(&self, path: &str) -> Result<Url, Error> {
         self.base.join(path).map_err(|e| protocol(&self.base, e.to_string()))
     }
 

@@ -24,6 +24,7 @@ mod error;
 mod events;
 mod hall;
 mod handle;
+mod meetings;
 mod members;
 mod relay;
 mod tools;
@@ -46,6 +47,10 @@ pub use hall::{
     HallEvents, NewCommission, Overrides, PullRequest, SyncResults, Synced, TimelineEntry,
 };
 pub use handle::WorkerHandle;
+pub use meetings::{
+    ClosedMeeting, Meeting, MeetingDetail, MeetingList, MeetingMessage, MeetingSession, MeetingSessions, MeetingTool,
+    MeetingsView, NewMeeting, ProjectList, ProjectName, TurnEvent, TurnEvents,
+};
 pub use members::{Served, members, served};
 pub use relay::{Head, Relay, RelayResponse};
 pub use reqwest::Url;

@@ -36,7 +36,7 @@ const NEW: &str = "state/new";
 /// What is kept of commissions.
 pub(crate) const COMMISSIONS: &str = "state/commissions";
 /// What is kept of meetings.
-const MEETINGS: &str = "state/meetings";
+pub(crate) const MEETINGS: &str = "state/meetings";
 /// What was said in the meetings that are open, for people to read.
 const TRANSCRIPTS: &str = "meetings";
 /// What is kept of pull requests.

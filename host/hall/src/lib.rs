@@ -35,6 +35,8 @@ pub use error::HallError;
 pub use hall::{Hall, HallOptions};
 pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET};
 pub use project::{Permit, check_name, find_git};
-pub use register::{NewProject, Registered, add_project, list_commissions, list_projects, remove_project};
+pub use register::{
+    NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
+};
 pub use settings::{ProjectSettings, Settings};
 pub use workers::{Activity, Attempt, NotBegun, Outcome, Worker, Workers};

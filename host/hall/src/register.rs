@@ -18,7 +18,8 @@ use guild_jobs::{
 use crate::{
     commission::Commission,
     error::HallError,
-    home::{COMMISSIONS, Home, SETTINGS},
+    home::{COMMISSIONS, Home, MEETINGS, SETTINGS},
+    meeting::Meeting,
     project::{Permit, Project, check_name, find_git},
     settings::{self, ProjectSettings, Settings},
     store,
@@ -129,6 +130,15 @@ pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>
 pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, HallError> {
     let kept = open_directory(&home.join(COMMISSIONS)).and_then(|dir| store::load(&dir));
     kept.map_err(HallError::io(COMMISSIONS))
+}
+
+/// The meetings that are kept in a home, in no order.
+///
+/// # Errors
+/// Where they cannot be read.
+pub fn list_meetings(home: &Path) -> Result<Vec<Meeting>, HallError> {
+    let kept = open_directory(&home.join(MEETINGS)).and_then(|dir| store::load(&dir));
+    kept.map_err(HallError::io(MEETINGS))
 }
 
 /// The list of projects of a home, which nobody else changes as long as this is there.

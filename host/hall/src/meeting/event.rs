@@ -46,6 +46,9 @@ pub enum TurnEvent {
         name: String,
         /// The answer, or the error.
         output: String,
+        /// Whether it is an error. The original has no such field.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
     },
     /// The turn is over.
     TurnEnd {
@@ -114,7 +117,8 @@ impl Projection {
             }
             Entry::Result { call, output, error, .. } => {
                 let name = self.calls.remove(&call).unwrap_or_default();
-                TurnEvent::ToolResult { tool_use_id: call, name, output: shown(output, error) }
+                let is_error = error.is_some();
+                TurnEvent::ToolResult { tool_use_id: call, name, output: shown(output, error), is_error }
             }
             Entry::Compacted { text, .. } => {
                 TurnEvent::ContextCompacted { trigger: "auto", pre_tokens: 0, summary: Some(text) }
