@@ -84,8 +84,9 @@ impl Hall {
 
     /// Reads the records of a project that nobody here made.
     pub(super) async fn look_for_meetings(&self, project: &Project) {
-        if project.permit.is_err() {
-            return;
+        // The records are in the integration worktree, which is made at its first use.
+        if let Err(e) = self.projects.integration(&self.home, project).await {
+            return tracing::debug!(project = project.name(), "its records of meetings cannot be read: {e}");
         }
         let dir = self.home.integration(project.name());
         let known: Vec<MeetingId> = self.meetings.read().keys().cloned().collect();

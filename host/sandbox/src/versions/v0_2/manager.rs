@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     HostResult,
-    bindings::guild::worker::manager::{Dispatched, GitView, Host, NewCommission},
+    bindings::guild::worker::manager::{Dispatched, Host, NewCommission},
 };
 use crate::{call::on_host, state::State};
 
@@ -83,20 +83,5 @@ impl Host for State {
         let input = json!({"workerName": worker_name, "reason": reason, "referencedArtifacts": artifacts});
         let asked = call(self, "manager.initiate-meeting", "initiate_meeting", input).await;
         Ok(asked.map(|asked| text(&asked, "meetingId").unwrap_or_default()).map_err(Into::into))
-    }
-
-    async fn git(&mut self, view: GitView, options: String) -> HostResult<String> {
-        let tool = match view {
-            GitView::Status => "git_status",
-            GitView::Log => "git_log",
-            GitView::Diff => "git_diff",
-            GitView::Show => "git_show",
-            GitView::Branch => "git_branch",
-        };
-        let input = match serde_json::from_str::<Value>(&options) {
-            Ok(input) => call(self, "manager.git", tool, input).await,
-            Err(e) => Err(ToolError::InvalidInput(format!("the options are no JSON: {e}"))),
-        };
-        Ok(input.map(|answer| answer.to_string()).map_err(Into::into))
     }
 }

@@ -42,11 +42,11 @@ pub(super) fn shown(file: ArtifactFile) -> Response {
 }
 
 pub(super) async fn image(request: Request) -> Answer {
-    file(&request, Kind::Image).await.map(Reply::File)
+    file(&request, Kind::Image).await.map(|file| Reply::File(Box::new(file)))
 }
 
 pub(super) async fn mockup(request: Request) -> Answer {
-    file(&request, Kind::Mockup).await.map(Reply::File)
+    file(&request, Kind::Mockup).await.map(|file| Reply::File(Box::new(file)))
 }
 
 pub(super) async fn image_meta(request: Request) -> Answer {

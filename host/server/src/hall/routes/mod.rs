@@ -141,7 +141,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     match route(hall, &asked).await {
         Ok(Reply::Json(status, value)) => with(status, &value),
         Ok(Reply::Events(body)) => events::stream(body),
-        Ok(Reply::File(file)) => files::shown(file),
+        Ok(Reply::File(file)) => files::shown(*file),
         Err(refused) => {
             let status = match &refused {
                 HallError::Invalid(_) => StatusCode::BAD_REQUEST,

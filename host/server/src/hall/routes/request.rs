@@ -17,7 +17,7 @@ pub(crate) enum Reply {
     /// Server-sent events, as they happen.
     Events(Body),
     /// A file of a project, as it is.
-    File(ArtifactFile),
+    File(Box<ArtifactFile>),
 }
 
 /// What a route is asked.
