@@ -71,7 +71,11 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
         print(|out| write_message(out, message, &one.worker).and_then(|()| writeln!(out)))?;
     }
     let events = talk.hall.client.join_turn(&one.meeting_id, 0);
-    let turn = talk.turn(events).await?;
+    let turn = match talk.turn(events).await? {
+        // That it failed is said; the conversation goes on.
+        Turn::Failed => Turn::Ended,
+        turn => turn,
+    };
     // A host that was started since has no events of earlier turns.
     if turn == Turn::Empty && !json {
         print(|out| exchange.try_for_each(|message| write_message(out, message, &one.worker)))?;
