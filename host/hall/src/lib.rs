@@ -13,6 +13,7 @@ mod frontmatter;
 pub mod hall;
 mod home;
 mod id;
+pub mod manager;
 pub mod meeting;
 pub mod memory;
 mod project;

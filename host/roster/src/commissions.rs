@@ -20,7 +20,6 @@ use crate::{
     blocking::blocking,
     member::Member,
     roster::{MemberState, Roster},
-    work::conversation,
 };
 
 /// How long the work of a job that has ended may take to be gone.
@@ -158,12 +157,12 @@ impl Workers for Commissions {
 
     async fn say(&self, meeting: &Attempt, message: &str, cancel: &CancellationToken) -> Result<(), String> {
         let (member, job) = self.conversing(meeting).await?;
-        conversation::say(&member, meeting, job, message, cancel).await
+        member.conversation(meeting, job).await?.say(message, cancel).await
     }
 
     async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, String> {
         let (member, job) = self.conversing(meeting).await?;
-        conversation::write(&member, meeting, job, system_prompt, prompt).await
+        member.conversation(meeting, job).await?.write(system_prompt, prompt).await
     }
 
     async fn conclude(&self, meeting: &Attempt, notes: &str) -> Vec<Decision> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use guild_config::{Config, Runtime};
 use guild_contract::{Grants, JobId, Limits, MemberKey, manifest::Interface, rpc::RpcError};
-use guild_hall::{Attempt, Hall, hall::HallReader, memory::Scopes, tools::manager::ManagerTools};
+use guild_hall::{Attempt, Hall, hall::HallReader, manager::ManagerTools, memory::Scopes};
 use guild_jobs::{MemoryStore, ScopedMemory};
 use guild_session::{activation::Plan, hall::HallView, tools::Tools};
 use guild_trust::{Approval, seal::Seals};

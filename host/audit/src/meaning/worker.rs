@@ -43,11 +43,12 @@ pub(super) const INTERFACES: &[Meaning] = &[
     ),
     interface(
         "guild:worker/hall",
-        "Reads the hall that the host serves: its workers, and the commissions of all projects with what was asked and found.",
+        "Reads the hall that the host serves: its workers, and the commissions and meetings of all projects with what was asked and found.",
         "All projects of the hall, to read; needs `hall:read`.",
         &[
             ("commission", "Reads one commission: what was asked, where it stands, what came of it."),
             ("commissions", "Lists the commissions of a project, or of all."),
+            ("meetings", "Lists the meetings of a project, or of all, with their agendas and notes."),
             ("workers", "Lists the workers that can be commissioned, with what each was granted."),
         ],
     ),
@@ -81,7 +82,9 @@ pub(super) const INTERFACES: &[Meaning] = &[
             ("add-commission-note", "Adds a note to a commission of the project."),
             ("cancel-commission", "Ends a commission of the project that waits or is under way."),
             ("create-commission", "Makes a commission of the project, which another worker carries out."),
+            ("create-pr", "Pushes `claude/main` and makes a pull request of it, where the operator permits that."),
             ("dispatch-commission", "Has a commission of the project carried out."),
+            ("initiate-meeting", "Asks the user for a meeting with a worker."),
         ],
     ),
     interface(

@@ -2,7 +2,6 @@
 
 pub mod commission;
 pub mod lore;
-pub mod manager;
 pub mod meeting;
 pub mod memory;
 pub mod workspace;
@@ -27,6 +26,7 @@ use meeting::{MeetingReports, MeetingTools};
 use memory::MemoryTools;
 use workspace::WorkspaceTools;
 pub use worktree::Worktree;
+pub(crate) use worktree::key;
 
 /// Tools of jobs that commissions have others for, also where those are not granted.
 const REPLACED: [&str; 2] = ["write_artifact", "submit_result"];
@@ -108,7 +108,7 @@ impl Tools for ActivityTools {
 }
 
 /// A tool whose input is a `T`.
-fn define<T: JsonSchema>(name: &str, title: &str, read_only: bool) -> Arc<ToolDefinition> {
+pub(crate) fn define<T: JsonSchema>(name: &str, title: &str, read_only: bool) -> Arc<ToolDefinition> {
     Arc::new(ToolDefinition::of::<T>(name, Some(title), read_only))
 }
 
@@ -117,7 +117,7 @@ fn unknown(name: &str) -> ToolError {
 }
 
 /// Refuses a tool that a set does not have.
-fn is_offered(set: &dyn Tools, name: &str) -> Result<(), ToolError> {
+pub(crate) fn is_offered(set: &dyn Tools, name: &str) -> Result<(), ToolError> {
     if set.definitions().iter().any(|tool| tool.name == name) { Ok(()) } else { Err(unknown(name)) }
 }
 
@@ -135,7 +135,7 @@ fn lore_write(grants: &Grants) -> Result<(), ToolError> {
     }))
 }
 
-fn answer(text: &str) -> Value {
+pub(crate) fn answer(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 

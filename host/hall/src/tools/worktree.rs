@@ -241,7 +241,7 @@ impl Worktree {
 }
 
 /// What names a call and what it asks for: a session that is resumed may ask for something else by the same id.
-pub(super) fn key(call: &ToolCall) -> String {
+pub(crate) fn key(call: &ToolCall) -> String {
     format!("{} {}", call.id, sha256(format!("{} {}", call.name, call.input).as_bytes()))
 }
 

@@ -6,8 +6,8 @@ use guild_hall::{
     Attempt, Hall,
     commission::{CommissionId, Status},
     hall::{Changes, Filter, HallReader, NewCommission},
+    manager::ManagerTools,
     meeting::MeetingStatus,
-    tools::manager::ManagerTools,
 };
 use guild_session::{
     hall::HallView as _,

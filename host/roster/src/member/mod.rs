@@ -1,8 +1,9 @@
 //! A member as it is in service: its manifest, its component, and what it is granted.
 
+mod converse;
 mod dispatch;
 mod jobs;
-pub(crate) mod resume;
+mod resume;
 
 use std::{sync::Arc, time::Instant};
 

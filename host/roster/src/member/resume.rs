@@ -125,7 +125,7 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
 ///
 /// # Errors
 /// Why it is none.
-pub(crate) fn plan(member: &Member, job: &RunningJob) -> Result<Accepted, String> {
+pub(super) fn plan(member: &Member, job: &RunningJob) -> Result<Accepted, String> {
     let plan = job.plan().map_err(|e| format!("its plan.json cannot be read: {e}"))?;
     // Somebody may have put another one there since it was checked.
     begun(member, job.id(), &plan)?;
@@ -133,14 +133,14 @@ pub(crate) fn plan(member: &Member, job: &RunningJob) -> Result<Accepted, String
 }
 
 /// What a job that was accepted earlier is still allowed.
-pub(crate) struct Allowed {
-    pub(crate) grants: Arc<Grants>,
-    pub(crate) granted_tools: Vec<String>,
-    pub(crate) ceiling: Bounds,
+pub(super) struct Allowed {
+    pub(super) grants: Arc<Grants>,
+    pub(super) granted_tools: Vec<String>,
+    pub(super) ceiling: Bounds,
 }
 
 /// What a job was allowed then, and is still.
-pub(crate) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt>) -> Allowed {
+pub(super) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt>) -> Allowed {
     let grants = grants(member, plan);
     let today = member.context.reach(member.key(), attempt, &grants).map(|reach| reach.tools(&grants));
     let today = today.unwrap_or_default();
@@ -162,7 +162,7 @@ fn begun(member: &Member, job: &JobId, plan: &Sealed) -> Result<(), String> {
 }
 
 /// The toolbox tools of a plan, as its member and its toolboxes are by now. What is still being loaded is waited for.
-pub(crate) async fn toolboxes(member: &Member, plan: &Plan, until: Instant) -> Result<Arc<dyn Tools>, String> {
+pub(super) async fn toolboxes(member: &Member, plan: &Plan, until: Instant) -> Result<Arc<dyn Tools>, String> {
     let names = match plan.session() {
         Some(session) if !session.toolbox_tools.is_empty() => &session.toolbox_tools,
         _ => return Ok(Arc::new(NoTools)),

@@ -1,12 +1,9 @@
 //! The job of a meeting: it holds still, and each message of the user's is one turn of its session.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use guild_config::Runtime;
-use guild_contract::{Bounds, JobStatus, rpc::RpcError};
+use guild_contract::{Bounds, Grants, JobStatus, Usage, rpc::RpcError};
 use guild_hall::{
     Attempt,
     meeting::event::{CONVERSATION, INTERRUPTED},
@@ -23,15 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{Clock, Work, permit, run, run_in_time, span};
-use crate::{
-    blocking::blocking,
-    component,
-    member::{Member, resume},
-    runtimes::Slot,
-};
+use crate::{blocking::blocking, context::HostContext, data::MemberData, runtimes::Slot};
 
-/// How long a turn waits for the component of its worker, and for those of its toolboxes.
-const LOADING: Duration = Duration::from_secs(20);
 /// What a session that writes notes may use.
 const NOTES: Bounds = Bounds { max_turns: Some(1), max_budget_usd: None, deadline_seconds: Some(120) };
 /// How the transcript says that a turn was under way when its host ended.
@@ -104,7 +94,7 @@ fn is_in_turn(lines: &[Line]) -> bool {
 }
 
 /// What the turn under way used, as far as it is known.
-fn turn_usage(lines: &[Line]) -> guild_contract::Usage {
+fn turn_usage(lines: &[Line]) -> Usage {
     let begun = lines.iter().rposition(|line| matches!(line.entry, Entry::Message { .. })).unwrap_or(0);
     transcript::account(lines.get(begun..).unwrap_or_default()).usage
 }
@@ -116,7 +106,7 @@ fn sync(job: &RunningJob) {
 }
 
 /// A meeting's worker, ready for a session.
-struct Ready {
+pub(crate) struct Conversation {
     work: Work,
     agent: Runtime,
     slot: Slot,
@@ -125,113 +115,157 @@ struct Ready {
     toolboxes: Arc<dyn Tools>,
 }
 
-/// Makes the worker of a meeting ready, as it and what it was granted are by now.
-async fn ready(member: &Arc<Member>, attempt: &Attempt, job: &Arc<RunningJob>) -> Result<Ready, String> {
-    let until = Instant::now() + LOADING;
-    component::ready(&member.component, member.key(), until).await.map_err(|e| e.message)?;
-    let plan = {
-        let (member, job) = (member.clone(), job.clone());
-        blocking(move || resume::plan(&member, &job).map_err(RpcError::internal)).await.map_err(|e| e.message)?
-    };
-    let toolboxes = resume::toolboxes(member, &plan.plan, until).await?;
-    let resume::Allowed { grants, granted_tools, ceiling } = resume::allowed(member, &plan, Some(attempt));
-    let Accepted { agent, plan, .. } = plan;
-    let agent: Runtime = agent.parse()?;
-    let Plan::Conversation(plan) = plan else { return Err("its job is no conversation".to_owned()) };
-    let served = (member.data.clone(), member.context_of(Some(attempt)));
-    let work = Work::new(served, Some(attempt), job.clone(), grants, granted_tools).await?;
-    let (resources, files, model) = (work.context.resources.clone(), work.reach.files.clone(), plan.model.clone());
-    let slot = blocking(move || {
-        let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
-        resources.runtimes.ready(agent, &wanted).map_err(RpcError::internal)
-    });
-    let slot = slot.await.map_err(|e| e.message)?;
-    Ok(Ready { work, agent, slot, plan, ceiling, toolboxes })
-}
+impl Conversation {
+    /// The worker of a meeting, whose job was accepted so, and may have no more than it was granted.
+    ///
+    /// # Errors
+    /// Why no session of it could start now.
+    pub(crate) async fn new(
+        served: (Arc<MemberData>, HostContext),
+        (attempt, job): (&Attempt, Arc<RunningJob>),
+        accepted: Accepted,
+        grants: Arc<Grants>,
+        toolboxes: Arc<dyn Tools>,
+    ) -> Result<Self, String> {
+        let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
+        let agent: Runtime = agent.parse()?;
+        let Plan::Conversation(plan) = plan else { return Err("its job is no conversation".to_owned()) };
+        let work = Work::new(served, Some(attempt), job, grants, granted_tools).await?;
+        let (resources, files, model) = (work.context.resources.clone(), work.reach.files.clone(), plan.model.clone());
+        let slot = blocking(move || {
+            let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
+            resources.runtimes.ready(agent, &wanted).map_err(RpcError::internal)
+        });
+        let slot = slot.await.map_err(|e| e.message)?;
+        Ok(Self { work, agent, slot, plan, ceiling, toolboxes })
+    }
 
-/// Has the worker answer a message, and waits for the end of that turn.
-///
-/// # Errors
-/// Why no turn began.
-pub(crate) async fn say(
-    member: &Arc<Member>,
-    attempt: &Attempt,
-    job: Arc<RunningJob>,
-    message: &str,
-    cancel: &CancellationToken,
-) -> Result<(), String> {
-    let Ready { work, agent, slot, plan, ceiling, toolboxes } = ready(member, attempt, &job).await?;
-    // It ends with its job, too.
-    let cancel = cancel.child_token();
-    let ends_with_job = {
-        let (cancel, job) = (cancel.clone(), job.cancelled().clone());
-        tokio::spawn(async move {
-            job.cancelled().await;
-            cancel.cancel();
+    /// Has the worker answer a message, and waits for the end of that turn.
+    ///
+    /// # Errors
+    /// Why no turn began.
+    pub(crate) async fn say(self, message: &str, cancel: &CancellationToken) -> Result<(), String> {
+        let Self { work, agent, slot, plan, ceiling, toolboxes } = self;
+        let job = work.job.clone();
+        // It ends with its job, too.
+        let cancel = cancel.child_token();
+        let ends_with_job = {
+            let (cancel, job) = (cancel.clone(), job.cancelled().clone());
+            tokio::spawn(async move {
+                job.cancelled().await;
+                cancel.cancel();
+            })
+        };
+        let tools =
+            work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &cancel).map_err(|e| e.to_string())?;
+        let begin = Begin {
+            plan: plan.clone(),
+            runtime: slot.runtime.name(),
+            message: message.to_owned(),
+            definitions: tools.definitions(),
+        };
+        let before = {
+            let job = job.clone();
+            blocking(move || begin.write(&job).map_err(RpcError::internal)).await.map_err(|e| e.message)?
+        };
+        let Before { history, account, seconds } = before;
+        let tools = Arc::new(tools.with_conversation(&history));
+        let clock = Clock::start(&job, agent, account.clone(), seconds);
+        let observer = {
+            let clock = clock.clone();
+            move |turn: &Account| clock.show(&sum(&account, turn))
+        };
+        // Its bounds are those of one turn (REQ-WKR-19).
+        let bounds = plan.bounds.min(ceiling);
+        let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
+        let permit = tokio::select! {
+            permit = permit(&slot, &job, agent, &work.data.key) => permit,
+            () = cancel.cancelled() => Err(INTERRUPTED.to_owned()),
+        };
+        let (ending, text) = match permit {
+            Err(why) => (why, String::new()),
+            Ok(permit) => {
+                let session = Session {
+                    number: CONVERSATION,
+                    system_prompt: plan.system_prompt,
+                    prompt: plan.prompt,
+                    converses: true,
+                    conversation_chars: work.context.limits.conversation_chars,
+                    model: plan.model,
+                    tools,
+                    files: work.readable(&plan.tools),
+                    meter: meter.clone(),
+                    cancel,
+                    texts: None,
+                    journal: job.clone(),
+                    history,
+                };
+                let span = span(&work.data.key, &job);
+                let end = run_in_time(&*slot.runtime, session).instrument(span).await;
+                drop(permit);
+                let ending = match &end.ending {
+                    Ending::Interrupted => INTERRUPTED.to_owned(),
+                    other => other.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned()),
+                };
+                (ending, end.text)
+            }
+        };
+        ends_with_job.abort();
+        let usage = meter.account().usage;
+        let _ = blocking(move || {
+            job.write(&Entry::End { session: CONVERSATION, ending, text, usage });
+            sync(&job);
+            Ok(())
         })
-    };
-    let tools = work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &cancel).map_err(|e| e.to_string())?;
-    let begin = Begin {
-        plan: plan.clone(),
-        runtime: slot.runtime.name(),
-        message: message.to_owned(),
-        definitions: tools.definitions(),
-    };
-    let before = {
-        let job = job.clone();
-        blocking(move || begin.write(&job).map_err(RpcError::internal)).await.map_err(|e| e.message)?
-    };
-    let Before { history, account, seconds } = before;
-    let tools = Arc::new(tools.with_conversation(&history));
-    let clock = Clock::start(&job, agent, account.clone(), seconds);
-    let observer = {
-        let clock = clock.clone();
-        move |turn: &Account| clock.show(&sum(&account, turn))
-    };
-    // Its bounds are those of one turn (REQ-WKR-19).
-    let bounds = plan.bounds.min(ceiling);
-    let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
-    let permit = tokio::select! {
-        permit = permit(&slot, &job, agent, &work.data.key) => permit,
-        () = cancel.cancelled() => Err(INTERRUPTED.to_owned()),
-    };
-    let (ending, text) = match permit {
-        Err(why) => (why, String::new()),
-        Ok(permit) => {
-            let session = Session {
-                number: CONVERSATION,
-                system_prompt: plan.system_prompt,
-                prompt: plan.prompt,
-                converses: true,
-                conversation_chars: work.context.limits.conversation_chars,
-                model: plan.model,
-                tools,
-                files: work.readable(&plan.tools),
-                meter: meter.clone(),
-                cancel,
-                texts: None,
-                journal: job.clone(),
-                history,
-            };
-            let span = span(&work.data.key, &job);
-            let end = run_in_time(&*slot.runtime, session).instrument(span).await;
-            drop(permit);
-            let ending = match &end.ending {
-                Ending::Interrupted => INTERRUPTED.to_owned(),
-                other => other.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned()),
-            };
-            (ending, end.text)
-        }
-    };
-    ends_with_job.abort();
-    let usage = meter.account().usage;
-    let _ = blocking(move || {
-        job.write(&Entry::End { session: CONVERSATION, ending, text, usage });
-        sync(&job);
+        .await;
         Ok(())
-    })
-    .await;
-    Ok(())
+    }
+
+    /// Has a session of its own answer a prompt, without tools, on the account of a meeting.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn write(self, system_prompt: &str, prompt: String) -> Result<String, String> {
+        let Self { work, agent, slot, plan, ceiling, .. } = self;
+        let job = work.job.clone();
+        if agent == Runtime::Extractive {
+            return Err("the built-in runtime `extractive` only searches".to_owned());
+        }
+        let lines = {
+            let job = job.clone();
+            blocking(move || job.history().map_err(|e| RpcError::internal(e.to_string())))
+                .await
+                .map_err(|e| e.message)?
+        };
+        let number = lines.iter().filter_map(|line| line.entry.session()).max().unwrap_or(CONVERSATION) + 1;
+        let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
+        let clock = Clock::start(&job, agent, account.clone(), seconds);
+        let observer = move |own: &Account| clock.show(&sum(&account, own));
+        let bounds = NOTES.min(ceiling);
+        let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
+        let permit = permit(&slot, &job, agent, &work.data.key).await?;
+        let session = Session {
+            number,
+            system_prompt: system_prompt.to_owned(),
+            prompt,
+            converses: false,
+            conversation_chars: 0,
+            model: plan.model,
+            tools: Arc::new(NoTools),
+            files: None,
+            meter: meter.clone(),
+            cancel: job.cancelled().clone(),
+            texts: None,
+            journal: job.clone(),
+            history: Vec::new(),
+        };
+        let end = run(&*slot.runtime, session).instrument(span(&work.data.key, &job)).await;
+        drop(permit);
+        match end.ending.reason(meter.bounds()) {
+            None => Ok(end.text),
+            Some(reason) => Err(reason),
+        }
+    }
 }
 
 fn sum(before: &Account, turn: &Account) -> Account {
@@ -291,54 +325,5 @@ impl Begin {
             account,
             seconds,
         })
-    }
-}
-
-/// Has a session of its own answer a prompt, without tools, on the account of a meeting.
-///
-/// # Errors
-/// Why there is no answer.
-pub(crate) async fn write(
-    member: &Arc<Member>,
-    attempt: &Attempt,
-    job: Arc<RunningJob>,
-    system_prompt: &str,
-    prompt: String,
-) -> Result<String, String> {
-    let Ready { work, agent, slot, plan, ceiling, .. } = ready(member, attempt, &job).await?;
-    if agent == Runtime::Extractive {
-        return Err("the built-in runtime `extractive` only searches".to_owned());
-    }
-    let lines = {
-        let job = job.clone();
-        blocking(move || job.history().map_err(|e| RpcError::internal(e.to_string()))).await.map_err(|e| e.message)?
-    };
-    let number = lines.iter().filter_map(|line| line.entry.session()).max().unwrap_or(CONVERSATION) + 1;
-    let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
-    let clock = Clock::start(&job, agent, account.clone(), seconds);
-    let observer = move |own: &Account| clock.show(&sum(&account, own));
-    let bounds = NOTES.min(ceiling);
-    let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
-    let permit = permit(&slot, &job, agent, &work.data.key).await?;
-    let session = Session {
-        number,
-        system_prompt: system_prompt.to_owned(),
-        prompt,
-        converses: false,
-        conversation_chars: 0,
-        model: plan.model,
-        tools: Arc::new(NoTools),
-        files: None,
-        meter: meter.clone(),
-        cancel: job.cancelled().clone(),
-        texts: None,
-        journal: job.clone(),
-        history: Vec::new(),
-    };
-    let end = run(&*slot.runtime, session).instrument(span(&work.data.key, &job)).await;
-    drop(permit);
-    match end.ending.reason(meter.bounds()) {
-        None => Ok(end.text),
-        Some(reason) => Err(reason),
     }
 }

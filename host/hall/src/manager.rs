@@ -16,10 +16,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{answer, define, is_offered, worktree::key};
 use crate::{
     commission::{Author, Overrides, Status},
     hall::{Dispatched, Filter, Hall, NewCommission, cut},
+    tools::{answer, define, is_offered, key},
     view::CommissionView,
     workers::Attempt,
 };

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::define;
 use crate::{
     commission::Author,
     git::{BranchOptions, DiffOptions, LogOptions, ShowOptions},
     hall::{Hall, NewRequest},
+    tools::define,
     workers::Attempt,
 };
 
