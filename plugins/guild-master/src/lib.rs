@@ -5,8 +5,8 @@
 //! can do no more than any other worker: the tools are the member's that the operator names as the manager.
 
 use guild_plugin_sdk::{
-    Activation, Bounds, Plan, Refusal, Worker, commission, config::Config, export_worker, meeting_plan,
-    prompt, session_plan, smaller,
+    Activation, Bounds, Plan, Refusal, Worker, commission, config::Config, export_worker, meeting_plan, prompt,
+    session_plan, smaller,
 };
 
 /// The built-in tools that it looks at the project with, where they are granted.
@@ -76,7 +76,9 @@ mod tests {
             toolbox_tools: Vec::new(),
             bounds: Bounds { max_turns: Some(50), max_budget_usd: None, deadline_seconds: Some(60) },
         };
-        let Plan::Session(plan) = GuildMaster::activate(activation).unwrap() else { panic!("the host runs its session") };
+        let Plan::Session(plan) = GuildMaster::activate(activation).unwrap() else {
+            panic!("the host runs its session")
+        };
         for part in ["You coordinate.", "Plan the index.", "# How you manage", "`create_commission`"] {
             assert!(plan.system_prompt.contains(part), "{part}: {}", plan.system_prompt);
         }
@@ -96,7 +98,9 @@ mod tests {
             toolbox_tools: Vec::new(),
             bounds: Bounds { max_turns: Some(50), max_budget_usd: None, deadline_seconds: Some(60) },
         };
-        let Plan::Session(plan) = GuildMaster::activate(activation).unwrap() else { panic!("the host runs its session") };
+        let Plan::Session(plan) = GuildMaster::activate(activation).unwrap() else {
+            panic!("the host runs its session")
+        };
         for part in ["You coordinate.", "What next?", "`initiate_meeting`"] {
             assert!(plan.system_prompt.contains(part), "{part}: {}", plan.system_prompt);
         }

@@ -6,7 +6,9 @@
 
 mod config;
 
-use guild_plugin_sdk::{Activation, Plan, Refusal, Worker, commission, export_worker, meeting_plan, prompt, session_plan};
+use guild_plugin_sdk::{
+    Activation, Plan, Refusal, Worker, commission, export_worker, meeting_plan, prompt, session_plan,
+};
 
 use crate::config::Config;
 
@@ -102,7 +104,8 @@ mod tests {
     #[test]
     fn in_a_meeting_it_talks_about_the_agenda() {
         let mut activation = activation("{}");
-        activation.context = Context::Meeting(Meeting { id: "m".into(), agenda: "Tides".into(), artifacts: Vec::new() });
+        activation.context =
+            Context::Meeting(Meeting { id: "m".into(), agenda: "Tides".into(), artifacts: Vec::new() });
         let Ok(Plan::Session(plan)) = Researcher::activate(activation) else { panic!("no session") };
         assert!(plan.system_prompt.contains("You research.") && plan.system_prompt.contains("meeting: Tides"));
         assert!(!plan.system_prompt.contains("submit_result"), "{}", plan.system_prompt);
