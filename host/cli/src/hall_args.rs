@@ -83,7 +83,7 @@ Examples:
   guild pr create book --title \"Sources on tides\"
   guild pr create book --title \"Sources on tides\" --body - < body.md
 
-Nothing may be under way in the project, and its [[project]] in guild.toml needs `push = true` and `pull_requests = true`. Only \
+No commission may be under way and no meeting open in the project, and its [[project]] in guild.toml needs `push = true` and `pull_requests = true`. Only \
 claude/main is pushed; the pull request is made by `gh`, whose account it is made with (`gh auth login`). Where one is open already, \
 it has what was pushed. Merging it is up to you: then run `guild pr sync`.")]
     Create(PrCreate),
@@ -95,7 +95,7 @@ Examples:
 
 Where `push = true`, the default branch of origin is fetched and followed, else the project's own. It is only read. claude/main is \
 reset to it where it has all changes; what was committed since a merged pull request is rebased onto it; where both moved on, it is \
-merged. A conflict changes nothing, and names the files. Projects in which work is under way are left out.
+merged. A conflict changes nothing, and names the files. Projects with a commission under way or an open meeting are left out.
 
 Exit code: 0 where no project failed; 1 any error.")]
     Sync(PrSync),

@@ -17,7 +17,7 @@ Examples:
   guild meet Dalton --project book                       (asks what it is about)
   printf 'Go on\\nAnd the harbour?\\n' | guild meet researcher --project book \"Tides\"
 
-The worker answers as it thinks; the tools that it calls are shown on a line each. What you type is the next message. Ctrl-C ends \
+The worker's answer is shown as it comes; the tools that it calls are shown on a line each. What you type is the next message. Ctrl-C ends \
 what the worker is doing, and the meeting goes on; at the prompt, Ctrl-C or Ctrl-D leaves. The meeting stays open, also without a \
 host: `guild meeting resume` goes on, and `guild meeting close` has notes written and ends it. In a pipe each line of stdin is a \
 message, and the command ends with them. --json prints each event as a line of JSON.
@@ -76,10 +76,10 @@ Examples:
 
 Then it is as `guild meet`.")]
     Accept(MeetingAccept),
-    /// Say no to a meeting that a worker asks for
+    /// Decline a meeting that a worker asks for
     #[command(after_help = "Example:\n  guild meeting decline ID")]
     Decline(MeetingOf),
-    /// Put a meeting that a worker asks for off; it stays in the list
+    /// Postpone a meeting that a worker asks for; it stays in the list
     #[command(after_help = "Example:\n  guild meeting defer ID 2026-12-01")]
     Defer(MeetingDefer),
 }

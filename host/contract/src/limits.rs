@@ -183,13 +183,13 @@ limits! {
     @start function_nesting: u32 = 4000;
     /// The compile cache, all entries together.
     @start compile_cache_bytes: u64 = 1024 * MIB;
-    /// Wall clock of a session, unless less is asked for.
+    /// Wall clock of a session, in a meeting of one turn, unless less is asked for.
     [member]
     session_seconds: u32 = 3600;
-    /// Turns of all sessions of a job, unless fewer are asked for.
+    /// Turns of all sessions of a job, in a meeting of one turn, unless fewer are asked for.
     [member]
     session_turns: u32 = 500;
-    /// US dollars of all sessions of a job, unless less is asked for.
+    /// US dollars of all sessions of a job, in a meeting of one turn, unless less is asked for.
     [member]
     session_budget_usd: f64 = 5.0;
     /// US dollars for condensing the memories of a scope once.

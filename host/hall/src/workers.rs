@@ -205,8 +205,8 @@ pub enum NotBegun {
 /// Why workers that only take commissions cannot be talked with.
 const NO_MEETINGS: &str = "these workers hold no meetings";
 
-/// The workers of a host. An attempt is an ordinary job of one. The job of a meeting holds still between the turns of its
-/// conversation.
+/// The workers of a host. An attempt is an ordinary job of one. The job of a meeting runs nothing between the
+/// turns of its conversation.
 #[async_trait]
 pub trait Workers: Send + Sync {
     /// Those that are in service, by key.

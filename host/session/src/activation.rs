@@ -101,7 +101,7 @@ pub enum Plan {
     Session(SessionPlan),
     /// The plugin carries the job out itself, through its `run`.
     OwnRun(Bounds),
-    /// The host runs this session in turns, each of which answers what a user said. The job holds still between them.
+    /// The host runs this session in turns, each of which answers what a user said. The job runs nothing between them.
     Conversation(SessionPlan),
 }
 

@@ -88,15 +88,14 @@ pub trait AutonomousWorker: Worker {
     fn run(activation: Activation) -> impl Future<Output = Result<String, String>>;
 }
 
-/// The plan of a session that talks with a user, where the worker is called to a meeting; `None` where it is activated to do a
-/// piece of work. Ask for it before [`commission`], in a worker whose sessions can also talk.
+/// The plan of a meeting's session; `None` in a commission. Call it before [`commission`] in a worker that also holds meetings.
 pub fn meeting_plan(activation: &Activation, wanted: &[&str]) -> Option<Plan> {
     let Context::Meeting(meeting) = &activation.context else { return None };
     let system_prompt = prompt::background(activation, &format!("The agenda of a meeting: {}", meeting.agenda));
     Some(Plan::Session(session_plan(activation, &meeting.agenda, system_prompt, wanted)))
 }
 
-/// What was asked for, where the worker is activated to do a piece of work; it does not take part in meetings.
+/// What was asked for, where the worker is activated for a commission. In a meeting it refuses; see [`meeting_plan`].
 pub fn commission(activation: &Activation) -> Result<&Request, Refusal> {
     match &activation.context {
         Context::Commission(commission) => Ok(&commission.request),

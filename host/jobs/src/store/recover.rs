@@ -139,7 +139,7 @@ impl JobStore {
         };
         let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?;
         let plan = plan.ok_or_else(|| refused("it has no plan.json"))?;
-        // A conversation holds still until somebody says something, so a restart crashes nothing by it.
+        // A conversation runs nothing until the user says something, so a restart does not count as a crash of it.
         let counts = !matches!(plan.accepted.plan, Plan::Conversation(_));
         if counts && meta.resumes >= limits.resumes {
             let why = format!("it was resumed {} times, as often as limits.resumes allows", meta.resumes);

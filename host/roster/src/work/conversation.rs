@@ -1,4 +1,4 @@
-//! The job of a meeting: it holds still, and each message of the user's is one turn of its session.
+//! The job of a meeting. It runs nothing between turns; each message of the user is one turn of its session.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(crate) fn plan(worker: &str, plan: Plan) -> Result<Plan, String> {
     }
 }
 
-/// Has the job of a meeting hold still until it ends. `held` is dropped then.
+/// Keeps the job of a meeting, which runs nothing by itself, until it ends. `held` is dropped then.
 pub(crate) async fn hold(job: Arc<RunningJob>, held: impl Send) {
     let mut changes = job.changes();
     while job.status() == JobStatus::Running && changes.changed().await.is_ok() {}

@@ -1,6 +1,6 @@
 //! Meetings: a user talks with a worker, leaves, comes back days and restarts later, and goes on.
 //!
-//! The job of a meeting holds still between turns. What was said is in its transcript, and nowhere else; a turn runs by itself,
+//! The job of a meeting runs nothing between turns. What was said is in its transcript, and nowhere else; a turn runs by itself,
 //! whether somebody listens to it or not.
 
 mod close;
@@ -151,7 +151,7 @@ impl Hall {
         }
     }
 
-    /// The meetings that have a session.
+    /// The meetings that are open.
     pub(super) fn open_meetings(&self) -> impl Iterator<Item = Arc<Meeting>> + use<> {
         let all = self.meetings.all().into_iter().map(|cell| cell.now());
         all.filter(|now| now.status == crate::meeting::MeetingStatus::Open)

@@ -11,7 +11,7 @@ use super::{
 use crate::{call::on_host, state::State};
 
 /// Calls a tool of the manager's, where the host does its own work. `function` is its name in WIT. A component that carries
-/// its job out is not taken up again after a crash, so the number of a call within its job names it.
+/// its job out is not resumed after a crash, so the number of a call within its job names it.
 async fn call(state: &mut State, function: &'static str, tool: &str, input: Value) -> Result<Value, ToolError> {
     state.context.granted(Interface::Manager)?;
     let (tools, host) = state.context.manager.clone().ok_or_else(|| state.context.no_job(function))?;

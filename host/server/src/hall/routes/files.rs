@@ -1,7 +1,7 @@
 //! Images and mockups of projects, as they are.
 //!
-//! Whoever writes artifacts is no one to run anything where the browser of a reader is signed in: each file has the type that its
-//! name has, and is a document of its own origin.
+//! An artifact must not run code with the reader's credentials. Each file is served with the media type of its name, in an origin
+//! of its own.
 
 use axum::{
     body::Body,
