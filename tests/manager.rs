@@ -330,7 +330,7 @@ fn a_component_that_imports_manager_and_does_not_ask_for_it_is_not_loaded() {
     let why = wait_for("the member to be refused", || {
         let members = host.members();
         let sly = members.iter().find(|member| member["key"] == "sly")?;
-        sly["reason"].as_str().map(str::to_owned)
+        sly["error"].as_str().map(str::to_owned)
     });
     assert!(why.contains("guild:worker/manager@0.2.0") && why.contains("\"hall\": {\"manage\": true}"), "{why}");
 }

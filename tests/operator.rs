@@ -216,14 +216,14 @@ fn logs_shows_what_the_user_said_and_the_pieces_of_those_answers_only_that_were_
          10:00:00   1  user      16 characters\n\
          \x20                       What is it?\n\
          \x20                       Say.\n\
-         10:00:00   1  turn 1    5 tokens in, 1 out, 0.5000 USD\n\
+         10:00:00   1  turn 1    5 tokens in (0 cached), 1 out, 0.5000 USD\n\
          \x20                       It is forty-two.\n\
          10:00:00   1  user      4 characters\n\
          \x20                       Why?\n\
          10:00:00   1  compact   the oldest is left out\n\
          \x20          1  cut off\n\
          \x20                       Since it\n\
-         10:00:00   1  end       the session was interrupted; 1 turn, 5 tokens in, 1 out, 0.5000 USD\n";
+         10:00:00   1  end       the session was interrupted; 1 turn, 5 tokens in (0 cached), 1 out, 0.5000 USD\n";
     assert_eq!(shown, expected);
 }
 

@@ -66,7 +66,15 @@ fn dummy_in((resolve, package): (Resolve, PackageId), world: &str) -> Vec<u8> {
 
 /// Every function that some world of `wit/` imports, as `interface#function`, in order.
 pub(crate) fn imported_functions() -> Vec<String> {
-    let (resolve, package) = wit();
+    imported_of(wit())
+}
+
+/// Every function that some world of version 0.2 imports, likewise.
+pub(crate) fn imported_functions_of_0_2() -> Vec<String> {
+    imported_of(wit_0_2())
+}
+
+fn imported_of((resolve, package): (Resolve, PackageId)) -> Vec<String> {
     let mut functions = Vec::new();
     for (_, interface) in &resolve.packages[package].interfaces {
         let used = resolve.packages[package].worlds.values().any(|world| {

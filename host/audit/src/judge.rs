@@ -364,9 +364,10 @@ fn judge_commissions(member: &Member<'_>, findings: &mut Findings) {
         findings.add(Rule::GA065, member.in_manifest("component.grants.worktree"), text);
     }
     if grants.has(Interface::Manager) {
-        let text = "it is the manager of the hall: in a commission it may have other workers do what it asks them to, with all \
-                    that they were granted, and may end their commissions. Deny \"hall:manage\", or name another `manager` in \
-                    [hall], where that is not wanted";
+        let text = "it is the manager of the hall: in a commission or a meeting it may have other workers do what it asks them \
+                    to, with all that they were granted, may end their commissions, and, where the project has `push` and \
+                    `pull_requests`, may make a pull request. Deny \"hall:manage\", or name another `manager` in [hall], where \
+                    that is not wanted";
         findings.add(Rule::GA067, member.in_manifest("component.grants.hall.manage"), text);
     }
     let wider =

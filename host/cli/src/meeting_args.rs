@@ -18,9 +18,9 @@ Examples:
   printf 'Go on\\nAnd the harbour?\\n' | guild meet researcher --project book \"Tides\"
 
 The worker's answer is shown as it comes; the tools that it calls are shown on a line each. What you type is the next message. Ctrl-C ends \
-what the worker is doing, and the meeting goes on; at the prompt, Ctrl-C or Ctrl-D leaves. The meeting stays open, also without a \
-host: `guild meeting resume` goes on, and `guild meeting close` has notes written and ends it. In a pipe each line of stdin is a \
-message, and the command ends with them. --json prints each event as a line of JSON.
+what the worker is doing, and the meeting goes on; at the prompt, Ctrl-C or Ctrl-D leaves. The meeting stays open, also while \
+no host runs: `guild meeting resume` goes on, and `guild meeting close` has notes written and ends it. In a pipe each line of stdin \
+is a message, and the command ends with them. --json prints each event as a line of JSON.
 
 Exit code: 0 when you leave; 1 any error, in a pipe also that of a turn; 130 interrupted before there was a meeting, or in a pipe.")]
 pub(crate) struct Meet {
