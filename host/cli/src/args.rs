@@ -799,13 +799,15 @@ mod tests {
 
     /// Commands without a result that scripts would parse: they serve, make, end or remove something, or print a text in one
     /// form.
-    const WITHOUT_JSON: [&str; 12] = [
+    const WITHOUT_JSON: [&str; 14] = [
         "serve",
         "mcp",
         "project",
         "project add",
         "project remove",
         "commission",
+        "meeting",
+        "pr",
         "sign",
         "token",
         "token add",

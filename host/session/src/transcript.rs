@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_turn_counts_all_turns_before_it_and_later_ones_are_added() {
+    fn the_end_of_a_turn_of_a_conversation_counts_that_turn_and_is_added_to_those_before() {
         let turn = Entry::Turn {
             session: 1,
             turn: 3,
@@ -354,6 +354,6 @@ mod tests {
         let under_way = account(&lines).usage;
         assert_eq!((under_way.turns, under_way.cost_usd, under_way.known_cost_usd), (3, None, Some(3.0)));
         lines.push(line(4, end(4)));
-        assert_eq!((account(&lines).usage.turns, account(&lines).usage.cost_usd), (4, Some(4.0)));
+        assert_eq!((account(&lines).usage.turns, account(&lines).usage.cost_usd), (6, Some(6.0)));
     }
 }

@@ -486,7 +486,7 @@ async fn a_route_or_method_that_there_is_not_is_answered_in_json() {
         ("DELETE", CANCEL),
         ("OPTIONS", LIST),
         ("PUT", EVENTS),
-        ("GET", "/meeting/request/meeting/list"),
+        ("GET", "/meeting/request/meeting"),
     ] {
         let expected = format!("{method} {path} not found");
         assert_eq!(world.ask(method, path, "").await, (404, json!({"error": expected})));

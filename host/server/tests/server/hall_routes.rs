@@ -76,7 +76,8 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/workspace/git/integration/sync", json!({"projectName": "x"}), 404, "not found"),
         ("/workspace/git/pr/create", json!({"projectName": "demo"}), 400, "title"),
         ("/workspace/git/pr/create", json!({"projectName": "demo", "title": "t"}), 409, "`push = true`"),
-        ("/meeting/request/meeting/list", Value::Null, 404, "not found"),
+        ("/meeting/request/meeting/list", Value::Null, 400, "projectName"),
+        ("/meeting/request/meeting/list?projectName=x", Value::Null, 404, "not found"),
         ("/nowhere", Value::Null, 404, "not found"),
         ("/nowhere", json!({}), 404, "not found"),
         // Asked by the wrong method.
