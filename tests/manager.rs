@@ -116,7 +116,7 @@ fn the_manager_acts_first_and_the_user_reviews() {
     for part in [
         "You are the guild master",
         "Have it indexed.",
-        "# The hall as it is now",
+        "# The hall, as it was when this began",
         "- builder (",
         "- demo; you work on this one",
         &own,
@@ -165,7 +165,7 @@ fn dispatched_without_a_project_the_manager_looks_and_no_more() {
     let offered = provider.requests()[0].tool_names();
     let own: Vec<_> = TOOLS.into_iter().filter(|tool| offered.contains(*tool)).collect();
     assert_eq!(own, ["check_commission_status"]);
-    assert!(system_prompt(&provider.requests()[0]).contains("# The hall as it is now"));
+    assert!(system_prompt(&provider.requests()[0]).contains("# The hall, as it was when this began"));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_copy_of_the_guild_master_under_another_key_is_a_worker_that_manages_nothing
     client.ended(&job);
     let request = &provider.requests()[0];
     assert!(TOOLS.iter().all(|tool| !request.tool_names().contains(*tool)), "{:?}", request.tool_names());
-    assert!(!system_prompt(request).contains("# The hall as it is now"));
+    assert!(!system_prompt(request).contains("# The hall, as it was when this began"));
     let shown =
         hall.home.run(&["members", "copy", "--members", hall.home.path("members").to_str().unwrap(), "--grants"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
@@ -329,7 +329,7 @@ fn a_component_that_imports_manager_and_does_not_ask_for_it_is_not_loaded() {
     let host = hall.serve();
     let why = wait_for("the member to be refused", || {
         let members = host.members();
-        let sly = members.iter().find(|member| member["key"] == "sly")?;
+        let sly = members.iter().find(|member| member["member"] == "sly")?;
         sly["error"].as_str().map(str::to_owned)
     });
     assert!(why.contains("guild:worker/manager@0.2.0") && why.contains("\"hall\": {\"manage\": true}"), "{why}");

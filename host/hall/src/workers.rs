@@ -260,9 +260,13 @@ pub trait Workers: Send + Sync {
         Err(NO_MEETINGS.to_owned())
     }
 
-    /// Ends a meeting's job with this result, and waits until nothing of it runs. What its worker decided.
-    async fn conclude(&self, _meeting: &Attempt, _notes: &str) -> Vec<Decision> {
-        Vec::new()
+    /// Ends a meeting's job with this result, and waits until nothing of it runs. What its worker decided. A job that has ended
+    /// already stays as it ended.
+    ///
+    /// # Errors
+    /// Why the job cannot be reached now, so that it has not ended.
+    async fn conclude(&self, _meeting: &Attempt, _notes: &str) -> Result<Vec<Decision>, String> {
+        Err(NO_MEETINGS.to_owned())
     }
 
     /// What the sessions of a meeting's job did so far, by its transcript, also once it has ended.

@@ -28,6 +28,11 @@ impl Tail {
         Self { end: job.written(), job, at }
     }
 
+    /// Whether nothing follows of what is written by now.
+    pub fn is_at_end(&self) -> bool {
+        self.end.borrow().bytes <= self.at.bytes
+    }
+
     /// The next lines, each with its number, from 1: at least one, but for the end, where there are none. What cannot be parsed
     /// is left out.
     ///

@@ -165,17 +165,21 @@ impl Workers for Commissions {
         member.conversation(meeting, job).await?.write(system_prompt, prompt).await
     }
 
-    async fn conclude(&self, meeting: &Attempt, notes: &str) -> Vec<Decision> {
-        if let Ok((_, job)) = self.conversing(meeting).await {
-            let notes = notes.to_owned();
-            let ended = blocking(move || Ok(job.complete(Some(&notes))?));
-            if let Err(e) = ended.await {
-                tracing::error!(meeting = %meeting.activity, "the end of its job could not be stored: {}", e.message);
+    async fn conclude(&self, meeting: &Attempt, notes: &str) -> Result<Vec<Decision>, String> {
+        match self.conversing(meeting).await {
+            Ok((_, job)) => {
+                let notes = notes.to_owned();
+                let ended = blocking(move || Ok(job.complete(Some(&notes))?)).await;
+                ended.map_err(|e| format!("the end of its job cannot be stored: {}", e.message))?;
             }
-        } else {
-            self.cancel(meeting).await;
+            Err(why) => {
+                let member = self.member(&meeting.worker).ok_or_else(|| not_served(&meeting.worker))?;
+                if member.store().running(meeting.job.as_str()).is_some() {
+                    return Err(why);
+                }
+            }
         }
-        self.ended(meeting).await.1
+        Ok(self.ended(meeting).await.1)
     }
 
     async fn transcript(&self, worker: &MemberKey, job: &JobId) -> Result<Vec<Line>, HallError> {
@@ -208,6 +212,11 @@ impl Workers for Commissions {
 
     async fn cancel(&self, attempt: &Attempt) {
         let Some(member) = self.member(&attempt.worker) else { return };
+        // It waits until the jobs are read at the start of a host.
+        let (store, job) = (member.store().clone(), attempt.job.clone());
+        if let Ok(false) = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await {
+            return;
+        }
         if let Err(e) = member.cancel(attempt.job.as_str()).await {
             tracing::warn!(activity = %attempt.activity, job = %attempt.job, "its job cannot be cancelled: {}", e.message);
         }

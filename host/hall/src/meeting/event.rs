@@ -101,6 +101,9 @@ impl Projection {
 
     /// The event of a line, if it is one of the conversation.
     pub(crate) fn event(&mut self, entry: Entry) -> Option<TurnEvent> {
+        if let Entry::Truncated { text } = entry {
+            return Some(TurnEvent::Error { reason: text });
+        }
         if entry.session() != Some(CONVERSATION) {
             return None;
         }

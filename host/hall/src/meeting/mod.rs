@@ -89,7 +89,10 @@ pub struct SessionState {
 pub struct Close {
     /// When it was asked for.
     pub time: String,
-    /// The notes, once they are written.
+    /// The text of the notes, once it is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The notes, once the job has ended and its decisions are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<Notes>,
 }
@@ -150,6 +153,11 @@ impl Meeting {
         let log = &self.record.meeting_log;
         let opened = log.iter().find(|entry| entry.event == record::OPENED).or(log.first());
         opened.map_or(&self.record.date, |entry| &entry.timestamp)
+    }
+
+    /// What the user said first, as long as the worker was not told it.
+    pub(crate) fn opening(&self) -> &str {
+        self.session.as_ref().map_or("", |session| session.opening.as_str())
     }
 
     /// Whether its session is under way, and is not being closed.

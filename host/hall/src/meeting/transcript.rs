@@ -14,7 +14,7 @@ use super::{
 };
 
 /// What the Markdown begins a turn or a tool with.
-const HEADINGS: [&str; 5] = ["## User (", "## Assistant (", "## Context Compacted (", "## Error (", "> Tool:"];
+const HEADINGS: [&str; 5] = ["## User (", "## Assistant (", "## Context Compacted (", "## Error (", ">Tool:"];
 /// Characters of each thing that plain notes quote.
 const QUOTED: usize = 400;
 
@@ -151,8 +151,10 @@ pub fn markdown(meeting: &Meeting, messages: &[Message]) -> String {
         }
         for tool in tool_uses.iter().flatten() {
             text.push_str(&format!("\n> Tool: {}\n", tool.name.replace(char::is_control, " ")));
-            for line in tool.output.iter().flat_map(|output| output.lines()) {
-                text.push_str(&format!("> {line}\n"));
+            let output = tool.output.as_deref().map(|output| one_line_end(output.trim_end()));
+            for line in output.iter().flat_map(|output| output.split('\n')) {
+                let forged = line.trim_start().starts_with("Tool:") || is_forged(line);
+                text.push_str(&format!("> {}{line}\n", if forged { "\\" } else { "" }));
             }
         }
     }
@@ -162,16 +164,20 @@ pub fn markdown(meeting: &Meeting, messages: &[Message]) -> String {
 /// A text in which no line passes for one of the transcript's own.
 fn escaped(text: &str) -> String {
     let line = |line: &str| {
-        let forged = HEADINGS.iter().any(|heading| line.starts_with(heading));
-        if forged { format!("\\{line}") } else { line.to_owned() }
+        if is_forged(line) { format!("\\{line}") } else { line.to_owned() }
     };
-    // What readers take for the end of a line is one.
-    text.replace("\r\n", "\n")
-        .replace(['\r', '\u{2028}', '\u{2029}'], "\n")
-        .split('\n')
-        .map(line)
-        .collect::<Vec<_>>()
-        .join("\n")
+    one_line_end(text).split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether readers of Markdown take a line for one of the transcript's own, however it is spaced.
+fn is_forged(line: &str) -> bool {
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ").replace("> ", ">");
+    HEADINGS.iter().any(|heading| line.starts_with(heading))
+}
+
+/// A text in which what readers take for the end of a line is one.
+fn one_line_end(text: &str) -> String {
+    text.replace("\r\n", "\n").replace(['\r', '\u{2028}', '\u{2029}'], "\n")
 }
 
 /// Notes that no model wrote: what the user said, and what the record has.

@@ -76,6 +76,12 @@ pub(crate) struct Scripted {
     /// Where the jobs of meetings are.
     store: Arc<JobStore>,
     meetings: Mutex<BTreeMap<String, Arc<RunningJob>>>,
+    /// Whether nobody reaches the worker of a meeting.
+    pub(crate) is_away: AtomicBool,
+    /// Whether transcripts have no room for the end of a turn.
+    pub(crate) is_full: AtomicBool,
+    /// What a tool answers in each turn, if one is called.
+    pub(crate) output: Mutex<Option<String>>,
     /// What the session that writes notes answers.
     pub(crate) notes: Mutex<Result<String, String>>,
     _dir: TempDir,
@@ -92,6 +98,9 @@ impl Scripted {
             manages: AtomicBool::new(false),
             store,
             meetings: Mutex::default(),
+            is_away: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            output: Mutex::default(),
             notes: Mutex::new(Ok("What was settled.".to_owned())),
             _dir: dir,
             work: Mutex::new(Arc::new(work)),
@@ -121,6 +130,10 @@ impl Scripted {
     /// No attempt ends from now on, or all may.
     pub(crate) fn hold(&self, hold: bool) {
         self.open.send_replace(!hold);
+    }
+
+    fn reached(&self) -> Result<(), String> {
+        if self.is_away.load(Ordering::Relaxed) { Err("its worker is not in service".to_owned()) } else { Ok(()) }
     }
 
     pub(crate) fn begun(&self) -> Vec<CommissionId> {
@@ -192,6 +205,7 @@ impl Workers for Scripted {
     }
 
     async fn conversation(&self, meeting: &Attempt) -> Result<Arc<RunningJob>, String> {
+        self.reached()?;
         let job = self.meetings.lock().unwrap().get(meeting.job.as_str()).cloned();
         job.filter(|job| job.status() == JobStatus::Running).ok_or_else(|| "its job has ended".to_owned())
     }
@@ -212,6 +226,11 @@ impl Workers for Scripted {
             });
         }
         job.transcript(&Entry::Message { session, text: message.to_owned() });
+        if let Some(output) = self.output.lock().unwrap().clone() {
+            let (call, tool, ms, error) = ("1".to_owned(), "web_fetch".to_owned(), 1, None);
+            job.transcript(&Entry::Call { session, call: call.clone(), tool, input: serde_json::json!({}) });
+            job.transcript(&Entry::Result { session, call, ms, output: Some(output.into()), error });
+        }
         job.transcript(&Entry::Text { session, text: "You said: ".to_owned() });
         let mut open = self.open.subscribe();
         let goes_on = tokio::select! {
@@ -228,7 +247,9 @@ impl Workers for Scripted {
         } else {
             (String::new(), INTERRUPTED)
         };
-        job.transcript(&Entry::End { session, ending: ending.to_owned(), text, usage });
+        if !self.is_full.load(Ordering::Relaxed) {
+            job.transcript(&Entry::End { session, ending: ending.to_owned(), text, usage });
+        }
         Ok(())
     }
 
@@ -236,13 +257,15 @@ impl Workers for Scripted {
         self.notes.lock().unwrap().clone()
     }
 
-    async fn conclude(&self, meeting: &Attempt, notes: &str) -> Vec<Decision> {
+    async fn conclude(&self, meeting: &Attempt, notes: &str) -> Result<Vec<Decision>, String> {
+        self.reached()?;
         let job = self.meetings.lock().unwrap().get(meeting.job.as_str()).cloned();
         job.unwrap().complete(Some(notes)).unwrap();
-        self.decisions.lock().unwrap().clone()
+        Ok(self.decisions.lock().unwrap().clone())
     }
 
     async fn transcript(&self, _: &MemberKey, job: &JobId) -> Result<Vec<Line>, HallError> {
+        self.reached().map_err(HallError::Conflict)?;
         self.store.transcript(job).map_err(|e| HallError::Internal(e.to_string()))
     }
 }

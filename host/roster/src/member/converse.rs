@@ -33,6 +33,8 @@ impl Member {
         let (member, of) = (self.clone(), job.clone());
         let plan = blocking(move || resume::plan(&member, &of).map_err(RpcError::internal)).await;
         let plan = plan.map_err(|e| e.message)?;
+        // What it was opened with may not be what the operator allows by now.
+        self.agent(Some(&plan.agent)).map_err(|e| e.message)?;
         let toolboxes = resume::toolboxes(self, &plan.plan, until).await?;
         let Allowed { grants, granted_tools, ceiling } = resume::allowed(self, &plan, Some(attempt));
         let plan = Accepted { granted_tools, ceiling, ..plan };

@@ -1,6 +1,6 @@
 //! The job of a meeting. It runs nothing between turns; each message of the user is one turn of its session.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use guild_config::Runtime;
 use guild_contract::{Bounds, Grants, JobStatus, Usage, rpc::RpcError};
@@ -16,7 +16,8 @@ use guild_session::{
     tools::{ToolDefinition, Tools},
     transcript::{self, Entry, Journal as _, Line, SUCCESS},
 };
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::Instrument as _;
 
 use super::{Clock, Work, permit, run, run_in_time, span};
@@ -24,8 +25,13 @@ use crate::{blocking::blocking, context::HostContext, data::MemberData, runtimes
 
 /// What a session that writes notes may use.
 const NOTES: Bounds = Bounds { max_turns: Some(1), max_budget_usd: None, deadline_seconds: Some(120) };
+/// How long notes wait for a session to be free.
+const QUEUED: Duration = Duration::from_secs(120);
 /// How the transcript says that a turn was under way when its host ended.
 const CUT_OFF: &str = "the host stopped in the middle of this turn, and it was cut off; what was said before is there";
+
+/// Why nobody can talk any more.
+const FULL: &str = "the meeting's transcript reached limits.transcript_bytes; close it, and open another";
 
 /// What every worker is told in a meeting, whatever its component says of jobs.
 const IN_A_MEETING: &str = "\
@@ -149,12 +155,12 @@ impl Conversation {
         let job = work.job.clone();
         // It ends with its job, too.
         let cancel = cancel.child_token();
-        let ends_with_job = {
+        let _ends_with_job = {
             let (cancel, job) = (cancel.clone(), job.cancelled().clone());
-            tokio::spawn(async move {
+            AbortOnDropHandle::new(tokio::spawn(async move {
                 job.cancelled().await;
                 cancel.cancel();
-            })
+            }))
         };
         let tools =
             work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &cancel).map_err(|e| e.to_string())?;
@@ -175,16 +181,16 @@ impl Conversation {
             let clock = clock.clone();
             move |turn: &Account| clock.show(&sum(&account, turn))
         };
-        // Its bounds are those of one turn (REQ-WKR-19).
-        let bounds = plan.bounds.min(ceiling);
-        let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
         let permit = tokio::select! {
             permit = permit(&slot, &job, agent, &work.data.key) => permit,
             () = cancel.cancelled() => Err(INTERRUPTED.to_owned()),
         };
-        let (ending, text) = match permit {
-            Err(why) => (why, String::new()),
+        let (ending, text, usage) = match permit {
+            Err(why) => (why, String::new(), Usage::default()),
             Ok(permit) => {
+                // Its bounds are those of one turn (REQ-WKR-19), and the time in the queue does not count.
+                let bounds = plan.bounds.min(ceiling);
+                let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
                 let session = Session {
                     number: CONVERSATION,
                     system_prompt: plan.system_prompt,
@@ -207,11 +213,9 @@ impl Conversation {
                     Ending::Interrupted => INTERRUPTED.to_owned(),
                     other => other.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned()),
                 };
-                (ending, end.text)
+                (ending, end.text, meter.account().usage)
             }
         };
-        ends_with_job.abort();
-        let usage = meter.account().usage;
         let _ = blocking(move || {
             job.write(&Entry::End { session: CONVERSATION, ending, text, usage });
             sync(&job);
@@ -242,8 +246,10 @@ impl Conversation {
         let clock = Clock::start(&job, agent, account.clone(), seconds);
         let observer = move |own: &Account| clock.show(&sum(&account, own));
         let bounds = NOTES.min(ceiling);
+        let permit = timeout(QUEUED, permit(&slot, &job, agent, &work.data.key)).await;
+        let permit =
+            permit.map_err(|_| "no session could begin in time, as many others were under way".to_owned())??;
         let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
-        let permit = permit(&slot, &job, agent, &work.data.key).await?;
         let session = Session {
             number,
             system_prompt: system_prompt.to_owned(),
@@ -297,9 +303,7 @@ impl Begin {
         let read = |e: std::io::Error| format!("its transcript cannot be read: {e}");
         let lines = job.history().map_err(read)?;
         if lines.iter().any(|line| matches!(line.entry, Entry::Truncated { .. })) {
-            return Err(
-                "the meeting's transcript reached limits.transcript_bytes; close it, and open another".to_owned()
-            );
+            return Err(FULL.to_owned());
         }
         for call in transcript::dangling_calls(&lines) {
             let read_only = self.definitions.iter().any(|tool| tool.name == call.tool && tool.read_only);
@@ -319,6 +323,10 @@ impl Begin {
         job.write(&Entry::Message { session: CONVERSATION, text: self.message });
         sync(job);
         let lines = job.history().map_err(read)?;
+        // It is the last that was written, if there was room for it.
+        if !lines.last().is_some_and(|line| matches!(line.entry, Entry::Message { .. })) {
+            return Err(FULL.to_owned());
+        }
         let of_conversation = |entry: &Entry| entry.session() == Some(CONVERSATION);
         Ok(Before {
             history: lines.into_iter().map(|line| line.entry).filter(of_conversation).collect(),

@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use guild_git::{AttemptBranch, Integration, Merge};
+use guild_git::{AttemptBranch, GitError, Integration, Merge};
 use guild_jobs::durable::{Survives, if_there, replace};
 use guild_session::transcript::Line;
 
@@ -36,7 +36,7 @@ impl Hall {
         let (cell, time) = (self.meeting(id)?, self.time());
         self.change_meeting(&cell, |meeting| match (meeting.status, &mut meeting.session) {
             (MeetingStatus::Open, Some(session)) => {
-                session.close.get_or_insert(Close { time, notes: None });
+                session.close.get_or_insert(Close { time, text: None, notes: None });
                 Ok(())
             }
             (MeetingStatus::Open, None) => meeting.become_(MeetingStatus::Closed, CLOSED, time),
@@ -58,17 +58,24 @@ impl Hall {
         cell.interrupt();
         let mut turn = cell.turn.subscribe();
         let _ = turn.wait_for(|turn| turn.over.is_some()).await;
+        // An opening that failed meanwhile was undone.
+        self.meeting(cell.now().meeting_id.as_str())?;
+        if cell.now().session.is_none() {
+            return Err(HallError::Conflict(format!("Meeting \"{}\" could not be opened", cell.now().meeting_id)));
+        }
         let notes = self.notes_of(cell).await?;
         self.merge_meeting(cell, &notes).await?;
         let now = cell.now();
         let id = now.meeting_id.clone();
         let (home, file) = (self.home.clone(), format!("{id}.md"));
+        let rendering = cell.rendering.lock().await;
         let removed = blocking(move || {
             if_there(home.transcripts()?.remove_file(file)).map(drop).map_err(HallError::io("meetings"))
         });
         if let Err(e) = removed.await {
             tracing::warn!(meeting = %id, "its transcript for people stays: {e}");
         }
+        drop(rendering);
         self.tell(HallEvent::MeetingEnded { meeting_id: id, project_name: now.project_name.clone() });
         // What it wrote may be what a commission waited for.
         if let Err(e) = self.check_dependencies(Some(&now.project_name)).await {
@@ -80,26 +87,47 @@ impl Hall {
     /// The notes of a meeting, which are written once. Its job has ended then.
     async fn notes_of(&self, cell: &MeetingCell) -> Result<Notes, HallError> {
         let now = cell.now();
-        let close = now.session.as_ref().and_then(|session| session.close.clone());
-        if let Some(notes) = close.and_then(|close| close.notes) {
+        let Some(session) = now.session.as_ref() else {
+            return Err(HallError::Internal("it has no session".to_owned()));
+        };
+        let close = session.close.clone();
+        if let Some(notes) = close.as_ref().and_then(|close| close.notes.clone()) {
             return Ok(notes);
         }
         let attempt = self.meeting_attempt(&now)?;
         let workers = self.workers()?;
-        let lines = workers.transcript(&attempt.worker, &attempt.job).await.unwrap_or_default();
-        let text = self.write_notes(&now, &attempt, &lines).await;
-        let decisions = workers.conclude(&attempt, &text).await;
+        let text = match close.and_then(|close| close.text) {
+            Some(text) => text,
+            None => {
+                // A meeting that never began has no job, and nothing was said in it. Of another that cannot be read now, nobody
+                // may write that.
+                let lines = match workers.transcript(&attempt.worker, &attempt.job).await {
+                    Err(_) if !session.begun => Vec::new(),
+                    read => read?,
+                };
+                let text = self.write_notes(&now, &attempt, &lines).await;
+                self.keep_close(cell, |close| close.text = Some(text.clone())).await?;
+                text
+            }
+        };
+        let decisions = match workers.conclude(&attempt, &text).await {
+            Err(_) if !session.begun => Vec::new(),
+            concluded => concluded.map_err(HallError::Conflict)?,
+        };
         let notes = Notes { text, decisions };
-        let kept = notes.clone();
+        self.keep_close(cell, |close| close.notes = Some(notes.clone())).await?;
+        Ok(notes)
+    }
+
+    async fn keep_close(&self, cell: &MeetingCell, change: impl FnOnce(&mut Close)) -> Result<(), HallError> {
         self.change_meeting(cell, |meeting| {
             let close = meeting.session.as_mut().and_then(|session| session.close.as_mut());
             if let Some(close) = close {
-                close.notes = Some(kept);
+                change(close);
             }
             Ok(())
         })
-        .await?;
-        Ok(notes)
+        .await
     }
 
     /// Has a session of its own write notes; where there is none that can, says what is known.
@@ -136,7 +164,7 @@ impl Hall {
     /// Commits and merges what was written in a meeting, with its record, and stores that it is closed.
     async fn merge_meeting(self: &Arc<Self>, cell: &MeetingCell, notes: &Notes) -> Result<(), HallError> {
         let now = cell.now();
-        let over = closed(&now, notes)?;
+        let mut over = closed(&now, notes)?;
         let project = self.project(&now.project_name)?;
         let integration = self.projects.integration(&self.home, &project).await?;
         let message = format!("Meeting: {}\n\n{}", now.meeting_id, now.record.title);
@@ -150,6 +178,10 @@ impl Hall {
                 match integration.merge_squash(&branch, &message).await {
                     Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
                     Ok(Merge::Conflicts { files }) => escalated = Some((branch, files.join(", "))),
+                    // It may pass: the end is gone on with at the next try.
+                    Err(e @ (GitError::Busy { .. } | GitError::TimedOut { .. } | GitError::File { .. })) => {
+                        return Err(e.into());
+                    }
                     Err(e) => escalated = Some((branch, e.to_string())),
                 }
                 if let Err(e) = integration.repository().remove_worktree(dir).await {
@@ -161,6 +193,11 @@ impl Hall {
                 let (new, record) = (self.home.new_files()?, over.clone());
                 integration.edit(&message, move |dir| store::write_record(&new, dir, &record)).await??;
             }
+        }
+        if let Some((branch, why)) = &escalated {
+            over.record.body.push_str(&format!(
+                "\nWhat was written in this meeting is not in claude/main: {why}. Its branch {branch} has it.\n"
+            ));
         }
         self.change_meeting(cell, |meeting| {
             *meeting = over;
@@ -210,6 +247,9 @@ impl Hall {
     pub(super) async fn render_transcript(&self, cell: &MeetingCell) {
         let _one = cell.rendering.lock().await;
         let now = cell.now();
+        if now.status != MeetingStatus::Open {
+            return;
+        }
         let Ok(attempt) = self.meeting_attempt(&now) else { return };
         let Ok(workers) = self.workers() else { return };
         let written = match workers.transcript(&attempt.worker, &attempt.job).await {

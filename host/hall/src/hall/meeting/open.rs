@@ -28,6 +28,8 @@ const REQUESTS: usize = 200;
 const PATH_BYTES: usize = 1024;
 /// How long a host that is busy is asked again before the user is told.
 const BUSY: Duration = Duration::from_secs(20);
+/// How long until the end of a meeting, that the last host left to do, is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// A meeting that a user opens.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,7 +116,7 @@ impl Hall {
             self.meetings.remove(&id);
             return Err(e);
         }
-        Ok((id, self.begin_meeting(cell, true)?))
+        Ok((id, self.begin_meeting(cell, Failed::Forgotten)?))
     }
 
     /// Asks the user for a meeting.
@@ -233,7 +235,7 @@ impl Hall {
             Ok(())
         })
         .await?;
-        self.begin_meeting(cell, false)
+        self.begin_meeting(cell, Failed::AskedFor)
     }
 
     /// Declines a request.
@@ -292,15 +294,18 @@ impl Hall {
             if session.close.is_some() {
                 let hall = self.clone();
                 tokio::spawn(async move {
-                    if let Err(e) = hall.finish_meeting(&cell).await {
-                        tracing::error!(meeting = %now.meeting_id, "its end is tried again at the next start: {e}");
+                    while let Err(e) = hall.finish_meeting(&cell).await {
+                        tracing::error!(meeting = %now.meeting_id, "its end is tried again in a minute: {e}");
+                        tokio::time::sleep(AGAIN).await;
                     }
                 });
             } else if !session.begun {
-                let opened = now.record.meeting_log.first().is_some_and(|entry| entry.event == OPENED);
-                if let Err(e) = self.begin_meeting(cell, opened) {
+                if let Err(e) = self.begin_meeting(cell, Failed::Stays) {
                     tracing::error!(meeting = %now.meeting_id, "it cannot be opened: {e}");
                 }
+            } else if !session.opening.is_empty() && turn::take(&cell).is_some() {
+                let hall = self.clone();
+                tokio::spawn(async move { hall.carry_opening_out(&cell).await });
             }
         }
     }
@@ -345,9 +350,8 @@ impl Hall {
         )))
     }
 
-    /// Prepares a meeting and has its first turn, in the background. `made` says that nobody asked for it before, so that it has
-    /// never been where it cannot be opened.
-    fn begin_meeting(self: &Arc<Self>, cell: Arc<MeetingCell>, made: bool) -> Result<Turn, HallError> {
+    /// Prepares a meeting and has its first turn, in the background.
+    fn begin_meeting(self: &Arc<Self>, cell: Arc<MeetingCell>, failed: Failed) -> Result<Turn, HallError> {
         let number = turn::take(&cell).ok_or_else(|| turn::under_way(&cell))?;
         let listener = self.turn(&cell, number);
         let hall = self.clone();
@@ -368,7 +372,7 @@ impl Hall {
                 }
                 Err(e) => {
                     tracing::warn!(meeting = %now.meeting_id, "it cannot be opened: {e}");
-                    hall.undo_opening(&cell, made, &e).await;
+                    hall.undo_opening(&cell, failed, &e).await;
                     turn::end(&cell, Err(e.to_string()));
                 }
             }
@@ -402,13 +406,19 @@ impl Hall {
     }
 
     /// After a meeting could not be opened, there is none; a request is one again.
-    async fn undo_opening(&self, cell: &MeetingCell, made: bool, why: &HallError) {
+    async fn undo_opening(&self, cell: &MeetingCell, failed: Failed, why: &HallError) {
         let now = cell.now();
+        if failed == Failed::Stays {
+            return;
+        }
+        if let (Ok(attempt), Ok(workers)) = (self.meeting_attempt(&now), self.workers()) {
+            workers.cancel(&attempt).await;
+        }
         let dir = now.worktree_dir.clone().filter(|_| now.branch_name.is_some());
         if let Err(e) = self.remove_meeting_worktree(&now.project_name, dir).await {
             tracing::warn!(meeting = %now.meeting_id, "its worktree stays: {e}");
         }
-        if made {
+        if failed == Failed::Forgotten {
             return self.forget_meeting(&now.meeting_id).await;
         }
         let time = self.time();
@@ -443,9 +453,20 @@ impl Hall {
     }
 }
 
+/// What becomes of a meeting that cannot be opened.
+#[derive(Clone, Copy, PartialEq)]
+enum Failed {
+    /// Nobody asked for it before: it has never been.
+    Forgotten,
+    /// It is a request again.
+    AskedFor,
+    /// It was being opened when the last host ended, and is tried again at the next start.
+    Stays,
+}
+
 /// Notes that a meeting's worktree and job are there. What the user says first.
 fn begun(meeting: &mut Meeting) -> Result<String, HallError> {
     let session = meeting.session.as_mut().ok_or_else(|| HallError::Internal("it has no session".to_owned()))?;
     session.begun = true;
-    Ok(std::mem::take(&mut session.opening))
+    Ok(session.opening.clone())
 }

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use guild_jobs::{Position, Tail};
+use guild_session::transcript::Entry;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,10 @@ use crate::{
 
 /// How long a message waits for the end of a turn whose last event its client has seen already.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// Of a turn whose end was not written down.
+const NO_ROOM: &str = "the turn is over, and the meeting's transcript has no room for its end (limits.transcript_bytes); close the \
+                       meeting, and open another";
 
 /// A listener of a turn. Others lose nothing where it is slow, or goes away.
 pub struct Turn {
@@ -51,11 +56,12 @@ impl Turn {
     /// Waits for more.
     async fn fill(&mut self) {
         let state = self.state.borrow_and_update().clone();
-        if state.number != self.number {
-            self.over = true;
-            return;
-        }
+        let is_next = state.number != self.number;
         let Some(tail) = &mut self.tail else {
+            if is_next {
+                self.over = true;
+                return;
+            }
             match (state.at, state.over) {
                 (Some(at), _) => self.tail = self.hall.tail(&self.cell, at).await.map_err(|why| self.fail(why)).ok(),
                 (None, Some(Err(why))) => self.fail(why),
@@ -64,9 +70,13 @@ impl Turn {
             }
             return;
         };
-        if let Some(Err(why)) = state.over {
+        if let Some(Err(why)) = state.over.clone().filter(|_| !is_next) {
             // It did not begin, so nothing of it is in the transcript.
             return self.fail(why);
+        }
+        // All of a turn that is over is in the transcript, so where that has no more, there was no room for its end.
+        if (is_next || state.over.is_some()) && tail.is_at_end() {
+            return self.fail(NO_ROOM.to_owned());
         }
         tokio::select! {
             lines = tail.next() => match lines {
@@ -151,7 +161,10 @@ impl Hall {
             return Err(e);
         }
         let listener = self.turn(&cell, number);
-        let (hall, message) = (self.clone(), message.to_owned());
+        // What the user said first goes before, where the first turn could not begin.
+        let opening = cell.now().opening().to_owned();
+        let message = if opening.is_empty() { message.to_owned() } else { format!("{opening}\n\n{message}") };
+        let hall = self.clone();
         tokio::spawn(async move { hall.carry_turn_out(&cell, &message).await });
         Ok(listener)
     }
@@ -202,12 +215,51 @@ impl Hall {
 
     /// Carries a turn out to its end, and then writes the transcript for people.
     pub(super) async fn carry_turn_out(self: &Arc<Self>, cell: &Arc<MeetingCell>, message: &str) {
-        let how = self.try_turn(cell, message).await;
-        if let Err(why) = &how {
-            tracing::warn!(meeting = %cell.now().meeting_id, "a turn did not begin: {why}");
+        let (hall, of, message) = (self.clone(), cell.clone(), message.to_owned());
+        // Whatever fails in it, the next turn can begin.
+        let how = tokio::spawn(async move { hall.try_turn(&of, &message).await }).await;
+        let how = how.unwrap_or_else(|_| Err("the host failed in this turn; its log says how".to_owned()));
+        match &how {
+            Ok(()) => self.forget_opening(cell).await,
+            Err(why) => tracing::warn!(meeting = %cell.now().meeting_id, "a turn did not begin: {why}"),
         }
         end(cell, how);
         self.render_transcript(cell).await;
+    }
+
+    /// Goes on, after a restart, with what the user said first, where that was not written down before.
+    pub(super) async fn carry_opening_out(self: &Arc<Self>, cell: &Arc<MeetingCell>) {
+        let now = cell.now();
+        let was_said = match (self.meeting_attempt(&now), self.workers()) {
+            (Ok(attempt), Ok(workers)) => {
+                let lines = workers.transcript(&attempt.worker, &attempt.job).await;
+                lines.map(|lines| lines.iter().any(|line| matches!(line.entry, Entry::Message { .. })))
+            }
+            (Err(e), _) | (_, Err(e)) => Err(e),
+        };
+        match was_said {
+            Ok(false) => self.carry_turn_out(cell, now.opening()).await,
+            Ok(true) => {
+                self.forget_opening(cell).await;
+                end(cell, Ok(()));
+            }
+            // It is said with the next message.
+            Err(e) => end(cell, Err(e.to_string())),
+        }
+    }
+
+    /// Forgets what the user said first, once it is in the transcript.
+    async fn forget_opening(&self, cell: &MeetingCell) {
+        if cell.now().opening().is_empty() {
+            return;
+        }
+        let forgotten = self.change_meeting(cell, |meeting| {
+            meeting.session.iter_mut().for_each(|session| session.opening.clear());
+            Ok(())
+        });
+        if let Err(e) = forgotten.await {
+            tracing::warn!(meeting = %cell.now().meeting_id, "its state is not current: {e}");
+        }
     }
 
     async fn try_turn(&self, cell: &MeetingCell, message: &str) -> Result<(), String> {
