@@ -117,7 +117,8 @@ async fn a_lower_cap_ends_nothing_and_a_higher_one_lets_others_begin() {
     fs::write(&config, format!("{text}    commissionCap: 1\n")).unwrap();
     hall.check_dependencies(None).await.unwrap();
     assert_eq!(hall.running(), 3);
-    fs::write(&config, format!("{text}    commissionCap: 4\n")).unwrap();
+    // Another size: within one tick of the file system's clock, a file of the same size has not visibly changed.
+    fs::write(&config, format!("{text}    commissionCap: 10\n")).unwrap();
     hall.check_dependencies(None).await.unwrap();
     assert_eq!(hall.running(), 4);
     world.workers.hold(false);
