@@ -164,6 +164,8 @@ impl Fixture {
         let mut whole = 0_u32;
         for (nth, id) in ids.iter().cycle().take(DISCONNECTS).enumerate() {
             let mut events = self.talks(id).await?;
+            // With its first line the turn is under way; whoever goes away before that asked for none, as far as they know.
+            events.begun().await?;
             for _ in 0..nth % 12 {
                 if events.next().await?.is_none_or(|event| event.get("type") == Some(&json!("turn_end"))) {
                     break;
@@ -198,6 +200,12 @@ impl Events {
         let request = format!("{method} {path} HTTP/1.1\r\n{head} {}\r\n\r\n{body}", body.len());
         stream.write_all(request.as_bytes()).await?;
         Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Waits for the beginning of the answer.
+    async fn begun(&mut self) -> Outcome<()> {
+        timeout(PATIENCE, self.0.read_line(&mut String::new())).await??;
+        Ok(())
     }
 
     /// The next event; `None` at the end.
