@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// What is kept in a file of its own, and has a record in its project.
 pub(crate) trait Kept: Serialize + DeserializeOwned {
     /// Its name, which is that of its files.
-    type Id: Clone + Display + FromStr + PartialEq;
+    type Id: Clone + Display + FromStr + Ord + Send + Sync + 'static;
     /// The directory of the records, below `.lore/work/`. Those of older projects are below `.lore/`.
     const RECORDS: &'static str;
 

@@ -107,6 +107,23 @@ impl Kept for Commission {
 }
 
 impl Commission {
+    /// One of which only this is known.
+    pub(crate) fn new(id: CommissionId, project: String, worker: String, status: Status, record: Record) -> Self {
+        Self {
+            commission_id: id,
+            project_name: project,
+            worker_name: worker,
+            status,
+            worktree_dir: None,
+            branch_name: None,
+            created_by: Author::User,
+            asked: None,
+            attempt: None,
+            calls: Vec::new(),
+            record,
+        }
+    }
+
     /// Moves it to another state, and notes that.
     ///
     /// # Errors

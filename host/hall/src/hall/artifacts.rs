@@ -55,7 +55,7 @@ impl Hall {
     pub async fn artifact(&self, project: &str, path: &str) -> Result<Artifact, HallError> {
         let (_, integration) = self.integration(project).await?;
         let path = valid(path)?;
-        let cell = dependencies::commission(&path).and_then(|id| self.cells().get(&id).cloned());
+        let cell = dependencies::commission(&path).and_then(|id| self.commissions.get(&id));
         let now = cell.map(|cell| cell.now()).filter(|now| now.project_name == project && now.status.is_active());
         let home = self.home.clone();
         let attempt = now.and_then(|now| now.worktree_dir.clone()).filter(|dir| dir.exists());

@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use guild_contract::Decision;
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
 
-use super::{Cell, Hall, blocking};
+use super::{CommissionCell, Hall, blocking};
 use crate::{
     commission::{Commission, End, Status, record},
     error::HallError,
@@ -64,8 +64,8 @@ impl Hall {
             })
             .await?;
         if runs {
-            cell.cancel().cancel();
-            let mut now = cell.now.subscribe();
+            cell.live.cancel().cancel();
+            let mut now = cell.changes();
             let ended = now.wait_for(|now| !now.status.is_active()).await;
             let status = ended.map_err(|_| HallError::Internal("the host is stopping".to_owned()))?.status;
             if status != Status::Cancelled {
@@ -84,7 +84,7 @@ impl Hall {
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
     pub async fn begin_work(self: &Arc<Self>, workers: Arc<dyn crate::Workers>) -> Result<(), HallError> {
         let _ = self.workers.set(workers);
-        for cell in self.all() {
+        for cell in self.commissions.all() {
             let now = cell.now();
             if now.status.is_active() && now.attempt.is_some() {
                 self.spawn_attempt(cell);
@@ -95,7 +95,7 @@ impl Hall {
     }
 
     /// Carries an attempt out, in the background.
-    pub(super) fn spawn_attempt(self: &Arc<Self>, cell: Arc<Cell>) {
+    pub(super) fn spawn_attempt(self: &Arc<Self>, cell: Arc<CommissionCell>) {
         let hall = self.clone();
         tokio::spawn(async move {
             let (id, project) = (cell.now().commission_id.clone(), cell.now().project_name.clone());
@@ -120,9 +120,9 @@ impl Hall {
     }
 
     /// From the worktree to the end of the job.
-    async fn carry_out(&self, cell: &Cell) -> Result<(), HallError> {
+    async fn carry_out(&self, cell: &CommissionCell) -> Result<(), HallError> {
         let workers = self.workers()?;
-        let cancel = cell.cancel();
+        let cancel = cell.live.cancel();
         let is_cancelled = || cell.now().attempt.as_ref().and_then(|attempt| attempt.cancel.clone());
         let now = cell.now();
         if now.attempt.as_ref().is_some_and(|attempt| attempt.end.is_some()) {
@@ -190,7 +190,12 @@ impl Hall {
     }
 
     /// Stores how an attempt ended. The first end holds.
-    async fn end(&self, cell: &Cell, end: End, result: Option<(String, Vec<Decision>)>) -> Result<(), HallError> {
+    async fn end(
+        &self,
+        cell: &CommissionCell,
+        end: End,
+        result: Option<(String, Vec<Decision>)>,
+    ) -> Result<(), HallError> {
         self.change(cell, |commission| {
             let Some(attempt) = commission.attempt.as_mut().filter(|attempt| attempt.end.is_none()) else {
                 return Ok(());
@@ -205,8 +210,8 @@ impl Hall {
     }
 
     /// From the end of the job to the state that people see: commits, merges, and tidies up.
-    async fn finish(self: &Arc<Self>, cell: &Cell) -> Result<(), HallError> {
-        let _one = cell.change.lock().await;
+    async fn finish(self: &Arc<Self>, cell: &CommissionCell) -> Result<(), HallError> {
+        let _one = cell.hold().await;
         let now = cell.now();
         let Some(attempt) = now.attempt.as_ref().filter(|_| now.status.is_active()) else { return Ok(()) };
         let Some(mut end) = attempt.end.clone() else { return Ok(()) };

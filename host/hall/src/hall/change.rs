@@ -1,13 +1,21 @@
 //! Changes of commissions: each is stored before anybody is told.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use super::{Cell, Hall, blocking};
+use cap_std::fs::Dir;
+
+use super::{
+    Hall,
+    cells::{InHall, Picture},
+};
 use crate::{
-    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status, record::Origin},
+    commission::{
+        Author, Commission, CommissionId, Entry, Overrides, Record, Status,
+        record::{self, Origin},
+    },
     error::HallError,
     events::HallEvent,
-    store,
+    home::Home,
     workers::Worker,
 };
 
@@ -69,7 +77,7 @@ impl Hall {
         call: Option<&str>,
     ) -> Result<CommissionId, HallError> {
         if let Some(call) = call {
-            let mut made = self.all().into_iter().map(|cell| cell.now());
+            let mut made = self.commissions.now();
             if let Some(made) = made.find(|now| now.calls.iter().any(|known| known == call)) {
                 return Ok(made.commission_id.clone());
             }
@@ -103,43 +111,16 @@ impl Hall {
             project_name: new.project.clone(),
             ..Record::default()
         };
-        let commission = |id: CommissionId| Commission {
-            commission_id: id,
-            project_name: new.project,
-            worker_name: worker.key.to_string(),
-            status: Status::Pending,
-            worktree_dir: None,
-            branch_name: None,
-            created_by: new.author,
-            asked: None,
-            attempt: None,
-            calls: call.map(str::to_owned).into_iter().collect(),
-            record,
-        };
-        let cell = {
-            let mut all = self.commissions.write().unwrap_or_else(PoisonError::into_inner);
-            let names = (1..).map(|nth| CommissionId::new(&worker.display_name, now, nth));
-            let Some(id) = names.into_iter().find(|id| !all.contains_key(id)) else {
-                return Err(HallError::Internal("there is no name left".to_owned()));
-            };
-            let cell = Cell::new(commission(id.clone()));
-            all.insert(id, cell.clone());
-            cell
-        };
-        let made = cell.now();
-        let id = made.commission_id.clone();
-        let kept = match self.keep(&made).await {
-            Ok(()) => self.picture(&made).await,
-            Err(e) => Err(e),
-        };
-        if let Err(e) = kept {
-            self.commissions.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            let home = self.home.clone();
-            let forgotten = id.clone();
-            blocking(move || home.commissions().map(|dir| store::forget::<Commission>(&dir, &forgotten))).await?;
-            return Err(e);
-        }
-        Ok(id)
+        let made = self.make_pictured(
+            &self.commissions,
+            |nth| CommissionId::new(&worker.display_name, now, nth),
+            |id| Commission {
+                created_by: new.author,
+                calls: call.map(str::to_owned).into_iter().collect(),
+                ..Commission::new(id, new.project, worker.key.to_string(), Status::Pending, record)
+            },
+        );
+        Ok(made.await?.commission_id.clone())
     }
 
     /// Changes a commission that has not begun.
@@ -251,69 +232,6 @@ impl Hall {
         self.check_dependencies(Some(&project)).await
     }
 
-    /// Changes a commission; where that fails, it stays as it was.
-    pub(super) async fn change<T>(
-        &self,
-        cell: &Cell,
-        change: impl FnOnce(&mut Commission) -> Result<T, HallError>,
-    ) -> Result<T, HallError> {
-        let _one = cell.change.lock().await;
-        self.change_held(cell, change).await
-    }
-
-    /// As [`Self::change`], by whoever holds `cell.change`.
-    pub(super) async fn change_held<T>(
-        &self,
-        cell: &Cell,
-        change: impl FnOnce(&mut Commission) -> Result<T, HallError>,
-    ) -> Result<T, HallError> {
-        let before = cell.now();
-        let mut after = (*before).clone();
-        let value = change(&mut after)?;
-        if after == *before {
-            return Ok(value);
-        }
-        let after = Arc::new(after);
-        self.keep(&after).await?;
-        cell.now.send_replace(after.clone());
-        // What is kept decides. The next change writes the record again.
-        if let Err(e) = self.picture(&after).await {
-            tracing::warn!(commission = %after.commission_id, "{e}");
-        }
-        if before.status != after.status {
-            let last = after.record.activity_timeline.last();
-            self.tell(HallEvent::CommissionStatus {
-                commission_id: after.commission_id.clone(),
-                status: after.status,
-                old_status: before.status,
-                from: before.status,
-                to: after.status,
-                project_name: after.project_name.clone(),
-                reason: last.map(|entry| entry.reason.clone()).unwrap_or_default(),
-            });
-        }
-        Ok(value)
-    }
-
-    /// Stores a commission.
-    async fn keep(&self, commission: &Arc<Commission>) -> Result<(), HallError> {
-        let (home, commission) = (self.home.clone(), commission.clone());
-        let doing = format!("commission {} cannot be stored", commission.commission_id);
-        blocking(move || store::save(&home.commissions()?, &*commission).map_err(HallError::io(doing))).await
-    }
-
-    /// Writes the record of a commission: while an attempt has a worktree, there; else into the integration worktree.
-    async fn picture(&self, commission: &Arc<Commission>) -> Result<(), HallError> {
-        let (new, commission) = (self.home.new_files()?, commission.clone());
-        let begun = commission.attempt.as_ref().is_some_and(|attempt| attempt.begun);
-        if let (true, true, Some(dir)) = (commission.status.is_active(), begun, commission.worktree_dir.clone()) {
-            return blocking(move || store::write_record(&new, &dir, &*commission)).await;
-        }
-        let project = self.project(&commission.project_name)?;
-        let integration = self.projects.integration(&self.home, &project).await?;
-        integration.with_files(move |dir| store::write_record(&new, dir, &*commission)).await?
-    }
-
     /// The worker of that name: of its package, for people, or its key.
     pub(super) fn worker(&self, name: &str) -> Result<Worker, HallError> {
         let all = self.workers()?.all();
@@ -327,6 +245,46 @@ impl Hall {
                 if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
             HallError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}"))
         })
+    }
+}
+
+impl InHall for Commission {
+    const NOUN: &'static str = "commission";
+
+    fn project(&self) -> &str {
+        &self.project_name
+    }
+
+    fn picture(&self) -> Picture {
+        let begun = self.attempt.as_ref().is_some_and(|attempt| attempt.begun);
+        match &self.worktree_dir {
+            Some(dir) if begun && self.status.is_active() => Picture::Worktree(dir.clone()),
+            _ => Picture::Integration,
+        }
+    }
+
+    fn event(before: &Self, after: &Self) -> Option<HallEvent> {
+        let last = after.record.activity_timeline.last();
+        (before.status != after.status).then(|| HallEvent::CommissionStatus {
+            commission_id: after.commission_id.clone(),
+            status: after.status,
+            old_status: before.status,
+            from: before.status,
+            to: after.status,
+            project_name: after.project_name.clone(),
+            reason: last.map(|entry| entry.reason.clone()).unwrap_or_default(),
+        })
+    }
+
+    fn of_record(id: CommissionId, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self {
+        let record::Read { record, status } = record::read(text);
+        // Without a state nothing can be done with it, and a list without it would hide it.
+        let status = status.unwrap_or(Status::Abandoned);
+        Self::new(id, project.to_owned(), key(&record.worker), status, record)
+    }
+
+    fn states(home: &Home) -> Result<Dir, HallError> {
+        home.commissions()
     }
 }
 

@@ -39,7 +39,7 @@ impl Hall {
     pub(super) async fn unmet(&self, project: &str, dependencies: &[String]) -> Result<Vec<String>, HallError> {
         let (mut unmet, mut paths) = (Vec::new(), Vec::new());
         for dependency in dependencies {
-            let known = commission(dependency).map(|id| self.cells().get(&id).cloned());
+            let known = commission(dependency).map(|id| self.commissions.get(&id));
             match known {
                 Some(Some(cell)) if cell.now().project_name == project => {
                     if !cell.now().status.satisfies() {
@@ -63,7 +63,7 @@ impl Hall {
     /// # Errors
     /// Where a change cannot be stored.
     pub async fn check_dependencies(self: &Arc<Self>, project: Option<&str>) -> Result<(), HallError> {
-        for cell in self.all() {
+        for cell in self.commissions.all() {
             let now = cell.now();
             if project.is_some_and(|project| project != now.project_name)
                 || !matches!(now.status, Status::Pending | Status::Blocked)
@@ -93,7 +93,7 @@ impl Hall {
     /// Where there is no such project.
     pub fn graph(&self, project: &str) -> Result<Graph, HallError> {
         self.project(project)?;
-        let all: Vec<_> = self.all().into_iter().map(|cell| cell.now()).collect();
+        let all: Vec<_> = self.commissions.now().collect();
         let own = all.iter().filter(|commission| commission.project_name == project);
         let mut graph = Graph::default();
         for commission in own.clone() {

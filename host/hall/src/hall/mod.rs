@@ -3,6 +3,7 @@
 mod artifacts;
 mod attempt;
 mod brief;
+mod cells;
 mod change;
 mod dependencies;
 mod inspect;
@@ -15,29 +16,30 @@ mod settings;
 mod tools;
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
 };
 
 use guild_jobs::Clock;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    commission::{Commission, CommissionId},
+    commission::Commission,
     error::HallError,
     events::HallEvent,
     home::Home,
+    meeting::Meeting,
     project::{Permit, Project, Projects, lock},
     store,
     workers::Workers,
 };
 
+use cells::{Cell, Cells};
 pub use change::{Changes, NewCommission};
 pub use manage::HallReader;
 pub(crate) use manage::cut;
-use meeting::Meetings;
+use meeting::Turns;
 pub use meeting::{NewMeeting, NewRequest, Turn};
 pub use pulls::{PullRequest, Synced};
 pub use queue::Dispatched;
@@ -64,36 +66,28 @@ pub struct Hall {
     projects: Projects,
     clock: Arc<dyn Clock>,
     workers: OnceLock<Arc<dyn Workers>>,
-    commissions: RwLock<BTreeMap<CommissionId, Arc<Cell>>>,
-    meetings: Meetings,
+    commissions: Cells<Commission, Running>,
+    meetings: Cells<Meeting, Turns>,
+    /// Held while a meeting is opened, so that the caps hold.
+    opening: tokio::sync::Mutex<()>,
     /// Held while it is decided which commissions begin.
     scheduling: tokio::sync::Mutex<()>,
     events: broadcast::Sender<Arc<HallEvent>>,
 }
 
-/// One commission.
-struct Cell {
-    now: watch::Sender<Arc<Commission>>,
-    /// Held while it changes.
-    change: tokio::sync::Mutex<()>,
+/// One commission, as a hall has it.
+type CommissionCell = Cell<Commission, Running>;
+
+/// What goes with a commission while the host runs.
+#[derive(Default)]
+struct Running {
     /// Ends the attempt under way.
     cancel: Mutex<CancellationToken>,
     /// Whether listeners were told that it waits.
     is_queued: AtomicBool,
 }
 
-impl Cell {
-    fn new(commission: Commission) -> Arc<Self> {
-        let now = watch::Sender::new(Arc::new(commission));
-        let is_queued = AtomicBool::new(false);
-        Arc::new(Self { now, change: tokio::sync::Mutex::default(), cancel: Mutex::default(), is_queued })
-    }
-
-    /// As it is now.
-    fn now(&self) -> Arc<Commission> {
-        self.now.borrow().clone()
-    }
-
+impl Running {
     fn cancel(&self) -> CancellationToken {
         lock(&self.cancel).clone()
     }
@@ -108,7 +102,6 @@ impl Hall {
         let home = Home::open(&options.home)?;
         let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
         let meetings = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
-        let cell = |commission: Commission| (commission.commission_id.clone(), Cell::new(commission));
         let projects = Projects::new(options.permits, options.git);
         projects.now(&home)?;
         Ok(Arc::new(Self {
@@ -116,8 +109,9 @@ impl Hall {
             projects,
             clock: options.clock,
             workers: OnceLock::new(),
-            commissions: RwLock::new(kept.into_iter().map(cell).collect()),
-            meetings: Meetings::of(meetings),
+            commissions: Cells::of(kept),
+            meetings: Cells::of(meetings),
+            opening: tokio::sync::Mutex::default(),
             scheduling: tokio::sync::Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
         }))
@@ -151,16 +145,8 @@ impl Hall {
         self.workers.get().ok_or_else(|| HallError::Internal("the host is starting; try again".to_owned()))
     }
 
-    fn cells(&self) -> RwLockReadGuard<'_, BTreeMap<CommissionId, Arc<Cell>>> {
-        self.commissions.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn all(&self) -> Vec<Arc<Cell>> {
-        self.cells().values().cloned().collect()
-    }
-
-    fn cell(&self, id: &str) -> Result<Arc<Cell>, HallError> {
-        let found = id.parse::<CommissionId>().ok().and_then(|id| self.cells().get(&id).cloned());
+    fn cell(&self, id: &str) -> Result<Arc<CommissionCell>, HallError> {
+        let found = self.commissions.named(id);
         found.ok_or_else(|| HallError::NotFound(format!("Commission \"{id}\" not found in any project")))
     }
 

@@ -226,7 +226,7 @@ impl Hall {
     /// What is under way in a project, except for one activity: what its attempts wrote is on no branch of the project yet, and
     /// they are merged by their difference from the `claude/main` of when they began.
     pub(super) fn active_work(&self, project: &str, except: Option<&str>) -> Vec<String> {
-        let all = self.all().into_iter().map(|cell| cell.now());
+        let all = self.commissions.now();
         let active = all.filter(|now| now.project_name == project && now.status.is_active());
         // A meeting without a branch merges nothing.
         let open = self.open_meetings().filter(|now| now.project_name == project && now.branch_name.is_some());

@@ -7,7 +7,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Cell, Hall};
+use super::{CommissionCell, Hall};
 use crate::{
     commission::{AttemptState, Commission, Status},
     error::HallError,
@@ -111,7 +111,7 @@ impl Hall {
             }
             _ => return Ok(Dispatched::Accepted),
         };
-        cell.is_queued.store(true, Ordering::Relaxed);
+        cell.live.is_queued.store(true, Ordering::Relaxed);
         let commission_id = now.commission_id.clone();
         self.tell(HallEvent::CommissionQueued { commission_id, reason: reason.clone() });
         Ok(Dispatched::Queued { reason })
@@ -123,7 +123,7 @@ impl Hall {
         let caps =
             projects.values().map(|project| (project.name().to_owned(), project.settings.commissions())).collect();
         let mut taken = Taken { most: settings.commissions(), caps, all: 0, own: BTreeMap::new() };
-        for now in self.all().iter().map(|cell| cell.now()).filter(|now| now.status.is_active()) {
+        for now in self.commissions.all().iter().map(|cell| cell.now()).filter(|now| now.status.is_active()) {
             taken.add(&now.project_name);
         }
         Ok(taken)
@@ -135,7 +135,7 @@ impl Hall {
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
     pub(super) async fn schedule(self: &Arc<Self>) -> Result<(), HallError> {
         let _one = self.scheduling.lock().await;
-        let mut waiting: Vec<Arc<Cell>> = self.all();
+        let mut waiting: Vec<Arc<CommissionCell>> = self.commissions.all();
         waiting.retain(|cell| {
             let now = cell.now();
             now.status == Status::Pending && now.asked.is_some()
@@ -162,7 +162,7 @@ impl Hall {
     }
 
     /// Gives a pending commission its place among those that are active, and starts its attempt.
-    async fn begin(self: &Arc<Self>, cell: &Arc<Cell>) -> Result<bool, HallError> {
+    async fn begin(self: &Arc<Self>, cell: &Arc<CommissionCell>) -> Result<bool, HallError> {
         let now = cell.now();
         let worker = self.workers()?.all().into_iter().find(|worker| worker.key.as_str() == now.worker_name);
         let worker =
@@ -175,7 +175,7 @@ impl Hall {
         };
         let worktree = self.home.worktree(&now.project_name, id.as_str());
         let full = worker.checkout == guild_git::Checkout::Full;
-        if cell.is_queued.swap(false, Ordering::Relaxed) {
+        if cell.live.is_queued.swap(false, Ordering::Relaxed) {
             let (commission_id, reason) = (id.clone(), DEQUEUED.to_owned());
             self.tell(HallEvent::CommissionDequeued { commission_id, reason });
         }
@@ -191,7 +191,7 @@ impl Hall {
             })
             .await?;
         if began {
-            *lock(&cell.cancel) = CancellationToken::new();
+            *lock(&cell.live.cancel) = CancellationToken::new();
             self.spawn_attempt(cell.clone());
         }
         Ok(began)

@@ -1,10 +1,9 @@
 //! What can be asked of a hall without changing it.
 
-use super::{Cell, Hall, blocking};
+use super::{Hall, blocking};
 use crate::{
-    commission::{AttemptState, Commission, CommissionId, Status, record},
+    commission::{AttemptState, Commission, Status},
     error::HallError,
-    project::Project,
     store,
     view::{CommissionDetail, CommissionView, ProjectView},
     workers::{Attempt, Worker},
@@ -28,14 +27,14 @@ impl Hall {
     /// Where there is no such project.
     pub async fn list(&self, filter: &Filter) -> Result<Vec<CommissionView>, HallError> {
         match &filter.project {
-            Some(name) => self.look(self.project(name)?.as_ref()).await,
+            Some(name) => self.look(&self.commissions, self.project(name)?.as_ref()).await,
             None => {
                 for project in self.projects.now(&self.home)?.1.values() {
-                    self.look(project).await;
+                    self.look(&self.commissions, project).await;
                 }
             }
         }
-        let mut found: Vec<_> = self.all().into_iter().map(|cell| cell.now()).collect();
+        let mut found: Vec<_> = self.commissions.now().collect();
         found.retain(|now| {
             filter.project.as_ref().is_none_or(|project| *project == now.project_name)
                 && filter.status.is_none_or(|status| status == now.status)
@@ -57,7 +56,7 @@ impl Hall {
     pub async fn read(&self, id: &str, project: Option<&str>) -> Result<CommissionDetail, HallError> {
         let missing = || HallError::NotFound(format!("Commission not found: {id}"));
         if let Some(project) = project {
-            self.look(self.project(project)?.as_ref()).await;
+            self.look(&self.commissions, self.project(project)?.as_ref()).await;
         }
         let now = self.cell(id).map_err(|_| missing())?.now();
         if project.is_some_and(|project| project != now.project_name) {
@@ -105,63 +104,18 @@ impl Hall {
 
     /// Commissions whose attempts are under way.
     pub fn running(&self) -> usize {
-        self.all().iter().filter(|cell| cell.now().status.is_active()).count()
+        self.commissions.now().filter(|now| now.status.is_active()).count()
     }
 
     /// The attempt of a job; `None` where the job is no attempt of a commission and no meeting, or that is over.
     pub fn attempt_of(&self, job: &str) -> Option<Attempt> {
         let is_of = |attempt: &AttemptState| attempt.job.as_str() == job;
-        let mut commissions = self.all().into_iter().map(|cell| cell.now());
+        let mut commissions = self.commissions.now();
         if let Some(now) = commissions.find(|now| now.status.is_active() && now.attempt.as_ref().is_some_and(is_of)) {
             return Attempt::of(&now, self.project(&now.project_name).ok()?.settings.memory_chars());
         }
         let now =
             self.open_meetings().find(|now| now.session.as_ref().is_some_and(|state| state.job.as_str() == job))?;
         Attempt::of_meeting(&now, self.project(&now.project_name).ok()?.settings.memory_chars())
-    }
-
-    /// Reads the records of a project that nobody here made: of the original, of another machine, of another hand.
-    async fn look(&self, project: &Project) {
-        if project.permit.is_err() {
-            return;
-        }
-        let dir = self.home.integration(project.name());
-        let known: Vec<CommissionId> = self.cells().keys().cloned().collect();
-        let read = blocking(move || {
-            let new =
-                store::recorded::<Commission>(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
-            let read = |id: CommissionId| {
-                let text = store::read_record::<Commission>(&dir, &id).ok().flatten()?;
-                Some((id, record::read(&text)))
-            };
-            Ok(new.filter_map(read).collect::<Vec<_>>())
-        });
-        let Ok(read) = read.await else { return };
-        for (id, record::Read { record, status }) in read {
-            // Without a state nothing can be done with it, and a list without it would hide it.
-            let status = status.unwrap_or(Status::Abandoned);
-            let commission = Commission {
-                commission_id: id.clone(),
-                project_name: project.name().to_owned(),
-                worker_name: self.key_of(&record.worker),
-                status,
-                worktree_dir: None,
-                branch_name: None,
-                created_by: crate::commission::Author::User,
-                asked: None,
-                attempt: None,
-                calls: Vec::new(),
-                record,
-            };
-            let mut all = self.commissions.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-            all.entry(id).or_insert_with(|| Cell::new(commission));
-        }
-    }
-
-    /// The key of the worker of that name for people; the name itself where there is none now.
-    pub(super) fn key_of(&self, name: &str) -> String {
-        let all = self.all_workers();
-        let found = all.iter().find(|worker| worker.display_name == name);
-        found.map_or_else(|| name.to_owned(), |worker| worker.key.to_string())
     }
 }

@@ -121,6 +121,23 @@ impl Kept for Meeting {
 }
 
 impl Meeting {
+    /// One of which only this is known.
+    pub(crate) fn new(id: MeetingId, project: String, worker: String, status: MeetingStatus, record: Record) -> Self {
+        Self {
+            meeting_id: id,
+            project_name: project,
+            worker_name: worker,
+            status,
+            scope: MeetingScope::Activity,
+            worktree_dir: None,
+            branch_name: None,
+            created_by: Author::User,
+            call: None,
+            session: None,
+            record,
+        }
+    }
+
     /// Moves it to another state, and notes that.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ impl Hall {
     /// Where it is not open, or the end cannot be stored: it is gone on with at the next try, or the next start.
     pub async fn close_meeting(self: &Arc<Self>, id: &str) -> Result<String, HallError> {
         let (cell, time) = (self.meeting(id)?, self.time());
-        self.change_meeting(&cell, |meeting| match (meeting.status, &mut meeting.session) {
+        self.change(&cell, |meeting| match (meeting.status, &mut meeting.session) {
             (MeetingStatus::Open, Some(session)) => {
                 session.close.get_or_insert(Close { time, text: None, notes: None });
                 Ok(())
@@ -51,12 +51,12 @@ impl Hall {
 
     /// Goes on with the end of a meeting. The notes.
     pub(super) async fn finish_meeting(self: &Arc<Self>, cell: &Arc<MeetingCell>) -> Result<String, HallError> {
-        let _one = cell.closing.lock().await;
+        let _one = cell.live.closing.lock().await;
         if cell.now().status == MeetingStatus::Closed {
             return Ok(cell.now().record.body.trim_end().to_owned());
         }
-        cell.interrupt();
-        let mut turn = cell.turn.subscribe();
+        cell.live.interrupt();
+        let mut turn = cell.live.turn.subscribe();
         let _ = turn.wait_for(|turn| turn.over.is_some()).await;
         // An opening that failed meanwhile was undone.
         self.meeting(cell.now().meeting_id.as_str())?;
@@ -68,7 +68,7 @@ impl Hall {
         let now = cell.now();
         let id = now.meeting_id.clone();
         let (home, file) = (self.home.clone(), format!("{id}.md"));
-        let rendering = cell.rendering.lock().await;
+        let rendering = cell.live.rendering.lock().await;
         let removed = blocking(move || {
             if_there(home.transcripts()?.remove_file(file)).map(drop).map_err(HallError::io("meetings"))
         });
@@ -120,7 +120,7 @@ impl Hall {
     }
 
     async fn keep_close(&self, cell: &MeetingCell, change: impl FnOnce(&mut Close)) -> Result<(), HallError> {
-        self.change_meeting(cell, |meeting| {
+        self.change(cell, |meeting| {
             let close = meeting.session.as_mut().and_then(|session| session.close.as_mut());
             if let Some(close) = close {
                 change(close);
@@ -199,7 +199,7 @@ impl Hall {
                 "\nWhat was written in this meeting is not in claude/main: {why}. Its branch {branch} has it.\n"
             ));
         }
-        self.change_meeting(cell, |meeting| {
+        self.change(cell, |meeting| {
             *meeting = over;
             Ok(())
         })
@@ -245,7 +245,7 @@ impl Hall {
 
     /// Writes the transcript of a meeting for people, into `meetings/` of the home.
     pub(super) async fn render_transcript(&self, cell: &MeetingCell) {
-        let _one = cell.rendering.lock().await;
+        let _one = cell.live.rendering.lock().await;
         let now = cell.now();
         if now.status != MeetingStatus::Open {
             return;

@@ -9,40 +9,35 @@ mod read;
 mod report;
 mod turn;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
-};
+use std::sync::{Arc, Mutex};
 
+use cap_std::fs::Dir;
 use guild_jobs::Position;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hall, blocking};
+use super::{
+    Hall, blocking,
+    cells::{Cell, InHall, Picture},
+};
 use crate::{
     error::HallError,
-    meeting::{Meeting, MeetingId},
+    events::HallEvent,
+    home::Home,
+    meeting::{Meeting, MeetingId, MeetingStatus, record},
     project::lock,
-    store,
     workers::Attempt,
 };
 
 pub use open::{NewMeeting, NewRequest};
 pub use turn::Turn;
 
-/// All meetings of a hall.
-pub(super) struct Meetings {
-    all: RwLock<BTreeMap<MeetingId, Arc<MeetingCell>>>,
-    /// Held while one is opened, so that the caps hold.
-    opening: tokio::sync::Mutex<()>,
-}
+/// One meeting, as a hall has it.
+pub(super) type MeetingCell = Cell<Meeting, Turns>;
 
-/// One meeting.
-pub(super) struct MeetingCell {
-    now: watch::Sender<Arc<Meeting>>,
-    /// Held while it changes.
-    change: tokio::sync::Mutex<()>,
+/// What goes with a meeting while the host runs.
+pub(super) struct Turns {
     /// The turn under way, or the last one.
     turn: watch::Sender<TurnState>,
     /// Ends the turn under way.
@@ -64,74 +59,58 @@ struct TurnState {
     over: Option<Result<(), String>>,
 }
 
-impl MeetingCell {
-    fn new(meeting: Meeting) -> Arc<Self> {
-        let turn = watch::Sender::new(TurnState { over: Some(Ok(())), ..TurnState::default() });
-        Arc::new(Self {
-            now: watch::Sender::new(Arc::new(meeting)),
-            change: tokio::sync::Mutex::default(),
-            turn,
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            turn: watch::Sender::new(TurnState { over: Some(Ok(())), ..TurnState::default() }),
             cancel: Mutex::default(),
             closing: tokio::sync::Mutex::default(),
             rendering: tokio::sync::Mutex::default(),
-        })
+        }
     }
+}
 
-    /// As it is now.
-    pub(super) fn now(&self) -> Arc<Meeting> {
-        self.now.borrow().clone()
-    }
-
+impl Turns {
     /// Ends the turn under way, if there is one.
     fn interrupt(&self) {
         lock(&self.cancel).cancel();
     }
 }
 
-impl Meetings {
-    pub(super) fn of(kept: Vec<Meeting>) -> Self {
-        let cell = |meeting: Meeting| (meeting.meeting_id.clone(), MeetingCell::new(meeting));
-        Self { all: RwLock::new(kept.into_iter().map(cell).collect()), opening: tokio::sync::Mutex::default() }
+impl InHall for Meeting {
+    const NOUN: &'static str = "meeting";
+
+    fn project(&self) -> &str {
+        &self.project_name
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<MeetingId, Arc<MeetingCell>>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    fn picture(&self) -> Picture {
+        match (&self.session, &self.worktree_dir, &self.branch_name) {
+            (Some(session), Some(_), Some(_)) if !session.begun => Picture::Nowhere,
+            (Some(_), Some(dir), Some(_)) => Picture::Worktree(dir.clone()),
+            _ => Picture::Integration,
+        }
     }
 
-    fn all(&self) -> Vec<Arc<MeetingCell>> {
-        self.read().values().cloned().collect()
+    fn event(_: &Self, _: &Self) -> Option<HallEvent> {
+        None
     }
 
-    /// Adds a meeting under the first of these names that is free.
-    fn add(
-        &self,
-        name: impl Fn(usize) -> MeetingId,
-        meeting: impl FnOnce(MeetingId) -> Meeting,
-    ) -> Result<Arc<MeetingCell>, HallError> {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(id) = (1..).map(name).find(|id| !all.contains_key(id)) else {
-            return Err(HallError::Internal("there is no name left".to_owned()));
-        };
-        let cell = MeetingCell::new(meeting(id.clone()));
-        all.insert(id, cell.clone());
-        Ok(cell)
+    fn of_record(id: MeetingId, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self {
+        let (record, status) = record::read(text);
+        // Without a state nothing can be done with it, and a list without it would hide it.
+        let status = status.unwrap_or(MeetingStatus::Closed);
+        Self::new(id, project.to_owned(), key(&record.worker), status, record)
     }
 
-    /// Takes a meeting up that somebody else made, unless it is known.
-    fn adopt(&self, meeting: Meeting) {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        all.entry(meeting.meeting_id.clone()).or_insert_with(|| MeetingCell::new(meeting));
-    }
-
-    fn remove(&self, id: &MeetingId) {
-        self.all.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    fn states(home: &Home) -> Result<Dir, HallError> {
+        home.meetings()
     }
 }
 
 impl Hall {
     fn meeting(&self, id: &str) -> Result<Arc<MeetingCell>, HallError> {
-        let found = id.parse::<MeetingId>().ok().and_then(|id| self.meetings.read().get(&id).cloned());
-        found.ok_or_else(|| HallError::NotFound(format!("Meeting \"{id}\" not found")))
+        self.meetings.named(id).ok_or_else(|| HallError::NotFound(format!("Meeting \"{id}\" not found")))
     }
 
     /// The meeting, where it is one of that project, or of any where none is named.
@@ -153,8 +132,7 @@ impl Hall {
 
     /// The meetings that are open.
     pub(super) fn open_meetings(&self) -> impl Iterator<Item = Arc<Meeting>> + use<> {
-        let all = self.meetings.all().into_iter().map(|cell| cell.now());
-        all.filter(|now| now.status == crate::meeting::MeetingStatus::Open)
+        self.meetings.now().filter(|now| now.status == MeetingStatus::Open)
     }
 
     /// What the worker of an open meeting is given.
@@ -163,50 +141,6 @@ impl Hall {
         Attempt::of_meeting(meeting, settings.memory_chars()).ok_or_else(|| {
             HallError::Conflict(format!("Meeting \"{}\" has no session in this hall", meeting.meeting_id))
         })
-    }
-
-    /// Changes a meeting; where that fails, it stays as it was.
-    pub(super) async fn change_meeting<T>(
-        &self,
-        cell: &MeetingCell,
-        change: impl FnOnce(&mut Meeting) -> Result<T, HallError>,
-    ) -> Result<T, HallError> {
-        let _one = cell.change.lock().await;
-        let before = cell.now();
-        let mut after = (*before).clone();
-        let value = change(&mut after)?;
-        if after == *before {
-            return Ok(value);
-        }
-        let after = Arc::new(after);
-        self.keep_meeting(&after).await?;
-        cell.now.send_replace(after.clone());
-        // What is kept decides. The next change writes the record again.
-        if let Err(e) = self.picture_meeting(&after).await {
-            tracing::warn!(meeting = %after.meeting_id, "{e}");
-        }
-        Ok(value)
-    }
-
-    async fn keep_meeting(&self, meeting: &Arc<Meeting>) -> Result<(), HallError> {
-        let (home, meeting) = (self.home.clone(), meeting.clone());
-        let doing = format!("meeting {} cannot be stored", meeting.meeting_id);
-        blocking(move || store::save(&home.meetings()?, &*meeting).map_err(HallError::io(doing))).await
-    }
-
-    /// Writes the record of a meeting: while it has a worktree, there; else into the integration worktree.
-    async fn picture_meeting(&self, meeting: &Arc<Meeting>) -> Result<(), HallError> {
-        let (new, meeting) = (self.home.new_files()?, meeting.clone());
-        if let (Some(session), Some(dir), Some(_)) = (&meeting.session, &meeting.worktree_dir, &meeting.branch_name) {
-            if !session.begun {
-                return Ok(());
-            }
-            let dir = dir.clone();
-            return blocking(move || store::write_record(&new, &dir, &*meeting)).await;
-        }
-        let project = self.project(&meeting.project_name)?;
-        let integration = self.projects.integration(&self.home, &project).await?;
-        integration.with_files(move |dir| store::write_record(&new, dir, &*meeting)).await?
     }
 
     fn second(&self) -> Timestamp {

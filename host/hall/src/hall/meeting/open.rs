@@ -3,16 +3,14 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use guild_git::{AttemptBranch, Checkout};
-use guild_jobs::durable::if_there;
 use jiff::civil::Date;
 
-use super::{super::change::check_text, Hall, MeetingCell, Turn, blocking, turn};
+use super::{super::change::check_text, Hall, MeetingCell, Turn, turn};
 use crate::{
     commission::{Author, Entry},
     error::HallError,
     events::HallEvent,
     meeting::{Meeting, MeetingId, MeetingScope, MeetingStatus, Record, SessionState, record::OPENED},
-    store,
     workers::{NotBegun, Worker},
 };
 
@@ -73,7 +71,7 @@ impl Hall {
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
         let (now, time) = (self.second(), self.time());
-        let _one = self.meetings.opening.lock().await;
+        let _one = self.opening.lock().await;
         self.check_meeting_cap(&new.project)?;
         let record = Record {
             title: format!("Audience with {}", worker.display_title),
@@ -90,32 +88,14 @@ impl Hall {
             ..Record::default()
         };
         let session = self.new_session(&worker, new.agenda)?;
-        let cell = self.meetings.add(
-            |nth| MeetingId::audience(&worker.display_name, now, nth),
-            |id| {
-                let mut meeting = Meeting {
-                    meeting_id: id,
-                    project_name: new.project,
-                    worker_name: worker.key.to_string(),
-                    status: MeetingStatus::Open,
-                    scope: MeetingScope::Activity,
-                    worktree_dir: None,
-                    branch_name: None,
-                    created_by: Author::User,
-                    call: None,
-                    session: None,
-                    record,
-                };
-                self.begin_in(&mut meeting, &worker, session);
-                meeting
-            },
-        )?;
-        let made = cell.now();
-        let id = made.meeting_id.clone();
-        if let Err(e) = self.keep_meeting(&made).await {
-            self.meetings.remove(&id);
-            return Err(e);
-        }
+        let name = |nth| MeetingId::audience(&worker.display_name, now, nth);
+        let made = self.make(&self.meetings, name, |id| {
+            let mut meeting = Meeting::new(id, new.project, worker.key.to_string(), MeetingStatus::Open, record);
+            self.begin_in(&mut meeting, &worker, session);
+            meeting
+        });
+        let cell = made.await?;
+        let id = cell.now().meeting_id.clone();
         Ok((id, self.begin_meeting(cell, Failed::Forgotten)?))
     }
 
@@ -132,7 +112,7 @@ impl Hall {
         let project = self.project(&new.project)?;
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
-        let known: Vec<_> = self.meetings.all().into_iter().map(|cell| cell.now()).collect();
+        let known: Vec<_> = self.meetings.now().collect();
         if let Some(made) = known.iter().find(|now| new.call.is_some() && now.call == new.call) {
             return Ok(made.meeting_id.clone());
         }
@@ -170,29 +150,13 @@ impl Hall {
             Some(_) => MeetingId::followup(&worker.display_name, now, nth),
             None => MeetingId::request(&new.reason, now, nth),
         };
-        let cell = self.meetings.add(name, |id| Meeting {
-            meeting_id: id,
-            project_name: new.project,
-            worker_name: worker.key.to_string(),
-            status: MeetingStatus::Requested,
-            scope: MeetingScope::Activity,
-            worktree_dir: None,
-            branch_name: None,
+        let made = self.make_pictured(&self.meetings, name, |id| Meeting {
             created_by: new.author,
             call: new.call,
-            session: None,
-            record,
-        })?;
-        let made = cell.now();
+            ..Meeting::new(id, new.project, worker.key.to_string(), MeetingStatus::Requested, record)
+        });
+        let made = made.await?;
         let id = made.meeting_id.clone();
-        let kept = match self.keep_meeting(&made).await {
-            Ok(()) => self.picture_meeting(&made).await,
-            Err(e) => Err(e),
-        };
-        if let Err(e) = kept {
-            self.forget_meeting(&id).await;
-            return Err(e);
-        }
         self.tell(HallEvent::MeetingRequested {
             meeting_id: id.clone(),
             worker: made.record.worker.clone(),
@@ -226,9 +190,9 @@ impl Hall {
         }
         let session = self.new_session(&worker, opening)?;
         let time = self.time();
-        let _one = self.meetings.opening.lock().await;
+        let _one = self.opening.lock().await;
         self.check_meeting_cap(&now.project_name)?;
-        self.change_meeting(&cell, |meeting| {
+        self.change(&cell, |meeting| {
             meeting.become_(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time)?;
             meeting.worker_name = worker.key.to_string();
             self.begin_in(meeting, &worker, session);
@@ -244,7 +208,7 @@ impl Hall {
     /// Where there is no such request.
     pub async fn decline_meeting(self: &Arc<Self>, id: &str, project: Option<&str>) -> Result<(), HallError> {
         let (cell, time) = (self.meeting_of(id, project).await?, self.time());
-        self.change_meeting(&cell, |meeting| {
+        self.change(&cell, |meeting| {
             meeting.become_(MeetingStatus::Declined, ("declined", "User declined meeting request"), time)
         })
         .await?;
@@ -271,7 +235,7 @@ impl Hall {
             return Err(HallError::Invalid(format!("deferredUntil is a day such as 2026-12-01, not {until:?}")));
         }
         let (cell, time) = (self.meeting_of(id, project).await?, self.time());
-        self.change_meeting(&cell, |meeting| {
+        self.change(&cell, |meeting| {
             if meeting.status != MeetingStatus::Requested {
                 return Err(HallError::Conflict(format!(
                     "Cannot defer meeting with status \"{}\": only requested meetings can be deferred",
@@ -358,7 +322,7 @@ impl Hall {
         tokio::spawn(async move {
             let now = cell.now();
             let opened = match hall.prepare_meeting(&cell).await {
-                Ok(()) => hall.change_meeting(&cell, begun).await,
+                Ok(()) => hall.change(&cell, begun).await,
                 Err(e) => Err(e),
             };
             match opened {
@@ -419,10 +383,10 @@ impl Hall {
             tracing::warn!(meeting = %now.meeting_id, "its worktree stays: {e}");
         }
         if failed == Failed::Forgotten {
-            return self.forget_meeting(&now.meeting_id).await;
+            return self.forget(&self.meetings, &now.meeting_id).await;
         }
         let time = self.time();
-        let undone = self.change_meeting(cell, |meeting| {
+        let undone = self.change(cell, |meeting| {
             // The one step back that there is: nothing was said yet.
             meeting.status = MeetingStatus::Requested;
             (meeting.session, meeting.worktree_dir, meeting.branch_name) = (None, None, None);
@@ -438,18 +402,6 @@ impl Hall {
         let Some(dir) = dir else { return Ok(()) };
         let integration = self.projects.integration(&self.home, self.project(project)?.as_ref()).await?;
         Ok(integration.repository().remove_worktree(&dir).await?)
-    }
-
-    async fn forget_meeting(&self, id: &MeetingId) {
-        self.meetings.remove(id);
-        let (home, id) = (self.home.clone(), id.clone());
-        let forgotten = blocking(move || {
-            store::forget::<Meeting>(&home.meetings()?, &id);
-            if_there(home.transcripts()?.remove_file(format!("{id}.md"))).map(drop).map_err(HallError::io("meetings"))
-        });
-        if let Err(e) = forgotten.await {
-            tracing::warn!("what is kept of a meeting that was not opened stays: {e}");
-        }
     }
 }
 

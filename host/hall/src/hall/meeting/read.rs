@@ -2,14 +2,13 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use super::{Hall, blocking};
+use super::Hall;
 use crate::{
     artifact::Artifact,
-    commission::Author,
     error::HallError,
-    meeting::{Meeting, MeetingId, MeetingScope, MeetingStatus, record, transcript},
+    meeting::{Meeting, MeetingStatus, transcript},
     project::Project,
-    store::{self, Kept},
+    store::Kept,
     view::{MeetingDetail, MeetingView, SessionView},
 };
 
@@ -73,13 +72,12 @@ impl Hall {
 
     /// The meetings that are known, of all projects.
     pub(in crate::hall) fn all_meetings(&self) -> Vec<Arc<Meeting>> {
-        self.meetings.all().into_iter().map(|cell| cell.now()).collect()
+        self.meetings.now().collect()
     }
 
     async fn meetings_of(&self, project: &str) -> Result<Vec<Arc<Meeting>>, HallError> {
         self.look_for_meetings(self.project(project)?.as_ref()).await;
-        let all = self.meetings.all().into_iter().map(|cell| cell.now());
-        Ok(all.filter(|now| now.project_name == project).collect())
+        Ok(self.meetings.now().filter(|now| now.project_name == project).collect())
     }
 
     /// Reads the records of a project that nobody here made.
@@ -88,32 +86,7 @@ impl Hall {
         if let Err(e) = self.projects.integration(&self.home, project).await {
             return tracing::debug!(project = project.name(), "its records of meetings cannot be read: {e}");
         }
-        let dir = self.home.integration(project.name());
-        let known: Vec<MeetingId> = self.meetings.read().keys().cloned().collect();
-        let read = blocking(move || {
-            let new = store::recorded::<Meeting>(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
-            let read = |id: MeetingId| {
-                let text = store::read_record::<Meeting>(&dir, &id).ok().flatten()?;
-                Some((id, record::read(&text)))
-            };
-            Ok(new.filter_map(read).collect::<Vec<_>>())
-        });
-        for (id, (record, status)) in read.await.unwrap_or_default() {
-            self.meetings.adopt(Meeting {
-                meeting_id: id,
-                project_name: project.name().to_owned(),
-                worker_name: self.key_of(&record.worker),
-                // Without a state nothing can be done with it, and a list without it would hide it.
-                status: status.unwrap_or(MeetingStatus::Closed),
-                scope: MeetingScope::Activity,
-                worktree_dir: None,
-                branch_name: None,
-                created_by: Author::User,
-                call: None,
-                session: None,
-                record,
-            });
-        }
+        self.look(&self.meetings, project).await;
     }
 }
 

@@ -23,7 +23,7 @@ impl Hall {
         let (cell, time) = (self.meeting(id.as_str())?, self.time());
         let (reason, artifacts) = match report {
             MeetingReport::FollowUp { reason, artifacts } => (reason, artifacts),
-            report => return self.change_meeting(&cell, |meeting| note(meeting, report, time)).await,
+            report => return self.change(&cell, |meeting| note(meeting, report, time)).await,
         };
         let now = cell.now();
         if !now.is_open() {

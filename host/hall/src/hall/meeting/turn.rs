@@ -106,12 +106,12 @@ impl Turn {
 /// Takes the place of the one turn that may be under way; `None` where there is one.
 pub(super) fn take(cell: &MeetingCell) -> Option<u64> {
     let mut number = None;
-    cell.turn.send_if_modified(|turn| {
+    cell.live.turn.send_if_modified(|turn| {
         let is_free = turn.over.is_some();
         if is_free {
             *turn = TurnState { number: turn.number + 1, at: None, over: None };
             number = Some(turn.number);
-            *lock(&cell.cancel) = CancellationToken::new();
+            *lock(&cell.live.cancel) = CancellationToken::new();
         }
         is_free
     });
@@ -120,7 +120,7 @@ pub(super) fn take(cell: &MeetingCell) -> Option<u64> {
 
 /// Notes that the turn is over, or did not begin.
 pub(super) fn end(cell: &MeetingCell, how: Result<(), String>) {
-    cell.turn.send_modify(|turn| turn.over = Some(how));
+    cell.live.turn.send_modify(|turn| turn.over = Some(how));
 }
 
 pub(super) fn under_way(cell: &MeetingCell) -> HallError {
@@ -152,7 +152,7 @@ impl Hall {
             }
         };
         is_open(&cell)?;
-        let mut turn = cell.turn.subscribe();
+        let mut turn = cell.live.turn.subscribe();
         let _ = timeout(LAST_MOMENT, turn.wait_for(|turn| turn.over.is_some())).await;
         let number = take(&cell).ok_or_else(|| under_way(&cell))?;
         // One who closes it interrupts a turn that was taken before.
@@ -178,7 +178,7 @@ impl Hall {
         if cell.now().status != MeetingStatus::Open {
             return Err(HallError::Conflict(format!("Meeting \"{id}\" is {}", cell.now().status)));
         }
-        let number = cell.turn.borrow().number;
+        let number = cell.live.turn.borrow().number;
         Ok(Turn { after, ..self.turn(&cell, number) })
     }
 
@@ -187,7 +187,7 @@ impl Hall {
     /// # Errors
     /// Where there is no such meeting.
     pub fn interrupt(&self, id: &str) -> Result<(), HallError> {
-        self.meeting(id)?.interrupt();
+        self.meeting(id)?.live.interrupt();
         Ok(())
     }
 
@@ -196,7 +196,7 @@ impl Hall {
     /// # Errors
     /// Where there is no such meeting.
     pub fn has_turn(&self, id: &str) -> Result<bool, HallError> {
-        Ok(self.meeting(id)?.turn.borrow().over.is_none())
+        Ok(self.meeting(id)?.live.turn.borrow().over.is_none())
     }
 
     pub(super) fn turn(self: &Arc<Self>, cell: &Arc<MeetingCell>, number: u64) -> Turn {
@@ -204,7 +204,7 @@ impl Hall {
             hall: self.clone(),
             cell: cell.clone(),
             number,
-            state: cell.turn.subscribe(),
+            state: cell.live.turn.subscribe(),
             events: Projection::of(&cell.now()),
             tail: None,
             ready: VecDeque::new(),
@@ -253,7 +253,7 @@ impl Hall {
         if cell.now().opening().is_empty() {
             return;
         }
-        let forgotten = self.change_meeting(cell, |meeting| {
+        let forgotten = self.change(cell, |meeting| {
             meeting.session.iter_mut().for_each(|session| session.opening.clear());
             Ok(())
         });
@@ -266,8 +266,8 @@ impl Hall {
         let attempt = self.meeting_attempt(&cell.now()).map_err(|e| e.to_string())?;
         let workers = self.workers().map_err(|e| e.to_string())?;
         let at = *workers.conversation(&attempt).await?.written().borrow();
-        cell.turn.send_modify(|turn| turn.at = Some(at));
-        let cancel = lock(&cell.cancel).clone();
+        cell.live.turn.send_modify(|turn| turn.at = Some(at));
+        let cancel = lock(&cell.live.cancel).clone();
         workers.say(&attempt, message, &cancel).await
     }
 
