@@ -50,7 +50,7 @@ pub struct NewCommission {
     pub author: Author,
 }
 
-/// Changes of a commission that has not begun. What is `None` stays.
+/// Changes of a commission that is not under way. What is `None` stays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// What is asked.
@@ -123,10 +123,11 @@ impl Hall {
         Ok(made.await?.commission_id.clone())
     }
 
-    /// Changes a commission that has not begun.
+    /// Changes a commission that is not under way: one that has not begun, or one whose attempt failed or was cancelled, so that
+    /// the next attempt has the change (REQ-WKR-27).
     ///
     /// # Errors
-    /// Where it has, or a field is not acceptable.
+    /// Where it is under way or over, or a field is not acceptable.
     pub async fn update(self: &Arc<Self>, id: &str, changes: Changes) -> Result<(), HallError> {
         if let Some(prompt) = &changes.prompt {
             check_text("prompt", prompt, TEXT_BYTES)?;
@@ -135,11 +136,11 @@ impl Hall {
         check_overrides(changes.overrides.as_ref().unwrap_or(&Overrides::default()))?;
         let cell = self.cell(id)?;
         self.change(&cell, |commission| {
-            if !matches!(commission.status, Status::Pending | Status::Blocked) {
+            let status = commission.status;
+            if !matches!(status, Status::Pending | Status::Blocked | Status::Failed | Status::Cancelled) {
+                let how = if status.is_active() { "Cancel it, update it, and re-dispatch it" } else { "Make another" };
                 return Err(HallError::Conflict(format!(
-                    "Cannot update commission \"{id}\": status is \"{}\", must be \"pending\" or \"blocked\". Cancel it and \
-                     re-dispatch it, or make another",
-                    commission.status
+                    "Cannot update commission \"{id}\": status is \"{status}\". {how}"
                 )));
             }
             let record = &mut commission.record;

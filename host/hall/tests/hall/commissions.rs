@@ -189,7 +189,7 @@ async fn what_has_not_begun_can_be_changed_and_what_runs_cannot() {
     // A note to a running one stands in its own worktree, and is merged with it.
     hall.note(id.as_str(), "hurry").await.unwrap();
     let refused = hall.update(id.as_str(), changes).await.unwrap_err().to_string();
-    assert!(refused.contains("must be \"pending\" or \"blocked\". Cancel it and re-dispatch it"), "{refused}");
+    assert!(refused.contains("Cancel it, update it, and re-dispatch it"), "{refused}");
     assert!(hall.abandon(id.as_str(), "no").await.unwrap_err().to_string().contains("Cancel it first."));
     world.workers.hold(false);
     until(&hall, &id, Status::Completed).await;

@@ -101,8 +101,16 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
     let changes = Changes { prompt: Some("Check half of it".to_owned()), ..Changes::default() };
     manager.hall.update(later, changes).await.unwrap();
     manager.hall.cancel(later, None).await.unwrap();
+    let changes = Changes { prompt: Some("Index half of it".to_owned()), ..Changes::default() };
+    let refused = manager.hall.update(id.as_str(), changes.clone()).await.unwrap_err().to_string();
+    assert!(refused.contains("Cancel it, update it, and re-dispatch it"), "{refused}");
     manager.hall.cancel(id.as_str(), Some("Not now")).await.unwrap();
     assert_eq!(status(&manager.hall, &id).await, Status::Cancelled);
+    manager.hall.update(id.as_str(), changes).await.unwrap();
+    manager.hall.redispatch(id.as_str()).await.unwrap();
+    until(&manager.hall, &id, Status::InProgress).await;
+    let again = manager.hall.read(id.as_str(), None).await.unwrap().commission;
+    assert_eq!(again.prompt, "Index half of it");
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl Arguments for Create {
     }
 }
 
-/// Changes a commission that is pending or blocked. What is left out stays as it is.
+/// Changes a commission that is pending, blocked, failed or cancelled. What is left out stays as it is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Update {
