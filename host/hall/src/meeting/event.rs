@@ -119,7 +119,8 @@ impl Projection {
                 TurnEvent::ToolUse { id: call, name: tool, input }
             }
             Entry::Result { call, output, error, .. } => {
-                let name = self.calls.remove(&call).unwrap_or_default();
+                // One without its call is of a turn before, in which the host was killed.
+                let name = self.calls.remove(&call)?;
                 let is_error = error.is_some();
                 TurnEvent::ToolResult { tool_use_id: call, name, output: shown(output, error), is_error }
             }

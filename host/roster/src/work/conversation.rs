@@ -111,6 +111,14 @@ fn sync(job: &RunningJob) {
     }
 }
 
+/// Gives each call without a result one: that it was interrupted, and whether the model can make it again.
+fn settle(job: &RunningJob, lines: &[Line], definitions: &[Arc<ToolDefinition>]) {
+    for call in transcript::dangling_calls(lines) {
+        let read_only = definitions.iter().any(|tool| tool.name == call.tool && tool.read_only);
+        job.write(&call.result(read_only));
+    }
+}
+
 /// A meeting's worker, ready for a session.
 pub(crate) struct Conversation {
     work: Work,
@@ -164,11 +172,12 @@ impl Conversation {
         };
         let tools =
             work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &cancel).map_err(|e| e.to_string())?;
+        let definitions = tools.definitions();
         let begin = Begin {
             plan: plan.clone(),
             runtime: slot.runtime.name(),
             message: message.to_owned(),
-            definitions: tools.definitions(),
+            definitions: definitions.clone(),
         };
         let before = {
             let job = job.clone();
@@ -217,6 +226,11 @@ impl Conversation {
             }
         };
         let _ = blocking(move || {
+            if ending != SUCCESS
+                && let Ok(lines) = job.history()
+            {
+                settle(&job, &lines, &definitions);
+            }
             job.write(&Entry::End { session: CONVERSATION, ending, text, usage });
             sync(&job);
             Ok(())
@@ -305,10 +319,8 @@ impl Begin {
         if lines.iter().any(|line| matches!(line.entry, Entry::Truncated { .. })) {
             return Err(FULL.to_owned());
         }
-        for call in transcript::dangling_calls(&lines) {
-            let read_only = self.definitions.iter().any(|tool| tool.name == call.tool && tool.read_only);
-            job.write(&call.result(read_only));
-        }
+        // Of a turn that the host was killed in.
+        settle(job, &lines, &self.definitions);
         if !lines.iter().any(|line| matches!(line.entry, Entry::Session { session: CONVERSATION, .. })) {
             job.write(&Entry::Session {
                 session: CONVERSATION,
