@@ -295,6 +295,7 @@ impl Driver {
             System::PermissionDenied { tool_name } => {
                 self.turns.note(format!("claude was denied the tool {tool_name:?}"));
             }
+            System::CompactBoundary {} => self.turns.compacted(),
             System::Other => {}
         }
         Ok(())

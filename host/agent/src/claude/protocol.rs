@@ -89,6 +89,7 @@ pub(super) enum System {
         #[serde(default, deserialize_with = "lenient")]
         tool_name: String,
     },
+    CompactBoundary {},
     #[serde(other)]
     Other,
 }

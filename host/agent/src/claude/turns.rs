@@ -231,6 +231,15 @@ impl Turns {
         self.conversation.session.note(self.conversation.secrets.redact(text));
     }
 
+    /// Says in the transcript of a conversation that the CLI made what was said shorter.
+    pub(super) fn compacted(&self) {
+        let session = &self.conversation.session;
+        if session.converses {
+            let text = "claude summarized what was said before, which did not fit any more".to_owned();
+            session.journal.write(&Entry::Compacted { session: session.number, text });
+        }
+    }
+
     /// Writes down what the CLI calls the session, where it can go on by that, and that is news.
     pub(super) fn named(&self, handle: String) {
         let Conversation { session, options, resumed, .. } = &*self.conversation;

@@ -120,7 +120,7 @@ fn script(steps: &[Value], result: &str) -> Value {
     json!({"steps": steps})
 }
 
-fn talk(fixture: &Fixture) -> (Conversation, Arc<Job>) {
+fn begin(fixture: &Fixture) -> (Conversation, Arc<Job>) {
     let job = Arc::new(Job::default());
     (Conversation::new(fixture.claude(), job.clone()), job)
 }
@@ -143,7 +143,7 @@ async fn the_answer_is_in_the_transcript_piece_by_piece_before_it_ends() {
     let mut answer = says(&["It is ", "forty-two."]);
     answer["until"] = json!(file);
     fixture.play(script(&[answer], "It is forty-two."));
-    let (talk, _) = talk(&fixture);
+    let (talk, _) = begin(&fixture);
     let mut turn = pin!(talk.say("What is it?"));
     tokio::select! {
         end = &mut turn => panic!("{end:?}"),
@@ -164,7 +164,7 @@ async fn a_second_turn_resumes_the_session_of_the_first_and_calls_nothing_again(
     let mut answer = says(&["I note ", "it."]);
     answer["calls"] = calls;
     let fixture = Fixture::new(script(&[answer, says(&["Noted."])], "Noted."));
-    let (talk, job) = talk(&fixture);
+    let (talk, job) = begin(&fixture);
     assert_eq!(talk.say("Note it.").await, success("Noted."));
     // The CLI asks for the same call once more, as one that replays its session would.
     let mut again = says(&["Once more."]);
@@ -201,7 +201,7 @@ async fn a_retried_answer_is_shown_once_streamed_or_whole() {
     // The CLI says that a message broke off, or just begins another.
     for (breaks, again) in [(json!(true), &streamed), (json!(true), &whole), (json!("announced"), &streamed)] {
         let fixture = Fixture::new(script(&[first(breaks), retry(), again.clone()], said));
-        let (talk, _) = talk(&fixture);
+        let (talk, _) = begin(&fixture);
         assert_eq!(talk.say("Tell me.").await, success(said));
         assert_eq!((talk.pieces().concat().as_str(), talk.answers()), (said, vec![said.to_owned()]));
     }
@@ -216,7 +216,7 @@ async fn blocks_of_one_answer_are_shown_as_its_turn_has_them() {
         }})
     };
     let fixture = Fixture::new(script(&[part("One."), part("Two.")], "Two."));
-    let (talk, _) = talk(&fixture);
+    let (talk, _) = begin(&fixture);
     assert_eq!(talk.say("Count.").await.ending, Ending::Success);
     assert_eq!((talk.pieces().concat(), talk.answers()), ("One.\nTwo.".to_owned(), vec!["One.\nTwo.".to_owned()]));
 }
@@ -225,7 +225,7 @@ async fn blocks_of_one_answer_are_shown_as_its_turn_has_them() {
 async fn an_interrupt_ends_the_turn_and_the_next_one_knows_what_was_shown() {
     let begun = json!({"do": "answer", "pieces": ["It begins, ", "and"], "breaks": true});
     let fixture = Fixture::new(json!({"steps": [begun, {"do": "hang"}]}));
-    let (mut talk, _) = talk(&fixture);
+    let (mut talk, _) = begin(&fixture);
     let end = talk.interrupted("Tell me.", |entries| pieces(entries).len() == 2).await;
     assert_eq!(end.ending, Ending::Interrupted);
     assert!(fixture.was_interrupted() && !lives(fixture.pid()) && talk.answers().is_empty());
@@ -270,7 +270,7 @@ async fn a_conversation_that_the_cli_has_lost_is_begun_anew_from_its_transcript(
     let mut answer = says(&["I note it."]);
     answer["calls"] = json!([call("toolu_1", "record_decision", json!({"question": "q"}))]);
     let fixture = Fixture::new(script(&[answer, says(&["Noted."])], "Noted."));
-    let (mut talk, job) = talk(&fixture);
+    let (mut talk, job) = begin(&fixture);
     assert_eq!(talk.say("Note it.").await, success("Noted."));
     let mut lost = script(&[says(&["As I said."])], "As I said.");
     lost["handshake"] = json!("lost");
@@ -293,10 +293,21 @@ async fn a_conversation_that_the_cli_has_lost_is_begun_anew_from_its_transcript(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_the_cli_summarizes_says_so() {
+    let boundary = json!({"do": "message", "value": {
+        "type": "system", "subtype": "compact_boundary", "compact_metadata": {"trigger": "auto", "pre_tokens": 150_000},
+    }});
+    let fixture = Fixture::new(script(&[boundary, says(&["As I said."])], "As I said."));
+    let (talk, _) = begin(&fixture);
+    assert_eq!(talk.say("Did you?").await, success("As I said."));
+    assert!(talk.compacted()[0].contains("summarized"), "{:?}", talk.compacted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_refuses_ends_the_turn_with_its_reason_and_the_conversation_goes_on() {
     let failed = json!({"is_error": true, "result": "API Error: 401 Invalid API key"});
     let fixture = Fixture::new(json!({"steps": [retry(), {"do": "result", "fields": failed}]}));
-    let (talk, _) = talk(&fixture);
+    let (talk, _) = begin(&fixture);
     for message in ["One.", "Two."] {
         let end = talk.say(message).await;
         assert!(matches!(&end.ending, Ending::Error(text) if text.contains("401")), "{end:?}");
