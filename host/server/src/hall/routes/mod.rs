@@ -38,7 +38,8 @@ pub(super) struct Asked<'a> {
 /// What happens in the hall, as a stream. The original's command line asks by POST.
 pub(super) const EVENTS: &str = "/system/events/stream/subscribe";
 
-/// A route: by which methods it is asked, what a caller needs to be allowed, and what answers.
+/// A route: by which methods it is asked, what a caller needs to be allowed, and what answers. A part `{NAME}` of its path is
+/// whatever stands there, as a field of that name.
 struct Route {
     methods: &'static [Method],
     path: &'static str,
@@ -111,6 +112,7 @@ static ROUTES: &[Route] = routes! {
     POST "/system/config/project/group" Dispatches system::group;
     GET "/system/runtime/daemon/health" Reads system::health;
     GET "/system/models/catalog/list" Reads system::models;
+    GET "/heartbeat/{projectName}/status" Reads system::heartbeat;
 };
 
 /// Whether a request is answered with a stream of events, which lasts.
@@ -119,7 +121,22 @@ pub(super) fn is_stream(path: &str) -> bool {
 }
 
 fn find(method: &Method, path: &str) -> Option<&'static Route> {
-    ROUTES.iter().find(|route| route.path == path && route.methods.contains(method))
+    ROUTES.iter().find(|route| route.methods.contains(method) && named(route.path, path).is_some())
+}
+
+/// The fields that a path of a route has; `None` where it is another route's.
+fn named<'a>(route: &'static str, path: &'a str) -> Option<Vec<(&'static str, &'a str)>> {
+    let mut named = Vec::new();
+    let mut parts = path.split('/');
+    for part in route.split('/') {
+        let own = parts.next()?;
+        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+            Some(name) => named.push((name, own)),
+            None if part == own => {}
+            None => return None,
+        }
+    }
+    parts.next().is_none().then_some(named)
 }
 
 /// What a request does, for the gate, and its name for the audit log, into which no text of a caller's gets.
@@ -158,10 +175,11 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
     // Before the body is looked at: what is not here is not found, whatever it says.
     let not_found = || HallError::NotFound(format!("{} {} not found", asked.method, asked.path));
     let route = find(asked.method, asked.path).ok_or_else(not_found)?;
-    let fields = match *asked.method == Method::POST {
+    let mut fields = match *asked.method == Method::POST {
         true => Fields::of_body(asked.body, asked.query)?,
         false => Fields::of_query(asked.query),
     };
+    named(route.path, asked.path).into_iter().flatten().for_each(|(name, value)| fields.set(name, value));
     (route.answer)(Request { hall: hall.clone(), fields, since: asked.since }).await
 }
 

@@ -64,6 +64,11 @@ impl Fields {
         Self { fields: pairs.into_iter().map(|(key, value)| (key, Value::from(value))).collect(), is_query: true }
     }
 
+    /// Sets a field that the path says.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.fields.insert(name.to_owned(), value.into());
+    }
+
     /// The first of these fields that is there, also where it is empty.
     pub(super) fn given(&self, names: &[&str]) -> Option<&str> {
         names.iter().find_map(|name| self.fields.get(*name)?.as_str())

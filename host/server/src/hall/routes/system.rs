@@ -80,3 +80,12 @@ pub(crate) fn worker(worker: &guild_hall::Worker) -> Value {
 fn name(fields: &Fields) -> Result<String, HallError> {
     fields.text(&["name", "projectName"])
 }
+
+/// Standing orders, which the dashboard of the original counts. A hall of ours carries none out, whatever a project's
+/// `heartbeat.md` says, so it has none.
+pub(super) async fn heartbeat(Request { hall, fields, .. }: Request) -> Answer {
+    hall.project_settings(&fields.project()?)?;
+    ok(json!({
+        "hasContent": false, "standingOrderCount": 0, "lastTick": null, "commissionsCreatedLastTick": 0, "intervalMinutes": null,
+    }))
+}
