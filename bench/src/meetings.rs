@@ -36,7 +36,7 @@ const TEXT: &str = "one two three four five six seven eight nine ten eleven twel
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let fixture = Fixture::new().await?;
     fixture.open(report).await?;
-    fixture.talk(report).await?;
+    fixture.first_pieces(report).await?;
     fixture.disconnect(report).await
 }
 
@@ -127,7 +127,7 @@ impl Fixture {
     }
 
     /// The way of the first piece from the provider to the client, while a hundred turns are under way.
-    async fn talk(&self, report: &mut Report) -> Outcome<()> {
+    async fn first_pieces(&self, report: &mut Report) -> Outcome<()> {
         let (sender, mut arrived) = tokio::sync::mpsc::unbounded_channel();
         let mut talking = JoinSet::new();
         for id in self.ids().await?.into_iter().take(TALKING) {

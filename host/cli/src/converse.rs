@@ -22,32 +22,32 @@ const TOOL_CHARS: usize = 100;
 /// `guild meet`.
 pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let mut talk = Talk::new(hall, args.hall.json)?;
+    let mut conversation = Conversation::new(hall, args.hall.json)?;
     let agenda = match args.agenda {
         Some(agenda) => agenda,
-        None => match talk.line("What is it about? ").await? {
+        None => match conversation.line("What is it about? ").await? {
             Said::Line(line) => line,
-            Said::End if talk.is_interactive => return Ok(()),
+            Said::End if conversation.is_interactive => return Ok(()),
             Said::End => return Err(Failure::error("there is no agenda; give one as AGENDA, or on stdin")),
             Said::Stopped => return Err(Failure::code(exit::INTERRUPTED)),
         },
     };
     let new = NewMeeting { project_name: args.project, worker_name: args.worker, agenda };
     let begun = tokio::select! {
-        begun = talk.hall.client.open_meeting(&new) => talk.hall.ask(begun)?,
-        () = talk.signals.next() => return Err(opening()),
+        begun = conversation.hall.client.open_meeting(&new) => conversation.hall.ask(begun)?,
+        () = conversation.signals.next() => return Err(opening()),
     };
-    talk.first(begun).await
+    conversation.first(begun).await
 }
 
 /// `guild meeting accept`.
 pub(crate) async fn accept(hall: Hall, one: &Meeting, message: Option<&str>, json: bool) -> Result<(), Failure> {
-    let mut talk = Talk::new(hall, json)?;
+    let mut conversation = Conversation::new(hall, json)?;
     let begun = tokio::select! {
-        begun = talk.hall.client.accept_meeting(&one.meeting_id, message) => talk.hall.ask(begun)?,
-        () = talk.signals.next() => return Err(opening()),
+        begun = conversation.hall.client.accept_meeting(&one.meeting_id, message) => conversation.hall.ask(begun)?,
+        () = conversation.signals.next() => return Err(opening()),
     };
-    talk.first(begun).await
+    conversation.first(begun).await
 }
 
 /// `guild meeting resume`.
@@ -62,16 +62,16 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
             return Err(Failure::error(format!("{id} is {status}; `guild meeting show {id}` shows what was said")));
         }
     }
-    let mut talk = Talk::new(hall, json)?;
-    talk.is_at(&one.meeting_id, &one.worker);
+    let mut conversation = Conversation::new(hall, json)?;
+    conversation.is_at(&one.meeting_id, &one.worker);
     let messages = &detail.parsed_messages;
     let last = messages.iter().rposition(|message| message.role == "user");
     let mut exchange = messages.iter().skip(last.unwrap_or_default());
     if let Some(message) = exchange.next().filter(|_| !json) {
         print(|out| write_message(out, message, &one.worker).and_then(|()| writeln!(out)))?;
     }
-    let events = talk.hall.client.join_turn(&one.meeting_id, 0);
-    let turn = match talk.turn(events).await? {
+    let events = conversation.hall.client.join_turn(&one.meeting_id, 0);
+    let turn = match conversation.turn(events).await? {
         // That it failed is said; the conversation goes on.
         Turn::Failed => Turn::Ended,
         turn => turn,
@@ -80,7 +80,7 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
     if turn == Turn::Empty && !json {
         print(|out| exchange.try_for_each(|message| write_message(out, message, &one.worker)))?;
     }
-    talk.go_on(turn).await
+    conversation.go_on(turn).await
 }
 
 /// The failure of a command that was ended before the hall named the meeting.
@@ -89,7 +89,7 @@ fn opening() -> Failure {
 }
 
 /// A conversation.
-struct Talk {
+struct Conversation {
     hall: Hall,
     signals: Signals,
     input: Lines<BufReader<Stdin>>,
@@ -146,7 +146,7 @@ impl Signals {
     }
 }
 
-impl Talk {
+impl Conversation {
     fn new(hall: Hall, json: bool) -> Result<Self, Failure> {
         let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
         let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();

@@ -14,7 +14,7 @@ impl Hall {
     /// # Errors
     /// Where there is no such project, or git cannot tell.
     pub async fn git_status(&self, project: &str) -> Result<StatusView, HallError> {
-        self.integration(project).await?.1.status_view().await.map_err(told)
+        self.integration(project).await?.1.status_view().await.map_err(refused)
     }
 
     /// The last commits of a project's `claude/main`.
@@ -22,7 +22,7 @@ impl Hall {
     /// # Errors
     /// As [`Self::git_status`].
     pub async fn git_log(&self, project: &str, options: &LogOptions) -> Result<Vec<CommitView>, HallError> {
-        self.integration(project).await?.1.log_view(options).await.map_err(told)
+        self.integration(project).await?.1.log_view(options).await.map_err(refused)
     }
 
     /// Differences in a project.
@@ -30,7 +30,7 @@ impl Hall {
     /// # Errors
     /// As [`Self::git_status`], and where a name is no commit.
     pub async fn git_diff(&self, project: &str, options: &DiffOptions) -> Result<String, HallError> {
-        self.integration(project).await?.1.diff_view(options).await.map_err(told)
+        self.integration(project).await?.1.diff_view(options).await.map_err(refused)
     }
 
     /// A commit of a project.
@@ -38,7 +38,7 @@ impl Hall {
     /// # Errors
     /// As [`Self::git_status`], and where a name is no commit.
     pub async fn git_show(&self, project: &str, options: &ShowOptions) -> Result<ShowView, HallError> {
-        self.integration(project).await?.1.show_view(options).await.map_err(told)
+        self.integration(project).await?.1.show_view(options).await.map_err(refused)
     }
 
     /// The branches of a project.
@@ -46,12 +46,12 @@ impl Hall {
     /// # Errors
     /// As [`Self::git_status`].
     pub async fn git_branch(&self, project: &str, options: BranchOptions) -> Result<Vec<BranchView>, HallError> {
-        self.integration(project).await?.1.branch_view(options).await.map_err(told)
+        self.integration(project).await?.1.branch_view(options).await.map_err(refused)
     }
 }
 
-/// What a session is told, which is no path of the host.
-fn told(error: GitError) -> HallError {
+/// Why a session is refused, without a path of the host.
+fn refused(error: GitError) -> HallError {
     match error {
         GitError::NoCommitOfThatName { .. } => HallError::Invalid(error.to_string()),
         GitError::TooMuchOutput { command, bytes, .. } => {
