@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use crate::{
     auth,
     commissions::Hall,
+    meetings::Events,
     support::{
         guest::Guest,
         host::{Home, wait_for},
@@ -166,6 +167,40 @@ fn dispatched_without_a_project_the_manager_looks_and_no_more() {
     let own: Vec<_> = TOOLS.into_iter().filter(|tool| offered.contains(*tool)).collect();
     assert_eq!(own, ["check_commission_status"]);
     assert!(system_prompt(&provider.requests()[0]).contains("# The hall, as it was when this began"));
+}
+
+#[test]
+fn a_user_meets_the_manager_and_what_it_commissions_there_says_so() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match request.turn() {
+        0 => Reply::call("create_commission", json!({"title": "Index", "workerName": "quick", "prompt": "Index it."})),
+        _ => Reply::text("It is under way."),
+    }));
+    let hall = Hall::new(&["demo"]);
+    hall.home.guild_master("guild-master");
+    hall.home.quick("quick");
+    hall.configure(MANAGER);
+    hall.ask(&provider);
+    let _host = hall.serve();
+    let events = Events::open_with(&hall, "guild-master", "Have it indexed.").rest();
+    assert_eq!(events.last().unwrap()["type"], "turn_end", "{events:?}");
+    let first = &provider.requests()[0];
+    let offered = first.tool_names();
+    assert!(TOOLS.iter().all(|tool| offered.contains(*tool)) && !offered.contains("submit_result"), "{offered:?}");
+    assert!(system_prompt(first).contains("# The hall, as it was when this began"));
+    let made = listed(&hall).pop().unwrap();
+    assert_eq!((&made["createdBy"], &made["worker"]), (&json!("manager"), &json!("quick")));
+    let id = made["commissionId"].as_str().unwrap();
+    hall.until("demo", id, "completed");
+    let home = hall.home.path("hall");
+    let shown = |arguments: &[&str]| {
+        let shown = hall.home.run(&[arguments, &["--home", home.to_str().unwrap()]].concat());
+        assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+        String::from_utf8_lossy(&shown.stdout).into_owned()
+    };
+    assert!(shown(&["commission", "list"]).contains("manager"));
+    let one = shown(&["commission", "show", id]);
+    assert!(one.lines().any(|line| line.starts_with("made by") && line.ends_with("the manager")), "{one}");
 }
 
 #[test]

@@ -1,19 +1,20 @@
 //! `guild meet` and `guild meeting` against a real host, with a real worker and a local provider that streams.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{Read as _, Write as _},
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
 use guild_fakes::{Gate, OpenAi, Received, Reply};
+use rustix::pty::{self, OpenptFlags};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -174,6 +175,88 @@ fn ctrl_c_ends_the_turn_and_what_was_said_is_there_when_the_meeting_goes_on() {
     assert!(resumed.ends_with("And so it goes.\n"), "{resumed}");
     let said = provider.requests().iter().filter(|request| last(request) == "Never said").count();
     assert_eq!(said, 0, "the lines after it are not said");
+}
+
+/// A terminal, as a person has one.
+struct Terminal {
+    master: File,
+    seen: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    /// Runs a command in a new one.
+    fn run(hall: &Hall, arguments: &[&str]) -> (Self, Child) {
+        let master = pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        pty::grantpt(&master).unwrap();
+        pty::unlockpt(&master).unwrap();
+        let name = pty::ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let slave = File::options().read(true).write(true).open(name).unwrap();
+        let mut command: Command = hall.home.guild();
+        command.current_dir(hall.home.path(".")).args(arguments).args(["--home", "hall"]);
+        let [stdin, stdout, stderr] = [(); 3].map(|()| slave.try_clone().unwrap());
+        let child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
+        let (master, seen) = (File::from(master), Arc::<Mutex<String>>::default());
+        let (mut from, shown) = (master.try_clone().unwrap(), seen.clone());
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut piece) {
+                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..count]));
+            }
+        });
+        (Self { master, seen }, child)
+    }
+
+    fn types(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is shown, and forgets it and what was before.
+    fn until(&self, text: &str) {
+        wait_for(text, || {
+            let mut seen = self.seen.lock().unwrap();
+            let end = seen.find(text)? + text.len();
+            seen.drain(..end);
+            Some(())
+        });
+    }
+}
+
+#[test]
+fn in_a_terminal_ctrl_c_ends_the_turn_and_ctrl_d_leaves() {
+    let runtime = Runtime::new().unwrap();
+    let gate = Gate::closed();
+    let answer = {
+        let gate = gate.clone();
+        move |request: &Received| match last(request).as_str() {
+            "Slowly" => Reply::text("one two three four five six seven eight nine ten").slowly(&gate),
+            "Go on" => Reply::text("And so it goes."),
+            _ => Reply::text("Hello."),
+        }
+    };
+    let provider = runtime.block_on(OpenAi::start(answer));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let _host = hall.serve();
+    let (mut terminal, mut talk) = Terminal::run(&hall, &["meet", "researcher", "--project", "demo"]);
+    terminal.until("What is it about? ");
+    terminal.types("Moths\n");
+    terminal.until("Hello.");
+    terminal.until("> ");
+    terminal.types("Slowly\n");
+    gate.pass(3);
+    terminal.until("one");
+    assert!(Command::new("kill").args(["-INT", &talk.id().to_string()]).status().unwrap().success());
+    terminal.until("interrupted");
+    terminal.until("> ");
+    terminal.types("Go on\n");
+    terminal.until("And so it goes.");
+    terminal.until("> ");
+    terminal.types("\x04");
+    terminal.until("the meeting stays open");
+    assert!(talk.wait().unwrap().success());
+    gate.open();
+    only(&hall, "open");
 }
 
 /// A socket before that of the hall, which cuts the first stream of a message after some pieces of its text.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A stream of events, as it comes.
-struct Events(BufReader<UnixStream>);
+pub(crate) struct Events(BufReader<UnixStream>);
 
 impl Events {
     fn ask(hall: &Hall, method: &str, path: &str, body: &Value) -> Self {
@@ -38,7 +38,11 @@ impl Events {
     }
 
     fn open(hall: &Hall, agenda: &str) -> Self {
-        let body = json!({"projectName": "demo", "workerName": "researcher", "prompt": agenda});
+        Self::open_with(hall, "researcher", agenda)
+    }
+
+    pub(crate) fn open_with(hall: &Hall, worker: &str, agenda: &str) -> Self {
+        let body = json!({"projectName": "demo", "workerName": worker, "prompt": agenda});
         Self::post(hall, "/meeting/request/meeting/create", &body)
     }
 
@@ -74,7 +78,7 @@ impl Events {
         }
     }
 
-    fn rest(mut self) -> Vec<Value> {
+    pub(crate) fn rest(mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.next()).map(|(_, event)| event).collect()
     }
 }
@@ -252,4 +256,114 @@ fn the_built_in_runtime_searches_and_says_that_it_does_not_converse() {
     let (status, closed) = hall.post("/meeting/session/meeting/close", json!({"meetingId": id}));
     assert_eq!(status, 200, "{closed}");
     assert!(closed["notes"].as_str().unwrap().starts_with("These notes were not written by a model"), "{closed}");
+}
+
+#[test]
+fn a_call_that_the_host_was_killed_in_is_not_made_again_and_the_model_is_told_what_it_may_do() {
+    let runtime = Runtime::new().unwrap();
+    let gate = Gate::closed();
+    let answer = {
+        let gate = gate.clone();
+        move |request: &Received| match said(request).last().map(String::as_str) {
+            Some("Write it") if request.turn() < 2 => Reply::call("read_artifact", json!({"path": "specs/moths.md"}))
+                .and_call("summarize_progress", json!({"summary": "Once"})),
+            Some("Write it") => Reply::text("That is noted.").slowly(&gate),
+            Some("Go on") => Reply::text("Yes."),
+            _ => Reply::text("Hello."),
+        }
+    };
+    let provider = runtime.block_on(OpenAi::start(answer));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let host = hall.serve();
+    let first = Events::open(&hall, "Moths").rest();
+    let id = first[0]["meetingId"].as_str().unwrap().to_owned();
+    let job = first[0]["sessionId"].as_str().unwrap();
+    let mut turn = Events::say(&hall, &id, "Write it");
+    for _ in 0..2 {
+        turn.until("tool_result");
+    }
+    host.kill();
+    gate.open();
+    // As if it had been killed a moment before: both calls have begun, and neither was answered.
+    let path = hall.home.path(&format!("members/researcher/jobs/{job}/transcript.jsonl"));
+    let before = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = before.lines().collect();
+    let last_call = lines.iter().rposition(|line| line.contains("\"type\":\"call\"")).unwrap();
+    let kept = lines[..=last_call].iter().filter(|line| !line.contains("\"type\":\"result\""));
+    fs::write(&path, kept.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+
+    let _host = hall.serve();
+    let on = Events::say(&hall, &id, "Go on").rest();
+    assert_eq!((text(&on).as_str(), &on[0]["type"]), ("Yes.", &json!("text_delta")), "{on:?}");
+    let told = provider.requests().pop().unwrap().body.to_string();
+    assert!(told.contains("the tool only reads, so you can call it again"), "{told}");
+    assert!(told.contains("it may have had its effect"), "{told}");
+    let record = format!("hall/worktrees/demo/meeting-{id}/.lore/work/meetings/{id}.md");
+    let record = fs::read_to_string(hall.home.path(&record)).unwrap();
+    assert_eq!(record.matches("event: progress_summary").count(), 1);
+}
+
+#[test]
+fn a_turn_has_the_bounds_of_a_session_and_a_meeting_is_resumed_as_often_as_hosts_start() {
+    let runtime = Runtime::new().unwrap();
+    let provider =
+        runtime.block_on(OpenAi::start(|request: &Received| match said(request).last().map(String::as_str) {
+            Some("Look") => Reply::call("list_artifacts", json!({})),
+            _ => Reply::text("Hello."),
+        }));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.configure("[limits]\nsession_turns = 1\nresumes = 1");
+    hall.ask(&provider);
+    let host = hall.serve();
+    let first = Events::open(&hall, "Moths").rest();
+    let id = first[0]["meetingId"].as_str().unwrap().to_owned();
+    host.kill();
+    for _ in 0..4 {
+        let host = hall.serve();
+        let turn = Events::say(&hall, &id, "Go on").rest();
+        assert_eq!(turn.last().unwrap()["type"], "turn_end", "{turn:?}");
+        host.kill();
+    }
+    let _host = hall.serve();
+    let turn = Events::say(&hall, &id, "Look").rest();
+    let why = turn.last().unwrap()["reason"].as_str().unwrap();
+    assert!(why.contains("turn"), "{turn:?}");
+}
+
+#[test]
+fn a_meeting_whose_transcript_is_full_takes_no_message_and_can_be_closed() {
+    let runtime = Runtime::new().unwrap();
+    let provider =
+        runtime.block_on(OpenAi::start(|request: &Received| match said(request).last().map(String::as_str) {
+            Some("Talk") => Reply::text("moths ".repeat(20_000)),
+            _ => Reply::text("Hello."),
+        }));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.configure("[limits]\ntranscript_bytes = 65536");
+    hall.ask(&provider);
+    let _host = hall.serve();
+    let first = Events::open(&hall, "Moths").rest();
+    let id = first[0]["meetingId"].as_str().unwrap().to_owned();
+    let full = Events::say(&hall, &id, "Talk").rest();
+    let why = full.last().unwrap()["reason"].as_str().unwrap_or_else(|| panic!("{:?}", full.last()));
+    assert!(why.contains("transcript_bytes"), "{why}");
+    let refused = Events::say(&hall, &id, "More").rest();
+    assert!(refused[0]["reason"].as_str().unwrap().contains("close it, and open another"), "{refused:?}");
+    let (status, closed) = hall.post("/meeting/session/meeting/close", json!({"meetingId": id}));
+    assert_eq!(status, 200, "{closed}");
+}
+
+#[test]
+fn nobody_can_talk_with_a_worker_that_carries_its_work_out_itself() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.endless("endless");
+    let _host = hall.serve();
+    let events = Events::open_with(&hall, "endless", "Moths").rest();
+    let why = events.last().unwrap()["reason"].as_str().unwrap();
+    assert!(why.contains("carries its work out itself") && why.contains("`run`"), "{events:?}");
+    assert_eq!(hall.get("/meeting/session/meeting/list")["sessions"], json!([]));
 }

@@ -5,13 +5,13 @@ use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Decision, Grants, Limits};
 use guild_hall::{
-    Hall, HallError, NotBegun, Workers as _,
+    Attempt, Hall, HallError, NotBegun, Workers as _,
     hall::{NewMeeting, NewRequest, Turn},
     meeting::{MeetingStatus, TurnEvent},
     view::MeetingView,
 };
 use guild_jobs::{JobTools, MemoryStore, SystemClock};
-use guild_session::tools::{ToolCall, Tools as _};
+use guild_session::tools::{ToolCall, Tools};
 use serde_json::{Value, json};
 
 use crate::support::{Scripted, World, done, git, told, write};
@@ -49,6 +49,24 @@ async fn one(hall: &Hall, id: &str) -> MeetingView {
 async fn said(hall: &Hall, id: &str) -> Vec<String> {
     let detail = hall.read_meeting(id, None).await.unwrap();
     detail.parsed_messages.iter().map(|message| format!("{}: {}", message.role, message.content)).collect()
+}
+
+async fn attempt(hall: &Hall, id: &str) -> Attempt {
+    hall.attempt_of(one(hall, id).await.job.as_deref().unwrap()).unwrap()
+}
+
+/// The tools of a meeting's worker, which was granted this.
+async fn tools(world: &World, hall: &Arc<Hall>, attempt: &Attempt, grants: Grants) -> impl Tools + use<> {
+    let job = world.workers.conversation(attempt).await.unwrap();
+    let (limits, grants): (Arc<Limits>, _) = (Arc::default(), Arc::new(grants));
+    let memory = Dir::open_ambient_dir(world.root(), ambient_authority()).unwrap();
+    let memory = MemoryStore::open(&memory, limits.clone(), Arc::new(SystemClock)).unwrap();
+    let tools = JobTools::new(job, memory).granted(&grants);
+    hall.tools(attempt, tools, &grants, limits).await.unwrap()
+}
+
+fn names(tools: &impl Tools) -> Vec<String> {
+    tools.definitions().iter().map(|tool| tool.name.clone()).collect()
 }
 
 #[tokio::test]
@@ -114,6 +132,15 @@ async fn a_meeting_is_opened_talked_in_and_closed_as_one_commit() {
 async fn the_cap_of_a_project_refuses_and_names_what_is_open() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
+    let config = world.home().join("config.yaml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}    meetingCap: 1\n")).unwrap();
+    let (first, turn) = hall.open_meeting(with_dalton("A")).await.unwrap();
+    heard(turn).await;
+    let refused = hall.open_meeting(with_dalton("B")).await.err().unwrap().to_string();
+    assert!(refused.contains("(1 concurrent meetings)") && refused.contains(first.as_str()), "{refused}");
+    hall.close_meeting(first.as_str()).await.unwrap();
+    fs::write(&config, text).unwrap();
     let mut open = Vec::new();
     for _ in 0..5 {
         let (id, turn) = hall.open_meeting(with_dalton("A")).await.unwrap();
@@ -382,8 +409,15 @@ async fn the_managers_own_meetings_have_no_branch_and_leave_their_record() {
     let (id, turn) = hall.open_meeting(with_dalton("What next?")).await.unwrap();
     heard(turn).await;
     assert!(git(&world.project("demo"), &["branch", "--list", "claude/meeting/*"]).is_empty());
-    let attempt = hall.attempt_of(one(&hall, id.as_str()).await.job.as_deref().unwrap()).unwrap();
+    let attempt = attempt(&hall, id.as_str()).await;
     assert_eq!(attempt.worktree, world.integration("demo"));
+    let state = fs::read_to_string(world.home().join(format!("state/meetings/{id}.json"))).unwrap();
+    assert!(state.contains("\"scope\": \"project\""), "{state}");
+    // It only reads there, whatever it was granted.
+    let grants = Grants { lore_write: true, worktree_write: true, ..Grants::default() };
+    let names = names(&tools(&world, &hall, &attempt, grants).await);
+    assert!(names.contains(&"read_artifact".to_owned()), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("write") || name.contains("edit")), "{names:?}");
     hall.close_meeting(id.as_str()).await.unwrap();
     let record = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/meetings/{id}.md")]);
     assert!(record.contains("status: closed") && record.contains("What was settled."), "{record}");
@@ -395,17 +429,10 @@ async fn what_a_worker_reports_in_a_meeting_is_in_its_record() {
     let hall = world.hall().await;
     let (id, turn) = hall.open_meeting(with_dalton("Which tides?")).await.unwrap();
     heard(turn).await;
-    let attempt = hall.attempt_of(one(&hall, id.as_str()).await.job.as_deref().unwrap()).unwrap();
-    let job = world.workers.conversation(&attempt).await.unwrap();
-    let limits: Arc<Limits> = Arc::default();
-    let memory = Dir::open_ambient_dir(world.root(), ambient_authority()).unwrap();
-    let memory = MemoryStore::open(&memory, limits.clone(), Arc::new(SystemClock)).unwrap();
-    let grants = Arc::new(Grants::default());
-    let tools = JobTools::new(job, memory).granted(&grants);
-    let tools = hall.tools(&attempt, tools, &grants, limits).await.unwrap();
-    let names: Vec<String> = tools.definitions().iter().map(|tool| tool.name.clone()).collect();
+    let attempt = attempt(&hall, id.as_str()).await;
+    let tools = tools(&world, &hall, &attempt, Grants::default()).await;
     assert_eq!(
-        names,
+        names(&tools),
         [
             "read_artifact",
             "list_artifacts",

@@ -5,7 +5,9 @@ use std::{fs, sync::Arc, time::Duration};
 use guild_hall::{
     Hall, HallError,
     commission::{CommissionId, Status},
+    manager::ManagerTools,
 };
+use guild_session::tools::{ToolCall, Tools as _};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -119,6 +121,31 @@ async fn other_work_under_way_refuses_a_pull_request_and_the_one_that_asks_does_
     assert_eq!((action.as_str(), reason.as_str()), ("skip", format!("active activities: {asking}").as_str()));
     world.workers.hold(false);
     until(&hall, &asking, Status::Completed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_managers_own_work_is_no_other_work_and_the_pull_request_is_its_tools() {
+    let world = world();
+    let hall = world.permitting(true, true).await;
+    work(&hall, "x").await;
+    world.workers.hold(true);
+    let mut under_way = Vec::new();
+    for title in ["manage", "other"] {
+        let id = hall.create(commission(title)).await.unwrap();
+        hall.dispatch(id.as_str()).await.unwrap();
+        until(&hall, &id, Status::InProgress).await;
+        under_way.push(id);
+    }
+    let [own, other] = under_way.try_into().unwrap();
+    let job = hall.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
+    let tools = ManagerTools::new(hall.clone(), job.parse().unwrap(), hall.attempt_of(&job));
+    let create = || ToolCall { id: "1".to_owned(), name: "create_pr".to_owned(), input: json!({"title": "Ready"}) };
+    let refused = tools.call(create()).await.unwrap_err().to_string();
+    assert!(refused.contains(other.as_str()) && !refused.contains(own.as_str()), "{refused}");
+    hall.cancel(other.as_str(), None).await.unwrap();
+    let made = tools.call(create()).await.unwrap();
+    assert_eq!(made["url"], URL, "{made}");
+    assert_eq!(at_origin(&world), "refs/heads/claude/main\nrefs/heads/main");
 }
 
 #[tokio::test(flavor = "multi_thread")]

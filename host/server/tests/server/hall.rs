@@ -487,6 +487,14 @@ async fn a_route_or_method_that_there_is_not_is_answered_in_json() {
         ("OPTIONS", LIST),
         ("PUT", EVENTS),
         ("GET", "/meeting/request/meeting"),
+        // Of the original, and not here: docs/hall.md.
+        ("POST", "/heartbeat/demo/tick"),
+        ("POST", "/heartbeat/demo/status"),
+        ("GET", "/heartbeat/demo/status/"),
+        ("POST", "/workspace/issue/create"),
+        ("GET", "/workspace/issue/list"),
+        ("GET", "/workspace/issue/read"),
+        ("POST", "/workspace/git/branch/rebase"),
     ] {
         let expected = format!("{method} {path} not found");
         assert_eq!(world.ask(method, path, "").await, (404, json!({"error": expected})));
@@ -511,7 +519,7 @@ async fn what_cannot_be_done_in_a_state_is_a_conflict_that_names_it() {
     world.until(&id, "in_progress").await;
     conflict(DISPATCH, "status is \"in_progress\", must be \"pending\"").await;
     conflict(REDISPATCH, "status is \"in_progress\"").await;
-    conflict(UPDATE, "status is \"in_progress\", must be \"pending\" or \"blocked\"").await;
+    conflict(UPDATE, "status is \"in_progress\". Cancel it, update it, and re-dispatch it").await;
     conflict(ABANDON, "it has an active session. Cancel it first.").await;
     assert_eq!(world.ok(HEALTH).await["commissions"], json!({"running": 1}));
     assert_eq!(world.post(CANCEL, json!({"commissionId": id})).await, done());

@@ -297,6 +297,43 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
 }
 
 #[tokio::test]
+async fn a_token_talks_and_proposes_where_it_may_dispatch_and_closes_where_it_may_cancel() {
+    let world = World::closed().await;
+    let [reader, dispatcher, all] = Methods::EACH.map(|methods| world.token(methods.as_str(), methods, "*"));
+    // None of it can be carried out, so that what is permitted is told why it is not.
+    let body = json!({"projectName": "none", "meetingId": "none", "message": "m", "prompt": "p", "workerName": "w",
+        "title": "t", "deferredUntil": "2026-01-01"});
+    let dispatches = [
+        "/meeting/request/meeting/create",
+        "/meeting/request/meeting/accept",
+        "/meeting/request/meeting/decline",
+        "/meeting/request/meeting/defer",
+        "/meeting/session/message/send",
+        "/workspace/git/pr/create",
+        "/workspace/git/integration/sync",
+    ];
+    let ends = ["/meeting/session/generation/interrupt", "/meeting/session/meeting/close"];
+    for (path, permitted, refused) in dispatches
+        .map(|path| (path, vec![&dispatcher, &all], vec![&reader]))
+        .into_iter()
+        .chain(ends.map(|path| (path, vec![&all], vec![&reader, &dispatcher])))
+    {
+        let path = format!("/hall{path}");
+        for token in refused {
+            assert_eq!(world.post(&path, token, body.clone()).await.0, 403, "{path}");
+        }
+        for token in permitted {
+            // The one that opens a meeting says so in its stream.
+            let reply = world.send(&format!("POST {path}"), token, &body.to_string()).await;
+            assert!(reply.status != 403 && reply.body.contains("not found"), "{path}: {reply:?}");
+        }
+    }
+    for path in ["/meeting/request/meeting/read?meetingId=none", "/heartbeat/none/status"] {
+        assert_eq!(world.get(&format!("/hall{path}"), &reader).await.0, 404, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_token_for_some_members_does_not_reach_the_hall_of_all() {
     let world = World::closed().await;
     for members in ["tester", "t*", "*r"] {

@@ -78,6 +78,7 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/workspace/git/pr/create", json!({"projectName": "demo", "title": "t"}), 409, "`push = true`"),
         ("/meeting/request/meeting/list", Value::Null, 400, "projectName"),
         ("/meeting/request/meeting/list?projectName=x", Value::Null, 404, "not found"),
+        ("/heartbeat/x/status", Value::Null, 404, "not found"),
         ("/nowhere", Value::Null, 404, "not found"),
         ("/nowhere", json!({}), 404, "not found"),
         // Asked by the wrong method.
@@ -116,16 +117,27 @@ async fn a_commission_is_changed_while_it_waits_and_put_away_for_good() {
     assert_eq!(world.read(&id, "").await["commission"]["status"], "pending");
     world.ok("/commission/run/cancel", json!({"commissionId": id, "reason": "Not now"})).await;
     assert_eq!(world.read(&id, "").await["commission"]["status"], "cancelled");
-    let (status, refused) = world
-        .ask_route("/commission/request/commission/update", &json!({"commissionId": id, "prompt": "Too late"}))
-        .await;
-    let why = refused["error"].as_str().unwrap();
-    assert!(status == 409 && why.contains("cancelled") && why.contains("re-dispatch"), "{status} {why}");
+    let update = json!({"commissionId": id, "prompt": "Which butterflies?"});
+    world.ok("/commission/request/commission/update", update.clone()).await;
+    assert_eq!(world.read(&id, "").await["commission"]["prompt"], "Which butterflies?");
     world.ok("/commission/run/abandon", json!({"commissionId": id, "reason": "No use"})).await;
+    let (status, refused) = world.ask_route("/commission/request/commission/update", &update).await;
+    let why = refused["error"].as_str().unwrap();
+    assert!(status == 409 && why.contains("abandoned") && why.contains("Make another"), "{status} {why}");
     let listed = world.ok("/commission/request/commission/list?projectName=demo&status=abandoned", Value::Null).await;
     assert_eq!(listed["commissions"].as_array().unwrap().len(), 1);
     let none = world.ok("/commission/request/commission/list?status=nothing-such", Value::Null).await;
     assert_eq!(none, json!({"commissions": []}));
+}
+
+#[tokio::test]
+async fn a_project_has_no_standing_orders_whatever_its_file_says() {
+    let world = World::new().await;
+    let order =
+        json!({"projectName": "demo", "artifactPath": "heartbeat.md", "content": "## Standing Orders\n- Tidy up\n"});
+    world.ok("/workspace/artifact/document/write", order).await;
+    let status = world.ok("/heartbeat/demo/status", Value::Null).await;
+    assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(0), &json!(false)));
 }
 
 #[tokio::test]
