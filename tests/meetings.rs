@@ -366,4 +366,7 @@ fn nobody_can_talk_with_a_worker_that_carries_its_work_out_itself() {
     let why = events.last().unwrap()["reason"].as_str().unwrap();
     assert!(why.contains("carries its work out itself") && why.contains("`run`"), "{events:?}");
     assert_eq!(hall.get("/meeting/session/meeting/list")["sessions"], json!([]));
+    for of in ["", "&status=open", "&projectName=demo", "&status=asleep"] {
+        assert_eq!(hall.get(&format!("/meeting/request/meeting/list?view=all{of}"))["meetings"], json!([]), "{of}");
+    }
 }

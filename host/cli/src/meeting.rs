@@ -6,9 +6,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use guild_client::{Meeting as View, MeetingDetail, MeetingsView, Reply};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use guild_client::{Meeting as View, MeetingDetail, MeetingFilter, Reply};
 
 use crate::{
     converse,
@@ -50,19 +48,10 @@ pub(crate) async fn meeting(args: Meeting) -> Result<(), Failure> {
     }
 }
 
-/// The names of all projects.
-async fn projects(hall: &Hall) -> Result<Vec<String>, Failure> {
-    let projects = hall.ask(hall.client.projects().await)?.value.projects;
-    Ok(projects.into_iter().map(|project| project.name).collect())
-}
-
 /// The hall, and the one meeting of that id, or whose id begins so.
 async fn found(args: &MeetingOf) -> Result<(Hall, View), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let mut all = Vec::new();
-    for project in projects(&hall).await? {
-        all.extend(hall.ask(hall.client.meetings(&project, MeetingsView::All).await)?.value.meetings);
-    }
+    let all = hall.ask(hall.client.meetings(&MeetingFilter::default()).await)?.value.meetings;
     let one = pick(all, |one| &one.meeting_id, &args.id, ("meeting", &PREFIXES))?;
     Ok((hall, one))
 }
@@ -74,33 +63,16 @@ async fn read(args: &MeetingOf) -> Result<(Hall, Reply<MeetingDetail>), Failure>
 }
 
 async fn list(args: MeetingList) -> Result<(), Failure> {
-    #[derive(Deserialize)]
-    struct List {
-        meetings: Vec<Value>,
-    }
     let hall = Hall::open(&args.hall)?;
-    let projects = match args.project {
-        Some(project) => vec![project],
-        None => projects(&hall).await?,
-    };
-    let is_asked_for = |status: &str| args.status.as_deref().is_none_or(|wanted| status == wanted);
-    let (mut shown, mut raw) = (Vec::new(), Vec::new());
-    for project in projects {
-        let reply = hall.ask(hall.client.meetings(&project, MeetingsView::All).await)?;
-        let List { meetings } = serde_json::from_str(reply.json.get())
-            .map_err(|e| Failure::error(format!("the list of meetings of {}: {e}", one_line(&project, TEXT_CHARS))))?;
-        let both = reply.value.meetings.into_iter().zip(meetings);
-        let (some, json): (Vec<_>, Vec<_>) = both.filter(|(one, _)| is_asked_for(&one.status)).unzip();
-        shown.extend(some);
-        raw.extend(json);
-    }
+    let filter = MeetingFilter { project_name: args.project, status: args.status };
+    let reply = hall.ask(hall.client.meetings(&filter).await)?;
     if args.hall.json {
-        return Ok(print_json(&json!({"meetings": raw}))?);
+        return Ok(print_json(&reply.json)?);
     }
-    if shown.is_empty() {
+    if reply.value.meetings.is_empty() {
         tell("no meetings");
     }
-    Ok(table(&shown).print()?)
+    Ok(table(&reply.value.meetings).print()?)
 }
 
 fn table(meetings: &[View]) -> Table {

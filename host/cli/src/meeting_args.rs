@@ -5,6 +5,7 @@ use clap::{
     builder::{NonEmptyStringValueParser, PossibleValuesParser},
 };
 use clap_complete::ArgValueCandidates;
+use guild_hall::meeting::MeetingStatus;
 use jiff::civil::Date;
 
 use crate::{complete, hall_args::HallArgs};
@@ -91,7 +92,7 @@ pub(crate) struct MeetingList {
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::projects))]
     pub(crate) project: Option<String>,
     /// Only those in this state
-    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(["requested", "open", "closed", "declined"]))]
+    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(MeetingStatus::ALL.map(MeetingStatus::as_str)))]
     pub(crate) status: Option<String>,
     /// The hall
     #[command(flatten)]

@@ -48,8 +48,8 @@ pub use hall::{
 };
 pub use handle::WorkerHandle;
 pub use meetings::{
-    ClosedMeeting, Meeting, MeetingDetail, MeetingList, MeetingMessage, MeetingSession, MeetingSessions, MeetingTool,
-    MeetingsView, NewMeeting, ProjectList, ProjectName, TurnEvent, TurnEvents,
+    ClosedMeeting, Meeting, MeetingDetail, MeetingFilter, MeetingList, MeetingMessage, MeetingTool, NewMeeting,
+    TurnEvent, TurnEvents,
 };
 pub use members::{Served, members, served};
 pub use relay::{Head, Relay, RelayResponse};

@@ -1,4 +1,4 @@
-//! Meetings of a hall: talks with a worker, turn by turn.
+//! Meetings of a hall: conversations with a worker, turn by turn.
 
 use std::time::Duration;
 
@@ -27,16 +27,13 @@ pub struct NewMeeting {
     pub agenda: String,
 }
 
-/// Which meetings of a project a list has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MeetingsView {
-    /// All.
-    #[default]
-    All,
-    /// Those that are open.
-    Open,
-    /// Those that a worker, or the hall, asks for.
-    Requests,
+/// Which meetings a list has. What is `None` is no condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MeetingFilter {
+    /// Those of this project.
+    pub project_name: Option<String>,
+    /// Those in this state.
+    pub status: Option<String>,
 }
 
 /// Meetings.
@@ -116,46 +113,11 @@ pub struct MeetingTool {
     pub output: String,
 }
 
-/// Meetings that are open, over all projects.
-#[derive(Clone, Debug, Deserialize)]
-pub struct MeetingSessions {
-    /// In no order.
-    pub sessions: Vec<MeetingSession>,
-}
-
-/// A meeting that is open.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct MeetingSession {
-    /// Its id.
-    pub meeting_id: String,
-    /// Its project.
-    pub project_name: String,
-    /// The worker's name for people.
-    pub worker_name: String,
-    /// When it was opened.
-    pub started_at: String,
-}
-
 /// The answer to closing a meeting.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ClosedMeeting {
     /// What was discussed and decided, as Markdown.
     pub notes: String,
-}
-
-/// The projects of a hall.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ProjectList {
-    /// In their order.
-    pub projects: Vec<ProjectName>,
-}
-
-/// A project.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ProjectName {
-    /// Its name.
-    pub name: String,
 }
 
 /// Something that happens in a turn.
@@ -212,33 +174,14 @@ pub enum TurnEvent {
 }
 
 impl HallClient {
-    /// The projects.
+    /// Meetings: the newest first, and those that were put off last.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn projects(&self) -> Result<Reply<ProjectList>, Error> {
-        self.get("system/config/project/list", &[]).await
-    }
-
-    /// Meetings of a project.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn meetings(&self, project: &str, view: MeetingsView) -> Result<Reply<MeetingList>, Error> {
-        let view = match view {
-            MeetingsView::All => Some("all"),
-            MeetingsView::Open => Some("open"),
-            MeetingsView::Requests => None,
-        };
-        self.get("meeting/request/meeting/list", &[("projectName", Some(project)), ("view", view)]).await
-    }
-
-    /// Meetings that are open, over all projects.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn meeting_sessions(&self) -> Result<Reply<MeetingSessions>, Error> {
-        self.get("meeting/session/meeting/list", &[]).await
+    pub async fn meetings(&self, filter: &MeetingFilter) -> Result<Reply<MeetingList>, Error> {
+        let MeetingFilter { project_name, status } = filter;
+        let query = [("view", Some("all")), ("projectName", project_name.as_deref()), ("status", status.as_deref())];
+        self.get("meeting/request/meeting/list", &query).await
     }
 
     /// One meeting of a project.

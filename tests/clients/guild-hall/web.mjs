@@ -163,10 +163,12 @@ await step('it is dispatched, and its result is shown', async () => {
 
 await step('the project lists its commissions', async () => {
     await visit(`${project}?tab=commissions`);
-    await page.getByRole('checkbox', { name: /completed/i }).check();
-    const row = link('Lanterns');
-    await row.waitFor();
-    assert.match(await row.innerText(), /completed/i);
+    // It is completed a moment after it has a result: once its branch is merged.
+    const isCompleted = async () => {
+        await page.getByRole('checkbox', { name: /completed/i }).check();
+        return /completed/i.test(await link('Lanterns').innerText());
+    };
+    await again(isCompleted, 'the commission is completed');
 });
 
 await step('the project lists its artifacts, and one is opened and edited', async () => {

@@ -42,9 +42,8 @@ impl Item {
 }
 
 impl Hall {
-    /// What the manager is told: workers with what they can, projects, commissions, meetings and requests
-    /// for them. Whole items are left out, those that are
-    /// over and the oldest first, where it is too long. `project` is the one that it works on.
+    /// What the manager is told: workers with what they can, projects, commissions, meetings and requests for them. Whole items
+    /// are left out, those that are over and the oldest first, where it is too long. `project` is the one that it works on.
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read.
@@ -58,7 +57,7 @@ impl Hall {
         let mut commissions = self.list(&Filter::default()).await?;
         commissions.sort_by(|a, b| b.relevant_date.cmp(&a.relevant_date));
         items.extend(commissions.iter().map(commission));
-        let mut meetings = self.all_meetings();
+        let mut meetings = self.meetings_of(None).await?;
         meetings.sort_by(|a, b| b.started().cmp(a.started()));
         items.extend(meetings.iter().map(|meeting| self::meeting(meeting)));
         Ok(render(items))

@@ -233,10 +233,34 @@ impl Hall {
         }
     }
 
-    /// Reads the records of a project that nobody here made: of the original, of another machine, of another hand.
-    pub(super) async fn look<T: InHall, L: Default>(&self, cells: &Cells<T, L>, project: &Project) {
+    /// Reads the records of a project, and of all where none is named, that nobody here made: of the original, of another
+    /// machine, of another hand.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub(super) async fn look<T: InHall, L: Default>(
+        &self,
+        cells: &Cells<T, L>,
+        project: Option<&str>,
+    ) -> Result<(), HallError> {
+        match project {
+            Some(name) => self.look_in(cells, self.project(name)?.as_ref()).await,
+            None => {
+                for project in self.projects.now(&self.home)?.1.values() {
+                    self.look_in(cells, project).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_in<T: InHall, L: Default>(&self, cells: &Cells<T, L>, project: &Project) {
         if project.permit.is_err() {
             return;
+        }
+        // They are in the integration worktree, which is made at its first use.
+        if let Err(e) = self.projects.integration(&self.home, project).await {
+            tracing::debug!(project = project.name(), "its records of {} cannot be read: {e}", T::RECORDS);
         }
         let dir = self.home.integration(project.name());
         let (known, name): (Vec<T::Id>, _) = (cells.read().keys().cloned().collect(), project.name().to_owned());

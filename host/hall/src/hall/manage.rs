@@ -42,12 +42,7 @@ impl HallView for HallReader {
     }
 
     async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError> {
-        if let Some(project) = project {
-            // It says that there is no such project, and reads the records that others made.
-            self.0.meetings(project, &[]).await?;
-        }
-        let mut found = self.0.all_meetings();
-        found.retain(|now| project.is_none_or(|project| now.project_name == project));
+        let mut found = self.0.meetings_of(project).await?;
         found.sort_by(|a, b| b.started().cmp(a.started()));
         Ok(found.iter().take(MAX_LISTED).map(|now| meeting(now)).collect())
     }

@@ -26,14 +26,7 @@ impl Hall {
     /// # Errors
     /// Where there is no such project.
     pub async fn list(&self, filter: &Filter) -> Result<Vec<CommissionView>, HallError> {
-        match &filter.project {
-            Some(name) => self.look(&self.commissions, self.project(name)?.as_ref()).await,
-            None => {
-                for project in self.projects.now(&self.home)?.1.values() {
-                    self.look(&self.commissions, project).await;
-                }
-            }
-        }
+        self.look(&self.commissions, filter.project.as_deref()).await?;
         let mut found: Vec<_> = self.commissions.now().collect();
         found.retain(|now| {
             filter.project.as_ref().is_none_or(|project| *project == now.project_name)
@@ -55,8 +48,8 @@ impl Hall {
     /// Where there is none, or it is of another project.
     pub async fn read(&self, id: &str, project: Option<&str>) -> Result<CommissionDetail, HallError> {
         let missing = || HallError::NotFound(format!("Commission not found: {id}"));
-        if let Some(project) = project {
-            self.look(&self.commissions, self.project(project)?.as_ref()).await;
+        if project.is_some() {
+            self.look(&self.commissions, project).await?;
         }
         let now = self.cell(id).map_err(|_| missing())?.now();
         if project.is_some_and(|project| project != now.project_name) {

@@ -19,7 +19,8 @@ pub enum MeetingStatus {
 }
 
 impl MeetingStatus {
-    const ALL: [Self; 4] = [Self::Requested, Self::Open, Self::Closed, Self::Declined];
+    /// Each.
+    pub const ALL: [Self; 4] = [Self::Requested, Self::Open, Self::Closed, Self::Declined];
 
     /// As it is written in files and answers.
     pub fn as_str(self) -> &'static str {

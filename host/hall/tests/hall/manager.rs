@@ -198,7 +198,7 @@ async fn it_asks_the_user_for_a_meeting_once_however_often_the_call_comes() {
     assert_eq!(asked["status"], "requested");
     assert_eq!(manager.does("1", "initiate_meeting", input.clone()).await, asked);
     assert_ne!(manager.does("2", "initiate_meeting", input).await, asked);
-    let requests = manager.hall.meetings("demo", &[MeetingStatus::Requested]).await.unwrap();
+    let requests = manager.hall.meetings(Some("demo"), &[MeetingStatus::Requested]).await.unwrap();
     let shown = serde_json::to_value(&requests).unwrap();
     assert_eq!(requests.len(), 2);
     assert!(requests.iter().all(|one| one.agenda == "The index is done" && one.linked_artifacts == ["specs/plan.md"]));

@@ -374,7 +374,7 @@ async fn what_cannot_be_merged_stays_on_its_branch_and_the_manager_asks_for_a_me
     let branch = format!("claude/meeting/{id}");
     assert!(git(&world.project("demo"), &["show", &format!("{branch}:src/code.rs")]).contains("mine"));
     assert!(fs::read_to_string(world.integration("demo").join("src/code.rs")).unwrap().contains("theirs"));
-    let asked = hall.meetings("demo", &[MeetingStatus::Requested]).await.unwrap();
+    let asked = hall.meetings(Some("demo"), &[MeetingStatus::Requested]).await.unwrap();
     assert_eq!(asked.len(), 1);
     assert!(asked[0].agenda.contains("src/code.rs") && asked[0].agenda.contains(&branch), "{}", asked[0].agenda);
 }
@@ -464,7 +464,7 @@ async fn what_a_worker_reports_in_a_meeting_is_in_its_record() {
     assert_eq!((view.title.as_str(), view.linked_artifacts), ("On \"tides\"", vec!["specs/plan.md".to_owned()]));
     let record = fs::read_to_string(attempt.worktree.join(".lore/work/meetings").join(format!("{id}.md"))).unwrap();
     assert!(record.contains("event: progress_summary\n    reason: \"The high ones.\"\n"), "{record}");
-    let asked = hall.meetings("demo", &[MeetingStatus::Requested]).await.unwrap();
+    let asked = hall.meetings(Some("demo"), &[MeetingStatus::Requested]).await.unwrap();
     assert_eq!((asked.len(), asked[0].agenda.as_str(), asked[0].worker.as_str()), (1, "The low ones", "Dalton"));
     assert!(asked[0].id.as_str().starts_with("followup-Dalton-2"));
 

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex};
 
 use cap_std::fs::Dir;
 use guild_jobs::Position;
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -115,15 +114,14 @@ impl Hall {
 
     /// The meeting, where it is one of that project, or of any where none is named.
     async fn meeting_of(&self, id: &str, project: Option<&str>) -> Result<Arc<MeetingCell>, HallError> {
-        match project {
-            Some(name) => self.look_for_meetings(self.project(name)?.as_ref()).await,
+        project.map(|name| self.project(name)).transpose()?;
+        let cell = match self.meetings.named(id) {
+            Some(cell) => cell,
             None => {
-                for project in self.projects.now(&self.home)?.1.values() {
-                    self.look_for_meetings(project).await;
-                }
+                self.look(&self.meetings, project).await?;
+                self.meeting(id)?
             }
-        }
-        let cell = self.meeting(id)?;
+        };
         match project.filter(|project| *project != cell.now().project_name) {
             Some(project) => Err(HallError::NotFound(format!("Meeting \"{id}\" not found in project \"{project}\""))),
             None => Ok(cell),
@@ -141,9 +139,5 @@ impl Hall {
         Attempt::of_meeting(meeting, settings.memory_chars()).ok_or_else(|| {
             HallError::Conflict(format!("Meeting \"{}\" has no session in this hall", meeting.meeting_id))
         })
-    }
-
-    fn second(&self) -> Timestamp {
-        self.clock.now()
     }
 }

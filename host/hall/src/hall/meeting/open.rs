@@ -70,7 +70,7 @@ impl Hall {
         // A project that cannot be worked on is told now.
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
-        let (now, time) = (self.second(), self.time());
+        let (now, time) = (self.clock.now(), self.time());
         let _one = self.opening.lock().await;
         self.check_meeting_cap(&new.project)?;
         let record = Record {
@@ -124,7 +124,7 @@ impl Hall {
                 new.project
             )));
         }
-        let (now, time) = (self.second(), self.time());
+        let (now, time) = (self.clock.now(), self.time());
         let (title, reason) = match &new.follows {
             Some(id) => (
                 format!("Follow-up with {}", worker.display_name),

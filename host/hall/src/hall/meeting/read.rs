@@ -7,18 +7,21 @@ use crate::{
     artifact::Artifact,
     error::HallError,
     meeting::{Meeting, MeetingStatus, transcript},
-    project::Project,
     store::Kept,
     view::{MeetingDetail, MeetingView, SessionView},
 };
 
 impl Hall {
-    /// The meetings of a project in one of these states, and all where there are none. The newest come first; of requests, those
-    /// that were put off come last.
+    /// The meetings of a project, and of all where none is named, in one of these states, and in any where there are none. The
+    /// newest come first; of requests, those that were put off come last.
     ///
     /// # Errors
     /// Where there is no such project.
-    pub async fn meetings(&self, project: &str, states: &[MeetingStatus]) -> Result<Vec<MeetingView>, HallError> {
+    pub async fn meetings(
+        &self,
+        project: Option<&str>,
+        states: &[MeetingStatus],
+    ) -> Result<Vec<MeetingView>, HallError> {
         let mut found = self.meetings_of(project).await?;
         found.retain(|now| states.is_empty() || states.contains(&now.status));
         found.sort_by_cached_key(|now| {
@@ -33,7 +36,7 @@ impl Hall {
     /// # Errors
     /// Where there is no such project.
     pub async fn meeting_artifacts(&self, project: &str) -> Result<Vec<Artifact>, HallError> {
-        let mut found = self.meetings_of(project).await?;
+        let mut found = self.meetings_of(Some(project)).await?;
         found.sort_by_cached_key(|now| {
             (now.status != MeetingStatus::Open, Reverse((now.record.date.clone(), now.started().to_owned())))
         });
@@ -70,23 +73,11 @@ impl Hall {
         self.open_meetings().map(|now| SessionView::of(&now)).collect()
     }
 
-    /// The meetings that are known, of all projects.
-    pub(in crate::hall) fn all_meetings(&self) -> Vec<Arc<Meeting>> {
-        self.meetings.now().collect()
-    }
-
-    async fn meetings_of(&self, project: &str) -> Result<Vec<Arc<Meeting>>, HallError> {
-        self.look_for_meetings(self.project(project)?.as_ref()).await;
-        Ok(self.meetings.now().filter(|now| now.project_name == project).collect())
-    }
-
-    /// Reads the records of a project that nobody here made.
-    pub(super) async fn look_for_meetings(&self, project: &Project) {
-        // The records are in the integration worktree, which is made at its first use.
-        if let Err(e) = self.projects.integration(&self.home, project).await {
-            return tracing::debug!(project = project.name(), "its records of meetings cannot be read: {e}");
-        }
-        self.look(&self.meetings, project).await;
+    /// The meetings of a project, and of all where none is named, in no order.
+    pub(in crate::hall) async fn meetings_of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, HallError> {
+        self.look(&self.meetings, project).await?;
+        let is_of = |now: &Arc<Meeting>| project.is_none_or(|project| now.project_name == project);
+        Ok(self.meetings.now().filter(is_of).collect())
     }
 }
 

@@ -191,14 +191,6 @@ impl Hall {
         Ok(())
     }
 
-    /// Whether a turn of the meeting is under way.
-    ///
-    /// # Errors
-    /// Where there is no such meeting.
-    pub fn has_turn(&self, id: &str) -> Result<bool, HallError> {
-        Ok(self.meeting(id)?.live.turn.borrow().over.is_none())
-    }
-
     pub(super) fn turn(self: &Arc<Self>, cell: &Arc<MeetingCell>, number: u64) -> Turn {
         Turn {
             hall: self.clone(),

@@ -40,9 +40,10 @@ async fn of_project(hall: &Hall, name: &str) -> Result<String, HallError> {
         (commissions.iter().filter(|commission| states.contains(&commission.status)).count(), *said)
     });
     let mut sentences: Vec<String> = sentence("Commissions", counts).into_iter().collect();
-    let open = hall.meetings(name, &[MeetingStatus::Open]).await?.len();
-    let requested = hall.meetings(name, &[MeetingStatus::Requested]).await?.len();
-    sentences.extend(sentence("Meetings", [(open, "open"), (requested, "requested")]));
+    let meetings = hall.meetings(Some(name), &[]).await?;
+    let counts = [MeetingStatus::Open, MeetingStatus::Requested]
+        .map(|status| (meetings.iter().filter(|meeting| meeting.status == status).count(), status.as_str()));
+    sentences.extend(sentence("Meetings", counts));
     Ok(if sentences.is_empty() { "Nothing is to be done.".to_owned() } else { sentences.join(" ") })
 }
 

@@ -78,13 +78,19 @@ pub(super) async fn close(Request { hall, fields, .. }: Request) -> Answer {
 }
 
 pub(super) async fn list(Request { hall, fields, .. }: Request) -> Answer {
+    // The original has no such view, and the others are of a project.
+    if fields.given(&["view"]) == Some("all") {
+        let Ok(states) = fields.maybe(&["status"]).iter().map(|status| status.parse()).collect::<Result<Vec<_>, _>>()
+        else {
+            return ok(json!({"meetings": []}));
+        };
+        return ok(json!({"meetings": hall.meetings(project(&fields).as_deref(), &states).await?}));
+    }
     let project = fields.project()?;
     match fields.given(&["view"]) {
         Some("artifacts") => ok(json!({"meetings": hall.meeting_artifacts(&project).await?})),
-        Some("open") => ok(json!({"meetings": hall.meetings(&project, &[MeetingStatus::Open]).await?})),
-        // The original has no such view.
-        Some("all") => ok(json!({"meetings": hall.meetings(&project, &[]).await?})),
-        _ => ok(json!({"meetings": hall.meetings(&project, &[MeetingStatus::Requested]).await?})),
+        Some("open") => ok(json!({"meetings": hall.meetings(Some(&project), &[MeetingStatus::Open]).await?})),
+        _ => ok(json!({"meetings": hall.meetings(Some(&project), &[MeetingStatus::Requested]).await?})),
     }
 }
 
