@@ -55,9 +55,10 @@ impl Conversation {
     /// Runs the session to its end. When it returns, no process of it is left, and its scratch directory is removed.
     pub(super) async fn run(self) -> SessionEnd {
         let secrets = self.secrets.clone();
-        let end = match self.session.converses {
-            true => self.run_turn().await,
-            false => self.run_to_end().await.unwrap_or_else(|Lost(end)| end),
+        let this = Arc::new(self);
+        let end = match this.session.converses {
+            true => this.run_turn().await,
+            false => this.run_to_end().await.unwrap_or_else(|Lost(end)| end),
         };
         match end.ending {
             Ending::Error(text) => SessionEnd { ending: Ending::Error(secrets.redact(text)), ..end },
@@ -66,8 +67,7 @@ impl Conversation {
     }
 
     /// Runs a turn of a conversation. Where the CLI does not have the conversation any more, it is begun anew.
-    async fn run_turn(self) -> SessionEnd {
-        let anew = Self { resumed: None, ..self.clone() };
+    async fn run_turn(self: Arc<Self>) -> SessionEnd {
         if self.resumed.is_none() {
             if retold::is_begun(&self.session.history) {
                 self.note_anew("it had not named its session");
@@ -77,6 +77,7 @@ impl Conversation {
         match self.run_to_end().await {
             Ok(end) => end,
             Err(Lost(end)) => {
+                let anew = Arc::new(Self { resumed: None, ..Arc::unwrap_or_clone(self) });
                 let why = end.ending.reason(anew.session.meter.bounds()).unwrap_or_default();
                 anew.note_anew(&anew.secrets.redact(why));
                 anew.run_to_end().await.unwrap_or_else(|Lost(end)| end)
@@ -94,7 +95,7 @@ impl Conversation {
         self.session.journal.write(&Entry::Compacted { session: self.session.number, text });
     }
 
-    async fn run_to_end(self) -> Result<SessionEnd, Lost> {
+    async fn run_to_end(self: &Arc<Self>) -> Result<SessionEnd, Lost> {
         let left = self.session.meter.left();
         if let Some(ending) = reached(&left, self.session.meter.deadline()) {
             return Ok(ending.into());
@@ -151,13 +152,13 @@ impl Conversation {
     }
 
     async fn converse(
-        self,
+        self: &Arc<Self>,
         process: Process,
         lines: Lines,
         outbox: Outbox,
         served: Vec<Arc<ToolDefinition>>,
     ) -> Result<SessionEnd, Lost> {
-        let mut driver = Driver::new(Arc::new(self), process, lines, outbox, served);
+        let mut driver = Driver::new(self.clone(), process, lines, outbox, served);
         match driver.drive().await {
             Ok(outcome) => {
                 let lost = driver.may_have_lost_session();
