@@ -4,6 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -26,11 +27,19 @@ use crate::{
 const TALKING: usize = 100;
 /// Meetings that are open without a turn.
 const OPEN: usize = 1000;
-/// Listeners that go away, each at another piece.
+/// How often each of those talks.
+const ROUNDS: usize = 10;
+/// Listeners that go away, each behind a piece that is drawn by lot, from this seed on.
 const DISCONNECTS: usize = 200;
+const SEED: u64 = 20;
+/// How long all turns have to reach the place where they wait.
+const SETTLED: Duration = Duration::from_secs(2);
 /// Between two first pieces.
 const APART: Duration = Duration::from_millis(10);
-const TEXT: &str = "one two three four five six seven eight nine ten eleven twelve";
+const TEXT: &str =
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen";
+/// The pieces in which the provider sends it.
+const PIECES: usize = TEXT.len().div_ceil(12);
 
 /// Measures the way of a piece, what an open meeting costs, and turns without listeners.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
@@ -43,8 +52,8 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
 struct Fixture {
     host: Host,
     socket: PathBuf,
-    /// Lets the first piece of each answer through.
-    first: Gate,
+    /// Lets the events of the answers that begin now through, each by itself.
+    gate: Arc<Mutex<Gate>>,
     _provider: Provider,
 }
 
@@ -61,12 +70,12 @@ impl Fixture {
             OPEN + TALKING + 1
         );
         fs::write(home.join("config.yaml"), config)?;
-        let first = Gate::closed();
-        let behind = first.clone();
+        let gate = Arc::new(Mutex::new(Gate::closed()));
+        let now = gate.clone();
         let provider = OpenAi::start(move |request: &Received| {
             let last = request.body.pointer("/messages").and_then(Value::as_array).and_then(|all| all.last());
             match last.and_then(|last| last.get("content")?.as_str()) {
-                Some("Talk") => Reply::text(TEXT).behind(&behind),
+                Some("Talk") => Reply::text(TEXT).slowly(&now.lock().unwrap_or_else(PoisonError::into_inner)),
                 _ => Reply::text("Hello."),
             }
         })
@@ -78,7 +87,7 @@ impl Fixture {
         );
         let setup = Setup::roster("meetings", 1)?.with_config(&config)?.with_hall(&home);
         let host = setup.start().await?;
-        Ok(Self { host, socket: home.join("guild-hall.sock"), first, _provider: provider })
+        Ok(Self { host, socket: home.join("guild-hall.sock"), gate, _provider: provider })
     }
 
     async fn meet(&self) -> Outcome<String> {
@@ -126,52 +135,66 @@ impl Fixture {
         Ok(sessions.iter().filter_map(|one| one.get("meetingId")?.as_str()).map(str::to_owned).collect())
     }
 
-    /// The way of the first piece from the provider to the client, while a hundred turns are under way.
+    /// The way of the first piece from the provider to the client, while a hundred turns are under way, none of which ends
+    /// before the last of them has begun.
     async fn first_pieces(&self, report: &mut Report) -> Outcome<()> {
-        let (sender, mut arrived) = tokio::sync::mpsc::unbounded_channel();
-        let mut talking = JoinSet::new();
-        for id in self.ids().await?.into_iter().take(TALKING) {
-            let mut events = self.talks(&id).await?;
-            let sender = sender.clone();
-            talking.spawn(async move {
-                events.until("text_delta").await?;
-                sender.send(Instant::now())?;
-                events.until("turn_end").await.map(drop)
-            });
-        }
-        // All of them wait for the provider.
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        let ids = self.ids().await?;
         let mut ways = Vec::new();
-        for _ in 0..TALKING {
-            tokio::time::sleep(APART).await;
-            let sent = Instant::now();
-            self.first.pass(1);
-            let came = timeout(PATIENCE, arrived.recv()).await?.ok_or("no piece came")?;
-            ways.push(ms(came.duration_since(sent)));
+        for _ in 0..ROUNDS {
+            let gate = self.closed();
+            let (sender, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+            let mut talking = JoinSet::new();
+            for id in ids.iter().take(TALKING) {
+                let mut events = self.talks(id).await?;
+                let sender = sender.clone();
+                talking.spawn(async move {
+                    events.until("text_delta").await?;
+                    sender.send(Instant::now())?;
+                    events.until("turn_end").await.map(drop)
+                });
+            }
+            tokio::time::sleep(SETTLED).await;
+            // The first event of an answer has no text.
+            gate.pass(TALKING);
+            tokio::time::sleep(SETTLED).await;
+            for _ in 0..TALKING {
+                tokio::time::sleep(APART).await;
+                let sent = Instant::now();
+                gate.pass(1);
+                let came = timeout(PATIENCE, arrived.recv()).await?.ok_or("no piece came")?;
+                ways.push(ms(came.duration_since(sent)));
+            }
+            gate.open();
+            while let Some(ended) = talking.join_next().await {
+                ended??;
+            }
         }
-        while let Some(ended) = talking.join_next().await {
-            ended??;
-        }
-        let how = format!("p50 {:.2} ms; {TALKING} turns under way, the provider's own time included", median(&ways));
+        let how = format!(
+            "p50 {:.2} ms, of {}; {TALKING} turns under way, the provider's own time included",
+            median(&ways),
+            ways.len()
+        );
         report.add("first piece, provider to client, p99", percentile(&ways, 0.99), "ms", Aim::AtMost(5.0), &how);
         Ok(())
     }
 
-    /// Turns whose listeners go away, each at another piece, and what comes of them.
+    /// Turns whose listeners go away while they are under way, and what comes of them.
     async fn disconnect(&self, report: &mut Report) -> Outcome<()> {
         let ids = self.ids().await?;
-        self.first.open();
+        let mut random = fastrand::Rng::with_seed(SEED);
         let mut whole = 0_u32;
-        for (nth, id) in ids.iter().cycle().take(DISCONNECTS).enumerate() {
+        for id in ids.iter().cycle().take(DISCONNECTS) {
+            let gate = self.closed();
             let mut events = self.talks(id).await?;
             // With its first line the turn is under way; whoever goes away before that asked for none, as far as they know.
             events.begun().await?;
-            for _ in 0..nth % 12 {
-                if events.next().await?.is_none_or(|event| event.get("type") == Some(&json!("turn_end"))) {
-                    break;
-                }
+            let heard = random.usize(..PIECES);
+            gate.pass(1 + heard);
+            for _ in 0..heard {
+                events.until("text_delta").await?;
             }
             drop(events);
+            gate.open();
             let path = format!("/meeting/session/generation/subscribe?meetingId={id}");
             let mut again = Events::ask(&self.socket, "GET", &path, &json!({})).await?;
             let mut text = String::new();
@@ -180,9 +203,17 @@ impl Fixture {
             }
             whole += u32::from(text == TEXT);
         }
+        let how = format!("of {DISCONNECTS}, each left behind a piece drawn by lot, seed {SEED}");
         let aim = Aim::AtLeast(DISCONNECTS as f64);
-        report.add("turns that outlived their listener", f64::from(whole), "turns", aim, "of 200, left at each piece");
+        report.add("turns that outlived their listener", f64::from(whole), "turns", aim, &how);
         Ok(())
+    }
+
+    /// A new gate, which the answers that begin from now on wait at.
+    fn closed(&self) -> Gate {
+        let gate = Gate::closed();
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = gate.clone();
+        gate
     }
 }
 
