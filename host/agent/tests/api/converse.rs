@@ -247,13 +247,19 @@ async fn an_answer_that_breaks_off_goes_on_and_nothing_of_it_is_shown_twice() {
     let begun = || Reply::text("It begins, and it goes on, and it ends.");
     let said = "It begins, and it goes on, and it ends.";
     for (provider, before) in PROVIDERS.into_iter().zip(EVENTS_BEFORE) {
-        // The model begins anew, twice.
-        let anew = vec![begun().broken_after(before + 3), begun().broken_after(before + 1), begun()];
+        // The model begins anew after each failure: of the connection, of a server that ends early, and one that it names.
+        let fails = match provider {
+            Provider::Anthropic => begun().fails_after(before + 2, "overloaded_error"),
+            Provider::OpenAi => begun().fails_after(before + 2, "server_error"),
+            Provider::Gemini => begun().fails_after(before + 2, "UNAVAILABLE"),
+            Provider::Ollama => begun().ends_after(before + 2),
+        };
+        let anew = vec![begun().broken_after(before + 3), begun().ends_after(before + 1), fails, begun()];
         let (server, talk) = Conversation::new(provider, anew, Desk::new()).await;
         let end = talk.say("Tell me.").await;
         assert_eq!((end.text.as_str(), talk.pieces().concat().as_str()), (said, said), "{provider:?}");
-        assert_eq!((server.count(), talk.answers()), (3, vec![said.to_owned()]), "{provider:?}");
-        assert!(server.requests()[2].body.to_string().contains("Go on exactly where it stopped"), "{provider:?}");
+        assert_eq!((server.count(), talk.answers()), (4, vec![said.to_owned()]), "{provider:?}");
+        assert!(server.requests()[3].body.to_string().contains("Go on exactly where it stopped"), "{provider:?}");
         // It goes on as it is asked to, from wherever that is.
         let script = Script::from(move |request: &Received| match shown_before(request) {
             None => begun().broken_after(before + 2),
