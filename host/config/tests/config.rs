@@ -356,6 +356,7 @@ fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
         ("[web]\nsearch = true", 2, ["`search` is a table", "[web.search]"]),
         ("project = \"/p\"", 1, ["`project` is a list of tables", "[[project]]"]),
         ("hall = \"/h\"", 1, ["`hall` is a table", "[hall]"]),
+        ("[hall]\nmanager = \"guild/*\"", 2, ["hall.manager: \"guild/*\" is no member's key", "`guild members`"]),
         (
             "[[project]]\npath = \"p\"\n[[project]]\npath = \"p\"",
             4,

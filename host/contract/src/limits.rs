@@ -199,7 +199,8 @@ limits! {
     /// it.
     [member]
     tool_result_bytes: u64 = 128 * KIB;
-    /// What a model is given of a conversation, in characters; of a longer one, the oldest is left out.
+    /// What a model is given of a conversation, in characters; of a longer one, the oldest is left out. `claude` keeps its
+    /// own conversations, and is given this much of one that it lost.
     [member]
     conversation_chars: u64 = 400_000;
     /// How often a job that a host restart interrupted is resumed; after that it fails.
