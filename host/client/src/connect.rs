@@ -8,8 +8,8 @@ use futures::{
 };
 use guild_contract::secret::{Secret, may_carry_key};
 use reqwest::{
-    Certificate, ClientBuilder, Response, Url,
-    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+    Certificate, ClientBuilder, RequestBuilder, Response, Url,
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
     redirect::Policy,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -219,8 +219,23 @@ pub(crate) fn protocol(url: &Url, reason: impl Into<String>) -> Error {
     Error::Protocol { url: url.clone(), reason: reason.into() }
 }
 
+/// Server-sent events.
+pub(crate) type Stream = BoxStream<'static, Result<Sse, sse_stream::Error>>;
+
+/// The server-sent events that a request is answered with. The timeout is that of the answer's head.
+pub(crate) async fn events(url: &Url, request: RequestBuilder, max: usize, timeout: Duration) -> Result<Stream, Error> {
+    let request = request.header(ACCEPT, "text/event-stream").send();
+    let answered = tokio::time::timeout(timeout, request).await;
+    let late = |_| Error::Timeout { url: url.clone(), after: timeout };
+    let mut response = answered.map_err(late)?.map_err(|e| failed(e, url, timeout))?;
+    match response.status().is_success() {
+        true => Ok(sse(response, max)),
+        false => Err(refused(url, &mut response).await),
+    }
+}
+
 /// The server-sent events of an answer. An event with more than about `max` bytes is an error.
-pub(crate) fn sse(response: Response, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+pub(crate) fn sse(response: Response, max: usize) -> Stream {
     let pieces = stream::unfold((response, 0_usize, 0_u8), move |(mut response, mut open, mut last)| async move {
         let piece = response.chunk().await.map_err(io::Error::other).transpose()?;
         // `open` is the size of the event so far. It ends with an empty line; a line ends with CR, LF, or both.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream::BoxStream};
+use futures::StreamExt as _;
 use guild_contract::{Event, JobId, MemberKey, event::Kind};
 use reqwest::{
     Url,
-    header::{ACCEPT, HeaderMap, HeaderName, HeaderValue},
+    header::{HeaderMap, HeaderName, HeaderValue},
 };
 use serde_json::value::RawValue;
 use sse_stream::Sse;
@@ -53,7 +53,7 @@ pub struct Events {
     url: Url,
     timeout: Duration,
     last: Option<HeaderValue>,
-    now: Option<BoxStream<'static, Result<Sse, sse_stream::Error>>>,
+    now: Option<connect::Stream>,
     pause: Option<Duration>,
 }
 
@@ -98,17 +98,11 @@ impl Events {
             tokio::time::sleep(pause).await;
         }
         self.pause = Some(self.pause.map_or(FIRST, longer));
-        let mut request = self.http.get(self.url.clone()).header(ACCEPT, "text/event-stream");
+        let mut request = self.http.get(self.url.clone());
         if let Some(last) = &self.last {
             request = request.header(HeaderName::from_static("last-event-id"), last);
         }
-        let answered = tokio::time::timeout(self.timeout, request.send()).await;
-        let timeout = Error::Timeout { url: self.url.clone(), after: self.timeout };
-        let mut response = answered.map_err(|_| timeout)?.map_err(|e| connect::failed(e, &self.url, self.timeout))?;
-        if !response.status().is_success() {
-            return Err(connect::refused(&self.url, &mut response).await);
-        }
-        self.now = Some(connect::sse(response, EVENT_BYTES));
+        self.now = Some(connect::events(&self.url, request, EVENT_BYTES, self.timeout).await?);
         Ok(())
     }
 

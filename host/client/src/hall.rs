@@ -2,11 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use futures::{StreamExt as _, stream::BoxStream};
-use reqwest::{
-    Method, RequestBuilder, Url,
-    header::{ACCEPT, HeaderMap},
-};
+use futures::StreamExt as _;
+use reqwest::{Method, RequestBuilder, Url, header::HeaderMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{json, value::RawValue};
 use sse_stream::Sse;
@@ -455,7 +452,7 @@ impl HallClient {
 /// The events of a hall. Earlier ones are not sent again, so what happens while there is no connection is missed.
 pub struct HallEvents {
     hall: HallClient,
-    now: Option<BoxStream<'static, Result<Sse, sse_stream::Error>>>,
+    now: Option<connect::Stream>,
     pause: Option<Duration>,
 }
 
@@ -473,14 +470,7 @@ impl HallEvents {
         }
         self.pause = Some(self.pause.map_or(FIRST, longer));
         let (url, timeout) = (self.hall.url("system/events/stream/subscribe")?, self.hall.timeout);
-        let request = self.hall.http.get(url.clone()).header(ACCEPT, "text/event-stream");
-        let answered = tokio::time::timeout(timeout, request.send()).await;
-        let late = |_| Error::Timeout { url: url.clone(), after: timeout };
-        let mut response = answered.map_err(late)?.map_err(|e| connect::failed(e, &url, timeout))?;
-        if !response.status().is_success() {
-            return Err(connect::refused(&url, &mut response).await);
-        }
-        self.now = Some(connect::sse(response, EVENT_BYTES));
+        self.now = Some(connect::events(&url, self.hall.http.get(url.clone()), EVENT_BYTES, timeout).await?);
         Ok(())
     }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream::BoxStream};
-use reqwest::{Method, RequestBuilder, Response, Url, header::ACCEPT};
+use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use sse_stream::Sse;
@@ -268,25 +267,14 @@ impl HallClient {
 
     async fn turn(&self, path: &str, meeting: Option<&str>, body: &Value) -> Result<TurnEvents, Error> {
         let url = self.url(path)?;
-        let response = self.patient().stream(&url, self.http.request(Method::POST, url.clone()).json(body)).await?;
+        let request = self.http.post(url.clone()).json(body);
+        let now = connect::events(&url, request, EVENT_BYTES, self.patient().timeout).await?;
         Ok(TurnEvents {
             meeting: meeting.map(str::to_owned),
-            now: Some(connect::sse(response, EVENT_BYTES)),
+            now: Some(now),
             is_joined: false,
             ..self.join_turn("", 0)
         })
-    }
-
-    /// An answer that is a stream. The timeout is that of its head.
-    async fn stream(&self, url: &Url, request: RequestBuilder) -> Result<Response, Error> {
-        let request = request.header(ACCEPT, "text/event-stream").send();
-        let answered = tokio::time::timeout(self.timeout, request).await;
-        let late = |_| Error::Timeout { url: url.clone(), after: self.timeout };
-        let mut response = answered.map_err(late)?.map_err(|e| connect::failed(e, url, self.timeout))?;
-        if !response.status().is_success() {
-            return Err(connect::refused(url, &mut response).await);
-        }
-        Ok(response)
     }
 }
 
@@ -299,7 +287,7 @@ pub struct TurnEvents {
     meeting: Option<String>,
     /// The number of the last event.
     after: u64,
-    now: Option<BoxStream<'static, Result<Sse, sse_stream::Error>>>,
+    now: Option<connect::Stream>,
     /// Whether the connection is one that joined a turn, and not the one that began it.
     is_joined: bool,
     /// Whether no event came from this connection.
@@ -361,8 +349,8 @@ impl TurnEvents {
         self.pause = Some(self.pause.map_or(FIRST, longer));
         let mut url = self.hall.url("meeting/session/generation/subscribe")?;
         url.query_pairs_mut().append_pair("meetingId", meeting).append_pair("after", &self.after.to_string());
-        let response = self.hall.stream(&url, self.hall.http.get(url.clone())).await?;
-        self.now = Some(connect::sse(response, EVENT_BYTES));
+        let request = self.hall.http.get(url.clone());
+        self.now = Some(connect::events(&url, request, EVENT_BYTES, self.hall.timeout).await?);
         (self.is_joined, self.is_empty) = (true, true);
         Ok(())
     }
