@@ -68,7 +68,8 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
     let last = messages.iter().rposition(|message| message.role == "user");
     let mut exchange = messages.iter().skip(last.unwrap_or_default());
     if let Some(message) = exchange.next().filter(|_| !json) {
-        print(|out| write_message(out, message, &one.worker).and_then(|()| writeln!(out)))?;
+        print(|out| write_message(out, message, &one.worker))?;
+        conversation.page.is_behind_other = true;
     }
     let events = conversation.hall.client.join_turn(&one.meeting_id, 0);
     let turn = match conversation.turn(events).await? {
@@ -315,8 +316,8 @@ pub(crate) fn write_message(out: &mut dyn Write, message: &MeetingMessage, worke
 struct Page {
     /// Whether the last line has no end.
     is_open: bool,
-    /// Whether the last thing was a tool's, so that a text after it begins a paragraph.
-    is_behind_tool: bool,
+    /// Whether the last thing was no text of this turn, so that a text after it begins a paragraph.
+    is_behind_other: bool,
 }
 
 impl Page {
@@ -325,7 +326,7 @@ impl Page {
         match event {
             TurnEvent::TextDelta { text } if text.is_empty() => {}
             TurnEvent::TextDelta { text } => {
-                if std::mem::take(&mut self.is_behind_tool) {
+                if std::mem::take(&mut self.is_behind_other) {
                     writeln!(out)?;
                 }
                 out.write_all(harmless(text).as_bytes())?;
@@ -335,13 +336,13 @@ impl Page {
                 self.end(out)?;
                 let input = one_line(&input.to_string(), TOOL_CHARS);
                 writeln!(out, "  {LABEL}{} {input}{LABEL:#}", one_line(name, TOOL_CHARS))?;
-                self.is_behind_tool = true;
+                self.is_behind_other = true;
             }
             TurnEvent::ToolResult { output, is_error, .. } => {
                 self.end(out)?;
                 let (style, word) = if *is_error { (BAD, "error: ") } else { (LABEL, "") };
                 writeln!(out, "  {style}= {word}{}{style:#}", one_line(output, TOOL_CHARS))?;
-                self.is_behind_tool = true;
+                self.is_behind_other = true;
             }
             TurnEvent::ContextCompacted {} => {
                 self.end(out)?;
@@ -349,7 +350,7 @@ impl Page {
             }
             TurnEvent::TurnEnd { .. } | TurnEvent::Error { .. } => {
                 self.end(out)?;
-                self.is_behind_tool = false;
+                self.is_behind_other = true;
             }
             TurnEvent::Session { .. } | TurnEvent::Other => {}
         }
@@ -382,6 +383,8 @@ mod tests {
             json!({"type": "text_delta", "text": "Three"}),
             json!({"type": "something_else"}),
             json!({"type": "turn_end", "cost": 0.5}),
+            json!({"type": "text_delta", "text": "Four"}),
+            json!({"type": "turn_end", "cost": 0.5}),
         ] {
             page.write(&mut out, &serde_json::from_value(event).unwrap()).unwrap();
         }
@@ -389,7 +392,7 @@ mod tests {
         assert_eq!(
             text,
             "One \u{fffd}[2J two\n  search\u{fffd} {\"for\":\"a\\nb\"}\n  = x y\n  = error: no\n  some of what was said earlier \
-             was summed up\n\nThree\n"
+             was summed up\n\nThree\n\nFour\n"
         );
     }
 }
