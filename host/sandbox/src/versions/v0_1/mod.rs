@@ -8,6 +8,7 @@ pub(crate) mod agent;
 mod bindings;
 mod exports;
 mod files;
+mod given;
 mod job_tools;
 mod link;
 mod log;

@@ -2,70 +2,34 @@
 
 use guild_session::activation::Activation;
 
-use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
+use super::{
+    bindings::{exports::guild::worker::dispatch, guild::worker::types},
+    given,
+};
 
 /// What the host knows, in the types of WIT.
 pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
     dispatch::Activation {
-        context: context(activation),
-        project: activation
-            .project
-            .as_ref()
-            .map(|project| dispatch::Project { name: project.name.clone(), root: project.root.clone() }),
+        context: given::meeting(activation)
+            .map_or_else(|| dispatch::Context::Commission(commission(activation)), dispatch::Context::Meeting),
+        project: given::project(activation),
         posture: activation.posture.clone(),
         scopes: activation.scopes.iter().copied().map(Into::into).collect(),
-        memories: activation
-            .memories
-            .iter()
-            .map(|note| dispatch::MemoryNote {
-                scope: note.scope.into(),
-                key: note.key.clone(),
-                content: note.content.clone(),
-                modified: note.modified.clone(),
-                origin: note.origin.as_ref().map(ToString::to_string),
-            })
-            .collect(),
+        memories: given::memories(activation),
         granted_tools: activation.granted_tools.clone(),
-        toolbox_tools: activation
-            .toolbox_tools
-            .iter()
-            .map(|tool| types::ToolDefinition {
-                name: tool.name.clone(),
-                title: tool.title.clone(),
-                description: tool.description.clone(),
-                input_schema: tool.input_schema.to_string(),
-                output_schema: tool.output_schema.as_ref().map(ToString::to_string),
-                read_only: tool.read_only,
-            })
-            .collect(),
-        bounds: types::Bounds {
-            max_turns: activation.bounds.max_turns,
-            max_budget_usd: activation.bounds.max_budget_usd,
-            deadline_seconds: activation.bounds.deadline_seconds,
-        },
+        toolbox_tools: given::toolbox_tools(activation),
+        bounds: given::bounds(activation),
     }
 }
 
-fn context(activation: &Activation) -> dispatch::Context {
-    if let Some(meeting) = &activation.meeting {
-        return dispatch::Context::Meeting(dispatch::Meeting {
-            id: meeting.id.clone(),
-            agenda: meeting.agenda.clone(),
-            artifacts: meeting.artifacts.clone(),
-        });
-    }
-    let request = &activation.request;
-    dispatch::Context::Commission(dispatch::Commission {
+fn commission(activation: &Activation) -> dispatch::Commission {
+    dispatch::Commission {
         job: activation.job.to_string(),
-        request: types::Request {
-            description: request.description.clone(),
-            task: request.task.clone(),
-            config: request.config.to_string(),
-        },
+        request: given::request(activation),
         attempt: activation.attempt.as_ref().map(|attempt| types::Attempt {
             commission: attempt.commission.clone(),
             number: attempt.number,
             dependencies: attempt.dependencies.clone(),
         }),
-    })
+    }
 }

@@ -9,6 +9,8 @@ mod bindings;
 mod exports;
 #[path = "../v0_1/files.rs"]
 mod files;
+#[path = "../v0_1/given.rs"]
+mod given;
 mod hall;
 #[path = "../v0_1/job_tools.rs"]
 mod job_tools;
