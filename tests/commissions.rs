@@ -6,10 +6,9 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use guild_fakes::{OpenAi, Provider, Received, Reply};
+use guild_fakes::{OpenAi, Provider, Received, Reply, git};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -174,21 +173,6 @@ impl Killer {
     fn disarm(&self) {
         let _ = fs::remove_file(self.0.join("armed"));
     }
-}
-
-/// What git answers to the user. Fails the test where git fails.
-fn git(dir: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(args)
-        .current_dir(dir)
-        .env_remove("GIT_DIR")
-        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
-        .envs([("GIT_AUTHOR_NAME", "User"), ("GIT_AUTHOR_EMAIL", "user@localhost")])
-        .envs([("GIT_COMMITTER_NAME", "User"), ("GIT_COMMITTER_EMAIL", "user@localhost")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
 #[test]

@@ -1,33 +1,14 @@
 //! `guild project`: which repositories workers may be commissioned on, in `config.yaml` and in `guild.toml`.
 
-use std::{
-    fs,
-    os::unix::net::UnixListener,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::{fs, os::unix::net::UnixListener, path::PathBuf, process::Output};
 
+use guild_fakes::git;
 use serde_json::{Value, json};
 
 use crate::support::{
     host::Home,
     output::{json_of, stderr, stdout},
 };
-
-/// What git answers to the user. Fails the test where git fails.
-fn git(dir: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(args)
-        .current_dir(dir)
-        .env_remove("GIT_DIR")
-        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
-        .envs([("GIT_AUTHOR_NAME", "User"), ("GIT_AUTHOR_EMAIL", "user@localhost")])
-        .envs([("GIT_COMMITTER_NAME", "User"), ("GIT_COMMITTER_EMAIL", "user@localhost")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", stderr(&output));
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-}
 
 fn empty_repository(home: &Home, name: &str) -> PathBuf {
     let path = home.path(&format!("code/{name}"));

@@ -5,9 +5,10 @@ use std::{
     io::Write as _,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
+use guild_fakes::git;
 use serde_json::json;
 
 use crate::support::{
@@ -17,21 +18,6 @@ use crate::support::{
 
 const URL: &str = "https://github.example/ann/book/pull/1";
 const POLICY: &str = "config/guild/guild.toml";
-
-/// What git answers to the user. Fails the test where git fails.
-fn git(dir: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(args)
-        .current_dir(dir)
-        .env_remove("GIT_DIR")
-        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
-        .envs([("GIT_AUTHOR_NAME", "User"), ("GIT_AUTHOR_EMAIL", "user@localhost")])
-        .envs([("GIT_COMMITTER_NAME", "User"), ("GIT_COMMITTER_EMAIL", "user@localhost")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", stderr(&output));
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-}
 
 /// A program of the host's `PATH`, which has git and no others.
 fn program(home: &Home, name: &str, text: &str) {

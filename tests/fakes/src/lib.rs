@@ -17,6 +17,7 @@
 mod anthropic;
 mod claude;
 mod gemini;
+mod git;
 mod ollama;
 mod openai;
 mod script;
@@ -25,6 +26,7 @@ mod server;
 pub use anthropic::Anthropic;
 pub use claude::fake_claude;
 pub use gemini::Gemini;
+pub use git::git;
 pub use ollama::Ollama;
 pub use openai::OpenAi;
 pub use script::{Gate, Received, Reply, Script, Tokens};

@@ -4,10 +4,10 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+pub(crate) use guild_fakes::git as user_git;
 use guild_git::{AttemptBranch, Checkout, Git, GitError, GitOptions, Integration, Merge, Repository};
 use tempfile::TempDir;
 
@@ -21,21 +21,6 @@ pub(crate) fn now() -> SystemTime {
 
 pub(crate) async fn git() -> Git {
     Git::find(GitOptions { program: None, limit: LIMIT, now }).await.unwrap()
-}
-
-/// What git answers to the user. Fails the test where git fails.
-pub(crate) fn user_git(dir: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(args)
-        .current_dir(dir)
-        .env_remove("GIT_DIR")
-        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
-        .envs([("GIT_AUTHOR_NAME", "User"), ("GIT_AUTHOR_EMAIL", "user@localhost")])
-        .envs([("GIT_COMMITTER_NAME", "User"), ("GIT_COMMITTER_EMAIL", "user@localhost")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
 pub(crate) fn write(dir: &Path, file: &str, text: &str) {

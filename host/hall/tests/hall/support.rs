@@ -5,7 +5,6 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,6 +15,7 @@ use std::{
 use async_trait::async_trait;
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Bounds, Decision, Grants, JobId, JobStatus, MemberKey, Usage};
+pub(crate) use guild_fakes::git;
 use guild_git::Checkout;
 use guild_hall::{
     Attempt, Hall, HallError, HallOptions, NotBegun, Outcome, Permit, Worker, Workers,
@@ -32,21 +32,6 @@ use guild_session::{
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-/// What git answers to the user. Fails the test where git fails.
-pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(args)
-        .current_dir(dir)
-        .env_remove("GIT_DIR")
-        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
-        .envs([("GIT_AUTHOR_NAME", "User"), ("GIT_AUTHOR_EMAIL", "user@localhost")])
-        .envs([("GIT_COMMITTER_NAME", "User"), ("GIT_COMMITTER_EMAIL", "user@localhost")])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-}
 
 pub(crate) fn write(dir: &Path, file: &str, text: &str) {
     let path = dir.join(file);
