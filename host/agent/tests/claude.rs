@@ -729,13 +729,13 @@ impl Tools for Endless {
     }
 
     async fn call(&self, _call: ToolCall) -> Result<Value, ToolError> {
-        struct Told(Arc<Notify>);
-        impl Drop for Told {
+        struct Notifies(Arc<Notify>);
+        impl Drop for Notifies {
             fn drop(&mut self) {
                 self.0.notify_one();
             }
         }
-        let _told = Told(self.given_up.clone());
+        let _dropped = Notifies(self.given_up.clone());
         self.called.notify_one();
         std::future::pending().await
     }

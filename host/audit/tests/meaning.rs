@@ -29,7 +29,7 @@ fn declared(resolve: &Resolve, wanted: impl Fn(&str) -> bool) -> BTreeSet<String
     declared
 }
 
-fn told(wanted: impl Fn(&Meaning) -> bool) -> BTreeSet<String> {
+fn explained(wanted: impl Fn(&Meaning) -> bool) -> BTreeSet<String> {
     let known = meaning::all().filter(|known| wanted(known));
     known
         .flat_map(|known| {
@@ -54,7 +54,7 @@ fn every_function_of_wit_has_a_sentence_and_none_is_too_many() {
     resolve.push_dir(root().join("wit")).unwrap();
     resolve.push_dir(root().join("wit/v0_2")).unwrap();
     let is_worker = |name: &str| name.starts_with("guild:worker/");
-    assert_same(&told(|known| is_worker(known.name)), &declared(&resolve, is_worker));
+    assert_same(&explained(|known| is_worker(known.name)), &declared(&resolve, is_worker));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn every_function_of_wasi_has_a_sentence_and_none_is_too_many() {
         resolve.push_file(wasi().join(format!("{package}.wit"))).unwrap();
     }
     let is_here = |name: &str| name.starts_with("wasi:") && !NOT_HERE.contains(&name);
-    assert_same(&told(|known| known.name.starts_with("wasi:")), &declared(&resolve, is_here));
+    assert_same(&explained(|known| known.name.starts_with("wasi:")), &declared(&resolve, is_here));
 }
 
 #[test]

@@ -240,7 +240,7 @@ impl Approval {
             .map_err(|why| Refused::Directory(format!("member {key}: its directory cannot be pinned: {why}")))?;
         self.check_location(&directory)?;
         let trust = self.directory.as_deref().map(Trust::load).transpose()?.unwrap_or_default();
-        let signature = Signature::beside(dir, &spec.file, &candidate.bytes, &trust, self.is_posture_free(key));
+        let signature = Signature::of_member(dir, &spec.file, &candidate.bytes, &trust, self.is_posture_free(key));
         let declaration = |file: &str| {
             let unreadable = |e: io::Error| Refused::Directory(format!("member {key}: {file} cannot be read: {e}"));
             declaration::read(dir, file).map_err(unreadable)

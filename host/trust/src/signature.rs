@@ -190,7 +190,7 @@ impl Signature {
 
     /// Verifies the signature beside the component `file` in a member's directory; also of manifest and posture, where it
     /// says that it is of them. A posture that may change is not held against it.
-    pub fn beside(member: &Dir, file: &str, component: &[u8], trust: &Trust, is_posture_free: bool) -> Self {
+    pub fn of_member(member: &Dir, file: &str, component: &[u8], trust: &Trust, is_posture_free: bool) -> Self {
         let mut found = match read_whole(member, format!("{file}{SUFFIX}"), MAX_SIGNATURE_BYTES) {
             Ok(signature) => Self::of(component, signature.as_ref().map(|(bytes, _)| bytes.as_slice()), trust),
             Err(e) => Self::Bad { why: format!("its file cannot be read: {e}") },

@@ -35,8 +35,8 @@ fn read_back(entries: Vec<Entry>) -> Vec<Entry> {
     entries.iter().map(|entry| serde_json::from_str(&serde_json::to_string(entry).unwrap()).unwrap()).collect()
 }
 
-/// The session's tools, with what the belt knows of calls before the host stopped.
-fn belt(tools: &Arc<dyn Tools>, transcript: &Arc<Transcript>, history: &[Entry]) -> Arc<dyn Tools> {
+/// The session's tools, with what is known of calls before the host stopped.
+fn tool_set(tools: &Arc<dyn Tools>, transcript: &Arc<Transcript>, history: &[Entry]) -> Arc<dyn Tools> {
     Arc::new(ToolSet::new(1, [tools.clone()]).unwrap().with_journal(transcript.clone()).with_history(history))
 }
 
@@ -53,7 +53,7 @@ async fn a_session_is_resumed_where_it_stopped_and_the_provider_sees_no_differen
         let (whole, base) = fake_server(provider, replies()).await;
         let desk: Arc<dyn Tools> = Desk::new();
         let mut fixture = setting(desk.clone(), Bounds::default());
-        fixture.session.tools = belt(&desk, &fixture.transcript, &[]);
+        fixture.session.tools = tool_set(&desk, &fixture.transcript, &[]);
         assert_eq!(run(options(provider, &base), fixture.session).await, success("Done."));
 
         // The same session, whose host stopped while the second turn's call was under way.
@@ -65,7 +65,7 @@ async fn a_session_is_resumed_where_it_stopped_and_the_provider_sees_no_differen
         let mut fixture = with_tools(&desk);
         fixture.session.history = read_back(history);
         let tools: Arc<dyn Tools> = desk.clone();
-        fixture.session.tools = belt(&tools, &fixture.transcript, &fixture.session.history);
+        fixture.session.tools = tool_set(&tools, &fixture.transcript, &fixture.session.history);
         let api = Api::new(options(provider, &base)).unwrap();
         assert_eq!(api.can_resume(&fixture.session.history), Ok(()));
         assert_eq!(run(options(provider, &base), fixture.session).await, success("Done."), "{provider:?}");
@@ -166,7 +166,7 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
     let (server, base) = fake_server(Provider::Anthropic, first).await;
     let mut fixture = setting(tools.clone(), Bounds::default());
     fixture.transcript.write(&beginning());
-    fixture.session.tools = belt(&tools, &fixture.transcript, &[]);
+    fixture.session.tools = tool_set(&tools, &fixture.transcript, &[]);
     let running = tokio::spawn(run(options(Provider::Anthropic, &base), fixture.session));
     server.received(5).await;
     running.abort();
@@ -178,7 +178,7 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
     let (_server, base) = fake_server(Provider::Anthropic, script.split_off(4)).await;
     let mut again = setting(tools.clone(), Bounds::default());
     again.session.history = read_back(history);
-    again.session.tools = belt(&tools, &again.transcript, &again.session.history);
+    again.session.tools = tool_set(&tools, &again.transcript, &again.session.history);
     assert_eq!(run(options(Provider::Anthropic, &base), again.session).await, success("Done."));
     let decisions: Value =
         serde_json::from_str(&member.read_to_string(format!("jobs/{}/decisions.json", job.id())).unwrap()).unwrap();

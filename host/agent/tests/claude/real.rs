@@ -75,7 +75,7 @@ pub(crate) fn served(tool: &str) -> String {
 }
 
 /// What the model was told in its last turn: the texts of the last message.
-fn told(request: &Received) -> String {
+fn last_message(request: &Received) -> String {
     request.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
 }
 
@@ -134,9 +134,9 @@ async fn a_research_job() {
     let tools: Vec<&str> =
         requests[0].body["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
     assert!(tools.iter().all(|tool| tool.starts_with("mcp__worker-internal__")) && tools.len() == 9, "{tools:?}");
-    assert!(told(&requests[1]).contains("Ada Lovelace wrote the first program"));
-    assert!(told(&requests[2]).contains("wrote the first program"));
-    assert!(!told(&requests[3]).contains("root:x:0") && told(&requests[3]).contains("is_error"));
+    assert!(last_message(&requests[1]).contains("Ada Lovelace wrote the first program"));
+    assert!(last_message(&requests[2]).contains("wrote the first program"));
+    assert!(!last_message(&requests[3]).contains("root:x:0") && last_message(&requests[3]).contains("is_error"));
     assert_eq!(requests.len(), 5, "no requests but those of the session");
 
     let usage = meter.account().usage;
@@ -165,7 +165,7 @@ async fn large_results_reach_the_model_whole() {
     let provider = provider(vec![read, Reply::text("Read.")]).await;
     let (_house, claude) = real(&provider, |options| options);
     assert_eq!(claude.run(research(sources.path(), Vec::new()).0).await.ending, Ending::Success);
-    assert!(told(&provider.received(2).await[1]).contains("the end"));
+    assert!(last_message(&provider.received(2).await[1]).contains("the end"));
 }
 
 async fn bounds_hold() {
@@ -300,9 +300,9 @@ async fn its_own_tools_see_only_the_sources() {
     let (session, ..) = research(sources.path(), Vec::new());
     assert_eq!(claude.run(session).await.ending, Ending::Success);
     let requests = provider.received(6).await;
-    assert!(told(&requests[1]).contains("wrote the first program"));
+    assert!(last_message(&requests[1]).contains("wrote the first program"));
     for request in &requests[2..] {
-        let told = told(request);
+        let told = last_message(request);
         assert!(!told.contains("root:x:0") && !told.contains("processes.json"), "{told}");
     }
     let tools: Vec<&str> =
@@ -330,5 +330,5 @@ async fn permissions_can_be_bypassed() {
     let (session, job, _) = research(sources.path(), Vec::new());
     assert_eq!(claude.run(session).await.ending, Ending::Success);
     assert_eq!(job.report(), "Ada.");
-    assert!(!told(&provider.received(3).await[1]).contains("root:x:0"));
+    assert!(!last_message(&provider.received(3).await[1]).contains("root:x:0"));
 }

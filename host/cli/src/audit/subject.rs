@@ -176,7 +176,7 @@ fn signature(
     let name = component.file_name().unwrap_or_default().to_string_lossy();
     let dir = open_directory(directory).map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
     let is_free = member.is_some_and(|key| config.free_posture.iter().any(|free| free.matches(key.as_str())));
-    let found = guild_trust::Signature::beside(&dir, &name, bytes, &trust.unwrap_or_default(), is_free);
+    let found = guild_trust::Signature::of_member(&dir, &name, bytes, &trust.unwrap_or_default(), is_free);
     let (state, detail) = match found {
         guild_trust::Signature::None => (SignatureState::Missing, None),
         guild_trust::Signature::Good { name, comment, whole, .. } => {

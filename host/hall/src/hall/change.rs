@@ -21,8 +21,8 @@ use crate::{
 
 /// The most bytes of a title.
 const TITLE_BYTES: usize = 1024;
-/// The most bytes of a prompt or a note.
-const TEXT_BYTES: usize = 1024 * 1024;
+/// The most bytes of a prompt, a note, an agenda, or a message.
+pub(super) const TEXT_BYTES: usize = 1024 * 1024;
 /// The most dependencies of a commission.
 const DEPENDENCIES: usize = 256;
 /// The most bytes of a dependency.

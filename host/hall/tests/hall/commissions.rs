@@ -10,7 +10,7 @@ use guild_hall::{
     hall::{Changes, Dispatched},
 };
 
-use crate::support::{Scripted, World, commission, done, git, status, timeline, told, until, write};
+use crate::support::{Scripted, World, commission, done, git, received, status, timeline, until, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
@@ -28,7 +28,7 @@ async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
     until(&hall, &id, Status::Completed).await;
 
     assert_eq!(
-        told(&mut events),
+        received(&mut events),
         [
             "commission_status dispatched Dispatched to worker",
             "commission_status in_progress Execution started",

@@ -14,7 +14,7 @@ use guild_jobs::{JobTools, MemoryStore, SystemClock};
 use guild_session::tools::{ToolCall, Tools};
 use serde_json::{Value, json};
 
-use crate::support::{Scripted, World, done, git, told, write};
+use crate::support::{Scripted, World, done, git, received, write};
 
 fn with_dalton(agenda: &str) -> NewMeeting {
     NewMeeting { project: "demo".to_owned(), worker: "Dalton".to_owned(), agenda: agenda.to_owned() }
@@ -122,7 +122,7 @@ async fn a_meeting_is_opened_talked_in_and_closed_as_one_commit() {
     assert!(!worktree.exists());
     assert!(!world.home().join("meetings").join(format!("{id}.md")).exists());
     let kinds: Vec<String> =
-        told(&mut events).iter().map(|event| event.split(' ').next().unwrap().to_owned()).collect();
+        received(&mut events).iter().map(|event| event.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["meeting_started", "meeting_ended"]);
     let late = hall.say(&id, "More").await.err().unwrap();
     assert_eq!(late, HallError::Conflict(format!("Meeting \"{id}\" is closed")));

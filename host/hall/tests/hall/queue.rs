@@ -7,7 +7,7 @@ use guild_hall::{
     hall::Dispatched,
 };
 
-use crate::support::{Scripted, World, commission, status, told, until, write};
+use crate::support::{Scripted, World, commission, received, status, until, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
@@ -23,7 +23,7 @@ async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
     assert_eq!(queued, Dispatched::Queued { reason: reason.clone() });
     assert_eq!(status(&hall, &second).await, Status::Blocked);
     assert_eq!(
-        told(&mut events),
+        received(&mut events),
         ["commission_status blocked Dependencies not satisfied".to_owned(), format!("commission_queued {reason}")]
     );
     hall.dispatch(first.as_str()).await.unwrap();

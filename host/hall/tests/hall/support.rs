@@ -416,15 +416,15 @@ pub(crate) async fn timeline(hall: &Hall, id: &CommissionId) -> Vec<String> {
     detail.timeline.iter().map(|entry| format!("{}: {}", entry.event, entry.reason)).collect()
 }
 
-/// All events that were told so far, without those that came too late.
-pub(crate) fn told(events: &mut tokio::sync::broadcast::Receiver<Arc<HallEvent>>) -> Vec<String> {
-    let mut told = Vec::new();
+/// All events that came so far, without those that came too late.
+pub(crate) fn received(events: &mut tokio::sync::broadcast::Receiver<Arc<HallEvent>>) -> Vec<String> {
+    let mut received = Vec::new();
     while let Ok(event) = events.try_recv() {
         let json = serde_json::to_value(&*event).unwrap();
         let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
-        told.push(format!("{} {} {}", text("type"), text("status"), text("reason")).replace("  ", " "));
+        received.push(format!("{} {} {}", text("type"), text("status"), text("reason")).replace("  ", " "));
     }
-    told
+    received
 }
 
 pub(crate) async fn ids(hall: &Hall) -> Vec<String> {

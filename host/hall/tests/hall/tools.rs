@@ -31,7 +31,7 @@ use guild_session::{
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::support::{Scripted, World, begin, commission, done, git, timeline, told, until, write};
+use crate::support::{Scripted, World, begin, commission, done, git, received, timeline, until, write};
 
 /// What a listener heard, and what it answers.
 #[derive(Default)]
@@ -793,7 +793,7 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     let call = async |name: &str, input: Value| {
         tools.call(ToolCall { id: input.to_string(), name: name.to_owned(), input }).await.unwrap()
     };
-    told(&mut events);
+    received(&mut events);
     call("write_artifact", json!({"relativePath": "reports/a.md", "content": "a"})).await;
     // After a crash it comes again.
     for summary in ["Half \"done\"", "Half \"done\"", "Nearly"] {
@@ -801,7 +801,7 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     }
     call("log_question", json!({"question": "why?"})).await;
     call("submit_result", json!({"summary": "All done.", "artifacts": ["reports/a.md"]})).await;
-    let kinds: Vec<String> = told(&mut events).iter().map(|event| event.trim().to_owned()).collect();
+    let kinds: Vec<String> = received(&mut events).iter().map(|event| event.trim().to_owned()).collect();
     let progress = "commission_progress";
     assert_eq!(kinds, ["commission_artifact", progress, progress, progress, "commission_result"]);
     let detail = hall.read(id.as_str(), None).await.unwrap();

@@ -52,7 +52,7 @@ impl Member {
         params: DispatchParams,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
-        self.told(self.accept(params, None, created).await)
+        self.logged(self.accept(params, None, created).await)
     }
 
     /// Begins the job of an attempt at a commission: one that works on that attempt's worktree too.
@@ -64,10 +64,10 @@ impl Member {
         params: DispatchParams,
         attempt: Attempt,
     ) -> Result<Dispatched, RpcError> {
-        self.told(self.accept(params, Some(attempt), |_| ()).await)
+        self.logged(self.accept(params, Some(attempt), |_| ()).await)
     }
 
-    fn told(&self, outcome: Result<Dispatched, RpcError>) -> Result<Dispatched, RpcError> {
+    fn logged(&self, outcome: Result<Dispatched, RpcError>) -> Result<Dispatched, RpcError> {
         match &outcome {
             Ok(Dispatched { job_id }) => tracing::debug!(member = %self.key(), job = %job_id, "dispatch accepted"),
             Err(RpcError { code, message, .. }) => {

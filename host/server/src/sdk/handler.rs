@@ -71,7 +71,7 @@ enum Info {
     /// When it is asked.
     Of(Server, Caller),
     /// What it said when the session was opened, or who listens came.
-    Told(Arc<ServerConfig>),
+    Kept(Arc<ServerConfig>),
 }
 
 type Request = RequestContext<RoleServer>;
@@ -84,12 +84,12 @@ impl Handler {
 
     /// For a session that is about to be opened, or for a listening stream.
     pub(super) fn of_stay(server: &Server, caller: &Caller) -> Self {
-        Self { info: Info::Told(Arc::new(info(server, caller))) }
+        Self { info: Info::Kept(Arc::new(info(server, caller))) }
     }
 
     /// For a session that is open. It has a handler already, and nobody asks this one.
     pub(super) fn of_open_session() -> Self {
-        Self { info: Info::Told(Arc::default()) }
+        Self { info: Info::Kept(Arc::default()) }
     }
 
     async fn call(&self, params: CallToolRequestParams, request: &Request) -> Result<CallToolResponse, ErrorData> {
@@ -232,7 +232,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         match &self.info {
             Info::Of(server, caller) => info(server, caller),
-            Info::Told(info) => ServerConfig::clone(info),
+            Info::Kept(info) => ServerConfig::clone(info),
         }
     }
 

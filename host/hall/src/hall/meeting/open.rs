@@ -5,7 +5,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use guild_git::{AttemptBranch, Checkout};
 use jiff::civil::Date;
 
-use super::{super::change::check_text, Hall, MeetingCell, Turn, turn};
+use super::{
+    super::change::{TEXT_BYTES, check_text},
+    Hall, MeetingCell, Turn, turn,
+};
 use crate::{
     commission::{Author, Entry},
     error::HallError,
@@ -14,8 +17,6 @@ use crate::{
     workers::{NotBegun, Worker},
 };
 
-/// The most bytes of an agenda or a message.
-pub(super) const TEXT_BYTES: usize = 1024 * 1024;
 /// The most artifacts that a request names.
 const ARTIFACTS: usize = 256;
 /// Characters of what a request is about in its title.

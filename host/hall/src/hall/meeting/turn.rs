@@ -7,7 +7,10 @@ use guild_session::transcript::Entry;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{super::change::check_text, Hall, MeetingCell, TurnState, open::TEXT_BYTES};
+use super::{
+    super::change::{TEXT_BYTES, check_text},
+    Hall, MeetingCell, TurnState,
+};
 use crate::{
     error::HallError,
     meeting::{MeetingStatus, TurnEvent, event::Projection},
