@@ -136,8 +136,10 @@ async fn a_project_has_no_standing_orders_whatever_its_file_says() {
     let order =
         json!({"projectName": "demo", "artifactPath": "heartbeat.md", "content": "## Standing Orders\n- Tidy up\n"});
     world.ok("/workspace/artifact/document/write", order).await;
-    let status = world.ok("/heartbeat/demo/status", Value::Null).await;
-    assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(0), &json!(false)));
+    for path in ["/heartbeat/demo/status", "/heartbeat/d%65mo/status"] {
+        let status = world.ok(path, Value::Null).await;
+        assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(0), &json!(false)));
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use axum::{
 use futures::{FutureExt as _, future::BoxFuture};
 use guild_auth::{Access, Operation};
 use guild_hall::{Hall, HallError};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::events;
@@ -179,7 +180,9 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
         true => Fields::of_body(asked.body, asked.query)?,
         false => Fields::of_query(asked.query),
     };
-    named(route.path, asked.path).into_iter().flatten().for_each(|(name, value)| fields.set(name, value));
+    for (name, value) in named(route.path, asked.path).into_iter().flatten() {
+        fields.set(name, &percent_decode_str(value).decode_utf8_lossy());
+    }
     (route.answer)(Request { hall: hall.clone(), fields, since: asked.since }).await
 }
 
