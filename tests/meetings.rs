@@ -13,7 +13,10 @@ use tokio::runtime::Runtime;
 
 use crate::{
     commissions::Hall,
-    support::host::{PATIENCE, wait_for},
+    support::{
+        guest,
+        host::{PATIENCE, wait_for},
+    },
 };
 
 /// A stream of events, as it comes.
@@ -338,7 +341,8 @@ fn a_meeting_whose_transcript_is_full_takes_no_message_and_can_be_closed() {
     let runtime = Runtime::new().unwrap();
     let provider =
         runtime.block_on(OpenAi::start(|request: &Received| match said(request).last().map(String::as_str) {
-            Some("Talk") => Reply::text("moths ".repeat(20_000)),
+            // It never ends by itself.
+            Some("Talk") => Reply::text("moths ".repeat(20_000)).stalls_after(9_000),
             _ => Reply::text("Hello."),
         }));
     let hall = Hall::new(&["demo"]);
@@ -369,4 +373,32 @@ fn nobody_can_talk_with_a_worker_that_carries_its_work_out_itself() {
     for of in ["", "&status=open", "&projectName=demo", "&status=asleep"] {
         assert_eq!(hall.get(&format!("/meeting/request/meeting/list?view=all{of}"))["meetings"], json!([]), "{of}");
     }
+}
+
+#[test]
+fn a_call_that_an_interrupt_ends_is_answered_in_its_own_turn() {
+    let runtime = Runtime::new().unwrap();
+    let provider =
+        runtime.block_on(OpenAi::start(|request: &Received| match said(request).last().map(String::as_str) {
+            Some("Do it") => Reply::call("box__do", json!({})),
+            _ => Reply::text("Hello."),
+        }));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.home.member("box", "toolbox-plugin", &guest::toolbox("(loop (br 0)) (i32.const 0)"));
+    hall.home.edit_manifest("box", |manifest| manifest["capabilities"] = json!(["tools"]));
+    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["toolboxes"] = json!(["box"]));
+    hall.ask(&provider);
+    let _host = hall.serve();
+    let first = Events::open(&hall, "Moths").rest();
+    let id = first[0]["meetingId"].as_str().unwrap().to_owned();
+    let mut turn = Events::say(&hall, &id, "Do it");
+    let (_, call) = turn.until("tool_use");
+    hall.post("/meeting/session/generation/interrupt", json!({"meetingId": id}));
+    let rest = turn.rest();
+    let kinds: Vec<&str> = rest.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["tool_result", "error"], "{rest:?}");
+    assert_eq!((&rest[0]["toolUseId"], &rest[0]["isError"]), (&call["id"], &json!(true)));
+    let on = Events::say(&hall, &id, "Go on").rest();
+    assert_eq!((text(&on).as_str(), &on[0]["type"]), ("Hello.", &json!("text_delta")), "{on:?}");
 }

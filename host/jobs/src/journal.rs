@@ -97,6 +97,11 @@ impl Journal {
         append(jobs, &self.path)?.sync_data()
     }
 
+    /// Whether all further lines are dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
     /// Drops all further lines.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;

@@ -16,6 +16,7 @@ use serde_json::{
 use crate::{
     Accepted, Sealed,
     durable::{Contents, Survives, if_there, read, read_whole, remove_temporary, replace},
+    journal::Position,
 };
 
 /// The directory of a member that has its jobs.
@@ -267,11 +268,12 @@ pub(crate) fn read_plan(dir: &Dir, limits: &Limits) -> io::Result<Option<Sealed>
     Ok(Some(Sealed { accepted: serde_json::from_slice(&text)?, text, seal }))
 }
 
-/// Reads the lines of the transcript; `None` if there is none. A line that does not parse, as one that a crash cut, is left out.
-pub(crate) fn read_transcript(dir: &Dir, limits: &Limits) -> io::Result<Option<Vec<Line>>> {
+/// Reads the lines of the transcript from there on; `None` if there is none. A line that does not parse, as one that a crash cut, is left out.
+pub(crate) fn read_transcript(dir: &Dir, limits: &Limits, at: Position) -> io::Result<Option<Vec<Line>>> {
     // The last line of one that is full comes on top.
     let max = limits.transcript_bytes.saturating_add(READABLE_BYTES);
     let Some((text, _)) = read_whole(dir, TRANSCRIPT, max)? else { return Ok(None) };
+    let text = usize::try_from(at.bytes).ok().and_then(|from| text.get(from..)).unwrap_or_default();
     Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
 }
 

@@ -148,7 +148,15 @@ impl RunningJob {
     /// # Errors
     /// If the transcript cannot be read.
     pub fn history(&self) -> io::Result<Vec<Line>> {
-        Ok(record::read_transcript(&self.dir()?, &self.limits)?.unwrap_or_default())
+        self.history_since(Position::default())
+    }
+
+    /// As [`Self::history`], from there on, where a line begins.
+    ///
+    /// # Errors
+    /// As [`Self::history`].
+    pub fn history_since(&self, at: Position) -> io::Result<Vec<Line>> {
+        Ok(record::read_transcript(&self.dir()?, &self.limits, at)?.unwrap_or_default())
     }
 
     /// Its `plan.json`, which is not kept in memory: many jobs can be queued.
@@ -352,6 +360,11 @@ impl RunningJob {
             line(&Entry::Truncated { text })
         });
         self.written.send_replace(transcript.end(&self.context.jobs));
+    }
+
+    /// Whether what its sessions do is not written down any more (`limits.transcript_bytes`).
+    pub fn is_transcript_full(&self) -> bool {
+        lock(&self.transcript).is_closed()
     }
 
     /// Has what its sessions did so far survive a power cut.

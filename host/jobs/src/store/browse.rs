@@ -11,6 +11,7 @@ use crate::{
     artifacts::{self, ARTIFACTS, Names},
     error::StoreError,
     index::{Entry, order},
+    journal::Position,
     record::{self, RESULT, SUBMISSION},
 };
 
@@ -87,7 +88,7 @@ impl JobStore {
     /// An unknown job, or a transcript that cannot be read.
     pub fn transcript(&self, id: &JobId) -> Result<Vec<Line>, StoreError> {
         let (_, dir) = self.open_job(id.as_str())?;
-        let read = record::read_transcript(&dir, &self.context.limits());
+        let read = record::read_transcript(&dir, &self.context.limits(), Position::default());
         Ok(read.map_err(StoreError::io("could not read the transcript"))?.unwrap_or_default())
     }
 

@@ -21,6 +21,7 @@ use crate::{
     durable::remove_temporaries,
     ended::EndedJob,
     index::{Entry, State},
+    journal::Position,
     record::{self, FoundResult, META, PLAN, TRANSCRIPT, UnsavedResult},
     running::RunningJob,
     sync::lock,
@@ -151,7 +152,9 @@ impl JobStore {
         record::store_meta(dir, &meta).map_err(unreadable(META))?;
         {
             let _one = lock(&self.recovery.transcript);
-            let history = record::read_transcript(dir, limits).map_err(unreadable(TRANSCRIPT))?.unwrap_or_default();
+            let history = record::read_transcript(dir, limits, Position::default())
+                .map_err(unreadable(TRANSCRIPT))?
+                .unwrap_or_default();
             meta.usage = (!history.is_empty()).then(|| transcript::usage(&history, plan.accepted.agent.clone()));
             let history: Vec<TranscriptEntry> = history.into_iter().map(|line| line.entry).collect();
             resume.check(&meta.job_id, &plan, &history).map_err(NotResumed::Refused)?;
@@ -169,7 +172,7 @@ impl JobStore {
         let limits = &self.context.limits();
         let plan = record::read_plan(dir, limits).ok().flatten()?;
         let _one = lock(&self.recovery.transcript);
-        let history = record::read_transcript(dir, limits).ok().flatten()?;
+        let history = record::read_transcript(dir, limits, Position::default()).ok().flatten()?;
         Some(transcript::usage(&history, plan.accepted.agent))
     }
 

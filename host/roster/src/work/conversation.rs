@@ -8,7 +8,7 @@ use guild_hall::{
     Attempt,
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
-use guild_jobs::{Accepted, RunningJob};
+use guild_jobs::{Accepted, Position, RunningJob};
 use guild_session::{
     activation::{Plan, SessionPlan},
     meter::{Account, Ending, Meter},
@@ -161,12 +161,17 @@ impl Conversation {
     pub(crate) async fn say(self, message: &str, cancel: &CancellationToken) -> Result<(), String> {
         let Self { work, agent, slot, plan, ceiling, toolboxes } = self;
         let job = work.job.clone();
-        // It ends with its job, too.
+        // It ends with its job, too, and where nobody would hear the rest.
         let cancel = cancel.child_token();
-        let _ends_with_job = {
-            let (cancel, job) = (cancel.clone(), job.cancelled().clone());
+        let _ends = {
+            let (cancel, job) = (cancel.clone(), job.clone());
             AbortOnDropHandle::new(tokio::spawn(async move {
-                job.cancelled().await;
+                let mut written = job.written();
+                let is_full = async { while written.changed().await.is_ok() && !job.is_transcript_full() {} };
+                tokio::select! {
+                    () = job.cancelled().cancelled() => {}
+                    () = is_full => {}
+                }
                 cancel.cancel();
             }))
         };
@@ -183,7 +188,7 @@ impl Conversation {
             let job = job.clone();
             blocking(move || begin.write(&job).map_err(RpcError::internal)).await.map_err(|e| e.message)?
         };
-        let Before { history, account, seconds } = before;
+        let Before { at, history, account, seconds } = before;
         let tools = Arc::new(tools.with_conversation(&history));
         let clock = Clock::start(&job, agent, account.clone(), seconds);
         let observer = {
@@ -226,9 +231,8 @@ impl Conversation {
             }
         };
         let _ = blocking(move || {
-            if ending != SUCCESS
-                && let Ok(lines) = job.history()
-            {
+            // A call that was given up has no result yet.
+            if let Ok(lines) = job.history_since(at) {
                 settle(&job, &lines, &definitions);
             }
             job.write(&Entry::End { session: CONVERSATION, ending, text, usage });
@@ -304,8 +308,9 @@ struct Begin {
     definitions: Vec<Arc<ToolDefinition>>,
 }
 
-/// What was said before a turn, its message among it, what that used, and for how many seconds.
+/// Where a turn begins in the transcript; what was said before it, its message among it; what that used, and for how many seconds.
 struct Before {
+    at: Position,
     history: Vec<Entry>,
     account: Account,
     seconds: f64,
@@ -315,7 +320,8 @@ impl Begin {
     /// Writes down that the turn begins. It blocks.
     fn write(self, job: &RunningJob) -> Result<Before, String> {
         let read = |e: std::io::Error| format!("its transcript cannot be read: {e}");
-        let lines = job.history().map_err(read)?;
+        let at = *job.written().borrow();
+        let mut lines = job.history().map_err(read)?;
         if lines.iter().any(|line| matches!(line.entry, Entry::Truncated { .. })) {
             return Err(FULL.to_owned());
         }
@@ -334,13 +340,14 @@ impl Begin {
         let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
         job.write(&Entry::Message { session: CONVERSATION, text: self.message });
         sync(job);
-        let lines = job.history().map_err(read)?;
+        lines.extend(job.history_since(at).map_err(read)?);
         // It is the last that was written, if there was room for it.
         if !lines.last().is_some_and(|line| matches!(line.entry, Entry::Message { .. })) {
             return Err(FULL.to_owned());
         }
         let of_conversation = |entry: &Entry| entry.session() == Some(CONVERSATION);
         Ok(Before {
+            at,
             history: lines.into_iter().map(|line| line.entry).filter(of_conversation).collect(),
             account,
             seconds,
