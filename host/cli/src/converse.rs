@@ -347,6 +347,7 @@ impl Page {
             TurnEvent::ContextCompacted {} => {
                 self.end(out)?;
                 writeln!(out, "  {LABEL}some of what was said earlier was summed up{LABEL:#}")?;
+                self.is_behind_other = true;
             }
             TurnEvent::TurnEnd { .. } | TurnEvent::Error { .. } => {
                 self.end(out)?;

@@ -57,9 +57,7 @@ impl Hall {
         let mut commissions = self.list(&Filter::default()).await?;
         commissions.sort_by(|a, b| b.relevant_date.cmp(&a.relevant_date));
         items.extend(commissions.iter().map(commission));
-        let mut meetings = self.meetings_of(None).await?;
-        meetings.sort_by(|a, b| b.started().cmp(a.started()));
-        items.extend(meetings.iter().map(|meeting| self::meeting(meeting)));
+        items.extend(self.meetings_of(None).await?.iter().map(|meeting| self::meeting(meeting)));
         Ok(render(items))
     }
 }

@@ -2,13 +2,13 @@
 //! is told, and has its record written into its project then.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use cap_std::fs::Dir;
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 
 use super::{Hall, blocking};
 use crate::{
@@ -31,7 +31,9 @@ pub(super) trait InHall: Kept + Clone + PartialEq + Send + Sync + 'static {
     fn picture(&self) -> Picture;
 
     /// What a change has to say to listeners.
-    fn event(before: &Self, after: &Self) -> Option<HallEvent>;
+    fn event(_before: &Self, _after: &Self) -> Option<HallEvent> {
+        None
+    }
 
     /// One that somebody else made, of which there is a record only. `key` is that of the worker who has this name.
     fn of_record(id: Self::Id, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self;
@@ -53,14 +55,20 @@ pub(super) enum Picture {
 /// One that is kept, and what goes with it while the host runs.
 pub(super) struct Cell<T, L> {
     now: watch::Sender<Arc<T>>,
-    /// Held while it changes.
-    change: Mutex<()>,
+    /// Held while it is made, changes, or is forgotten.
+    presence: Arc<Mutex<Presence>>,
     pub(super) live: L,
 }
 
+/// Whether one is kept.
+#[derive(Default)]
+pub(super) struct Presence {
+    is_forgotten: bool,
+}
+
 impl<T, L: Default> Cell<T, L> {
-    fn new(kept: T) -> Arc<Self> {
-        Arc::new(Self { now: watch::Sender::new(Arc::new(kept)), change: Mutex::default(), live: L::default() })
+    fn new(kept: T, presence: Arc<Mutex<Presence>>) -> Arc<Self> {
+        Arc::new(Self { now: watch::Sender::new(Arc::new(kept)), presence, live: L::default() })
     }
 }
 
@@ -76,8 +84,8 @@ impl<T, L> Cell<T, L> {
     }
 
     /// Keeps it from changing.
-    pub(super) async fn hold(&self) -> MutexGuard<'_, ()> {
-        self.change.lock().await
+    pub(super) async fn hold(&self) -> MutexGuard<'_, Presence> {
+        self.presence.lock().await
     }
 }
 
@@ -88,7 +96,7 @@ pub(super) struct Cells<T: Kept, L>(RwLock<Named<T, L>>);
 
 impl<T: Kept, L: Default> Cells<T, L> {
     pub(super) fn of(kept: Vec<T>) -> Self {
-        Self(RwLock::new(kept.into_iter().map(|kept| (kept.id().clone(), Cell::new(kept))).collect()))
+        Self(RwLock::new(kept.into_iter().map(|kept| (kept.id().clone(), Cell::new(kept, Arc::default()))).collect()))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Named<T, L>> {
@@ -115,17 +123,18 @@ impl<T: Kept, L: Default> Cells<T, L> {
         self.get(&name.parse().ok()?)
     }
 
-    pub(super) fn remove(&self, id: &T::Id) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(id);
-    }
-
     /// Adds one under the first of these names that is free.
-    fn add(&self, name: impl Fn(usize) -> T::Id, kept: impl FnOnce(T::Id) -> T) -> Result<Arc<Cell<T, L>>, HallError> {
+    fn add(
+        &self,
+        name: impl Fn(usize) -> T::Id,
+        kept: impl FnOnce(T::Id) -> T,
+        presence: Arc<Mutex<Presence>>,
+    ) -> Result<Arc<Cell<T, L>>, HallError> {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(id) = (1..).map(name).find(|id| !all.contains_key(id)) else {
             return Err(HallError::Internal("there is no name left".to_owned()));
         };
-        let cell = Cell::new(kept(id.clone()));
+        let cell = Cell::new(kept(id.clone()), presence);
         all.insert(id, cell.clone());
         Ok(cell)
     }
@@ -142,13 +151,7 @@ impl Hall {
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
     ) -> Result<Arc<Cell<T, L>>, HallError> {
-        let cell = cells.add(name, kept)?;
-        let made = cell.now();
-        if let Err(e) = self.keep(&made).await {
-            cells.remove(made.id());
-            return Err(e);
-        }
-        Ok(cell)
+        self.make_held(cells, name, kept).await.map(|(cell, _)| cell)
     }
 
     /// As [`Self::make`], and writes its record.
@@ -161,31 +164,63 @@ impl Hall {
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
     ) -> Result<Arc<T>, HallError> {
-        let made = self.make(cells, name, kept).await?.now();
+        let (cell, mut held) = self.make_held(cells, name, kept).await?;
+        let made = cell.now();
         if let Err(e) = self.picture(&made).await {
-            self.forget(cells, made.id()).await;
+            self.forget_held(cells, made.id(), &mut held).await;
             return Err(e);
         }
         Ok(made)
     }
 
+    async fn make_held<T: InHall, L: Default>(
+        &self,
+        cells: &Cells<T, L>,
+        name: impl Fn(usize) -> T::Id,
+        kept: impl FnOnce(T::Id) -> T,
+    ) -> Result<(Arc<Cell<T, L>>, OwnedMutexGuard<Presence>), HallError> {
+        let presence = Arc::<Mutex<Presence>>::default();
+        // Whoever finds it waits until it is stored.
+        let mut held = presence.clone().lock_owned().await;
+        let cell = cells.add(name, kept, presence)?;
+        let made = cell.now();
+        if let Err(e) = self.keep(&made).await {
+            self.forget_held(cells, made.id(), &mut held).await;
+            return Err(e);
+        }
+        Ok((cell, held))
+    }
+
     /// Forgets one of which nobody was told.
-    pub(super) async fn forget<T: InHall, L: Default>(&self, cells: &Cells<T, L>, id: &T::Id) {
-        cells.remove(id);
-        let (home, id) = (self.home.clone(), id.clone());
-        let forgotten = blocking(move || T::states(&home).map(|dir| store::forget::<T>(&dir, &id)));
+    pub(super) async fn forget<T: InHall, L: Default>(&self, cells: &Cells<T, L>, cell: &Cell<T, L>) {
+        let mut held = cell.hold().await;
+        self.forget_held(cells, cell.now().id(), &mut held).await;
+    }
+
+    /// Its name is free once its file is gone.
+    async fn forget_held<T: InHall, L: Default>(&self, cells: &Cells<T, L>, id: &T::Id, held: &mut Presence) {
+        held.is_forgotten = true;
+        let (home, file) = (self.home.clone(), id.clone());
+        let forgotten = blocking(move || T::states(&home).map(|dir| store::forget::<T>(&dir, &file)));
         if let Err(e) = forgotten.await {
             tracing::warn!("what is kept of a {} that was not made stays: {e}", T::NOUN);
         }
+        cells.0.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// Changes one; where that fails, it stays as it was.
+    ///
+    /// # Errors
+    /// Where it was forgotten meanwhile, what the change has against it, and where it cannot be stored.
     pub(super) async fn change<T: InHall, L, V>(
         &self,
         cell: &Cell<T, L>,
         change: impl FnOnce(&mut T) -> Result<V, HallError>,
     ) -> Result<V, HallError> {
-        let _one = cell.hold().await;
+        let held = cell.hold().await;
+        if held.is_forgotten {
+            return Err(HallError::NotFound(format!("the {} {} was not made", T::NOUN, cell.now().id())));
+        }
         self.change_held(cell, change).await
     }
 
@@ -233,6 +268,26 @@ impl Hall {
         }
     }
 
+    /// The one of that name, where it is one of that project, or of any where none is named. A record that somebody else made
+    /// is looked for.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub(super) async fn find<T: InHall, L: Default>(
+        &self,
+        cells: &Cells<T, L>,
+        id: &str,
+        project: Option<&str>,
+    ) -> Result<Option<Arc<Cell<T, L>>>, HallError> {
+        project.map(|name| self.project(name)).transpose()?;
+        let known = cells.named(id);
+        if known.is_none() {
+            self.look(cells, project).await?;
+        }
+        let found = known.or_else(|| cells.named(id));
+        Ok(found.filter(|cell| project.is_none_or(|project| project == cell.now().project())))
+    }
+
     /// Reads the records of a project, and of all where none is named, that nobody here made: of the original, of another
     /// machine, of another hand.
     ///
@@ -258,12 +313,14 @@ impl Hall {
         if project.permit.is_err() {
             return;
         }
-        // They are in the integration worktree, which is made at its first use.
-        if let Err(e) = self.projects.integration(&self.home, project).await {
-            tracing::debug!(project = project.name(), "its records of {} cannot be read: {e}", T::RECORDS);
-        }
         let dir = self.home.integration(project.name());
-        let (known, name): (Vec<T::Id>, _) = (cells.read().keys().cloned().collect(), project.name().to_owned());
+        // It is made at its first use. One that is there is read as it is: reading waits for nothing that is under way in it.
+        if !dir.exists()
+            && let Err(e) = self.projects.integration(&self.home, project).await
+        {
+            return tracing::debug!(project = project.name(), "its {} cannot be read: {e}", T::RECORDS);
+        }
+        let (known, name): (BTreeSet<T::Id>, _) = (cells.read().keys().cloned().collect(), project.name().to_owned());
         let workers = self.all_workers();
         let read = blocking(move || {
             let key = |name: &str| {
@@ -280,7 +337,7 @@ impl Hall {
         let read = read.await.unwrap_or_default();
         let mut all = cells.0.write().unwrap_or_else(PoisonError::into_inner);
         for kept in read {
-            all.entry(kept.id().clone()).or_insert_with(|| Cell::new(kept));
+            all.entry(kept.id().clone()).or_insert_with(|| Cell::new(kept, Arc::default()));
         }
     }
 }

@@ -42,8 +42,7 @@ impl HallView for HallReader {
     }
 
     async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError> {
-        let mut found = self.0.meetings_of(project).await?;
-        found.sort_by(|a, b| b.started().cmp(a.started()));
+        let found = self.0.meetings_of(project).await?;
         Ok(found.iter().take(MAX_LISTED).map(|now| meeting(now)).collect())
     }
 

@@ -123,7 +123,7 @@ impl Hall {
         let caps =
             projects.values().map(|project| (project.name().to_owned(), project.settings.commissions())).collect();
         let mut taken = Taken { most: settings.commissions(), caps, all: 0, own: BTreeMap::new() };
-        for now in self.commissions.all().iter().map(|cell| cell.now()).filter(|now| now.status.is_active()) {
+        for now in self.commissions.now().filter(|now| now.status.is_active()) {
             taken.add(&now.project_name);
         }
         Ok(taken)

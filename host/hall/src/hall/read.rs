@@ -48,13 +48,7 @@ impl Hall {
     /// Where there is none, or it is of another project.
     pub async fn read(&self, id: &str, project: Option<&str>) -> Result<CommissionDetail, HallError> {
         let missing = || HallError::NotFound(format!("Commission not found: {id}"));
-        if project.is_some() {
-            self.look(&self.commissions, project).await?;
-        }
-        let now = self.cell(id).map_err(|_| missing())?.now();
-        if project.is_some_and(|project| project != now.project_name) {
-            return Err(missing());
-        }
+        let now = self.find(&self.commissions, id, project).await?.ok_or_else(missing)?.now();
         let active = now.worktree_dir.clone().filter(|_| now.status.is_active());
         let places = [active, Some(self.home.integration(&now.project_name))];
         let id = now.commission_id.clone();

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     error::HallError,
-    events::HallEvent,
     home::Home,
     meeting::{Meeting, MeetingId, MeetingStatus, record},
     project::lock,
@@ -91,10 +90,6 @@ impl InHall for Meeting {
         }
     }
 
-    fn event(_: &Self, _: &Self) -> Option<HallEvent> {
-        None
-    }
-
     fn of_record(id: MeetingId, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self {
         let (record, status) = record::read(text);
         // Without a state nothing can be done with it, and a list without it would hide it.
@@ -114,18 +109,10 @@ impl Hall {
 
     /// The meeting, where it is one of that project, or of any where none is named.
     async fn meeting_of(&self, id: &str, project: Option<&str>) -> Result<Arc<MeetingCell>, HallError> {
-        project.map(|name| self.project(name)).transpose()?;
-        let cell = match self.meetings.named(id) {
-            Some(cell) => cell,
-            None => {
-                self.look(&self.meetings, project).await?;
-                self.meeting(id)?
-            }
-        };
-        match project.filter(|project| *project != cell.now().project_name) {
-            Some(project) => Err(HallError::NotFound(format!("Meeting \"{id}\" not found in project \"{project}\""))),
-            None => Ok(cell),
-        }
+        self.find(&self.meetings, id, project).await?.ok_or_else(|| {
+            let there = project.map(|project| format!(" in project \"{project}\"")).unwrap_or_default();
+            HallError::NotFound(format!("Meeting \"{id}\" not found{there}"))
+        })
     }
 
     /// The meetings that are open.

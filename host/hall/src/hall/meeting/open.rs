@@ -384,7 +384,7 @@ impl Hall {
             tracing::warn!(meeting = %now.meeting_id, "its worktree stays: {e}");
         }
         if failed == Failed::Forgotten {
-            return self.forget(&self.meetings, &now.meeting_id).await;
+            return self.forget(&self.meetings, cell).await;
         }
         let time = self.time();
         let undone = self.change(cell, |meeting| {

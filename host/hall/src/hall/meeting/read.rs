@@ -73,11 +73,13 @@ impl Hall {
         self.open_meetings().map(|now| SessionView::of(&now)).collect()
     }
 
-    /// The meetings of a project, and of all where none is named, in no order.
+    /// The meetings of a project, and of all where none is named, the newest first.
     pub(in crate::hall) async fn meetings_of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, HallError> {
         self.look(&self.meetings, project).await?;
         let is_of = |now: &Arc<Meeting>| project.is_none_or(|project| now.project_name == project);
-        Ok(self.meetings.now().filter(is_of).collect())
+        let mut found: Vec<_> = self.meetings.now().filter(is_of).collect();
+        found.sort_by(|a, b| b.started().cmp(a.started()));
+        Ok(found)
     }
 }
 

@@ -80,7 +80,8 @@ pub(super) async fn close(Request { hall, fields, .. }: Request) -> Answer {
 pub(super) async fn list(Request { hall, fields, .. }: Request) -> Answer {
     // The original has no such view, and the others are of a project.
     if fields.given(&["view"]) == Some("all") {
-        let Ok(states) = fields.maybe(&["status"]).iter().map(|status| status.parse()).collect::<Result<Vec<_>, _>>()
+        let Ok(states) =
+            fields.maybe(&["status", "state"]).iter().map(|status| status.parse()).collect::<Result<Vec<_>, _>>()
         else {
             return ok(json!({"meetings": []}));
         };

@@ -121,12 +121,17 @@ pub(super) fn is_stream(path: &str) -> bool {
     path == EVENTS || meetings::STREAMS.contains(&path)
 }
 
-fn find(method: &Method, path: &str) -> Option<&'static Route> {
-    ROUTES.iter().find(|route| route.methods.contains(method) && named(route.path, path).is_some())
+/// The route, and the fields that the path has.
+fn find<'a>(method: &Method, path: &'a str) -> Option<(&'static Route, Named<'a>)> {
+    let mut by_method = ROUTES.iter().filter(|route| route.methods.contains(method));
+    by_method.find_map(|route| Some((route, named(route.path, path)?)))
 }
 
+/// Fields that a path has, by their names, as the path spells them.
+type Named<'a> = Vec<(&'static str, &'a str)>;
+
 /// The fields that a path of a route has; `None` where it is another route's.
-fn named<'a>(route: &'static str, path: &'a str) -> Option<Vec<(&'static str, &'a str)>> {
+fn named<'a>(route: &'static str, path: &'a str) -> Option<Named<'a>> {
     let mut named = Vec::new();
     let mut parts = path.split('/');
     for part in route.split('/') {
@@ -144,8 +149,8 @@ fn named<'a>(route: &'static str, path: &'a str) -> Option<Vec<(&'static str, &'
 pub(super) fn operation(method: &Method, path: &str) -> Operation<'static> {
     let reads = Operation { name: "/hall", access: Access::Reads };
     match find(method, path) {
-        Some(route) if route.access == Access::Reads => reads,
-        Some(route) => Operation { name: route.path, access: route.access },
+        Some((route, _)) if route.access == Access::Reads => reads,
+        Some((route, _)) => Operation { name: route.path, access: route.access },
         // It is answered that it is not found.
         None => reads,
     }
@@ -175,12 +180,12 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
 async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
     // Before the body is looked at: what is not here is not found, whatever it says.
     let not_found = || HallError::NotFound(format!("{} {} not found", asked.method, asked.path));
-    let route = find(asked.method, asked.path).ok_or_else(not_found)?;
+    let (route, named) = find(asked.method, asked.path).ok_or_else(not_found)?;
     let mut fields = match *asked.method == Method::POST {
         true => Fields::of_body(asked.body, asked.query)?,
         false => Fields::of_query(asked.query),
     };
-    for (name, value) in named(route.path, asked.path).into_iter().flatten() {
+    for (name, value) in named {
         fields.set(name, &percent_decode_str(value).decode_utf8_lossy());
     }
     (route.answer)(Request { hall: hall.clone(), fields, since: asked.since }).await
