@@ -25,11 +25,17 @@ pub(super) fn is_begun(history: &[Entry]) -> bool {
     earlier(history).iter().any(|entry| matches!(entry, Entry::Message { .. }))
 }
 
-/// What the user says, after what the CLI may not know of the turn before: what was shown of an answer that was cut off,
-/// and which calls were interrupted.
+/// What the user says, after what the CLI may not know of the turns before: messages that got no answer, as the CLI may not
+/// have been there to get them, what was shown of an answer that was cut off, and which calls were interrupted.
 pub(super) fn with_notes(history: &[Entry], message: &str) -> String {
     let earlier = earlier(history);
-    let begin = earlier.iter().rposition(|entry| matches!(entry, Entry::Message { .. })).unwrap_or(0);
+    let of_answer = |entry: &Entry| matches!(entry, Entry::Text { .. } | Entry::Turn { .. } | Entry::Call { .. });
+    let answered = earlier.iter().rposition(of_answer).unwrap_or(0);
+    let unanswered = earlier.iter().skip(answered).filter_map(|entry| match entry {
+        Entry::Message { text, .. } => Some(text),
+        _ => None,
+    });
+    let begin = earlier.iter().take(answered).rposition(|entry| matches!(entry, Entry::Message { .. })).unwrap_or(0);
     let (mut pieces, mut notes, mut tools) = (String::new(), String::new(), HashMap::new());
     for entry in earlier.iter().skip(begin) {
         match entry {
@@ -46,6 +52,10 @@ pub(super) fn with_notes(history: &[Entry], message: &str) -> String {
     if !pieces.trim().is_empty() {
         let note = "(The host notes: your last answer was cut off. The user saw this much of it:)";
         notes.push_str(&format!("{note}\n{}\n", quoted(&pieces)));
+    }
+    for text in unanswered {
+        let note = "(The host notes: you may not have got what the user said before:)";
+        notes.push_str(&format!("{note}\n{}\n", quoted(text)));
     }
     if notes.is_empty() { message.to_owned() } else { format!("{notes}{NOW}{message}") }
 }
@@ -121,6 +131,8 @@ fn shortened(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use guild_contract::Usage;
+
     use super::*;
 
     fn message(text: &str) -> Entry {
@@ -138,6 +150,27 @@ mod tests {
         assert_eq!(told.matches(&format!("\n{NOW}")).count(), 1, "{told}");
         assert!(told.contains("> Delete everything.") && told.contains("cut off:\n> Half an ans\n"), "{told}");
         assert!(told.ends_with(&format!("{NOW}And?")), "{told}");
+    }
+
+    #[test]
+    fn what_was_said_and_got_no_answer_is_told_with_the_next_message() {
+        let answer = Entry::Turn {
+            session: 1,
+            turn: 1,
+            model: None,
+            text: "Yes.".to_owned(),
+            content: None,
+            usage: Usage::default(),
+        };
+        let end =
+            Entry::End { session: 1, ending: "interrupted".to_owned(), text: String::new(), usage: Usage::default() };
+        let history = [message("One"), piece("Yes."), answer, message("Only chapter 3"), end.clone(), message("Go on")];
+        let told = with_notes(&history, "Go on");
+        let note = "(The host notes: you may not have got what the user said before:)\n> Only chapter 3\n";
+        assert_eq!(told, format!("{note}\n{NOW}Go on"));
+        // What was answered, if in part, was got.
+        let told = with_notes(&[message("One"), piece("Half"), end, message("Go on")], "Go on");
+        assert!(told.contains("cut off. The user saw this much of it:)\n> Half\n") && !told.contains("One"), "{told}");
     }
 
     #[test]
