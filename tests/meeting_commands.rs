@@ -338,3 +338,31 @@ fn a_stream_that_breaks_is_joined_again_and_no_text_is_shown_twice() {
     assert!(said.ends_with(&format!("\n{text}\n")), "{said}");
     assert_eq!(said.matches("one").count(), 1, "{said}");
 }
+
+#[test]
+fn a_message_whose_host_ends_before_it_answers_is_said_to_be_cut_off() {
+    let runtime = Runtime::new().unwrap();
+    let gate = Gate::closed();
+    let answer = {
+        let gate = gate.clone();
+        move |request: &Received| match last(request).as_str() {
+            "Slowly" => Reply::text("one two three").slowly(&gate),
+            _ => Reply::text("Hello."),
+        }
+    };
+    let provider = runtime.block_on(OpenAi::start(answer));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let host = hall.serve();
+    succeeds(&run(&hall, &["meet", "researcher", "--project", "demo", "Moths"], ""));
+    let id = only(&hall, "open");
+    let talk = begin(&hall, "hall", &["meeting", "resume", &id], "Slowly\n");
+    wait_for("the model to be asked", || (provider.requests().len() == 2).then_some(()));
+    host.kill();
+    let _host = hall.serve();
+    let output = talk.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("the turn was cut off"), "{told}");
+    gate.open();
+}

@@ -19,6 +19,10 @@ use crate::{
 /// The maximum length of a tool's input, or of its result, on its line.
 const TOOL_CHARS: usize = 100;
 
+/// Of a turn that the host was killed in.
+const CUT_OFF: &str =
+    "the host was started again meanwhile, and the turn was cut off; `guild meeting show` has what was said";
+
 /// `guild meet`.
 pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
@@ -209,9 +213,19 @@ impl Conversation {
                 Said::Stopped if !self.is_interactive => break exit::INTERRUPTED,
                 Said::End | Said::Stopped => break 0,
             };
-            let events = self.hall.client.say(&id, &message).await;
+            let events = tokio::select! {
+                events = self.hall.client.say(&id, &message) => events,
+                () = self.signals.next() => break exit::INTERRUPTED,
+            };
             turn = match self.hall.ask(events) {
-                Ok(events) => self.turn(events).await?,
+                Ok(events) => match self.turn(events).await? {
+                    // The host that took the message is not there any more.
+                    Turn::Empty => {
+                        tell_error(CUT_OFF);
+                        Turn::Failed
+                    }
+                    turn => turn,
+                },
                 Err(Failure { message, .. }) => {
                     message.into_iter().for_each(tell_error);
                     Turn::Failed
@@ -267,7 +281,7 @@ impl Conversation {
                 Ok(None) if is_empty => break Turn::Empty,
                 Ok(None) => {
                     print(|out| self.page.end(out))?;
-                    tell_error("the host was started again meanwhile, and the turn was cut off");
+                    tell_error(CUT_OFF);
                     break Turn::Failed;
                 }
                 Err(error) if error.may_pass() && self.meeting.is_some() => {
