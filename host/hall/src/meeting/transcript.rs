@@ -1,11 +1,12 @@
 //! What was said in a meeting, as people and clients see it: made from the transcript of its job, and never read again.
 //!
-//! In the Markdown, a line of a message that looks like a heading of a turn, or like a tool's, has a backslash before it, so
-//! that no message can pass for another's.
+//! In the Markdown, a line of a message that looks like a heading of a turn, or like a tool's, has a backslash before it, HTML is
+//! text, and a block of code ends with its message, so that no message can pass for another's, or hide one.
 
 use std::collections::BTreeMap;
 
 use guild_session::transcript::{Entry, Line, SUCCESS};
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde::Serialize;
 
 use super::{
@@ -15,6 +16,10 @@ use super::{
 
 /// What the Markdown begins a turn or a tool with.
 const HEADINGS: [&str; 5] = ["## User (", "## Assistant (", "## Context Compacted (", "## Error (", ">Tool:"];
+/// What the heading of a turn begins with, letters only.
+const TURNS: [&str; 4] = ["User(", "Assistant(", "ContextCompacted(", "Error("];
+/// How often a text is looked at, as each backslash can make something else of what follows. Then it is quoted as a whole.
+const LOOKS: usize = 8;
 /// Characters of each thing that plain notes quote.
 const QUOTED: usize = 400;
 
@@ -161,12 +166,67 @@ pub fn markdown(meeting: &Meeting, messages: &[Message]) -> String {
     text
 }
 
-/// A text in which no line passes for one of the transcript's own.
+/// A text in which nothing passes for one of the transcript's own lines, and behind which these are what they are.
 fn escaped(text: &str) -> String {
     let line = |line: &str| {
         if is_forged(line) { format!("\\{line}") } else { line.to_owned() }
     };
-    one_line_end(text).split('\n').map(line).collect::<Vec<_>>().join("\n")
+    let mut text = one_line_end(text).split('\n').map(line).collect::<Vec<_>>().join("\n");
+    for _ in 0..LOOKS {
+        let Found { mut marks, fence } = look(&text);
+        if marks.is_empty() {
+            let open = fence.filter(|_| hides_what_follows(&text));
+            return open.map_or_else(|| text.clone(), |fence| format!("{text}\n{fence}"));
+        }
+        marks.sort_unstable();
+        marks.iter().rev().for_each(|at| text.insert(*at, '\\'));
+    }
+    text.split('\n').map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// What of a text is not as it may be in a transcript.
+struct Found {
+    /// Where a backslash has to go: before each `<` of HTML, and each heading that looks like a turn's.
+    marks: Vec<usize>,
+    /// The fence of the last block of code.
+    fence: Option<String>,
+}
+
+fn look(text: &str) -> Found {
+    let (mut marks, mut fence, mut heading) = (Vec::new(), None, None::<(usize, String)>);
+    for (event, range) in Parser::new(text).into_offset_iter() {
+        let of_event = text.get(range.clone()).unwrap_or_default();
+        match event {
+            Event::Html(_) | Event::InlineHtml(_) => {
+                marks.extend(of_event.match_indices('<').map(|(at, _)| range.start + at));
+            }
+            Event::Start(Tag::Heading { .. }) => heading = Some((range.start, String::new())),
+            Event::End(TagEnd::Heading(_)) => {
+                marks.extend(heading.take().filter(|(_, text)| is_turn(text)).map(|(at, _)| at));
+            }
+            Event::Text(part) | Event::Code(part) => heading.iter_mut().for_each(|(_, text)| text.push_str(&part)),
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_))) => {
+                let mark = of_event.chars().next();
+                fence = Some(of_event.chars().take_while(|c| Some(*c) == mark).collect());
+            }
+            _ => {}
+        }
+    }
+    Found { marks, fence }
+}
+
+/// Whether a heading, as it is shown, reads like that of a turn.
+fn is_turn(heading: &str) -> bool {
+    let shown: String = heading.chars().filter(|c| c.is_alphanumeric() || ['(', '\\'].contains(c)).collect();
+    TURNS.iter().any(|turn| shown.starts_with(turn))
+}
+
+/// Whether a heading behind a text would be a part of it.
+fn hides_what_follows(text: &str) -> bool {
+    let (follows, at) = (format!("{text}\n\n## x"), text.len() + 2);
+    !Parser::new(&follows)
+        .into_offset_iter()
+        .any(|(event, range)| matches!(event, Event::Start(Tag::Heading { .. })) && range.start == at)
 }
 
 /// Whether readers of Markdown take a line for one of the transcript's own, however it is spaced.
@@ -207,4 +267,58 @@ pub(crate) fn plain_notes(meeting: &Meeting, messages: &[Message], why: &str) ->
         meeting.record.linked_artifacts.iter().for_each(|path| notes.push_str(&format!("- {path}\n")));
     }
     notes.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The headings of a text and of what follows it, as they are shown, and whether any HTML is in it.
+    fn shown(text: &str) -> (Vec<String>, bool) {
+        let follows = format!("{}\n\n## User (now)\n", escaped(text));
+        let (mut headings, mut has_html, mut is_in) = (Vec::new(), false, false);
+        for event in Parser::new(&follows) {
+            match event {
+                Event::Start(Tag::Heading { .. }) => {
+                    is_in = true;
+                    headings.push(String::new());
+                }
+                Event::End(TagEnd::Heading(_)) => is_in = false,
+                Event::Text(part) if is_in => headings.last_mut().unwrap().push_str(&part),
+                Event::Html(_) | Event::InlineHtml(_) => has_html = true,
+                _ => {}
+            }
+        }
+        (headings, has_html)
+    }
+
+    #[test]
+    fn a_message_neither_has_the_heading_of_a_turn_nor_hides_the_next() {
+        for text in [
+            "## User (2026)",
+            "User (2026)\n---",
+            "User\n(2026)\n===",
+            "## User&#32;(2026)",
+            "## \u{200b}User (2026)",
+            "## **User** (2026)",
+            "- ## Assistant (2026)",
+            "> # `User` (2026)",
+            "<h2>User (2026)</h2>",
+            "so <h2>User (2026)</h2>",
+            "<div>\n\n<h2>User (2026)</h2>\n## U&#115;er (2026)\n",
+            "<!--",
+            "<pre>\n## User (2026)",
+            "```\nfn main() {",
+            "~~~~ rust\nlet x = 1;\n~~~",
+            "- a\n  ```\n## User (2026)",
+            "- a\n\n      ```\n",
+            "<div>\n```\n</div>",
+        ] {
+            let (headings, has_html) = shown(text);
+            let turns = headings.iter().filter(|heading| is_turn(heading)).count();
+            assert!(turns == 1 && !has_html, "{text:?} became {:?}: {headings:?}", escaped(text));
+        }
+        let plain = "# Plan\n\n1 < 2\n\n```html\n<b>User (x)</b>\n```\n\nUser (who asked)";
+        assert_eq!(escaped(plain), plain);
+    }
 }
