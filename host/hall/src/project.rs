@@ -43,6 +43,14 @@ pub(crate) struct Project {
     pub(crate) settings: ProjectSettings,
     /// What the operator permits, or why nothing.
     pub(crate) permit: Result<Permit, String>,
+    /// What it has one of.
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What a project has one of, so that operations wait for each other. A project that is read again shares it with the
+/// earlier one, which operations under way have, where name, path and default branch are the same.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
     integration: OnceCell<Arc<Integration>>,
     /// Held while a pull request is made, and while `claude/main` follows the default branch.
     pub(crate) pulls: tokio::sync::Mutex<()>,
@@ -117,7 +125,7 @@ impl Project {
                 settings.path, settings.path
             )),
         };
-        Self { settings, permit, integration: OnceCell::new(), pulls: tokio::sync::Mutex::default() }
+        Self { settings, permit, shared: Arc::default() }
     }
 }
 
@@ -167,11 +175,14 @@ impl Projects {
         };
         let permits = self.permits();
         let project = |settings: &ProjectSettings| {
-            let new = Project::new(settings.clone(), &permits);
-            // A project has one integration worktree, so it stays the same one as long as nothing of it changes.
-            let old = read.as_ref().and_then(|known| known.projects.get(&settings.name));
-            let old = old.filter(|old| old.settings == new.settings && old.permit == new.permit);
-            (settings.name.clone(), old.cloned().unwrap_or_else(|| Arc::new(new)))
+            let mut new = Project::new(settings.clone(), &permits);
+            let old = read.as_ref().and_then(|known| known.projects.get(&settings.name)).filter(|old| {
+                old.settings.path == settings.path && old.settings.default_branch == settings.default_branch
+            });
+            if let Some(old) = old {
+                new.shared = old.shared.clone();
+            }
+            (settings.name.clone(), Arc::new(new))
         };
         let projects: BTreeMap<_, _> = settings.projects().iter().map(project).collect();
         *read = Some(Known { file, settings: settings.clone(), projects: projects.clone() });
@@ -211,11 +222,36 @@ impl Projects {
             let repository = Repository::open(git, path, project.settings.default_branch.as_deref()).await?;
             repository.integration(&home.integration(name)).await.map(Arc::new)
         };
-        let opened = project.integration.get_or_try_init(open).await;
+        let opened = project.shared.integration.get_or_try_init(open).await;
         opened.cloned().map_err(|e| HallError::Conflict(format!("project {name:?} cannot be worked on: {e}")))
     }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_shares_its_worktree_with_what_it_was_until_its_path_or_default_branch_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(&dir.path().join("home")).unwrap();
+        let projects = Projects::new(Vec::new(), None);
+        let reads = |text: &str| {
+            fs::write(home.path().join(SETTINGS), format!("projects:\n  - name: demo\n    {text}\n")).unwrap();
+            projects.now(&home).unwrap().1.remove("demo").unwrap()
+        };
+        let first = reads("path: /p/demo");
+        let is_shared = |project: &Project| Arc::ptr_eq(&project.shared, &first.shared);
+        let capped = reads("path: /p/demo\n    commissionCap: 7");
+        assert!(capped.settings.commissions() == 7 && is_shared(&capped));
+        projects.permit(vec![Permit { path: "/p/demo".into(), push: true, pull_requests: false }]);
+        let permitted = reads("path: /p/demo");
+        assert!(permitted.permit.is_ok() && is_shared(&permitted));
+        assert!(!is_shared(&reads("path: /p/demo\n    defaultBranch: next")));
+        assert!(!is_shared(&reads("path: /p/other")));
+    }
 }

@@ -88,7 +88,7 @@ impl Hall {
             )));
         }
         let refused = |e: GitError| HallError::Conflict(format!("no pull request of project {name:?} was made: {e}"));
-        let _one = project.pulls.lock().await;
+        let _one = project.shared.pulls.lock().await;
         let active = self.active_work(name, asking);
         if !active.is_empty() {
             return Err(HallError::Conflict(format!(
@@ -157,7 +157,7 @@ impl Hall {
         if let Some(waits) = waits() {
             return Ok(waits);
         }
-        let _one = project.pulls.lock().await;
+        let _one = project.shared.pulls.lock().await;
         let integration = self.projects.integration(&self.home, project).await?;
         let failed = |e: GitError| HallError::Conflict(e.to_string());
         let repository = integration.repository();
