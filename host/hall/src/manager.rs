@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    commission::{Author, Overrides, Status},
+    commission::{Author, Entry, Overrides, Status},
     hall::{Dispatched, Filter, Hall, NewCommission, cut},
     tools::{answer, define, is_offered, key},
     view::CommissionView,
@@ -82,6 +82,18 @@ impl ManagerTools {
         Ok(())
     }
 
+    /// An error as sessions and components are told it, whatever tool it is of: without paths of the host.
+    fn told(&self, mut error: ToolError) -> ToolError {
+        if let ToolError::InvalidInput(text)
+        | ToolError::NotGranted(text)
+        | ToolError::OverLimit(text)
+        | ToolError::Unavailable(text) = &mut error
+        {
+            *text = self.hall.host_paths().hide(text);
+        }
+        error
+    }
+
     async fn create(&self, input: CreateCommission, call: &str) -> Result<Value, ToolError> {
         let CreateCommission { title, worker_name, prompt, dependencies, resource_overrides, dispatch } = input;
         let project = self.activity(CREATE)?.project.clone();
@@ -103,7 +115,10 @@ impl ManagerTools {
         match dispatched {
             Ok(dispatched) => Ok(said(id.as_str(), dispatched)),
             // It is there, and its id is what the manager goes on with.
-            Err(e) => Ok(json!({"commissionId": id, "status": "pending", "reason": format!("not dispatched: {e}")})),
+            Err(e) => {
+                let reason = format!("not dispatched: {}", self.hall.host_paths().hide(&e.to_string()));
+                Ok(json!({"commissionId": id, "status": "pending", "reason": reason}))
+            }
         }
     }
 
@@ -117,13 +132,13 @@ impl ManagerTools {
             self.check(STATUS, &id, false).await?;
         }
         let read = self.hall.read(&id, None).await?;
-        let entries = read.timeline.len().saturating_sub(MAX_ENTRIES);
-        let timeline: Vec<Value> = read
-            .timeline
-            .into_iter()
-            .skip(entries)
-            .map(|entry| json!({"timestamp": entry.timestamp, "event": entry.event, "reason": cut(entry.reason, ENTRY_CHARS)}))
-            .collect();
+        let (entries, paths) = (read.timeline.len().saturating_sub(MAX_ENTRIES), self.hall.host_paths());
+        let entry = |Entry { timestamp, event, reason, .. }| {
+            // Why a state changed can be an error of the host. All else was written by workers and people.
+            let reason = if event.starts_with("status_") { paths.hide(&reason) } else { reason };
+            json!({"timestamp": timestamp, "event": event, "reason": cut(reason, ENTRY_CHARS)})
+        };
+        let timeline: Vec<Value> = read.timeline.into_iter().skip(entries).map(entry).collect();
         let one = read.commission;
         let mut shown = line(&one);
         let more = json!({
@@ -274,6 +289,12 @@ impl Tools for ManagerTools {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        self.perform(call).await.map_err(|error| self.told(error))
+    }
+}
+
+impl ManagerTools {
+    async fn perform(&self, call: ToolCall) -> Result<Value, ToolError> {
         let known = DEFINITIONS.iter().chain(project::DEFINITIONS.iter()).any(|tool| tool.name == call.name);
         if known && call.name != STATUS {
             self.activity(&call.name)?;

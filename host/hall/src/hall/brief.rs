@@ -49,9 +49,11 @@ impl Hall {
     /// Where `config.yaml` cannot be read.
     pub async fn brief(&self, project: Option<&str>) -> Result<String, HallError> {
         let mut items: Vec<Item> = self.all_workers().iter().map(worker).collect();
+        let paths = self.host_paths();
         for known in self.projects()? {
             let here = if project == Some(known.name.as_str()) { "; you work on this one" } else { "" };
-            let problem = known.problem.map(|why| format!("; nothing is done in it: {why}")).unwrap_or_default();
+            let problem = known.problem.map(|why| format!("; nothing is done in it: {}", paths.hide(&why)));
+            let problem = problem.unwrap_or_default();
             items.push(Item::new(PROJECTS, 0, &format!("{}{here}{problem}", known.name)));
         }
         let mut commissions = self.list(&Filter::default()).await?;

@@ -50,7 +50,7 @@ impl Hall {
     }
 }
 
-/// Why a session is refused, without a path of the host.
+/// Why nothing is shown. What the caller can ask otherwise is [`HallError::Invalid`].
 fn refused(error: GitError) -> HallError {
     match error {
         GitError::NoCommitOfThatName { .. } => HallError::Invalid(error.to_string()),

@@ -6,6 +6,7 @@ mod brief;
 mod cells;
 mod change;
 mod dependencies;
+mod host_paths;
 mod inspect;
 mod manage;
 mod meeting;
