@@ -208,6 +208,51 @@ fn a_turn_that_the_host_was_killed_in_is_marked_as_cut_off_and_no_call_is_made_a
 }
 
 #[test]
+fn a_meeting_goes_on_once_its_worker_that_was_built_anew_is_approved() {
+    let runtime = Runtime::new().unwrap();
+    let provider =
+        runtime.block_on(OpenAi::start(|request: &Received| Reply::text(format!("{}.", said(request).len()))));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let host = hall.serve();
+    let mut first = Events::open(&hall, "Moths");
+    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
+    first.until("turn_end");
+    host.kill();
+    let rebuild = || {
+        let file = hall.home.path("members/researcher/researcher.wasm");
+        fs::write(&file, [fs::read(&file).unwrap(), vec![0, 2, 1, b'v']].concat()).unwrap();
+    };
+    let approve = || {
+        let output = hall.home.run(&["approve", "researcher", "--members", "members", "--yes"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+
+    rebuild();
+    let host = hall.serve();
+    let refused = Events::say(&hall, &id, "B").rest();
+    let why = refused.last().unwrap()["reason"].as_str().unwrap();
+    assert!(why.contains("researcher is not in service") && why.contains("guild approve"), "{why}");
+    approve();
+    // It is in service within a moment.
+    let on = wait_for("the meeting to go on", || {
+        let events = Events::say(&hall, &id, "C").rest();
+        (events.last().unwrap()["type"] == "turn_end").then_some(events)
+    });
+    assert_eq!(text(&on), "2.");
+    host.kill();
+
+    // Nor is it lost where no host runs meanwhile.
+    rebuild();
+    approve();
+    let _host = hall.serve();
+    assert_eq!(text(&Events::say(&hall, &id, "D").rest()), "3.");
+    let (status, answer) = hall.post("/meeting/session/meeting/close", json!({"meetingId": id}));
+    assert_eq!(status, 200, "{answer}");
+}
+
+#[test]
 fn a_turn_outlives_its_listeners_and_whoever_comes_back_joins_it() {
     let runtime = Runtime::new().unwrap();
     let gate = Gate::closed();

@@ -3,7 +3,6 @@
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write},
     path::Path,
-    sync::Arc,
 };
 
 use guild_config::Config;
@@ -92,7 +91,8 @@ fn approve_member(
         return confirmed.and(Err(Failure::error(format!("{name} was not approved"))));
     }
     if !is_pinned {
-        let ended = guild_roster::end_before_approval(&found.dir, &Arc::new(config.limits.clone()));
+        let is_change = matches!(standing.trusted, Trusted::Changed(_));
+        let ended = guild_roster::end_before_approval(&found.dir, &config.limits, is_change);
         ended.map_err(|why| Failure::error(format!("{name} was not approved: {why}")))?;
     }
     approval.approve(&standing)?;

@@ -202,6 +202,15 @@ pub enum NotBegun {
     Refused(String),
 }
 
+/// Why no notes were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotWritten {
+    /// They cannot be at the moment.
+    Now(String),
+    /// Nor can they be later; the text says why.
+    Never(String),
+}
+
 /// Why workers that only take commissions cannot be talked with.
 const NO_MEETINGS: &str = "these workers hold no meetings";
 
@@ -256,8 +265,8 @@ pub trait Workers: Send + Sync {
     ///
     /// # Errors
     /// Why there is no answer.
-    async fn write(&self, _meeting: &Attempt, _system_prompt: &str, _prompt: String) -> Result<String, String> {
-        Err(NO_MEETINGS.to_owned())
+    async fn write(&self, _meeting: &Attempt, _system_prompt: &str, _prompt: String) -> Result<String, NotWritten> {
+        Err(NotWritten::Never(NO_MEETINGS.to_owned()))
     }
 
     /// Ends a meeting's job with this result, and waits until nothing of it runs. What its worker decided. A job that has ended

@@ -27,12 +27,21 @@ pub struct Position {
     pub bytes: u64,
 }
 
+/// Why nothing is written to a journal any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It reached its limit, so many bytes.
+    Full(u64),
+    /// A line could not be written.
+    Unwritten,
+}
+
 #[derive(Debug)]
 enum State {
     /// Lines are written; so many bytes are in the file.
     Open(u64),
-    /// A line could not be written: further lines are dropped, and the file has to say so.
-    Broken,
+    /// A line could not be written behind so many bytes: further lines are dropped, and the file has to say so.
+    Broken(u64),
     /// Over the limit or closed: lines are dropped.
     Closed,
 }
@@ -55,28 +64,29 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends a line, which must not contain a newline. The first one that would exceed the limit is replaced by
-    /// `last`, and nothing follows that.
-    pub(crate) fn append(&mut self, jobs: &Dir, line: String, last: impl FnOnce(u64) -> String) {
+    /// Appends a line, which must not contain a newline. The first one that would exceed the limit, and the first after one
+    /// that could not be written, is replaced by `last`, and nothing follows that.
+    pub(crate) fn append(&mut self, jobs: &Dir, line: String, last: impl FnOnce(End) -> String) {
         let (line, next) = match self.state {
             State::Open(written) => {
                 let size = written.saturating_add(line.len() as u64 + 1);
-                if size > self.limit { (last(self.limit), State::Closed) } else { (line, State::Open(size)) }
+                if size > self.limit { (last(End::Full(self.limit)), State::Closed) } else { (line, State::Open(size)) }
             }
             // The file has to say that lines are missing. If that fails too, it is tried again with the next line.
-            State::Broken => (format!("\n{}", last(self.limit)), State::Closed),
+            State::Broken(_) => (format!("\n{}", last(End::Unwritten)), State::Closed),
             State::Closed => return,
         };
         // The file is opened for each line, so that ten thousand running jobs keep no descriptors.
         match append(jobs, &self.path).and_then(|mut file| file.write_all((line + "\n").as_bytes())) {
             Ok(()) => {
-                self.lines += 1 + u64::from(matches!(self.state, State::Broken));
+                self.lines += 1 + u64::from(matches!(self.state, State::Broken(_)));
                 self.state = next;
             }
-            Err(_) if matches!(self.state, State::Broken) => {}
             Err(e) => {
-                tracing::warn!(file = self.path, "a line could not be written, so further lines are dropped: {e}");
-                self.state = State::Broken;
+                if let State::Open(written) = self.state {
+                    tracing::warn!(file = self.path, "a line could not be written, so further lines are dropped: {e}");
+                    self.state = State::Broken(written);
+                }
             }
         }
     }
@@ -84,10 +94,8 @@ impl Journal {
     /// Where the next line will begin; the file's end where none will.
     pub(crate) fn end(&self, jobs: &Dir) -> Position {
         let bytes = match self.state {
-            State::Open(bytes) => bytes,
-            State::Broken | State::Closed => {
-                Fingerprint::at(jobs, &self.path).ok().flatten().map_or(0, |file| file.size())
-            }
+            State::Open(bytes) | State::Broken(bytes) => bytes,
+            State::Closed => Fingerprint::at(jobs, &self.path).ok().flatten().map_or(0, |file| file.size()),
         };
         Position { lines: self.lines, bytes }
     }
@@ -98,8 +106,8 @@ impl Journal {
     }
 
     /// Whether all further lines are dropped.
-    pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+    pub(crate) fn drops_lines(&self) -> bool {
+        !matches!(self.state, State::Open(_))
     }
 
     /// Drops all further lines.
@@ -120,5 +128,39 @@ fn count_lines(jobs: &Dir, path: &str) -> io::Result<u64> {
         lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
         let read = read.len();
         file.consume(read);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    #[test]
+    fn behind_a_line_that_could_not_be_written_the_file_says_so_and_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, aside) = (dir.path().join("log"), dir.path().join("aside"));
+        let jobs = Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap();
+        let mut journal = Journal::new("log".to_owned(), 1000);
+        let mut append = |line: &str| {
+            journal.append(&jobs, line.to_owned(), |end| format!("{end:?}"));
+            (journal.drops_lines(), journal.end(&jobs))
+        };
+        assert_eq!(append("one"), (false, Position { lines: 1, bytes: 4 }));
+        fs::rename(&path, &aside).unwrap();
+        fs::create_dir(&path).unwrap();
+        // Readers wait for no line that will not come.
+        assert_eq!(append("two"), (true, Position { lines: 1, bytes: 4 }));
+        assert_eq!(append("three"), (true, Position { lines: 1, bytes: 4 }));
+        fs::remove_dir(&path).unwrap();
+        fs::rename(&aside, &path).unwrap();
+        // Of a line, half may be there.
+        fs::write(&path, "one\ntw").unwrap();
+        assert_eq!(append("four"), (true, Position { lines: 3, bytes: 17 }));
+        append("five");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntw\nUnwritten\n");
     }
 }

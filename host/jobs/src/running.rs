@@ -29,7 +29,7 @@ use crate::{
     durable::{Survives, open_dir, replace},
     ended::EndedJob,
     error::StoreError,
-    journal::{Journal, Position},
+    journal::{End, Journal, Position},
     quota::{Quota, Refused},
     record::{
         self, DECISIONS, LOG, META, Notes, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT,
@@ -342,8 +342,9 @@ impl RunningJob {
     /// terminal escapes is written as one line without them.
     pub fn log(&self, line: &str) {
         let line = format!("{} {}", self.context.now(), visible(line));
-        lock(&self.log).append(&self.context.jobs, line, |limit| {
-            format!("(the log reached limits.log_bytes, {limit} bytes; what followed was dropped)")
+        lock(&self.log).append(&self.context.jobs, line, |end| match end {
+            End::Full(limit) => format!("(the log reached limits.log_bytes, {limit} bytes; what followed was dropped)"),
+            End::Unwritten => "(a line of the log could not be written; what followed was dropped)".to_owned(),
         });
     }
 
@@ -354,17 +355,20 @@ impl RunningJob {
             serde_json::to_string(&Line { at: self.context.now(), entry: entry.clone() }).unwrap_or_default()
         };
         let mut transcript = lock(&self.transcript);
-        transcript.append(&self.context.jobs, line(entry), |limit| {
-            let text =
-                format!("the transcript reached limits.transcript_bytes, {limit} bytes; what followed was dropped");
-            line(&Entry::Truncated { text })
+        transcript.append(&self.context.jobs, line(entry), |end| {
+            let text = match end {
+                End::Full(limit) => format!("the transcript reached limits.transcript_bytes, {limit} bytes"),
+                End::Unwritten => "a line of the transcript could not be written, as the host's log says".to_owned(),
+            };
+            line(&Entry::Truncated { text: format!("{text}; what followed was dropped") })
         });
         self.written.send_replace(transcript.end(&self.context.jobs));
     }
 
-    /// Whether what its sessions do is not written down any more (`limits.transcript_bytes`).
-    pub fn is_transcript_full(&self) -> bool {
-        lock(&self.transcript).is_closed()
+    /// Whether what its sessions do is not written down any more: the transcript reached `limits.transcript_bytes`, or could not
+    /// be written.
+    pub fn is_transcript_over(&self) -> bool {
+        lock(&self.transcript).drops_lines()
     }
 
     /// Has what its sessions did so far survive a power cut.

@@ -11,13 +11,14 @@ use guild_contract::{
     rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
-use guild_hall::{Attempt, HallError, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_hall::{Attempt, HallError, NotBegun, NotWritten, Outcome, Permit, Worker, Workers};
 use guild_jobs::{JobStore, RunningJob};
 use guild_session::transcript::Line;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::blocking,
+    component::Component,
     member::Member,
     roster::{MemberState, Roster},
 };
@@ -75,6 +76,7 @@ impl Commissions {
         let _ = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await;
         let until = tokio::time::Instant::now() + TAKEN_UP;
         loop {
+            let component = member.component();
             match member.store().running(id) {
                 None => {
                     return Err(format!(
@@ -82,6 +84,9 @@ impl Commissions {
                     ));
                 }
                 Some(job) if member.data.is_conversing(id) => return Ok((member, job)),
+                Some(_) if let Component::Failed(why) = component => {
+                    return Err(format!("its worker {} is not in service: {why}", meeting.worker));
+                }
                 Some(_) if tokio::time::Instant::now() >= until => {
                     return Err("the meeting is still being taken up after a restart of the host; try again".to_owned());
                 }
@@ -160,9 +165,12 @@ impl Workers for Commissions {
         member.conversation(meeting, job).await?.say(message, cancel).await
     }
 
-    async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, String> {
-        let (member, job) = self.conversing(meeting).await?;
-        member.conversation(meeting, job).await?.write(system_prompt, prompt).await
+    async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, NotWritten> {
+        let (member, job) = self.conversing(meeting).await.map_err(|why| match self.member(&meeting.worker) {
+            Some(member) if member.store().running(meeting.job.as_str()).is_none() => NotWritten::Never(why),
+            _ => NotWritten::Now(why),
+        })?;
+        member.writer(meeting, job).await?.write(system_prompt, prompt).await
     }
 
     async fn conclude(&self, meeting: &Attempt, notes: &str) -> Result<Vec<Decision>, String> {

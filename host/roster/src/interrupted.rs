@@ -3,7 +3,8 @@
 //! A member's directory can bring such jobs along, as it is copied to be installed, and their plans say what is run. So one
 //! is resumed only where its plan has the [seal](guild_trust::seal) that a host gave it when the job was dispatched, where this very
 //! directory was pinned before this host loaded it, and once its component is in service. Until that is known the job is
-//! shown as running, can be cancelled, and nothing of it runs.
+//! shown as running, can be cancelled, and nothing of it runs. Where the component cannot be in service, it fails; that of a
+//! meeting, of which nothing runs until somebody speaks, waits until it can.
 
 use std::{
     io, mem,
@@ -12,7 +13,7 @@ use std::{
 
 use guild_contract::JobId;
 use guild_jobs::{JobStore, Resume, RunningJob, Sealed, interrupted};
-use guild_session::transcript::Entry;
+use guild_session::{activation::Plan, transcript::Entry};
 
 /// Why jobs that the directory of a new member brought along are not resumed.
 const NEW: &str = "the member is new to this host (guild.lock did not have its directory as it is when the host started), \
@@ -23,23 +24,43 @@ pub(crate) struct InterruptedJobs {
     /// Who runs the jobs of the member's directory now.
     runner: Mutex<Option<Arc<dyn Resume>>>,
     store: Weak<JobStore>,
-    decision: Mutex<Decision>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    decision: Decision,
+    waiting: Vec<Arc<RunningJob>>,
 }
 
 /// Whether interrupted jobs are resumed.
+#[derive(Default)]
 enum Decision {
-    /// It is not decided yet. These wait for it.
-    Open(Vec<Arc<RunningJob>>),
+    /// It is not decided yet, and they wait for it.
+    #[default]
+    Open,
     Resume,
-    /// They fail; the reason.
-    Fail(String),
+    /// The component is not in service, for this reason: they fail, and those of meetings wait.
+    NotInService(String),
+    /// They fail, since the member is new.
+    New,
+}
+
+impl Decision {
+    /// Why a job fails, if it does.
+    fn fails(&self, is_meeting: bool) -> Option<String> {
+        match self {
+            Self::NotInService(why) if !is_meeting => Some(why.clone()),
+            Self::New => Some(NEW.to_owned()),
+            Self::Open | Self::Resume | Self::NotInService(_) => None,
+        }
+    }
 }
 
 impl InterruptedJobs {
     /// For the jobs of a store.
     pub(crate) fn new(store: &Arc<JobStore>) -> Self {
-        let decision = Mutex::new(Decision::Open(Vec::new()));
-        Self { runner: Mutex::default(), store: Arc::downgrade(store), decision }
+        Self { runner: Mutex::default(), store: Arc::downgrade(store), state: Mutex::default() }
     }
 
     /// From now on jobs are resumed by this one.
@@ -51,18 +72,24 @@ impl InterruptedJobs {
         self.runner.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn decision(&self) -> MutexGuard<'_, Decision> {
-        self.decision.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides whether they are resumed; later decisions have no effect. It blocks on storing the end of those that are not.
-    pub(crate) fn decide(&self, verdict: Result<(), String>) {
+    /// Decides whether they are resumed, by whether the component is in service. Once they are, later decisions have no effect.
+    /// It blocks on storing the end of those that are not.
+    pub(crate) fn decide(&self, in_service: Result<(), String>) {
+        self.become_(in_service.map_or_else(Decision::NotInService, |()| Decision::Resume));
+    }
+
+    fn become_(&self, decision: Decision) {
         let waiting = {
-            let mut decision = self.decision();
-            let Decision::Open(waiting) = &mut *decision else { return };
-            let waiting = mem::take(waiting);
-            *decision = verdict.map_or_else(Decision::Fail, |()| Decision::Resume);
-            waiting
+            let mut state = self.state();
+            if matches!(state.decision, Decision::Resume | Decision::New) {
+                return;
+            }
+            state.decision = decision;
+            mem::take(&mut state.waiting)
         };
         waiting.into_iter().for_each(|job| self.resume(job));
     }
@@ -73,7 +100,7 @@ impl InterruptedJobs {
     /// # Errors
     /// Where the jobs cannot be read.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
-        self.decide(Err(NEW.to_owned()));
+        self.become_(Decision::New);
         self.store.upgrade().map_or(Ok(()), |store| store.recover())
     }
 }
@@ -84,17 +111,20 @@ impl Resume for InterruptedJobs {
     }
 
     fn check(&self, job: &JobId, plan: &Sealed, history: &[Entry]) -> Result<(), String> {
-        if let Decision::Fail(why) = &*self.decision() {
-            return Err(why.clone());
+        if let Some(why) = self.state().decision.fails(matches!(plan.accepted.plan, Plan::Conversation(_))) {
+            return Err(why);
         }
         self.runner().ok_or("the host is stopping")?.check(job, plan, history)
     }
 
     fn resume(&self, job: Arc<RunningJob>) {
-        let why = match &mut *self.decision() {
-            Decision::Open(waiting) => return waiting.push(job),
-            Decision::Resume => None,
-            Decision::Fail(why) => Some(why.clone()),
+        let is_meeting = matches!(job.plan(), Ok(plan) if matches!(plan.accepted.plan, Plan::Conversation(_)));
+        let why = {
+            let mut state = self.state();
+            match (state.decision.fails(is_meeting), &state.decision) {
+                (None, Decision::Open | Decision::NotInService(_)) => return state.waiting.push(job),
+                (why, _) => why,
+            }
         };
         // Somebody may have cancelled it while it waited, and then it has ended.
         if job.cancelled().is_cancelled() {

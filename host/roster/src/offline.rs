@@ -14,7 +14,7 @@ use guild_jobs::{
     JobStore, OwnerLock, PruneReport, Records, Resume, RunningJob, Sealed, StoreError, StoreOptions, SystemClock,
     records::{ended_before, started_at},
 };
-use guild_session::transcript::Entry;
+use guild_session::{activation::Plan, transcript::Entry};
 use jiff::Timestamp;
 
 pub use guild_jobs::{
@@ -222,11 +222,13 @@ fn open_store(member: &Dir, limits: &Limits) -> io::Result<Arc<JobStore>> {
 }
 
 /// Fails the interrupted jobs in a member's directory before the member is approved: else the next host would resume what the
-/// directory brought along. A host that serves the member meanwhile has ended them, or they are its own.
+/// directory brought along. A host that serves the member meanwhile has ended them, or they are its own. Where it is a change of
+/// a member that was pinned before, those of open meetings stay: nothing of them runs until somebody speaks, and only with a
+/// host's seal.
 ///
 /// # Errors
 /// Where they cannot be ended, or a process works on the member that leaves them to the next host.
-pub fn end_before_approval(member: &Dir, limits: &Limits) -> Result<(), String> {
+pub fn end_before_approval(member: &Dir, limits: &Limits, is_change: bool) -> Result<(), String> {
     if member.symlink_metadata("jobs").is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
         return Ok(());
     }
@@ -234,7 +236,7 @@ pub fn end_before_approval(member: &Dir, limits: &Limits) -> Result<(), String> 
     match OwnerLock::try_acquire(member, "").map_err(failed)? {
         Ok(_owner) => {
             let store = open_store(member, limits).map_err(failed)?;
-            store.set_resume(Arc::new(Unapproved));
+            store.set_resume(Arc::new(Unapproved { is_change }));
             store.recover().map_err(failed)
         }
         Err(owner) if owner.url.is_empty() => {
@@ -245,13 +247,18 @@ pub fn end_before_approval(member: &Dir, limits: &Limits) -> Result<(), String> 
 }
 
 /// Resumes nothing.
-struct Unapproved;
+struct Unapproved {
+    is_change: bool,
+}
 
 impl Resume for Unapproved {
-    fn check(&self, _: &JobId, _: &Sealed, _: &[Entry]) -> Result<(), String> {
+    fn check(&self, _: &JobId, plan: &Sealed, _: &[Entry]) -> Result<(), String> {
+        if self.is_change && matches!(plan.accepted.plan, Plan::Conversation(_)) {
+            return Ok(());
+        }
         Err("it was there before the member was approved as it is, and is not resumed".to_owned())
     }
 
-    /// None gets here.
+    /// It is left to the next host.
     fn resume(&self, _: Arc<RunningJob>) {}
 }

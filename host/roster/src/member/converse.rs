@@ -6,7 +6,7 @@ use std::{
 };
 
 use guild_contract::rpc::RpcError;
-use guild_hall::Attempt;
+use guild_hall::{Attempt, NotWritten};
 use guild_jobs::{Accepted, RunningJob};
 
 use super::{
@@ -19,6 +19,20 @@ use crate::{blocking::blocking, component, work::conversation::Conversation};
 const LOADING: Duration = Duration::from_secs(20);
 
 impl Member {
+    /// The member, ready for the session that writes a meeting's notes.
+    ///
+    /// # Errors
+    /// Why it is not, and whether it may be later.
+    pub(crate) async fn writer(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        job: Arc<RunningJob>,
+    ) -> Result<Conversation, NotWritten> {
+        let loaded = component::ready(&self.component, self.key(), Instant::now() + LOADING).await;
+        loaded.map_err(|e| NotWritten::Now(e.message))?;
+        self.conversation(attempt, job).await.map_err(NotWritten::Never)
+    }
+
     /// The member, ready for a session of a meeting: as it and what it was granted are by now.
     ///
     /// # Errors

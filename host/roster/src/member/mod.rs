@@ -105,6 +105,10 @@ impl Member {
         data.memory.set_limits(limits.clone());
         data.memory.set_condenser(condense::condenser(resources, self.agent, &data.key), Handle::current());
         data.interrupted.set_runner(Arc::new(Runner::new(self)));
+        // Of one that is being loaded, that decides.
+        if self.component().ready().is_some() {
+            data.interrupted.decide(Ok(()));
+        }
     }
 
     /// The member's key.

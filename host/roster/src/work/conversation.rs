@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use guild_config::Runtime;
 use guild_contract::{Bounds, Grants, JobStatus, Usage, rpc::RpcError};
 use guild_hall::{
-    Attempt,
+    Attempt, NotWritten,
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
 use guild_jobs::{Accepted, Position, RunningJob};
@@ -31,7 +31,8 @@ const QUEUED: Duration = Duration::from_secs(120);
 const CUT_OFF: &str = "the host stopped in the middle of this turn, and it was cut off; what was said before is there";
 
 /// Why nobody can talk any more.
-const FULL: &str = "the meeting's transcript reached limits.transcript_bytes; close it, and open another";
+const OVER: &str = "the meeting's transcript reached limits.transcript_bytes, or could not be written, as its last line says; \
+                    close it, and open another";
 
 /// What every worker is told in a meeting, whatever its component says of jobs.
 const IN_A_MEETING: &str = "\
@@ -167,10 +168,10 @@ impl Conversation {
             let (cancel, job) = (cancel.clone(), job.clone());
             AbortOnDropHandle::new(tokio::spawn(async move {
                 let mut written = job.written();
-                let is_full = async { while written.changed().await.is_ok() && !job.is_transcript_full() {} };
+                let is_over = async { while written.changed().await.is_ok() && !job.is_transcript_over() {} };
                 tokio::select! {
                     () = job.cancelled().cancelled() => {}
-                    () = is_full => {}
+                    () = is_over => {}
                 }
                 cancel.cancel();
             }))
@@ -247,17 +248,17 @@ impl Conversation {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(crate) async fn write(self, system_prompt: &str, prompt: String) -> Result<String, String> {
+    pub(crate) async fn write(self, system_prompt: &str, prompt: String) -> Result<String, NotWritten> {
         let Self { work, agent, slot, plan, ceiling, .. } = self;
         let job = work.job.clone();
         if agent == Runtime::Extractive {
-            return Err("the built-in runtime `extractive` only searches".to_owned());
+            return Err(NotWritten::Never("the built-in runtime `extractive` only searches".to_owned()));
         }
         let lines = {
             let job = job.clone();
             blocking(move || job.history().map_err(|e| RpcError::internal(e.to_string())))
                 .await
-                .map_err(|e| e.message)?
+                .map_err(|e| NotWritten::Never(e.message))?
         };
         let number = lines.iter().filter_map(|line| line.entry.session()).max().unwrap_or(CONVERSATION) + 1;
         let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
@@ -265,8 +266,9 @@ impl Conversation {
         let observer = move |own: &Account| clock.show(&sum(&account, own));
         let bounds = NOTES.min(ceiling);
         let permit = timeout(QUEUED, permit(&slot, &job, agent, &work.data.key)).await;
-        let permit =
-            permit.map_err(|_| "no session could begin in time, as many others were under way".to_owned())??;
+        let permit = permit
+            .map_err(|_| NotWritten::Now("no session could begin in time, as many others were under way".to_owned()))?
+            .map_err(NotWritten::Never)?;
         let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
         let session = Session {
             number,
@@ -287,7 +289,7 @@ impl Conversation {
         drop(permit);
         match end.ending.reason(meter.bounds()) {
             None => Ok(end.text),
-            Some(reason) => Err(reason),
+            Some(reason) => Err(NotWritten::Never(reason)),
         }
     }
 }
@@ -323,7 +325,7 @@ impl Begin {
         let at = *job.written().borrow();
         let mut lines = job.history().map_err(read)?;
         if lines.iter().any(|line| matches!(line.entry, Entry::Truncated { .. })) {
-            return Err(FULL.to_owned());
+            return Err(OVER.to_owned());
         }
         // Of a turn that the host was killed in.
         settle(job, &lines, &self.definitions);
@@ -343,7 +345,7 @@ impl Begin {
         lines.extend(job.history_since(at).map_err(read)?);
         // It is the last that was written, if there was room for it.
         if !lines.last().is_some_and(|line| matches!(line.entry, Entry::Message { .. })) {
-            return Err(FULL.to_owned());
+            return Err(OVER.to_owned());
         }
         let of_conversation = |entry: &Entry| entry.session() == Some(CONVERSATION);
         Ok(Before {

@@ -9,13 +9,16 @@ use guild_session::transcript::Line;
 
 use super::{Hall, MeetingCell, blocking};
 use crate::{
-    commission::{Author, record::body},
+    commission::{
+        Author,
+        record::{body, fitting},
+    },
     error::HallError,
     events::HallEvent,
     hall::NewRequest,
     meeting::{Close, Meeting, MeetingStatus, Notes, transcript},
     store,
-    workers::Attempt,
+    workers::{Attempt, NotWritten},
 };
 
 /// Characters of a conversation of which notes are written: its end, where it is longer.
@@ -105,7 +108,7 @@ impl Hall {
                     Err(_) if !session.begun => Vec::new(),
                     read => read?,
                 };
-                let text = self.write_notes(&now, &attempt, &lines).await;
+                let text = fitting(self.write_notes(&now, &attempt, &lines).await?);
                 self.keep_close(cell, |close| close.text = Some(text.clone())).await?;
                 text
             }
@@ -130,11 +133,14 @@ impl Hall {
         .await
     }
 
-    /// Has a session of its own write notes; where there is none that can, says what is known.
-    async fn write_notes(&self, now: &Meeting, attempt: &Attempt, lines: &[Line]) -> String {
+    /// Has a session of its own write notes; where there is none that ever can, says what is known.
+    ///
+    /// # Errors
+    /// Where none can at the moment.
+    async fn write_notes(&self, now: &Meeting, attempt: &Attempt, lines: &[Line]) -> Result<String, HallError> {
         let messages = transcript::messages(lines);
         if messages.is_empty() {
-            return "Nothing was said in this meeting.".to_owned();
+            return Ok("Nothing was said in this meeting.".to_owned());
         }
         let said = transcript::markdown(now, &messages);
         let skipped = said.chars().count().saturating_sub(NOTES_OF_CHARS);
@@ -150,15 +156,16 @@ impl Hall {
             if linked.is_empty() { "none" } else { &linked },
             if skipped > 0 { " (its end)" } else { "" },
         );
-        let written = match self.workers() {
-            Ok(workers) => workers.write(attempt, WRITER, prompt).await,
-            Err(e) => Err(e.to_string()),
-        };
-        match written {
+        Ok(match self.workers()?.write(attempt, WRITER, prompt).await {
             Ok(notes) if !notes.trim().is_empty() => notes.trim().to_owned(),
             Ok(_) => transcript::plain_notes(now, &messages, "the session that was to write notes answered nothing"),
-            Err(why) => transcript::plain_notes(now, &messages, &why),
-        }
+            Err(NotWritten::Never(why)) => transcript::plain_notes(now, &messages, &why),
+            Err(NotWritten::Now(why)) => {
+                return Err(HallError::Conflict(format!(
+                    "its notes cannot be written now, so close it again later: {why}"
+                )));
+            }
+        })
     }
 
     /// Commits and merges what was written in a meeting, with its record, and stores that it is closed.

@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub struct NewMeeting {
     /// Its project.
     pub project: String,
-    /// Its worker, by the name of its package, its name for people, or its key.
+    /// Its worker, by its key, the name of its package, or its name for people.
     pub worker: String,
     /// What it is about.
     pub agenda: String,
@@ -46,7 +46,7 @@ pub struct NewMeeting {
 pub struct NewRequest {
     /// Its project.
     pub project: String,
-    /// With whom, by the name of its package, its name for people, or its key.
+    /// With whom, by its key, the name of its package, or its name for people.
     pub worker: String,
     /// What it is about.
     pub reason: String,
@@ -181,7 +181,11 @@ impl Hall {
         message.map_or(Ok(()), |message| check_text("message", message, TEXT_BYTES))?;
         let cell = self.meeting_of(id, project).await?;
         let now = cell.now();
-        let worker = self.worker(&now.worker_name).or_else(|_| self.worker(&now.record.worker))?;
+        // Of a request that somebody else made, the worker's name for people may be all that is known.
+        let worker = match self.worker_of(&now.worker_name) {
+            Err(_) if now.worker_name == now.record.worker => self.worker(&now.worker_name),
+            found => found,
+        }?;
         let mut opening = now.record.agenda.clone();
         if !now.record.linked_artifacts.is_empty() {
             opening.push_str(&format!("\n\nReferenced artifacts: {}", now.record.linked_artifacts.join(", ")));
@@ -318,6 +322,11 @@ impl Hall {
     /// Prepares a meeting and has its first turn, in the background.
     fn begin_meeting(self: &Arc<Self>, cell: Arc<MeetingCell>, failed: Failed) -> Result<Turn, HallError> {
         let number = turn::take(&cell).ok_or_else(|| turn::under_way(&cell))?;
+        Ok(self.begin_taken(cell, number, failed))
+    }
+
+    /// As [`Self::begin_meeting`], in the place of that turn, which is taken.
+    pub(super) fn begin_taken(self: &Arc<Self>, cell: Arc<MeetingCell>, number: u64, failed: Failed) -> Turn {
         let listener = self.turn(&cell, number);
         let hall = self.clone();
         tokio::spawn(async move {
@@ -342,7 +351,7 @@ impl Hall {
                 }
             }
         });
-        Ok(listener)
+        listener
     }
 
     /// From the worktree to the job. Each step can be done again.
@@ -408,12 +417,12 @@ impl Hall {
 
 /// What becomes of a meeting that cannot be opened.
 #[derive(Clone, Copy, PartialEq)]
-enum Failed {
+pub(super) enum Failed {
     /// Nobody asked for it before: it has never been.
     Forgotten,
     /// It is a request again.
     AskedFor,
-    /// It was being opened when the last host ended, and is tried again at the next start.
+    /// It was being opened when the last host ended, and is tried again with the next message, and at the next start.
     Stays,
 }
 

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::change::{TEXT_BYTES, check_text},
     Hall, MeetingCell, TurnState,
+    open::Failed,
 };
 use crate::{
     error::HallError,
@@ -21,8 +22,8 @@ use crate::{
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// Of a turn whose end was not written down.
-const NO_ROOM: &str = "the turn is over, and the meeting's transcript has no room for its end (limits.transcript_bytes); close the \
-                       meeting, and open another";
+const UNWRITTEN: &str = "the turn is over, and its end is not in the meeting's transcript, which reached limits.transcript_bytes or \
+                         could not be written; close the meeting, and open another";
 
 /// A listener of a turn. Others lose nothing where it is slow, or goes away.
 pub struct Turn {
@@ -77,9 +78,9 @@ impl Turn {
             // It did not begin, so nothing of it is in the transcript.
             return self.fail(why);
         }
-        // All of a turn that is over is in the transcript, so where that has no more, there was no room for its end.
+        // All of a turn that is over is in the transcript, so where that has no more, its end was not written.
         if (is_next || state.over.is_some()) && tail.is_at_end() {
-            return self.fail(NO_ROOM.to_owned());
+            return self.fail(UNWRITTEN.to_owned());
         }
         tokio::select! {
             lines = tail.next() => match lines {
@@ -162,6 +163,18 @@ impl Hall {
         if let Err(e) = is_open(&cell) {
             end(&cell, Err(e.to_string()));
             return Err(e);
+        }
+        if cell.now().session.as_ref().is_some_and(|session| !session.begun) {
+            // It was being opened when the last host ended, and could not be since.
+            let kept = self.change(&cell, |meeting| {
+                meeting.session.iter_mut().for_each(|session| session.opening.push_str(&format!("\n\n{message}")));
+                Ok(())
+            });
+            if let Err(e) = kept.await {
+                end(&cell, Err(e.to_string()));
+                return Err(e);
+            }
+            return Ok(self.begin_taken(cell, number, Failed::Stays));
         }
         let listener = self.turn(&cell, number);
         // What the user said first goes before, where the first turn could not begin.
