@@ -225,8 +225,9 @@ fn a_copy_of_the_guild_master_under_another_key_is_a_worker_that_manages_nothing
     let provider = content(&runtime);
     let hall = Hall::new(&["demo"]);
     hall.home.guild_master("guild-master");
+    // As it comes of `cp -r`.
     hall.home.guild_master("copy");
-    hall.home.edit_manifest("copy", |manifest| manifest["displayName"] = json!("Copy"));
+    hall.home.edit_manifest("copy", |manifest| manifest["name"] = json!("guild-master"));
     // Not by a rule that allows everything either.
     hall.configure(&format!("{MANAGER}\n[member.\"*\"]\nallow = [\"*\"]"));
     hall.ask(&provider);
@@ -246,6 +247,14 @@ fn a_copy_of_the_guild_master_under_another_key_is_a_worker_that_manages_nothing
         hall.home.run(&["members", "copy", "--members", hall.home.path("members").to_str().unwrap(), "--grants"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("hall:manage") && shown.contains("only the manager can hold it"), "{shown}");
+    // The key is the manager's, whoever else says that it is called so; what both are called is nobody's.
+    let id = hall.create("demo", "guild-master", json!({}));
+    hall.dispatch(&id);
+    hall.until("demo", &id, "completed");
+    let both = json!({"projectName": "demo", "workerName": "Guild Master", "title": "t", "prompt": "p"});
+    let (status, answer) = hall.post("/commission/request/commission/create", both);
+    let why = answer["error"].as_str().unwrap();
+    assert!(status == 409 && why.contains("say which by its key, copy or guild-master"), "{status} {why}");
 }
 
 #[test]

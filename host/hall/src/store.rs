@@ -1,7 +1,7 @@
 //! Where commissions and meetings are kept: a file of each below `state/`, which decides, and its record in a worktree, which
 //! is the picture of that.
 
-use std::{fmt::Display, io, path::Path, str::FromStr};
+use std::{collections::BTreeMap, fmt::Display, io, path::Path, str::FromStr};
 
 use cap_std::fs::Dir;
 use guild_jobs::durable::{
@@ -15,8 +15,8 @@ use crate::{error::HallError, protected::LORE};
 /// The directory of the records of all kinds, below [`LORE`].
 const WORK: &str = "work";
 
-/// A state or a record that is larger is none.
-const MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// A state or a record that is larger is none. No text of one is so long, however it is escaped, that it could be.
+const MAX_BYTES: u64 = 128 * 1024 * 1024;
 
 /// What is kept in a file of its own, and has a record in its project.
 pub(crate) trait Kept: Serialize + DeserializeOwned {
@@ -89,7 +89,7 @@ pub(crate) fn write_record<T: Kept>(new: &Dir, worktree: &Path, kept: &T) -> Res
 
 /// The text of a record in a worktree; `None` if there is none.
 pub(crate) fn read_record<T: Kept>(worktree: &Path, id: &T::Id) -> io::Result<Option<String>> {
-    for dir in record_dirs::<T>(worktree)? {
+    for (_, dir) in record_dirs::<T>(worktree)? {
         if let Some((bytes, _)) = read_whole(&dir, format!("{id}.md"), MAX_BYTES)? {
             return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
         }
@@ -97,36 +97,47 @@ pub(crate) fn read_record<T: Kept>(worktree: &Path, id: &T::Id) -> io::Result<Op
     Ok(None)
 }
 
-/// What has a record in a worktree.
-pub(crate) fn recorded<T: Kept>(worktree: &Path) -> io::Result<Vec<T::Id>> {
-    let mut found: Vec<T::Id> = Vec::new();
-    for dir in record_dirs::<T>(worktree)? {
+/// The path, from `.lore/`, of a record that the hall writes.
+pub(crate) fn record_path<T: Kept>(id: &T::Id) -> String {
+    format!("{WORK}/{}/{id}.md", T::RECORDS)
+}
+
+/// Whose record is at that path from `.lore/`; `None` for a path of another kind.
+pub(crate) fn record_at<T: Kept>(path: &str) -> Option<T::Id> {
+    let path = path.strip_prefix(WORK).and_then(|path| path.strip_prefix('/')).unwrap_or(path);
+    path.strip_prefix(T::RECORDS)?.strip_prefix('/')?.strip_suffix(".md")?.parse().ok()
+}
+
+/// What has a record in a worktree, with its path from `.lore/`.
+pub(crate) fn recorded<T: Kept>(worktree: &Path) -> io::Result<BTreeMap<T::Id, String>> {
+    let mut found = BTreeMap::new();
+    for (path, dir) in record_dirs::<T>(worktree)? {
         for entry in dir.entries()? {
             let entry = entry?;
             let name = entry.file_name();
-            let id = name.to_str().and_then(|name| name.strip_suffix(".md")).and_then(|name| name.parse().ok());
-            if let Some(id) = id
+            let id = name.to_str().and_then(|name| name.strip_suffix(".md"));
+            if let Some(id) = id.and_then(|id| id.parse::<T::Id>().ok())
                 && entry.file_type()?.is_file()
-                && !found.contains(&id)
             {
-                found.push(id);
+                let path = format!("{path}/{id}.md");
+                found.entry(id).or_insert(path);
             }
         }
     }
     Ok(found)
 }
 
-/// The directories that have records, those that are there.
-fn record_dirs<T: Kept>(worktree: &Path) -> io::Result<Vec<Dir>> {
+/// The directories that have records, those that are there, with their paths from `.lore/`.
+fn record_dirs<T: Kept>(worktree: &Path) -> io::Result<Vec<(String, Dir)>> {
     let top = open_directory(worktree)?;
-    let open = |path: &[&str]| {
-        let mut dir = top.try_clone()?;
-        for name in path {
+    let open = |path: String| {
+        let mut dir = open_dir(&top, LORE)?;
+        for name in path.split('/') {
             dir = open_dir(&dir, name)?;
         }
-        Ok(dir)
+        Ok((path, dir))
     };
-    let found = [open(&[LORE, WORK, T::RECORDS]), open(&[LORE, T::RECORDS])];
+    let found = [open(format!("{WORK}/{}", T::RECORDS)), open(T::RECORDS.to_owned())];
     // A link in the place of a directory is no directory.
-    Ok(found.into_iter().flat_map(|dir: io::Result<Dir>| dir).collect())
+    Ok(found.into_iter().flat_map(|dir: io::Result<(String, Dir)>| dir).collect())
 }

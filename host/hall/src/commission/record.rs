@@ -12,7 +12,13 @@ use serde_json::Value;
 use serde_saphyr::{DoubleQuoted, FlowSeq};
 
 use super::Status;
-use crate::frontmatter;
+use crate::{error::HallError, frontmatter};
+
+/// The most bytes of a log to which people and workers add, and what each of its entries counts besides its text.
+const LOG_BYTES: usize = 2 * 1024 * 1024;
+const ENTRY_BYTES: usize = 128;
+/// The most bytes of a result, or of notes, in a record.
+const BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// What people see of a commission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,8 +92,8 @@ impl Overrides {
 pub struct Entry {
     /// When: RFC 3339 in UTC, with milliseconds.
     pub timestamp: String,
-    /// Of a commission `created`, `status_<state>`, `progress_report`, `result_submitted`, `question`, `user_note` or
-    /// `manager_note`; of a meeting see [`crate::meeting::Record`].
+    /// Of a commission `created`, `dispatch_asked`, `status_<state>`, `progress_report`, `result_submitted`, `question`,
+    /// `user_note` or `manager_note`; of a meeting see [`crate::meeting::Record`].
     pub event: String,
     /// What, or why.
     pub reason: String,
@@ -97,6 +103,29 @@ pub struct Entry {
     /// The state after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+}
+
+/// Refuses another entry of that text where a log is full. What the hall itself notes always has room.
+///
+/// # Errors
+/// Where there is no room for it.
+pub(crate) fn check_room(log: &[Entry], text: &str) -> Result<(), HallError> {
+    let bytes = |text: &str| text.len() + ENTRY_BYTES;
+    let all = log.iter().map(|entry| bytes(&entry.reason)).sum::<usize>() + bytes(text);
+    if all <= LOG_BYTES {
+        return Ok(());
+    }
+    Err(HallError::Conflict(format!("its log would have {all} bytes, and takes no more than {LOG_BYTES}")))
+}
+
+/// As much of a result, or of notes, as a record has.
+pub(crate) fn fitting(mut text: String) -> String {
+    let whole = text.len();
+    if whole > BODY_BYTES {
+        text.truncate(text.floor_char_boundary(BODY_BYTES));
+        text.push_str(&format!("\n\n(This is its beginning. All of its {whole} bytes are the result of the job.)"));
+    }
+    text
 }
 
 /// The frontmatter, as it is written.
@@ -252,6 +281,21 @@ pub(crate) fn body(result: &str, decisions: &[Decision]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_and_a_result_end_where_a_record_would_be_too_large_to_be_read_again() {
+        let entry = |bytes: usize| Entry { reason: "é".repeat(bytes / 2), ..Entry::default() };
+        check_room(&[], &"x".repeat(1024 * 1024)).unwrap();
+        let full = check_room(&[entry(1024 * 1024)], &"x".repeat(1024 * 1024)).unwrap_err().to_string();
+        assert!(full.contains("2097408 bytes") && full.contains("2097152"), "{full}");
+        check_room(&vec![Entry::default(); LOG_BYTES / ENTRY_BYTES], "").unwrap_err();
+
+        assert_eq!(fitting("short".to_owned()), "short");
+        let long = fitting("é".repeat(BODY_BYTES));
+        assert!(
+            long.len() < BODY_BYTES + 200 && long.ends_with("All of its 8388608 bytes are the result of the job.)")
+        );
+    }
 
     fn record() -> Record {
         let entry = |event: &str, reason: &str, states: Option<(&str, &str)>| Entry {

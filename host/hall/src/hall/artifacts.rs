@@ -2,13 +2,21 @@
 //!
 //! Files are read and written while no merge moves them. What is written is committed at once.
 
-use std::{cmp::Reverse, io, path::Path, sync::Arc};
+use std::{
+    cmp::Reverse,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use guild_git::Integration;
 use guild_jobs::Names;
 use guild_session::fingerprint::Fingerprint;
 
-use super::{Hall, blocking, dependencies};
+use super::{
+    Hall, blocking,
+    cells::{Cells, InHall, Picture},
+};
 use crate::{
     artifact::{self, Artifact, ArtifactFile, Kind},
     error::HallError,
@@ -16,12 +24,15 @@ use crate::{
     home::Home,
     project::Project,
     protected::{LORE, protected},
+    store,
 };
 
 /// The most bytes of an artifact.
 const MAX_BYTES: u64 = 4 << 20;
 /// The most bytes of all contents in a list. What is beyond is listed without.
 const MAX_LISTED_BYTES: usize = 32 << 20;
+/// The document that says what a project is, from `.lore/`.
+const VISION: &str = "vision.md";
 /// The most bytes of a commit's message.
 const MESSAGE_BYTES: usize = 64 << 10;
 
@@ -48,21 +59,30 @@ impl Hall {
         Ok(found)
     }
 
-    /// One artifact, with its whole text. The record of a commission under way is that of its attempt.
+    /// One artifact, with its whole text. The record of a commission under way, or of an open meeting, is that of its
+    /// worktree.
     ///
     /// # Errors
     /// Where there is none of that path, or it cannot be read.
     pub async fn artifact(&self, project: &str, path: &str) -> Result<Artifact, HallError> {
         let (_, integration) = self.integration(project).await?;
         let path = valid(path)?;
-        let cell = dependencies::commission(&path).and_then(|id| self.commissions.get(&id));
-        let now = cell.map(|cell| cell.now()).filter(|now| now.project_name == project && now.status.is_active());
-        let home = self.home.clone();
-        let attempt = now.and_then(|now| now.worktree_dir.clone()).filter(|dir| dir.exists());
-        if let Some(top) = attempt {
-            return blocking(move || read(&home, &top, &path)).await;
+        let own = in_worktree(&self.commissions, project, &path);
+        if let Some((top, path)) = own.or_else(|| in_worktree(&self.meetings, project, &path)) {
+            let home = self.home.clone();
+            match blocking(move || read(&home, &top, &path)).await {
+                Err(HallError::NotFound(_)) => {}
+                found => return found,
+            }
         }
+        let home = self.home.clone();
         integration.with_files(move |top| read(&home, top, &path)).await?
+    }
+
+    /// What a project is: the first section of its `.lore/vision.md`. `None` where there is none that can be read.
+    pub async fn vision(&self, project: &str) -> Option<String> {
+        let vision = self.artifact(project, VISION).await.ok()?;
+        first_section(&vision.content)
     }
 
     /// An image or a mockup, whole.
@@ -147,6 +167,26 @@ impl Hall {
         let integration = self.projects.integration(&self.home, &project).await?;
         Ok((project, integration))
     }
+}
+
+/// The worktree of its own that a record is written in now, and the path there, which is always one of the new layout.
+fn in_worktree<T: InHall, L: Default>(cells: &Cells<T, L>, project: &str, path: &str) -> Option<(PathBuf, String)> {
+    let id = store::record_at::<T>(below_lore(path))?;
+    let now = cells.get(&id)?.now();
+    match now.picture() {
+        Picture::Worktree(top) if now.project() == project && top.exists() => {
+            Some((top, in_lore(&store::record_path::<T>(&id))))
+        }
+        _ => None,
+    }
+}
+
+/// What stands between the first heading of the first level and the next; `None` where that is nothing.
+fn first_section(text: &str) -> Option<String> {
+    let is_heading = |line: &&str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(char::is_whitespace));
+    let lines = text.split('\n').skip_while(|line| !is_heading(line)).skip(1).take_while(|line| !is_heading(line));
+    let section = lines.collect::<Vec<_>>().join("\n");
+    Some(section.trim().to_owned()).filter(|section| !section.is_empty())
 }
 
 /// The artifacts of a worktree. It blocks.

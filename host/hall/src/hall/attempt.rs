@@ -202,7 +202,7 @@ impl Hall {
             };
             attempt.end = Some(end);
             if let Some((result, decisions)) = result {
-                commission.record.body = record::body(&result, &decisions);
+                commission.record.body = record::body(&record::fitting(result), &decisions);
             }
             Ok(())
         })

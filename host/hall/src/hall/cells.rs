@@ -324,10 +324,13 @@ impl Hall {
         let workers = self.all_workers();
         let read = blocking(move || {
             let key = |name: &str| {
-                let found = workers.iter().find(|worker| worker.display_name == name);
-                found.map_or_else(|| name.to_owned(), |worker| worker.key.to_string())
+                let mut found = workers.iter().filter(|worker| worker.display_name == name);
+                match (found.next(), found.next()) {
+                    (Some(worker), None) => worker.key.to_string(),
+                    _ => name.to_owned(),
+                }
             };
-            let new = store::recorded::<T>(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
+            let new = store::recorded::<T>(&dir).unwrap_or_default().into_keys().filter(|id| !known.contains(id));
             let read = |id: T::Id| {
                 let text = store::read_record::<T>(&dir, &id).ok().flatten()?;
                 Some(T::of_record(id, &name, &text, key))

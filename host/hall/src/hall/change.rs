@@ -38,7 +38,7 @@ pub struct NewCommission {
     pub project: String,
     /// What it is about.
     pub title: String,
-    /// Its worker, by the name of its package, its name for people, or its key.
+    /// Its worker, by its key, the name of its package, or its name for people.
     pub worker: String,
     /// What is asked.
     pub prompt: String,
@@ -85,6 +85,10 @@ impl Hall {
         let title = new.title.trim();
         let title = title.strip_prefix("Commission: ").unwrap_or(title);
         check_text("title", title, TITLE_BYTES)?;
+        // It becomes the first line of a commit's message.
+        if title.contains(char::is_control) {
+            return Err(HallError::Invalid("title is one line, without control characters".to_owned()));
+        }
         check_text("prompt", &new.prompt, TEXT_BYTES)?;
         check_dependencies(&new.dependencies)?;
         check_overrides(&new.overrides)?;
@@ -178,6 +182,7 @@ impl Hall {
             .change(&cell, |commission| {
                 let is_new = !commission.is_repeated(call);
                 if is_new {
+                    record::check_room(&commission.record.activity_timeline, content)?;
                     commission.note(event, content, time);
                 }
                 Ok(is_new)
@@ -226,26 +231,45 @@ impl Hall {
                     "Cannot abandon commission \"{id}\": current state is \"{status}\""
                 )));
             }
-            commission.become_(Status::Abandoned, reason, time)
+            let by = if call.is_some() { "Abandoned by the manager: " } else { "" };
+            commission.become_(Status::Abandoned, &format!("{by}{reason}"), time)
         })
         .await?;
         let project = cell.now().project_name.clone();
         self.check_dependencies(Some(&project)).await
     }
 
-    /// The worker of that name: of its package, for people, or its key.
+    /// The worker of that name: its key, which is its alone; else the name of its package, or its name for people, where no
+    /// other worker says that it has the same.
     pub(super) fn worker(&self, name: &str) -> Result<Worker, HallError> {
         let all = self.workers()?.all();
-        let found = |by: fn(&Worker) -> &str| all.iter().find(|worker| by(worker) == name).cloned();
-        let worker = found(|worker| &worker.package)
-            .or_else(|| found(|worker| &worker.display_name))
-            .or_else(|| found(|worker| worker.key.as_str()));
-        worker.ok_or_else(|| {
-            let known: Vec<&str> = all.iter().map(|worker| worker.display_name.as_str()).collect();
-            let known =
-                if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
-            HallError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}"))
-        })
+        let names: [fn(&Worker) -> &str; 3] =
+            [|worker| worker.key.as_str(), |worker| &worker.package, |worker| &worker.display_name];
+        for by in names {
+            let found: Vec<&Worker> = all.iter().filter(|worker| by(worker) == name).collect();
+            match *found {
+                [] => {}
+                [worker] => return Ok(worker.clone()),
+                _ => {
+                    let keys: Vec<&str> = found.iter().map(|worker| worker.key.as_str()).collect();
+                    return Err(HallError::Conflict(format!(
+                        "Worker \"{name}\" is the name of several: say which by its key, {}",
+                        keys.join(" or ")
+                    )));
+                }
+            }
+        }
+        let known: Vec<&str> = all.iter().map(|worker| worker.display_name.as_str()).collect();
+        let known =
+            if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+        Err(HallError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}")))
+    }
+
+    /// The worker with that key.
+    pub(super) fn worker_of(&self, key: &str) -> Result<Worker, HallError> {
+        let found = self.workers()?.all().into_iter().find(|worker| worker.key.as_str() == key);
+        found
+            .ok_or_else(|| HallError::Conflict(format!("its worker {key} is not in service; `guild members` says why")))
     }
 }
 

@@ -15,7 +15,7 @@ const BLOCKED: &str = "Dependencies not satisfied";
 const SATISFIED: &str = "Dependencies satisfied";
 
 /// The commission that a dependency names: by its id, or by the path of its record.
-pub(super) fn commission(dependency: &str) -> Option<CommissionId> {
+fn commission(dependency: &str) -> Option<CommissionId> {
     let path = dependency.trim().trim_start_matches('/');
     let path = path.strip_prefix(".lore/").unwrap_or(path);
     let path = path.strip_prefix("work/").unwrap_or(path);

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommissionCell, Hall};
 use crate::{
-    commission::{AttemptState, Commission, Status},
+    commission::{AttemptState, Author, Commission, Status},
     error::HallError,
     events::HallEvent,
     project::lock,
@@ -50,6 +50,9 @@ impl Hall {
                     commission.status
                 )));
             }
+            if call.is_some() && commission.created_by != Author::Manager {
+                commission.note("dispatch_asked", "The manager asked for its dispatch", time.clone());
+            }
             commission.asked = Some(time);
             Ok(())
         })
@@ -84,17 +87,11 @@ impl Hall {
     ) -> Result<Dispatched, HallError> {
         let cell = self.cell(id)?;
         let now = cell.now();
-        let is_here = self.workers()?.all().iter().any(|worker| worker.key.as_str() == now.worker_name);
         let time = self.time();
         self.change(&cell, |commission| {
             change(commission, time)?;
-            match is_here {
-                true => Ok(()),
-                false => Err(HallError::Conflict(format!(
-                    "Failed to dispatch \"{id}\": its worker {:?} is not in service; `guild members` says why",
-                    commission.worker_name
-                ))),
-            }
+            let is_here = self.worker_of(&commission.worker_name);
+            is_here.map(drop).map_err(|e| HallError::Conflict(format!("Failed to dispatch \"{id}\": {e}")))
         })
         .await?;
         self.check_dependencies(Some(&now.project_name)).await?;
@@ -164,9 +161,7 @@ impl Hall {
     /// Gives a pending commission its place among those that are active, and starts its attempt.
     async fn begin(self: &Arc<Self>, cell: &Arc<CommissionCell>) -> Result<bool, HallError> {
         let now = cell.now();
-        let worker = self.workers()?.all().into_iter().find(|worker| worker.key.as_str() == now.worker_name);
-        let worker =
-            worker.ok_or_else(|| HallError::Conflict(format!("its worker {} is not in service", now.worker_name)))?;
+        let worker = self.worker_of(&now.worker_name)?;
         let job = self.workers()?.new_job(&worker.key)?;
         let (id, time) = (&now.commission_id, self.time());
         let branch = match now.attempts() {

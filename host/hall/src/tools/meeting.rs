@@ -99,9 +99,9 @@ impl MeetingTools {
             }
             _ => {
                 let title = text("title", &parse::<RenameMeeting>(RENAME, input)?.title)?;
-                if title.chars().count() > MAX_TITLE || title.contains(['\n', '\r']) {
+                if title.chars().count() > MAX_TITLE || title.contains(char::is_control) {
                     return Err(ToolError::InvalidInput(format!(
-                        "a title is one line of at most {MAX_TITLE} characters"
+                        "a title is one line of at most {MAX_TITLE} characters, none of them a control character"
                     )));
                 }
                 MeetingReport::Title { title }

@@ -1,10 +1,10 @@
 //! The documents of projects, as callers reach them. `host/server/tests/server/hall.rs` has what they are answered.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, time::Duration};
 
-use guild_hall::HallError;
+use guild_hall::{HallError, commission::Status, hall::Filter};
 
-use crate::support::{Scripted, World, git, write};
+use crate::support::{Scripted, World, git, until, write};
 
 const PROJECT: &str = "demo";
 
@@ -21,6 +21,34 @@ async fn a_symbolic_link_of_the_project_is_not_written() {
     assert_eq!(hall.artifact(PROJECT, "link.md").await.unwrap().raw_content.as_deref(), Some("../src/code.rs"));
     let tree = git(&world.project(PROJECT), &["ls-tree", "claude/main", ".lore/link.md"]);
     assert!(tree.starts_with("120000 "), "{tree}");
+}
+
+#[tokio::test]
+async fn the_record_of_an_attempt_is_read_by_the_path_of_the_old_layout_too() {
+    let world = World::new(Scripted::writing());
+    let (project, name) = (world.project(PROJECT), "commission-Dalton-20250101-000000");
+    let record = "---\ntitle: Old\nstatus: failed\nworker: Dalton\nprompt: Tides\n---\n";
+    write(&project, &format!(".lore/commissions/{name}.md"), record);
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "--message=Old"]);
+    let hall = world.hall().await;
+    let status = async |path: &str| hall.artifact(PROJECT, path).await.unwrap().meta.status;
+    let old = format!("commissions/{name}.md");
+    hall.list(&Filter { project: Some(PROJECT.to_owned()), ..Filter::default() }).await.unwrap();
+    assert_eq!(status(&old).await, "failed");
+    world.workers.hold(true);
+    hall.redispatch(name).await.unwrap();
+    // The record is written once the state is stored.
+    let written = async {
+        while status(&old).await != "in_progress" {
+            tokio::task::yield_now().await
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), written).await.unwrap();
+    assert_eq!(status(&format!("work/{old}")).await, "in_progress");
+    world.workers.hold(false);
+    until(&hall, &name.parse().unwrap(), Status::Completed).await;
+    assert_eq!(status(&format!("work/{old}")).await, "completed");
 }
 
 #[tokio::test]

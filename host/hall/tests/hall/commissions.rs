@@ -5,12 +5,12 @@ use std::fs;
 use guild_contract::Decision;
 use guild_git::Checkout;
 use guild_hall::{
-    HallError, NotBegun, Outcome,
+    HallError, NotBegun, Outcome, Worker, Workers as _,
     commission::{Status, record},
-    hall::{Changes, Dispatched},
+    hall::{Changes, Dispatched, NewCommission},
 };
 
-use crate::support::{Scripted, World, commission, done, git, received, status, timeline, until, write};
+use crate::support::{Scripted, World, commission, done, ended, git, received, status, timeline, until, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
@@ -62,6 +62,62 @@ async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
     assert_eq!(git(&world.project("demo"), &["status", "--porcelain"]), "");
     assert_eq!(git(&world.project("demo"), &["branch", "--show-current"]), "main");
     assert_eq!(git(&world.integration("demo"), &["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
+async fn a_worker_is_found_by_its_key_and_a_name_that_several_have_is_refused() {
+    let world = World::new(Scripted::writing());
+    let own = world.workers.all().remove(0);
+    // Another member says that it is the same worker.
+    let copy =
+        |key: &str, package: &str| Worker { key: key.parse().unwrap(), package: package.to_owned(), ..own.clone() };
+    *world.workers.others.lock().unwrap() = vec![copy("copy", "researcher"), copy("third", "guild-third")];
+    let hall = world.hall().await;
+    let made = async |worker: &str| {
+        let made = hall.create(NewCommission { worker: worker.to_owned(), ..commission("x") }).await?;
+        let state = fs::read(world.home().join(format!("state/commissions/{made}.json"))).unwrap();
+        let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
+        Ok::<_, HallError>(state["workerName"].as_str().unwrap().to_owned())
+    };
+    for (name, key) in [("researcher", "researcher"), ("guild-researcher", "researcher"), ("guild-third", "third")] {
+        assert_eq!(made(name).await.unwrap(), key, "{name}");
+    }
+    let why = made("Dalton").await.unwrap_err();
+    assert!(matches!(why, HallError::Conflict(_)), "{why}");
+    assert!(why.to_string().contains("say which by its key, copy or third or researcher"), "{why}");
+    assert!(made("Nobody").await.unwrap_err().to_string().contains("not found"));
+}
+
+#[tokio::test]
+async fn a_title_that_git_cannot_have_in_a_message_is_refused_and_a_log_has_an_end() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let why = hall.create(commission("a\0b")).await.unwrap_err().to_string();
+    assert!(why.contains("without control characters"), "{why}");
+
+    let id = hall.create(commission("noted")).await.unwrap();
+    let note = "x".repeat(1024 * 1024);
+    hall.note(id.as_str(), &note).await.unwrap();
+    let why = hall.note(id.as_str(), &note).await.unwrap_err().to_string();
+    assert!(why.contains("takes no more than 2097152"), "{why}");
+    // What the hall has to note has room, and all of it is read again.
+    hall.cancel(id.as_str(), None).await.unwrap();
+    ended(hall).await;
+    assert_eq!(status(&*world.hall().await, &id).await, Status::Cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_much_longer_once_it_is_escaped_is_read_again_after_a_restart() {
+    let world = World::new(Scripted::new(|_| done(&"\u{1}".repeat(8 * 1024 * 1024))));
+    let hall = world.hall().await;
+    let id = hall.create(commission("long")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Completed).await;
+    let before = hall.read(id.as_str(), None).await.unwrap().commission;
+    ended(hall).await;
+    let after = world.hall().await.read(id.as_str(), None).await.unwrap().commission;
+    assert_eq!((after.status, &after.job), (Status::Completed, &before.job));
+    assert!(after.job.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,9 @@
 //! The manager's tools, on a real hall, and what it is told of that.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs, sync::Arc, time::Duration};
 
 use guild_hall::{
-    Attempt, Hall,
+    Attempt, Hall, Permit,
     commission::{CommissionId, Status},
     hall::{Changes, Filter, HallReader, NewCommission},
     manager::ManagerTools,
@@ -16,7 +16,7 @@ use guild_session::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::support::{Scripted, World, commission, ids, status, timeline, until};
+use crate::support::{Scripted, World, commission, ids, status, timeline, until, write};
 
 /// The manager, at work on a commission of the project `demo`.
 struct Manager {
@@ -229,6 +229,63 @@ async fn it_looks_at_its_project_with_git_and_a_pull_request_needs_the_operator(
     let plain = ManagerTools::new(manager.hall.clone(), manager.attempt.job.clone(), None);
     let call = ToolCall { id: "1".to_owned(), name: "git_log".to_owned(), input: json!({}) };
     assert!(plain.call(call).await.unwrap_err().to_string().contains("works on the project"));
+}
+
+#[tokio::test]
+async fn what_it_does_with_a_commission_of_the_users_says_that_it_did_it() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let (begun, left) = (
+        manager.hall.create(commission("begin")).await.unwrap(),
+        manager.hall.create(commission("leave")).await.unwrap(),
+    );
+    manager.does("1", "dispatch_commission", json!({"commissionId": begun})).await;
+    let told = timeline(&manager.hall, &begun).await;
+    assert!(told.contains(&"dispatch_asked: The manager asked for its dispatch".to_owned()), "{told:?}");
+    manager.does("2", "abandon_commission", json!({"commissionId": left, "reason": "It is done elsewhere"})).await;
+    let told = timeline(&manager.hall, &left).await;
+    assert_eq!(told.last().unwrap(), "status_abandoned: Abandoned by the manager: It is done elsewhere");
+}
+
+#[tokio::test]
+async fn what_it_is_told_names_no_path_of_the_host_and_users_see_them() {
+    let world = World::new(Scripted::writing());
+    world.add("other");
+    let manager = Manager::of(&world).await;
+    let root = world.root().display().to_string();
+    let without_paths = |told: &str, part: &str| assert!(!told.contains(&root) && told.contains(part), "{told}");
+    manager.hall.permit(vec![Permit { path: world.project("demo"), push: true, pull_requests: true }]);
+    let told = manager.refused("create_pr", json!({"title": "Ready"})).await;
+    without_paths(&told, "<directory of demo> has no remote `origin`");
+    let asking = Some(manager.attempt.activity.id());
+    let seen = manager.hall.create_pull_request("demo", "Ready", "", asking).await.unwrap_err().to_string();
+    assert!(seen.contains(&root), "{seen}");
+    let brief = manager.hall.brief(Some("demo")).await.unwrap();
+    without_paths(&brief, "guild.toml has no [[project]] with path = \"<directory of other>\"");
+
+    let fails = manager.makes("1", "fails").await;
+    let calls = [
+        ("create_commission", json!({"title": "t", "workerName": "Dalton", "prompt": "p"})),
+        ("initiate_meeting", json!({"workerName": "Dalton", "reason": "r"})),
+        ("create_pr", json!({"title": "Ready"})),
+        ("git_status", json!({})),
+    ];
+    manager.hall.permit(Vec::new());
+    for (tool, input) in calls.clone() {
+        without_paths(&manager.refused(tool, input).await, "run `guild project add <directory of demo>`");
+    }
+    manager.does("2", "dispatch_commission", json!({"commissionId": fails})).await;
+    until(&manager.hall, &fails, Status::Failed).await;
+    let told = manager.does("3", "check_commission_status", json!({"commissionId": fails})).await;
+    without_paths(&told.to_string(), "run `guild project add <directory of demo>`");
+
+    let plain = world.project("plain");
+    write(&world.home(), "config.yaml", &format!("projects:\n  - name: demo\n    path: {}\n", plain.display()));
+    fs::create_dir_all(&plain).unwrap();
+    manager.hall.permit(vec![Permit { path: plain, ..Permit::default() }]);
+    for (tool, input) in calls {
+        without_paths(&manager.refused(tool, input).await, "<directory of demo> is not a git repository");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Decision, Grants, Limits};
 use guild_hall::{
-    Attempt, Hall, HallError, NotBegun, Workers as _,
+    Attempt, Hall, HallError, NotBegun, NotWritten, Workers as _,
     hall::{NewMeeting, NewRequest, Turn},
     meeting::{MeetingStatus, TurnEvent},
     view::MeetingView,
@@ -13,8 +13,9 @@ use guild_hall::{
 use guild_jobs::{JobTools, MemoryStore, SystemClock};
 use guild_session::tools::{ToolCall, Tools};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
-use crate::support::{Scripted, World, done, git, received, write};
+use crate::support::{Scripted, World, done, ended, git, received, write};
 
 fn with_dalton(agenda: &str) -> NewMeeting {
     NewMeeting { project: "demo".to_owned(), worker: "Dalton".to_owned(), agenda: agenda.to_owned() }
@@ -185,6 +186,58 @@ async fn a_request_is_accepted_declined_or_put_off() {
 }
 
 #[tokio::test]
+async fn the_record_of_an_open_meeting_is_read_as_it_is_now() {
+    for manages in [false, true] {
+        let world = World::new(Scripted::new(|_| done("x")));
+        world.workers.manages.store(manages, Ordering::Relaxed);
+        let hall = world.hall().await;
+        let asked = hall.request_meeting(request("Which tides?")).await.unwrap().to_string();
+        let status = async |id: &str| {
+            let path = format!("work/meetings/{id}.md");
+            hall.artifact("demo", &path).await.unwrap().meta.status
+        };
+        assert_eq!(status(&asked).await, "requested");
+        heard(hall.accept_meeting(&asked, None, None).await.unwrap()).await;
+        assert_eq!(status(&asked).await, "open");
+        let (opened, turn) = hall.open_meeting(with_dalton("Which moths?")).await.unwrap();
+        heard(turn).await;
+        assert_eq!(status(opened.as_str()).await, "open");
+        hall.close_meeting(&asked).await.unwrap();
+        assert_eq!(status(&asked).await, "closed");
+    }
+}
+
+#[tokio::test]
+async fn a_record_of_the_old_layout_is_read_by_the_path_that_the_list_says() {
+    let world = World::new(Scripted::new(|_| done("x")));
+    let (project, asked) = (world.project("demo"), "meeting-request-20250102-000000-tides");
+    for (id, status) in [("audience-Dalton-20250101-000000", "closed"), (asked, "requested")] {
+        let record = format!("---\ntitle: Old\nstatus: {status}\nworker: Dalton\nagenda: Tides\n---\nNotes.\n");
+        write(&project, &format!(".lore/meetings/{id}.md"), &record);
+    }
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "--message=Old"]);
+    let hall = world.hall().await;
+    // The state of each is that of its list, and that of its document.
+    let listed = async || {
+        let mut found = Vec::new();
+        for listed in hall.meeting_artifacts("demo").await.unwrap() {
+            let read = hall.artifact("demo", &listed.relative_path).await.unwrap();
+            assert_eq!(read.meta.status, listed.meta.status);
+            found.push(format!("{} {}", listed.relative_path, listed.meta.status));
+        }
+        found.sort();
+        found
+    };
+    let closed = "meetings/audience-Dalton-20250101-000000.md closed".to_owned();
+    assert_eq!(listed().await, [closed.clone(), format!("meetings/{asked}.md requested")]);
+    heard(hall.accept_meeting(asked, Some("demo"), None).await.unwrap()).await;
+    assert_eq!(listed().await, [closed.clone(), format!("meetings/{asked}.md open")]);
+    hall.close_meeting(asked).await.unwrap();
+    assert_eq!(listed().await, [closed, format!("work/meetings/{asked}.md closed")]);
+}
+
+#[tokio::test]
 async fn one_turn_at_a_time_and_an_interrupt_ends_it_and_keeps_the_meeting() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
@@ -261,15 +314,7 @@ async fn a_meeting_outlives_its_host() {
     let hall = world.hall().await;
     let (id, turn) = hall.open_meeting(with_dalton("A")).await.unwrap();
     heard(turn).await;
-    let gone = Arc::downgrade(&hall);
-    drop(hall);
-    // The transcript for people is still being written.
-    let ended = async {
-        while gone.strong_count() > 0 {
-            tokio::task::yield_now().await
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap();
+    ended(hall).await;
     let hall = world.hall().await;
     assert_eq!(hall.sessions().len(), 1);
     heard(hall.say(id.as_str(), "B").await.unwrap()).await;
@@ -321,11 +366,7 @@ async fn what_the_user_said_first_is_said_once_the_worker_is_there() {
         assert_eq!(one(&hall, &id).await.status, MeetingStatus::Open);
         world.workers.is_away.store(false, Ordering::Relaxed);
         if is_restarted {
-            let gone = Arc::downgrade(&hall);
-            drop(hall);
-            while gone.strong_count() > 0 {
-                tokio::task::yield_now().await;
-            }
+            ended(hall).await;
             let hall = world.hall().await;
             assert_eq!(heard(hall.join(&id, 0).unwrap()).await.last().unwrap()["type"], "turn_end");
             assert_eq!(said(&hall, &id).await, ["user: A", "assistant: You said: A"]);
@@ -350,6 +391,72 @@ async fn a_meeting_whose_worker_is_away_is_not_closed_as_if_nothing_had_been_sai
     assert_eq!(one(&hall, id.as_str()).await.status, MeetingStatus::Open);
     world.workers.is_away.store(false, Ordering::Relaxed);
     assert!(hall.close_meeting(id.as_str()).await.unwrap().starts_with("What was settled."));
+}
+
+#[tokio::test]
+async fn notes_that_cannot_be_written_now_are_written_at_the_next_try_or_by_the_next_host() {
+    for is_restarted in [false, true] {
+        let world = World::new(Scripted::writing());
+        let hall = world.hall().await;
+        let (id, turn) = hall.open_meeting(with_dalton("A")).await.unwrap();
+        heard(turn).await;
+        let busy = NotWritten::Now("many others are under way".to_owned());
+        let before = std::mem::replace(&mut *world.workers.notes.lock().unwrap(), Err(busy));
+        let error = hall.close_meeting(id.as_str()).await.unwrap_err().to_string();
+        assert!(error.contains("close it again later: many others are under way"), "{error}");
+        assert_eq!(one(&hall, id.as_str()).await.status, MeetingStatus::Open);
+        *world.workers.notes.lock().unwrap() = before;
+        if is_restarted {
+            ended(hall).await;
+            let hall = world.open().unwrap();
+            let mut events = hall.events();
+            hall.begin_work(world.workers.clone()).await.unwrap();
+            let closed = async {
+                while !received(&mut events).iter().any(|event| event.starts_with("meeting_ended")) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), closed).await.unwrap();
+            assert_eq!(one(&hall, id.as_str()).await.status, MeetingStatus::Closed);
+        } else {
+            assert!(hall.close_meeting(id.as_str()).await.unwrap().starts_with("What was settled."));
+        }
+        let record = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/meetings/{id}.md")]);
+        assert!(record.contains("What was settled."), "{record}");
+    }
+}
+
+#[test]
+fn a_meeting_that_was_being_opened_when_its_host_ended_is_opened_by_the_next_or_with_the_next_message() {
+    let world = World::new(Scripted::writing());
+    // A host, whose work ends with it.
+    let host = || Runtime::new().unwrap();
+    let runtime = host();
+    *world.workers.refusals.lock().unwrap() = vec![NotBegun::Busy("many jobs".to_owned()); 1000];
+    let id = runtime.block_on(async {
+        let hall = world.hall().await;
+        hall.open_meeting(with_dalton("A")).await.unwrap().0.to_string()
+    });
+    runtime.shutdown_timeout(Duration::from_secs(10));
+
+    let runtime = host();
+    *world.workers.refusals.lock().unwrap() = vec![NotBegun::Refused("its component is broken".to_owned())];
+    runtime.block_on(async {
+        let hall = world.hall().await;
+        let events = heard(hall.join(&id, 0).unwrap()).await;
+        assert_eq!(events, [json!({"type": "error", "reason": "its component is broken"})]);
+        assert_eq!(one(&hall, &id).await.status, MeetingStatus::Open);
+        // Nothing that was said is lost.
+        heard(hall.say(&id, "B").await.unwrap()).await;
+        assert_eq!(said(&hall, &id).await, ["user: A\n\nB", "assistant: You said: A\n\nB"]);
+    });
+    runtime.shutdown_timeout(Duration::from_secs(10));
+
+    host().block_on(async {
+        let hall = world.hall().await;
+        heard(hall.say(&id, "C").await.unwrap()).await;
+        assert_eq!(said(&hall, &id).await.len(), 4);
+    });
 }
 
 #[tokio::test]
@@ -478,7 +585,8 @@ async fn what_a_worker_reports_in_a_meeting_is_in_its_record() {
 #[tokio::test]
 async fn without_a_model_the_notes_say_what_the_user_said() {
     let world = World::new(Scripted::writing());
-    *world.workers.notes.lock().unwrap() = Err("the built-in runtime only searches".to_owned());
+    let never = NotWritten::Never("the built-in runtime only searches".to_owned());
+    *world.workers.notes.lock().unwrap() = Err(never);
     let hall = world.hall().await;
     let (id, turn) = hall.open_meeting(with_dalton("Which tides?")).await.unwrap();
     heard(turn).await;

@@ -18,7 +18,7 @@ use guild_contract::{Bounds, Decision, Grants, JobId, JobStatus, MemberKey, Usag
 pub(crate) use guild_fakes::git;
 use guild_git::Checkout;
 use guild_hall::{
-    Attempt, Hall, HallError, HallOptions, NotBegun, Outcome, Permit, Worker, Workers,
+    Attempt, Hall, HallError, HallOptions, NotBegun, NotWritten, Outcome, Permit, Worker, Workers,
     commission::{CommissionId, Status},
     events::HallEvent,
     hall::{Filter, NewCommission},
@@ -56,6 +56,8 @@ pub(crate) struct Scripted {
     pub(crate) begun: Mutex<Vec<CommissionId>>,
     pub(crate) decisions: Mutex<Vec<Decision>>,
     pub(crate) checkout: Mutex<Checkout>,
+    /// Workers besides the one that works, and before it in order.
+    pub(crate) others: Mutex<Vec<Worker>>,
     /// Whether the worker is the manager.
     pub(crate) manages: AtomicBool,
     /// Where the jobs of meetings are.
@@ -68,7 +70,7 @@ pub(crate) struct Scripted {
     /// What a tool answers in each turn, if one is called.
     pub(crate) output: Mutex<Option<String>>,
     /// What the session that writes notes answers.
-    pub(crate) notes: Mutex<Result<String, String>>,
+    pub(crate) notes: Mutex<Result<String, NotWritten>>,
     _dir: TempDir,
 }
 
@@ -80,6 +82,7 @@ impl Scripted {
         let store = JobStore::open(&store, options).unwrap();
         store.load();
         Arc::new(Self {
+            others: Mutex::default(),
             manages: AtomicBool::new(false),
             store,
             meetings: Mutex::default(),
@@ -133,7 +136,8 @@ pub(crate) fn done(result: &str) -> Outcome {
 #[async_trait]
 impl Workers for Scripted {
     fn all(&self) -> Vec<Worker> {
-        vec![Worker {
+        let mut all = self.others.lock().unwrap().clone();
+        all.push(Worker {
             key: "researcher".parse().unwrap(),
             package: "guild-researcher".to_owned(),
             display_name: "Dalton".to_owned(),
@@ -144,7 +148,8 @@ impl Workers for Scripted {
             checkout: *self.checkout.lock().unwrap(),
             manages: self.manages.load(Ordering::Relaxed),
             can: vec!["Read".to_owned(), "lore:write".to_owned()],
-        }]
+        });
+        all
     }
 
     fn new_job(&self, _: &MemberKey) -> Result<JobId, HallError> {
@@ -238,7 +243,7 @@ impl Workers for Scripted {
         Ok(())
     }
 
-    async fn write(&self, _: &Attempt, _: &str, _: String) -> Result<String, String> {
+    async fn write(&self, _: &Attempt, _: &str, _: String) -> Result<String, NotWritten> {
         self.notes.lock().unwrap().clone()
     }
 
@@ -381,6 +386,18 @@ impl World {
         hall.begin_work(self.workers.clone()).await.unwrap();
         hall
     }
+}
+
+/// Waits until nothing of a hall is under way any more, as when its host ended.
+pub(crate) async fn ended(hall: Arc<Hall>) {
+    let left = Arc::downgrade(&hall);
+    drop(hall);
+    let ended = async {
+        while left.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap();
 }
 
 /// A commission of the project `demo`.

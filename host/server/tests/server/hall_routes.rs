@@ -295,6 +295,28 @@ async fn a_briefing_counts_what_is_to_be_done() {
 }
 
 #[tokio::test]
+async fn a_project_is_described_by_the_first_section_of_its_vision() {
+    let world = World::new().await;
+    let config = world.root.path().join("hall/config.yaml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}    description: Listed\n")).unwrap();
+    let described = async || {
+        let read = world.ok("/system/config/project/read?name=demo", Value::Null).await;
+        read["description"].clone()
+    };
+    assert_eq!(described().await, "Listed");
+    for (vision, expected) in [
+        ("---\ntitle: A\n---\nNo.\n# Vision\n\nA lamp.\n## More\nLight.\n\n# Rest\nNo.\n", "A lamp.\n## More\nLight."),
+        ("#Vision\nA lamp.\n", "Listed"),
+        ("---\ntitle: A\n---\n", "Listed"),
+    ] {
+        let write = json!({"projectName": "demo", "artifactPath": "vision.md", "content": vision});
+        world.ok("/workspace/artifact/document/write", write).await;
+        assert_eq!(described().await, expected, "{vision}");
+    }
+}
+
+#[tokio::test]
 async fn what_the_hall_serves_is_told() {
     let world = World::new().await;
     let config = world.ok("/system/config/application/read", Value::Null).await;

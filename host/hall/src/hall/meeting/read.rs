@@ -2,12 +2,12 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use super::Hall;
+use super::{Hall, blocking};
 use crate::{
     artifact::Artifact,
     error::HallError,
     meeting::{Meeting, MeetingStatus, transcript},
-    store::Kept,
+    store::{self, Kept},
     view::{MeetingDetail, MeetingView, SessionView},
 };
 
@@ -40,7 +40,9 @@ impl Hall {
         found.sort_by_cached_key(|now| {
             (now.status != MeetingStatus::Open, Reverse((now.record.date.clone(), now.started().to_owned())))
         });
-        found.iter().map(|now| artifact(now)).collect()
+        let dir = self.home.integration(project);
+        let paths = blocking(move || Ok(store::recorded::<Meeting>(&dir).unwrap_or_default())).await?;
+        found.iter().map(|now| artifact(now, paths.get(&now.meeting_id))).collect()
     }
 
     /// One meeting, and what was said in it as far as that is still there.
@@ -83,8 +85,9 @@ impl Hall {
     }
 }
 
-fn artifact(meeting: &Meeting) -> Result<Artifact, HallError> {
-    let path = format!("work/meetings/{}.md", meeting.meeting_id);
+/// The record of a meeting, which is at this path in the integration worktree, if it is there.
+fn artifact(meeting: &Meeting, path: Option<&String>) -> Result<Artifact, HallError> {
+    let path = path.cloned().unwrap_or_else(|| store::record_path::<Meeting>(&meeting.meeting_id));
     let text = meeting.text().map_err(HallError::Internal)?;
     let last = meeting.record.meeting_log.last().and_then(|entry| entry.timestamp.parse().ok());
     Ok(Artifact::document(&path, &text, last.unwrap_or_default()))

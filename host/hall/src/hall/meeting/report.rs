@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{Hall, NewRequest};
 use crate::{
-    commission::Author,
+    commission::{Author, record::check_room},
     error::HallError,
     meeting::{Meeting, MeetingId},
     tools::meeting::MeetingReport,
 };
 
-/// The most entries in a meeting's log that its worker makes.
+/// The most entries in a meeting's log that its worker makes, and artifacts that it links.
 const MAX_REPORTS: usize = 500;
 
 impl Hall {
@@ -53,11 +53,21 @@ fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<St
     if meeting.record.meeting_log.len() > MAX_REPORTS {
         return Err(HallError::Conflict(format!("the meeting's log has {MAX_REPORTS} entries, and takes no more")));
     }
+    let text = match &report {
+        MeetingReport::Artifact { path: text }
+        | MeetingReport::Progress { summary: text }
+        | MeetingReport::Title { title: text }
+        | MeetingReport::FollowUp { reason: text, .. } => text,
+    };
+    check_room(&meeting.record.meeting_log, text)?;
     Ok(match report {
         MeetingReport::Artifact { path } if meeting.record.linked_artifacts.contains(&path) => {
             format!("{path} was linked before.")
         }
         MeetingReport::Artifact { path } => {
+            if meeting.record.linked_artifacts.len() >= MAX_REPORTS {
+                return Err(HallError::Conflict(format!("{MAX_REPORTS} artifacts are linked, and no more can be")));
+            }
             let answer = format!("{path} is linked.");
             meeting.record.linked_artifacts.push(path);
             answer

@@ -26,7 +26,10 @@ pub(super) async fn projects(Request { hall, .. }: Request) -> Answer {
 }
 
 pub(super) async fn project(Request { hall, fields, .. }: Request) -> Answer {
-    ok(hall.project_settings(&name(&fields)?)?)
+    let name = name(&fields)?;
+    let mut settings = hall.project_settings(&name)?;
+    settings.description = hall.vision(&name).await.or(settings.description);
+    ok(settings)
 }
 
 pub(super) async fn register(Request { fields, .. }: Request) -> Answer {
