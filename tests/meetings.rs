@@ -253,6 +253,32 @@ fn a_meeting_goes_on_once_its_worker_that_was_built_anew_is_approved() {
 }
 
 #[test]
+fn notes_are_written_also_where_a_toolbox_of_the_worker_is_gone() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match said(request).last() {
+        Some(asked) if asked.contains("# Transcript") => Reply::text("Moths were discussed."),
+        _ => Reply::text("Hello."),
+    }));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.home.member("tools", "toolbox-plugin", &guest::toolbox("(call $ok (local.get 2) (local.get 3))"));
+    hall.home.edit_manifest("tools", |manifest| manifest["capabilities"] = json!(["tools"]));
+    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["toolboxes"] = json!(["tools"]));
+    hall.ask(&provider);
+    let host = hall.serve();
+    let mut first = Events::open(&hall, "Moths");
+    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
+    first.until("turn_end");
+    host.kill();
+    hall.home.write("members/tools/guest.wasm", "garbage");
+    let _host = hall.serve();
+    let refused = Events::say(&hall, &id, "B").rest();
+    assert!(refused.last().unwrap()["reason"].as_str().unwrap().contains("tools"), "{refused:?}");
+    let (status, closed) = hall.post("/meeting/session/meeting/close", json!({"meetingId": id}));
+    assert_eq!((status, &closed["notes"]), (200, &json!("Moths were discussed.")), "{closed}");
+}
+
+#[test]
 fn a_turn_outlives_its_listeners_and_whoever_comes_back_joins_it() {
     let runtime = Runtime::new().unwrap();
     let gate = Gate::closed();

@@ -163,7 +163,7 @@ fn a_job_of_an_unapproved_member_is_not_run() {
     }
     let host = serve(&home);
     let why = failed(&home, &host.at("one"), "one", "planted");
-    assert!(why.contains("its component is not in service: member one was never approved"), "{why}");
+    assert!(why.contains("the member is new to this host"), "{why}");
     let why = failed(&home, &host.at("broken"), "broken", "planted");
     assert!(why.contains("its component is not in service: the file is no WebAssembly component"), "{why}");
 }

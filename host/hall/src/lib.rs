@@ -40,4 +40,4 @@ pub use register::{
     NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
 };
 pub use settings::{ProjectSettings, Settings};
-pub use workers::{Activity, Attempt, NotBegun, NotWritten, Outcome, Worker, Workers};
+pub use workers::{Activity, Attempt, NoSession, NotBegun, Outcome, Worker, Workers};

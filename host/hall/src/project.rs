@@ -43,6 +43,8 @@ pub(crate) struct Project {
     pub(crate) settings: ProjectSettings,
     /// What the operator permits, or why nothing.
     pub(crate) permit: Result<Permit, String>,
+    /// Where its path leads.
+    real: PathBuf,
     /// What it has one of.
     pub(crate) shared: Arc<Shared>,
 }
@@ -125,7 +127,7 @@ impl Project {
                 settings.path, settings.path
             )),
         };
-        Self { settings, permit, shared: Arc::default() }
+        Self { settings, permit, real: own, shared: Arc::default() }
     }
 }
 
@@ -176,9 +178,10 @@ impl Projects {
         let permits = self.permits();
         let project = |settings: &ProjectSettings| {
             let mut new = Project::new(settings.clone(), &permits);
-            let old = read.as_ref().and_then(|known| known.projects.get(&settings.name)).filter(|old| {
-                old.settings.path == settings.path && old.settings.default_branch == settings.default_branch
-            });
+            let old = read
+                .as_ref()
+                .and_then(|known| known.projects.get(&settings.name))
+                .filter(|old| old.real == new.real && old.settings.default_branch == settings.default_branch);
             if let Some(old) = old {
                 new.shared = old.shared.clone();
             }
@@ -233,6 +236,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -253,5 +258,15 @@ mod tests {
         assert!(permitted.permit.is_ok() && is_shared(&permitted));
         assert!(!is_shared(&reads("path: /p/demo\n    defaultBranch: next")));
         assert!(!is_shared(&reads("path: /p/other")));
+
+        // Nor where the path leads elsewhere.
+        let (link, to) = (dir.path().join("link"), |name: &str| dir.path().join(name));
+        ["one", "two"].iter().for_each(|name| fs::create_dir(to(name)).unwrap());
+        symlink(to("one"), &link).unwrap();
+        let one = reads(&format!("path: {}", link.display()));
+        fs::remove_file(&link).unwrap();
+        symlink(to("two"), &link).unwrap();
+        let two = reads(&format!("path: {}\n    commissionCap: 7", link.display()));
+        assert!(!Arc::ptr_eq(&one.shared, &two.shared));
     }
 }

@@ -7,6 +7,7 @@ use guild_contract::{Decision, JobId, MemberKey};
 use guild_git::Checkout;
 use guild_jobs::RunningJob;
 use guild_session::transcript::Line;
+use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -202,12 +203,14 @@ pub enum NotBegun {
     Refused(String),
 }
 
-/// Why no notes were written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotWritten {
-    /// They cannot be at the moment.
+/// Why a meeting's worker has no session, in a sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoSession {
+    /// It has none at the moment.
+    #[error("{0}")]
     Now(String),
-    /// Nor can they be later; the text says why.
+    /// Nor will it have one later.
+    #[error("{0}")]
     Never(String),
 }
 
@@ -265,8 +268,8 @@ pub trait Workers: Send + Sync {
     ///
     /// # Errors
     /// Why there is no answer.
-    async fn write(&self, _meeting: &Attempt, _system_prompt: &str, _prompt: String) -> Result<String, NotWritten> {
-        Err(NotWritten::Never(NO_MEETINGS.to_owned()))
+    async fn write(&self, _meeting: &Attempt, _system_prompt: &str, _prompt: String) -> Result<String, NoSession> {
+        Err(NoSession::Never(NO_MEETINGS.to_owned()))
     }
 
     /// Ends a meeting's job with this result, and waits until nothing of it runs. What its worker decided. A job that has ended

@@ -11,7 +11,7 @@ use guild_contract::{
     rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
-use guild_hall::{Attempt, HallError, NotBegun, NotWritten, Outcome, Permit, Worker, Workers};
+use guild_hall::{Attempt, HallError, NoSession, NotBegun, Outcome, Permit, Worker, Workers};
 use guild_jobs::{JobStore, RunningJob};
 use guild_session::transcript::Line;
 use tokio_util::sync::CancellationToken;
@@ -85,7 +85,11 @@ impl Commissions {
                 }
                 Some(job) if member.data.is_conversing(id) => return Ok((member, job)),
                 Some(_) if let Component::Failed(why) = component => {
-                    return Err(format!("its worker {} is not in service: {why}", meeting.worker));
+                    return Err(format!(
+                        "its worker {} is not in service: {why}. The meeting goes on once it is; without it, end its job \
+                         with `guild cancel {id}`, and close it then",
+                        meeting.worker
+                    ));
                 }
                 Some(_) if tokio::time::Instant::now() >= until => {
                     return Err("the meeting is still being taken up after a restart of the host; try again".to_owned());
@@ -162,13 +166,13 @@ impl Workers for Commissions {
 
     async fn say(&self, meeting: &Attempt, message: &str, cancel: &CancellationToken) -> Result<(), String> {
         let (member, job) = self.conversing(meeting).await?;
-        member.conversation(meeting, job).await?.say(message, cancel).await
+        member.conversation(meeting, job).await.map_err(|e| e.to_string())?.say(message, cancel).await
     }
 
-    async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, NotWritten> {
+    async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, NoSession> {
         let (member, job) = self.conversing(meeting).await.map_err(|why| match self.member(&meeting.worker) {
-            Some(member) if member.store().running(meeting.job.as_str()).is_none() => NotWritten::Never(why),
-            _ => NotWritten::Now(why),
+            Some(member) if member.store().running(meeting.job.as_str()).is_none() => NoSession::Never(why),
+            _ => NoSession::Now(why),
         })?;
         member.writer(meeting, job).await?.write(system_prompt, prompt).await
     }

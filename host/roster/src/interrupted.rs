@@ -2,7 +2,7 @@
 //!
 //! A member's directory can bring such jobs along, as it is copied to be installed, and their plans say what is run. So one
 //! is resumed only where its plan has the [seal](guild_trust::seal) that a host gave it when the job was dispatched, where this very
-//! directory was pinned before this host loaded it, and once its component is in service. Until that is known the job is
+//! directory had a pin before this host loaded it, and once its component is in service. Until that is known the job is
 //! shown as running, can be cancelled, and nothing of it runs. Where the component cannot be in service, it fails; that of a
 //! meeting, of which nothing runs until somebody speaks, waits until it can.
 
@@ -48,9 +48,9 @@ enum Decision {
 
 impl Decision {
     /// Why a job fails, if it does.
-    fn fails(&self, is_meeting: bool) -> Option<String> {
+    fn fails(&self, is_meeting: impl FnOnce() -> bool) -> Option<String> {
         match self {
-            Self::NotInService(why) if !is_meeting => Some(why.clone()),
+            Self::NotInService(why) if !is_meeting() => Some(why.clone()),
             Self::New => Some(NEW.to_owned()),
             Self::Open | Self::Resume | Self::NotInService(_) => None,
         }
@@ -111,14 +111,15 @@ impl Resume for InterruptedJobs {
     }
 
     fn check(&self, job: &JobId, plan: &Sealed, history: &[Entry]) -> Result<(), String> {
-        if let Some(why) = self.state().decision.fails(matches!(plan.accepted.plan, Plan::Conversation(_))) {
+        if let Some(why) = self.state().decision.fails(|| matches!(plan.accepted.plan, Plan::Conversation(_))) {
             return Err(why);
         }
         self.runner().ok_or("the host is stopping")?.check(job, plan, history)
     }
 
     fn resume(&self, job: Arc<RunningJob>) {
-        let is_meeting = matches!(job.plan(), Ok(plan) if matches!(plan.accepted.plan, Plan::Conversation(_)));
+        // One that cannot be read now is looked at again by whoever resumes it.
+        let is_meeting = || job.plan().map_or(true, |plan| matches!(plan.accepted.plan, Plan::Conversation(_)));
         let why = {
             let mut state = self.state();
             match (state.decision.fails(is_meeting), &state.decision) {

@@ -154,9 +154,9 @@ impl Loader {
                 tracing::info!(member = %wanted.key, file = wanted.spec.file, "compiling its component");
                 done.send_replace(Component::Loading(Some(Instant::now())));
             }
-            let (this, of) = (self.clone(), wanted.clone());
+            let (this, of, interrupted) = (self.clone(), wanted.clone(), interrupted.clone());
             let _turn = queue.acquire().await;
-            begun = spawn_blocking(move || this.begin(&of, effort)).await.map_err(stopping)??;
+            begun = spawn_blocking(move || this.begin(&of, interrupted, effort)).await.map_err(stopping)??;
         }
         let (standing, unlisted) = begun.map_err(|e| refusal(&wanted, &e))?;
         let plugin = unlisted.listed().await.map_err(|e| refusal(&wanted, &e.into()))?;
@@ -178,7 +178,12 @@ impl Loader {
     ///
     /// # Errors
     /// The outer one is of the host or of the manifest, the inner one of the component.
-    fn begin(&self, wanted: &WantedComponent, effort: Effort) -> Result<Result<Begun, Refused>, String> {
+    fn begin(
+        &self,
+        wanted: &WantedComponent,
+        interrupted: Option<Arc<InterruptedJobs>>,
+        effort: Effort,
+    ) -> Result<Result<Begun, Refused>, String> {
         let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
         let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
         if effort == Effort::Cached {
@@ -192,7 +197,15 @@ impl Loader {
                 .map_err(Refused::from));
         }
         Ok(read(wanted).and_then(|(candidate, standing)| {
-            wanted.approval.admit(&standing)?;
+            if let Err(refused) = wanted.approval.admit(&standing) {
+                // An approval that comes later finds nothing that a directory without a pin brought along.
+                if let (None, Some(interrupted)) = (standing.trusted.pin(), interrupted)
+                    && let Err(e) = interrupted.end_all_of_a_new_member()
+                {
+                    tracing::warn!(member = %wanted.key, "the jobs that it brought along cannot be read: {e}");
+                }
+                return Err(refused);
+            }
             let linked = sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, effort)?;
             Ok((Some(standing), linked))
         }))

@@ -123,7 +123,7 @@ pub(crate) fn fitting(mut text: String) -> String {
     let whole = text.len();
     if whole > BODY_BYTES {
         text.truncate(text.floor_char_boundary(BODY_BYTES));
-        text.push_str(&format!("\n\n(This is its beginning. All of its {whole} bytes are the result of the job.)"));
+        text.push_str(&format!("\n\n(This is the beginning of {whole} bytes.)"));
     }
     text
 }
@@ -292,9 +292,7 @@ mod tests {
 
         assert_eq!(fitting("short".to_owned()), "short");
         let long = fitting("é".repeat(BODY_BYTES));
-        assert!(
-            long.len() < BODY_BYTES + 200 && long.ends_with("All of its 8388608 bytes are the result of the job.)")
-        );
+        assert!(long.len() < BODY_BYTES + 200 && long.ends_with("(This is the beginning of 8388608 bytes.)"));
     }
 
     fn record() -> Record {

@@ -81,7 +81,9 @@ impl Hall {
 
     /// What a project is: the first section of its `.lore/vision.md`. `None` where there is none that can be read.
     pub async fn vision(&self, project: &str) -> Option<String> {
-        let vision = self.artifact(project, VISION).await.ok()?;
+        let (home, top) = (self.home.clone(), self.home.integration(project));
+        // It is read as it is: a project is described whatever is under way in it.
+        let vision = blocking(move || read(&home, &top, &in_lore(VISION))).await.ok()?;
         first_section(&vision.content)
     }
 

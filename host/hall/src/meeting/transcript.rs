@@ -3,7 +3,7 @@
 //! In the Markdown, a line of a message that looks like a heading of a turn, or like a tool's, has a backslash before it, HTML is
 //! text, and a block of code ends with its message, so that no message can pass for another's, or hide one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use guild_session::transcript::{Entry, Line, SUCCESS};
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
@@ -179,7 +179,10 @@ fn escaped(text: &str) -> String {
             return open.map_or_else(|| text.clone(), |fence| format!("{text}\n{fence}"));
         }
         marks.sort_unstable();
-        marks.iter().rev().for_each(|at| text.insert(*at, '\\'));
+        marks.dedup();
+        let ends = marks.iter().copied().chain([text.len()]);
+        let parts = iter::once(0).chain(marks.iter().copied()).zip(ends).map(|(from, to)| text.get(from..to));
+        text = parts.map(Option::unwrap_or_default).collect::<Vec<_>>().join("\\");
     }
     text.split('\n').map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n")
 }

@@ -5,7 +5,7 @@ use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Decision, Grants, Limits};
 use guild_hall::{
-    Attempt, Hall, HallError, NotBegun, NotWritten, Workers as _,
+    Attempt, Hall, HallError, NoSession, NotBegun, Workers as _,
     hall::{NewMeeting, NewRequest, Turn},
     meeting::{MeetingStatus, TurnEvent},
     view::MeetingView,
@@ -162,7 +162,7 @@ async fn the_cap_of_a_project_refuses_and_names_what_is_open() {
 async fn a_request_is_accepted_declined_or_put_off() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
-    let mut asked = request("Which tides,\nand when?");
+    let mut asked = request("Which tides,\nand\0when?");
     asked.artifacts = vec!["specs/plan.md".to_owned()];
     let id = hall.request_meeting(asked).await.unwrap().to_string();
     assert!(id.starts_with("meeting-request-2") && id.ends_with("-which-tides-and-when"), "{id}");
@@ -172,10 +172,11 @@ async fn a_request_is_accepted_declined_or_put_off() {
     hall.defer_meeting(&id, None, "2027-01-02").await.unwrap();
     let view = one(&hall, &id).await;
     assert_eq!((view.status, view.deferred_until.as_str()), (MeetingStatus::Requested, "2027-01-02"));
+    assert_eq!(view.title, "Meeting request: Which tides, and when?", "it becomes a line of a commit's message");
     assert!(matches!(hall.defer_meeting(&id, None, "soon\nstatus: open").await, Err(HallError::Invalid(_))));
 
     let first = heard(hall.accept_meeting(&id, None, Some("Gladly")).await.unwrap()).await;
-    assert_eq!(first[2]["text"], "Which tides,\nand when?\n\nReferenced artifacts: specs/plan.md\n\nGladly");
+    assert_eq!(first[2]["text"], "Which tides,\nand\0when?\n\nReferenced artifacts: specs/plan.md\n\nGladly");
     assert!(matches!(hall.decline_meeting(&id, None).await, Err(HallError::Conflict(_))));
 
     let other = hall.request_meeting(request("Another")).await.unwrap().to_string();
@@ -400,7 +401,7 @@ async fn notes_that_cannot_be_written_now_are_written_at_the_next_try_or_by_the_
         let hall = world.hall().await;
         let (id, turn) = hall.open_meeting(with_dalton("A")).await.unwrap();
         heard(turn).await;
-        let busy = NotWritten::Now("many others are under way".to_owned());
+        let busy = NoSession::Now("many others are under way".to_owned());
         let before = std::mem::replace(&mut *world.workers.notes.lock().unwrap(), Err(busy));
         let error = hall.close_meeting(id.as_str()).await.unwrap_err().to_string();
         assert!(error.contains("close it again later: many others are under way"), "{error}");
@@ -440,13 +441,14 @@ fn a_meeting_that_was_being_opened_when_its_host_ended_is_opened_by_the_next_or_
     runtime.shutdown_timeout(Duration::from_secs(10));
 
     let runtime = host();
-    *world.workers.refusals.lock().unwrap() = vec![NotBegun::Refused("its component is broken".to_owned())];
+    *world.workers.refusals.lock().unwrap() = vec![NotBegun::Refused("its component is broken".to_owned()); 2];
     runtime.block_on(async {
         let hall = world.hall().await;
         let events = heard(hall.join(&id, 0).unwrap()).await;
         assert_eq!(events, [json!({"type": "error", "reason": "its component is broken"})]);
         assert_eq!(one(&hall, &id).await.status, MeetingStatus::Open);
-        // Nothing that was said is lost.
+        // What failed is said again by whoever said it; what the meeting was opened with is not lost.
+        assert_eq!(heard(hall.say(&id, "B").await.unwrap()).await, events);
         heard(hall.say(&id, "B").await.unwrap()).await;
         assert_eq!(said(&hall, &id).await, ["user: A\n\nB", "assistant: You said: A\n\nB"]);
     });
@@ -585,7 +587,7 @@ async fn what_a_worker_reports_in_a_meeting_is_in_its_record() {
 #[tokio::test]
 async fn without_a_model_the_notes_say_what_the_user_said() {
     let world = World::new(Scripted::writing());
-    let never = NotWritten::Never("the built-in runtime only searches".to_owned());
+    let never = NoSession::Never("the built-in runtime only searches".to_owned());
     *world.workers.notes.lock().unwrap() = Err(never);
     let hall = world.hall().await;
     let (id, turn) = hall.open_meeting(with_dalton("Which tides?")).await.unwrap();

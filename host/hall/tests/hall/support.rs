@@ -18,7 +18,7 @@ use guild_contract::{Bounds, Decision, Grants, JobId, JobStatus, MemberKey, Usag
 pub(crate) use guild_fakes::git;
 use guild_git::Checkout;
 use guild_hall::{
-    Attempt, Hall, HallError, HallOptions, NotBegun, NotWritten, Outcome, Permit, Worker, Workers,
+    Attempt, Hall, HallError, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, Workers,
     commission::{CommissionId, Status},
     events::HallEvent,
     hall::{Filter, NewCommission},
@@ -70,7 +70,7 @@ pub(crate) struct Scripted {
     /// What a tool answers in each turn, if one is called.
     pub(crate) output: Mutex<Option<String>>,
     /// What the session that writes notes answers.
-    pub(crate) notes: Mutex<Result<String, NotWritten>>,
+    pub(crate) notes: Mutex<Result<String, NoSession>>,
     _dir: TempDir,
 }
 
@@ -243,7 +243,7 @@ impl Workers for Scripted {
         Ok(())
     }
 
-    async fn write(&self, _: &Attempt, _: &str, _: String) -> Result<String, NotWritten> {
+    async fn write(&self, _: &Attempt, _: &str, _: String) -> Result<String, NoSession> {
         self.notes.lock().unwrap().clone()
     }
 

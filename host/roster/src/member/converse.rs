@@ -6,8 +6,9 @@ use std::{
 };
 
 use guild_contract::rpc::RpcError;
-use guild_hall::{Attempt, NotWritten};
+use guild_hall::{Attempt, NoSession};
 use guild_jobs::{Accepted, RunningJob};
+use guild_session::{session::NoTools, tools::Tools};
 
 use super::{
     Member,
@@ -19,37 +20,53 @@ use crate::{blocking::blocking, component, work::conversation::Conversation};
 const LOADING: Duration = Duration::from_secs(20);
 
 impl Member {
-    /// The member, ready for the session that writes a meeting's notes.
-    ///
-    /// # Errors
-    /// Why it is not, and whether it may be later.
-    pub(crate) async fn writer(
-        self: &Arc<Self>,
-        attempt: &Attempt,
-        job: Arc<RunningJob>,
-    ) -> Result<Conversation, NotWritten> {
-        let loaded = component::ready(&self.component, self.key(), Instant::now() + LOADING).await;
-        loaded.map_err(|e| NotWritten::Now(e.message))?;
-        self.conversation(attempt, job).await.map_err(NotWritten::Never)
-    }
-
     /// The member, ready for a session of a meeting: as it and what it was granted are by now.
     ///
     /// # Errors
-    /// Why it is not, in a sentence for the user.
+    /// Why it is not.
     pub(crate) async fn conversation(
         self: &Arc<Self>,
         attempt: &Attempt,
         job: Arc<RunningJob>,
-    ) -> Result<Conversation, String> {
+    ) -> Result<Conversation, NoSession> {
         let until = Instant::now() + LOADING;
-        component::ready(&self.component, self.key(), until).await.map_err(|e| e.message)?;
+        let plan = self.planned(&job, until).await?;
+        let toolboxes = resume::toolboxes(self, &plan.plan, until).await.map_err(NoSession::Now)?;
+        self.session(attempt, job, plan, toolboxes).await
+    }
+
+    /// The same for the session that writes a meeting's notes, which uses no tools.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) async fn writer(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        job: Arc<RunningJob>,
+    ) -> Result<Conversation, NoSession> {
+        let plan = self.planned(&job, Instant::now() + LOADING).await?;
+        self.session(attempt, job, plan, Arc::new(NoTools)).await
+    }
+
+    /// The plan of a meeting's job, once the component is in service.
+    async fn planned(self: &Arc<Self>, job: &Arc<RunningJob>, until: Instant) -> Result<Accepted, NoSession> {
+        let loaded = component::ready(&self.component, self.key(), until).await;
+        loaded.map_err(|e| NoSession::Now(e.message))?;
         let (member, of) = (self.clone(), job.clone());
         let plan = blocking(move || resume::plan(&member, &of).map_err(RpcError::internal)).await;
-        let plan = plan.map_err(|e| e.message)?;
+        let plan = plan.map_err(|e| NoSession::Never(e.message))?;
         // What it was opened with may not be what the operator allows by now.
-        self.agent(Some(&plan.agent)).map_err(|e| e.message)?;
-        let toolboxes = resume::toolboxes(self, &plan.plan, until).await?;
+        self.agent(Some(&plan.agent)).map_err(|e| NoSession::Never(e.message))?;
+        Ok(plan)
+    }
+
+    async fn session(
+        &self,
+        attempt: &Attempt,
+        job: Arc<RunningJob>,
+        plan: Accepted,
+        toolboxes: Arc<dyn Tools>,
+    ) -> Result<Conversation, NoSession> {
         let Allowed { grants, granted_tools, ceiling } = resume::allowed(self, &plan, Some(attempt));
         let plan = Accepted { granted_tools, ceiling, ..plan };
         let served = (self.data.clone(), self.context_of(Some(attempt)));

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use guild_config::Runtime;
 use guild_contract::{Bounds, Grants, JobStatus, Usage, rpc::RpcError};
 use guild_hall::{
-    Attempt, NotWritten,
+    Attempt, NoSession,
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
 use guild_jobs::{Accepted, Position, RunningJob};
@@ -31,8 +31,8 @@ const QUEUED: Duration = Duration::from_secs(120);
 const CUT_OFF: &str = "the host stopped in the middle of this turn, and it was cut off; what was said before is there";
 
 /// Why nobody can talk any more.
-const OVER: &str = "the meeting's transcript reached limits.transcript_bytes, or could not be written, as its last line says; \
-                    close it, and open another";
+const OVER: &str =
+    "the meeting's transcript reached limits.transcript_bytes, or could not be written; close it, and open another";
 
 /// What every worker is told in a meeting, whatever its component says of jobs.
 const IN_A_MEETING: &str = "\
@@ -141,17 +141,19 @@ impl Conversation {
         accepted: Accepted,
         grants: Arc<Grants>,
         toolboxes: Arc<dyn Tools>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoSession> {
         let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
-        let agent: Runtime = agent.parse()?;
-        let Plan::Conversation(plan) = plan else { return Err("its job is no conversation".to_owned()) };
-        let work = Work::new(served, Some(attempt), job, grants, granted_tools).await?;
+        let agent: Runtime = agent.parse().map_err(NoSession::Never)?;
+        let Plan::Conversation(plan) = plan else {
+            return Err(NoSession::Never("its job is no conversation".to_owned()));
+        };
+        let work = Work::new(served, Some(attempt), job, grants, granted_tools).await.map_err(NoSession::Now)?;
         let (resources, files, model) = (work.context.resources.clone(), work.reach.files.clone(), plan.model.clone());
         let slot = blocking(move || {
             let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
             resources.runtimes.ready(agent, &wanted).map_err(RpcError::internal)
         });
-        let slot = slot.await.map_err(|e| e.message)?;
+        let slot = slot.await.map_err(|e| NoSession::Never(e.message))?;
         Ok(Self { work, agent, slot, plan, ceiling, toolboxes })
     }
 
@@ -248,17 +250,17 @@ impl Conversation {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(crate) async fn write(self, system_prompt: &str, prompt: String) -> Result<String, NotWritten> {
+    pub(crate) async fn write(self, system_prompt: &str, prompt: String) -> Result<String, NoSession> {
         let Self { work, agent, slot, plan, ceiling, .. } = self;
         let job = work.job.clone();
         if agent == Runtime::Extractive {
-            return Err(NotWritten::Never("the built-in runtime `extractive` only searches".to_owned()));
+            return Err(NoSession::Never("the built-in runtime `extractive` only searches".to_owned()));
         }
         let lines = {
             let job = job.clone();
             blocking(move || job.history().map_err(|e| RpcError::internal(e.to_string())))
                 .await
-                .map_err(|e| NotWritten::Never(e.message))?
+                .map_err(|e| NoSession::Now(e.message))?
         };
         let number = lines.iter().filter_map(|line| line.entry.session()).max().unwrap_or(CONVERSATION) + 1;
         let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
@@ -267,8 +269,8 @@ impl Conversation {
         let bounds = NOTES.min(ceiling);
         let permit = timeout(QUEUED, permit(&slot, &job, agent, &work.data.key)).await;
         let permit = permit
-            .map_err(|_| NotWritten::Now("no session could begin in time, as many others were under way".to_owned()))?
-            .map_err(NotWritten::Never)?;
+            .map_err(|_| NoSession::Now("no session could begin in time, as many others were under way".to_owned()))?
+            .map_err(NoSession::Never)?;
         let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
         let session = Session {
             number,
@@ -289,7 +291,7 @@ impl Conversation {
         drop(permit);
         match end.ending.reason(meter.bounds()) {
             None => Ok(end.text),
-            Some(reason) => Err(NotWritten::Never(reason)),
+            Some(reason) => Err(NoSession::Never(reason)),
         }
     }
 }

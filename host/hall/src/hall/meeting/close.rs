@@ -18,7 +18,7 @@ use crate::{
     hall::NewRequest,
     meeting::{Close, Meeting, MeetingStatus, Notes, transcript},
     store,
-    workers::{Attempt, NotWritten},
+    workers::{Attempt, NoSession},
 };
 
 /// Characters of a conversation of which notes are written: its end, where it is longer.
@@ -159,8 +159,8 @@ impl Hall {
         Ok(match self.workers()?.write(attempt, WRITER, prompt).await {
             Ok(notes) if !notes.trim().is_empty() => notes.trim().to_owned(),
             Ok(_) => transcript::plain_notes(now, &messages, "the session that was to write notes answered nothing"),
-            Err(NotWritten::Never(why)) => transcript::plain_notes(now, &messages, &why),
-            Err(NotWritten::Now(why)) => {
+            Err(NoSession::Never(why)) => transcript::plain_notes(now, &messages, &why),
+            Err(NoSession::Now(why)) => {
                 return Err(HallError::Conflict(format!(
                     "its notes cannot be written now, so close it again later: {why}"
                 )));

@@ -132,7 +132,9 @@ impl Hall {
                 format!("Worker proposed follow-up from meeting {id}"),
             ),
             None => {
-                let about = new.reason.split_whitespace().collect::<Vec<_>>().join(" ");
+                // A title becomes a line of a commit's message.
+                let words = new.reason.split(|c: char| c.is_whitespace() || c.is_control());
+                let about = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
                 let about: String = about.chars().take(TITLE_CHARS).collect();
                 (format!("Meeting request: {about}"), "Meeting requested".to_owned())
             }
@@ -322,13 +324,19 @@ impl Hall {
     /// Prepares a meeting and has its first turn, in the background.
     fn begin_meeting(self: &Arc<Self>, cell: Arc<MeetingCell>, failed: Failed) -> Result<Turn, HallError> {
         let number = turn::take(&cell).ok_or_else(|| turn::under_way(&cell))?;
-        Ok(self.begin_taken(cell, number, failed))
+        Ok(self.begin_taken(cell, number, failed, None))
     }
 
-    /// As [`Self::begin_meeting`], in the place of that turn, which is taken.
-    pub(super) fn begin_taken(self: &Arc<Self>, cell: Arc<MeetingCell>, number: u64, failed: Failed) -> Turn {
+    /// As [`Self::begin_meeting`], in the place of that turn, which is taken. The user may say something besides.
+    pub(super) fn begin_taken(
+        self: &Arc<Self>,
+        cell: Arc<MeetingCell>,
+        number: u64,
+        failed: Failed,
+        message: Option<&str>,
+    ) -> Turn {
         let listener = self.turn(&cell, number);
-        let hall = self.clone();
+        let (hall, message) = (self.clone(), message.map(str::to_owned));
         tokio::spawn(async move {
             let now = cell.now();
             let opened = match hall.prepare_meeting(&cell).await {
@@ -342,7 +350,7 @@ impl Hall {
                         worker: now.record.worker.clone(),
                         project_name: now.project_name.clone(),
                     });
-                    hall.carry_turn_out(&cell, &opening).await;
+                    hall.carry_turn_out(&cell, &turn::behind(&opening, message.as_deref())).await;
                 }
                 Err(e) => {
                     tracing::warn!(meeting = %now.meeting_id, "it cannot be opened: {e}");

@@ -62,11 +62,13 @@ impl Hall {
             _ => Ok(Vec::new()),
         };
         // The job of a meeting that is over can be deleted.
-        let parsed_messages = transcript::messages(&lines.unwrap_or_default());
-        let transcript = match parsed_messages.is_empty() {
-            true => String::new(),
-            false => transcript::markdown(&now, &parsed_messages),
-        };
+        let (of, lines) = (now.clone(), lines.unwrap_or_default());
+        let (transcript, parsed_messages) = blocking(move || {
+            let messages = transcript::messages(&lines);
+            let text = if messages.is_empty() { String::new() } else { transcript::markdown(&of, &messages) };
+            Ok((text, messages))
+        })
+        .await?;
         Ok(MeetingDetail { meeting: MeetingView::of(&now), transcript, parsed_messages })
     }
 

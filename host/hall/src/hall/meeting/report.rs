@@ -53,13 +53,9 @@ fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<St
     if meeting.record.meeting_log.len() > MAX_REPORTS {
         return Err(HallError::Conflict(format!("the meeting's log has {MAX_REPORTS} entries, and takes no more")));
     }
-    let text = match &report {
-        MeetingReport::Artifact { path: text }
-        | MeetingReport::Progress { summary: text }
-        | MeetingReport::Title { title: text }
-        | MeetingReport::FollowUp { reason: text, .. } => text,
-    };
-    check_room(&meeting.record.meeting_log, text)?;
+    if let MeetingReport::Progress { summary: text } | MeetingReport::Title { title: text } = &report {
+        check_room(&meeting.record.meeting_log, text)?;
+    }
     Ok(match report {
         MeetingReport::Artifact { path } if meeting.record.linked_artifacts.contains(&path) => {
             format!("{path} was linked before.")

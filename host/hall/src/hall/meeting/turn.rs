@@ -127,6 +127,12 @@ pub(super) fn end(cell: &MeetingCell, how: Result<(), String>) {
     cell.live.turn.send_modify(|turn| turn.over = Some(how));
 }
 
+/// What the user says, behind what was said first and the worker was not told yet.
+pub(super) fn behind(opening: &str, message: Option<&str>) -> String {
+    let parts = [opening, message.unwrap_or_default()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
 pub(super) fn under_way(cell: &MeetingCell) -> HallError {
     HallError::Conflict(format!(
         "Meeting \"{}\": a turn is under way; wait for its end, or interrupt it",
@@ -166,20 +172,11 @@ impl Hall {
         }
         if cell.now().session.as_ref().is_some_and(|session| !session.begun) {
             // It was being opened when the last host ended, and could not be since.
-            let kept = self.change(&cell, |meeting| {
-                meeting.session.iter_mut().for_each(|session| session.opening.push_str(&format!("\n\n{message}")));
-                Ok(())
-            });
-            if let Err(e) = kept.await {
-                end(&cell, Err(e.to_string()));
-                return Err(e);
-            }
-            return Ok(self.begin_taken(cell, number, Failed::Stays));
+            return Ok(self.begin_taken(cell, number, Failed::Stays, Some(message)));
         }
         let listener = self.turn(&cell, number);
         // What the user said first goes before, where the first turn could not begin.
-        let opening = cell.now().opening().to_owned();
-        let message = if opening.is_empty() { message.to_owned() } else { format!("{opening}\n\n{message}") };
+        let message = behind(cell.now().opening(), Some(message));
         let hall = self.clone();
         tokio::spawn(async move { hall.carry_turn_out(&cell, &message).await });
         Ok(listener)
