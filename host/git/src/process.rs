@@ -1,6 +1,6 @@
 //! A child process: bounded in time and output, and ended with all that it started.
 
-use std::{io, process::Stdio, time::Duration};
+use std::{future::pending, io, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::{
@@ -57,8 +57,12 @@ pub(crate) async fn execute(mut command: Command, input: Vec<u8>, bounds: Bounds
     let group = Group(command.spawn().map_err(Cut::System)?);
     // A task of its own ends the run in order where the caller is dropped, too: git then removes its lock files.
     let (_caller, gone) = oneshot::channel();
-    let supervised = tokio::spawn(supervise(group, input, bounds, gone));
-    supervised.await.unwrap_or_else(|e| Err(Cut::System(io::Error::other(e))))
+    match tokio::spawn(supervise(group, input, bounds, gone)).await {
+        Ok(ended) => ended,
+        // The host ends, and the caller with it: nobody may take that for a failure of the run.
+        Err(e) if e.is_cancelled() => pending().await,
+        Err(e) => Err(Cut::System(io::Error::other(e))),
+    }
 }
 
 /// A child and the process group that it leads. Dropped before its end, the group is killed.
@@ -150,4 +154,42 @@ pub(crate) fn plain(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines = said.lines().map(|line| line.replace(char::is_control, " ").trim().to_owned());
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// Who waits for a run would note that it failed, and it is only that the host ends.
+    #[test]
+    fn a_run_does_not_fail_where_the_runtime_ends() {
+        let failed = Arc::new(AtomicUsize::new(0));
+        for _ in 0..20 {
+            let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+            for _ in 0..20 {
+                let failed = failed.clone();
+                runtime.spawn(async move {
+                    let mut command = Command::new("sleep");
+                    command.arg("600");
+                    let bounds = Bounds { time: Duration::from_secs(600), output: 1 };
+                    let _ = execute(command, Vec::new(), bounds).await;
+                    failed.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            runtime.block_on(async {
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            });
+            runtime.shutdown_timeout(Duration::from_secs(10));
+        }
+        assert_eq!(failed.load(Ordering::Relaxed), 0);
+    }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod conversation;
 
-use std::{pin::pin, sync::Arc, time::Instant};
+use std::{future::pending, pin::pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use guild_agent::ToolSet;
@@ -81,9 +81,12 @@ pub(crate) async fn carry_out(
             _ => Err("its plugin is not there to carry it out".to_owned()),
         }
     };
-    let outcome = tokio::spawn(carried_out.instrument(span.clone()))
-        .await
-        .unwrap_or_else(|_| Err("the host failed while it carried the job out".to_owned()));
+    let outcome = match tokio::spawn(carried_out.instrument(span.clone())).await {
+        Ok(outcome) => outcome,
+        // The host ends, and this with it. The next one goes on with the job.
+        Err(e) if e.is_cancelled() => return pending().await,
+        Err(_) => Err("the host failed while it carried the job out".to_owned()),
+    };
     if job.cancelled().is_cancelled() {
         // Whoever cancelled it has stored that.
         return drop(held);

@@ -21,7 +21,7 @@ mod spawner;
 mod turns;
 mod version;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{future::pending, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use guild_session::{
@@ -125,7 +125,11 @@ impl Claude {
         let conversation = Conversation::new(self.options.clone(), program, session, resumed, dropped.clone());
         let task = tokio::spawn(conversation.run().in_current_span());
         let _stop = dropped.drop_guard();
-        task.await.map_err(|e| format!("the session of claude broke off: {e}"))
+        match task.await {
+            // The host ends, and this with it: that is no end of the session.
+            Err(e) if e.is_cancelled() => pending().await,
+            ended => ended.map_err(|e| format!("the session of claude broke off: {e}")),
+        }
     }
 
     /// The CLI's executable file.

@@ -420,7 +420,7 @@ pub(crate) async fn until(hall: &Arc<Hall>, id: &CommissionId, wanted: Status) {
         }
     };
     let found = tokio::time::timeout(Duration::from_secs(60), reached).await;
-    assert!(found.is_ok(), "{id} is {}, not {wanted}", status(hall, id).await);
+    assert!(found.is_ok(), "{id} is not {wanted}: {:#?}", timeline(hall, id).await);
 }
 
 pub(crate) async fn status(hall: &Hall, id: &CommissionId) -> Status {
