@@ -112,6 +112,21 @@ impl Hall {
         self.get(&format!("/commission/request/commission/read?projectName={project}&commissionId={id}"))
     }
 
+    /// One with the project `demo`, and a researcher whose sessions ask this provider.
+    pub(crate) fn with_researcher(provider: &Provider) -> Self {
+        let this = Self::new(&["demo"]);
+        this.home.researcher("researcher");
+        this.ask(provider);
+        this
+    }
+
+    /// Gives the researcher a toolbox.
+    pub(crate) fn toolbox(&self, name: &str, component: &[u8]) {
+        self.home.member(name, "toolbox-plugin", component);
+        self.home.edit_manifest(name, |manifest| manifest["capabilities"] = json!(["tools"]));
+        self.home.edit_manifest("researcher", |manifest| manifest["component"]["toolboxes"] = json!([name]));
+    }
+
     /// Has sessions ask this provider.
     pub(crate) fn ask(&self, provider: &Provider) {
         let config = self.home.path("config/guild/guild.toml");
@@ -429,9 +444,7 @@ fn a_commission_overrides_the_turns_and_the_model_of_its_worker() {
     let runtime = Runtime::new().unwrap();
     let look = || Reply::call("list_artifacts", json!({}));
     let provider = runtime.block_on(OpenAi::start(move |_: &Received| look()));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let _host = hall.serve();
     let id = hall.create("demo", "researcher", json!({"resourceOverrides": {"maxTurns": 2, "model": "another"}}));
     hall.dispatch(&id);

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use guild_fakes::{Gate, OpenAi, Received, Reply};
+use guild_fakes::{Gate, OpenAi, Provider, Received, Reply};
 use rustix::pty::{self, OpenptFlags};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -58,6 +58,15 @@ fn last(request: &Received) -> String {
     let messages = request.body["messages"].as_array().unwrap();
     let of_user = messages.iter().rfind(|message| message["role"] == "user").unwrap();
     of_user["content"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A provider whose model answers to "Slowly" with this text, as the gate lets it.
+fn slow(runtime: &Runtime, gate: &Gate, text: &'static str) -> Provider {
+    let gate = gate.clone();
+    runtime.block_on(OpenAi::start(move |request: &Received| match last(request).as_str() {
+        "Slowly" => Reply::text(text).slowly(&gate),
+        _ => Reply::text("Hello."),
+    }))
 }
 
 #[test]
@@ -110,9 +119,7 @@ fn a_meeting_that_a_worker_asks_for_is_put_off_accepted_or_declined() {
         _ => Reply::text("Hello."),
     };
     let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let _host = hall.serve();
     let met = run(&hall, &["meet", "researcher", "--project", "demo", "Moths"], "Follow\n");
     let said = succeeds(&met);
@@ -150,9 +157,7 @@ fn ctrl_c_ends_the_turn_and_what_was_said_is_there_when_the_meeting_goes_on() {
         }
     };
     let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let _host = hall.serve();
     let mut talk = begin(&hall, "hall", &["meet", "researcher", "--project", "demo", "Moths"], "Slowly\nNever said\n");
     gate.pass(3);
@@ -234,9 +239,7 @@ fn in_a_terminal_ctrl_c_ends_the_turn_and_ctrl_d_leaves() {
         }
     };
     let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let _host = hall.serve();
     let (mut terminal, mut talk) = Terminal::run(&hall, &["meet", "researcher", "--project", "demo"]);
     terminal.until("What is it about? ");
@@ -315,17 +318,8 @@ fn a_stream_that_breaks_is_joined_again_and_no_text_is_shown_twice() {
     let runtime = Runtime::new().unwrap();
     let gate = Gate::closed();
     let text = "one two three four five six seven eight nine ten";
-    let answer = {
-        let gate = gate.clone();
-        move |request: &Received| match last(request).as_str() {
-            "Slowly" => Reply::text(text).slowly(&gate),
-            _ => Reply::text("Hello."),
-        }
-    };
-    let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let provider = slow(&runtime, &gate, text);
+    let hall = Hall::with_researcher(&provider);
     let _host = hall.serve();
     succeeds(&run(&hall, &["meet", "researcher", "--project", "demo", "Moths"], ""));
     let id = only(&hall, "open");
@@ -343,17 +337,8 @@ fn a_stream_that_breaks_is_joined_again_and_no_text_is_shown_twice() {
 fn a_message_whose_host_ends_before_it_answers_is_said_to_be_cut_off() {
     let runtime = Runtime::new().unwrap();
     let gate = Gate::closed();
-    let answer = {
-        let gate = gate.clone();
-        move |request: &Received| match last(request).as_str() {
-            "Slowly" => Reply::text("one two three").slowly(&gate),
-            _ => Reply::text("Hello."),
-        }
-    };
-    let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let provider = slow(&runtime, &gate, "one two three");
+    let hall = Hall::with_researcher(&provider);
     let host = hall.serve();
     succeeds(&run(&hall, &["meet", "researcher", "--project", "demo", "Moths"], ""));
     let id = only(&hall, "open");

@@ -49,6 +49,14 @@ impl Events {
         Self::post(hall, "/meeting/request/meeting/create", &body)
     }
 
+    /// Opens a meeting, and waits for the end of its first turn. Its id.
+    fn opened(hall: &Hall) -> String {
+        let mut first = Self::open(hall, "Moths");
+        let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
+        first.until("turn_end");
+        id
+    }
+
     fn say(hall: &Hall, id: &str, message: &str) -> Self {
         Self::post(hall, "/meeting/session/message/send", &json!({"meetingId": id, "message": message}))
     }
@@ -121,9 +129,7 @@ fn a_user_talks_with_a_worker_as_it_streams_and_goes_on_after_a_restart() {
         }
     };
     let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let host = hall.serve();
     let mut first = Events::open(&hall, "How long do moths live?");
     // The first piece is there before the answer has an end.
@@ -175,13 +181,9 @@ fn a_turn_that_the_host_was_killed_in_is_marked_as_cut_off_and_no_call_is_made_a
         }
     };
     let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let host = hall.serve();
-    let mut first = Events::open(&hall, "Moths");
-    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
-    first.until("turn_end");
+    let id = Events::opened(&hall);
     let mut turn = Events::say(&hall, &id, "Write it");
     turn.until("tool_result");
     gate.pass(3);
@@ -212,13 +214,9 @@ fn a_meeting_goes_on_once_its_worker_that_was_built_anew_is_approved() {
     let runtime = Runtime::new().unwrap();
     let provider =
         runtime.block_on(OpenAi::start(|request: &Received| Reply::text(format!("{}.", said(request).len()))));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let host = hall.serve();
-    let mut first = Events::open(&hall, "Moths");
-    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
-    first.until("turn_end");
+    let id = Events::opened(&hall);
     host.kill();
     let rebuild = || {
         let file = hall.home.path("members/researcher/researcher.wasm");
@@ -259,16 +257,10 @@ fn notes_are_written_also_where_a_toolbox_of_the_worker_is_gone() {
         Some(asked) if asked.contains("# Transcript") => Reply::text("Moths were discussed."),
         _ => Reply::text("Hello."),
     }));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.home.member("tools", "toolbox-plugin", &guest::toolbox("(call $ok (local.get 2) (local.get 3))"));
-    hall.home.edit_manifest("tools", |manifest| manifest["capabilities"] = json!(["tools"]));
-    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["toolboxes"] = json!(["tools"]));
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
+    hall.toolbox("tools", &guest::toolbox("(call $ok (local.get 2) (local.get 3))"));
     let host = hall.serve();
-    let mut first = Events::open(&hall, "Moths");
-    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
-    first.until("turn_end");
+    let id = Events::opened(&hall);
     host.kill();
     hall.home.write("members/tools/guest.wasm", "garbage");
     let _host = hall.serve();
@@ -290,13 +282,9 @@ fn a_turn_outlives_its_listeners_and_whoever_comes_back_joins_it() {
         }
     };
     let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let _host = hall.serve();
-    let mut first = Events::open(&hall, "Moths");
-    let id = first.until("session").1["meetingId"].as_str().unwrap().to_owned();
-    first.until("turn_end");
+    let id = Events::opened(&hall);
 
     let mut turn = Events::say(&hall, &id, "Slowly");
     gate.pass(4);
@@ -347,9 +335,7 @@ fn a_call_that_the_host_was_killed_in_is_not_made_again_and_the_model_is_told_wh
         }
     };
     let provider = runtime.block_on(OpenAi::start(answer));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
     let host = hall.serve();
     let first = Events::open(&hall, "Moths").rest();
     let id = first[0]["meetingId"].as_str().unwrap().to_owned();
@@ -454,12 +440,8 @@ fn a_call_that_an_interrupt_ends_is_answered_in_its_own_turn() {
             Some("Do it") => Reply::call("box__do", json!({})),
             _ => Reply::text("Hello."),
         }));
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    hall.home.member("box", "toolbox-plugin", &guest::toolbox("(loop (br 0)) (i32.const 0)"));
-    hall.home.edit_manifest("box", |manifest| manifest["capabilities"] = json!(["tools"]));
-    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["toolboxes"] = json!(["box"]));
-    hall.ask(&provider);
+    let hall = Hall::with_researcher(&provider);
+    hall.toolbox("box", &guest::toolbox("(loop (br 0)) (i32.const 0)"));
     let _host = hall.serve();
     let first = Events::open(&hall, "Moths").rest();
     let id = first[0]["meetingId"].as_str().unwrap().to_owned();

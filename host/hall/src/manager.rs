@@ -82,8 +82,8 @@ impl ManagerTools {
         Ok(())
     }
 
-    /// An error as sessions and components are told it, whatever tool it is of: without paths of the host.
-    fn told(&self, mut error: ToolError) -> ToolError {
+    /// An error as sessions and components get it, whatever tool it is of: without paths of the host.
+    fn without_paths(&self, mut error: ToolError) -> ToolError {
         if let ToolError::InvalidInput(text)
         | ToolError::NotGranted(text)
         | ToolError::OverLimit(text)
@@ -289,7 +289,7 @@ impl Tools for ManagerTools {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        self.perform(call).await.map_err(|error| self.told(error))
+        self.perform(call).await.map_err(|error| self.without_paths(error))
     }
 }
 

@@ -66,7 +66,8 @@ impl Resume for Runner {
         let wanted = Wanted { model: session.model.as_deref(), files: reach.files.as_deref(), ..Wanted::default() };
         let slot = member.context.resources.runtimes.ready(agent, &wanted)?;
         if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
-            return Err("its transcript reached limits.transcript_bytes, or could not be written, so it is not known where it was".to_owned());
+            let why = "its transcript reached limits.transcript_bytes, or could not be written, so it is not known where it was";
+            return Err(why.to_owned());
         }
         // One that had not begun begins now.
         if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(history) }
