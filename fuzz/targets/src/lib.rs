@@ -18,6 +18,7 @@ mod job_files;
 mod manifest;
 mod memory_keys;
 mod paths;
+mod provider;
 mod rpc;
 mod scratch;
 mod trust;
@@ -30,6 +31,7 @@ pub use job_files::run as job_files;
 pub use manifest::run as manifest;
 pub use memory_keys::run as memory_keys;
 pub use paths::run as paths;
+pub use provider::{anthropic, gemini, ollama, openai};
 pub use rpc::run as rpc;
 pub use trust::run as trust;
 
@@ -37,13 +39,17 @@ pub use trust::run as trust;
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their binaries and of their seeds' directories.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 13] = [
+    ("anthropic", anthropic),
     ("audit", audit),
     ("component", component),
+    ("gemini", gemini),
     ("globs", globs),
     ("job_files", job_files),
     ("manifest", manifest),
     ("memory_keys", memory_keys),
+    ("ollama", ollama),
+    ("openai", openai),
     ("paths", paths),
     ("rpc", rpc),
     ("trust", trust),

@@ -55,4 +55,4 @@ macro_rules! seeds {
     };
 }
 
-seeds!(audit component globs job_files manifest memory_keys paths rpc trust);
+seeds!(anthropic audit component gemini globs job_files manifest memory_keys ollama openai paths rpc trust);

@@ -1,6 +1,6 @@
-//! What a JSON text costs once it is read.
+//! JSON texts from outside: what one costs once it is read, and the lone surrogates that JavaScript writes.
 
-use std::slice::Iter;
+use std::{borrow::Cow, slice::Iter};
 
 use serde_json::Value;
 
@@ -58,9 +58,49 @@ fn after_text(mut bytes: Iter<'_, u8>) -> Iter<'_, u8> {
     bytes
 }
 
+/// A JSON text whose lone surrogates are replaced, so that a strict parser reads it. JavaScript writes half of a surrogate
+/// pair as an escape where a text was cut within a character; Rust's strings cannot hold one. `replace` is given the half,
+/// from 0xD800 to 0xDFFF. Pairs, and all other text, stay as they are.
+pub fn replace_lone_surrogates(json: &str, replace: impl Fn(u16) -> char) -> Cow<'_, str> {
+    let half_at = |at: usize| {
+        let digits = json.get(at..at.saturating_add(6))?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok().filter(|half| (0xD800..=0xDFFF).contains(half))
+    };
+    let (mut replaced, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(found) = json.get(at..).and_then(|rest| rest.find('\\')) {
+        let escape = at + found;
+        match half_at(escape) {
+            None => at = escape + 2,
+            Some(0xD800..=0xDBFF) if matches!(half_at(escape + 6), Some(0xDC00..)) => at = escape + 12,
+            Some(half) => {
+                replaced.push_str(json.get(copied..escape).unwrap_or_default());
+                replaced.push(replace(half));
+                at = escape + 6;
+                copied = at;
+            }
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(json);
+    }
+    replaced.push_str(json.get(copied..).unwrap_or_default());
+    Cow::Owned(replaced)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_lone_surrogates_are_replaced() {
+        let replaced = |json: &'static str| replace_lone_surrogates(json, |_| char::REPLACEMENT_CHARACTER);
+        for whole in [r#"{"a":"\ud83d\ude00 \u00e9 \\ud83d"}"#, r#""\\\\ud83d""#, "", "\\", "\\u", "\\\u{1f600}"] {
+            assert!(matches!(replaced(whole), Cow::Borrowed(same) if same == whole), "{whole}");
+        }
+        assert_eq!(replaced(r#""cut \ud83d""#), "\"cut \u{fffd}\"");
+        assert_eq!(replaced(r#""\uDE00\ud83d\ud83d\uDE00x""#), "\"\u{fffd}\u{fffd}\\ud83d\\uDE00x\"");
+        assert_eq!(replaced(r#""\ud83d\u0041""#), "\"\u{fffd}\\u0041\"");
+    }
 
     /// What a value takes, counted from what it is made of.
     fn taken(value: &Value) -> u64 {

@@ -133,9 +133,15 @@ pub struct Reply {
     pub(crate) before: Option<Gate>,
     pub(crate) between: Option<Gate>,
     pub(crate) end: End,
+    pub(crate) raw: Option<(&'static str, String)>,
 }
 
 impl Reply {
+    /// A body that is sent as it is, in pieces of seven bytes, with this content type.
+    pub fn raw(content_type: &'static str, body: impl Into<String>) -> Self {
+        Self { raw: Some((content_type, body.into())), ..Self::default() }
+    }
+
     /// An answer that says this.
     pub fn text(text: impl Into<String>) -> Self {
         Self::default().and_text(text)

@@ -167,10 +167,11 @@ async fn answer(protocol: &impl Protocol, script: &Script, log: &Log, request: R
     if let Some(gate) = &reply.before {
         gate.wait().await;
     }
-    let mut response = match (&reply.failure, form) {
-        (Some((status, message)), _) => json(*status, &protocol.error(*status, message)),
-        (None, Form::Stream) => streamed(protocol, &request, &reply),
-        (None, _) => json(StatusCode::OK, &protocol.whole(&request, &reply)),
+    let mut response = match (&reply.failure, &reply.raw, form) {
+        (Some((status, message)), ..) => json(*status, &protocol.error(*status, message)),
+        (None, Some((content_type, body)), _) => raw(content_type, body, &reply.end),
+        (None, None, Form::Stream) => streamed(protocol, &request, &reply),
+        (None, None, _) => json(StatusCode::OK, &protocol.whole(&request, &reply)),
     };
     for (name, value) in &reply.headers {
         if let Ok(value) = value.parse() {
@@ -184,6 +185,19 @@ fn json(status: StatusCode, value: &Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A body as it is, in pieces that are cut anywhere. It may stay open.
+fn raw(content_type: &'static str, body: &str, end: &End) -> Response {
+    let pieces: Vec<Piece> = body.as_bytes().chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    let pieces = stream::iter(pieces);
+    let body = match end {
+        End::Stalled(_) => Body::from_stream(pieces.chain(stream::pending())),
+        _ => Body::from_stream(pieces),
+    };
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
     response
 }
 

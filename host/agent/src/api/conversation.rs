@@ -3,7 +3,6 @@
 use std::{collections::HashSet, ops::ControlFlow};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use genai::chat::{ChatMessage, ToolCall as ModelCall};
 use guild_contract::Usage;
 use guild_session::{
     meter::Ending,
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     Api,
-    answer::{ModelAnswer, Stop},
+    chat::{Message, ModelAnswer, ModelCall, Stop},
     messages::{self, CONTINUE, Outcome, Recalled, call_id},
     request::{Completion, within},
 };
@@ -29,7 +28,7 @@ pub(super) struct Conversation<'a> {
     session: &'a Session,
     model: &'a str,
     /// What was said so far, without the system prompt.
-    messages: Vec<ChatMessage>,
+    messages: Vec<Message>,
     /// The last turn.
     turn: u32,
     /// The text that the session would end with: that of the last turn, after those that it continues.
@@ -43,7 +42,7 @@ pub(super) struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     /// A session that begins with `prompt`, unless it converses.
     pub(super) fn new(api: &'a Api, session: &'a Session, model: &'a str, prompt: String) -> Self {
-        let messages = if session.converses { Vec::new() } else { vec![ChatMessage::user(prompt)] };
+        let messages = if session.converses { Vec::new() } else { vec![Message::User(prompt)] };
         Self { api, session, model, messages, turn: 0, text: String::new(), cut: false, uncounted: false }
     }
 
@@ -82,8 +81,7 @@ impl<'a> Conversation<'a> {
     /// Takes up what was said before, which ends with what the user said.
     fn recall_conversation(&mut self, history: &[Entry]) -> Result<(), Ending> {
         let options = &self.api.options;
-        let (number, provider) = (self.session.number, self.api.endpoint.provider);
-        let recalled = messages::recall(number, history, self.max_chars(), provider, options.max_output_tokens);
+        let recalled = messages::recall(self.session.number, history, self.max_chars(), options.max_output_tokens);
         let Recalled { messages, turn, uncounted } = recalled.map_err(Ending::Error)?;
         (self.messages, self.turn, self.uncounted) = (messages, turn, uncounted);
         Ok(())
@@ -155,7 +153,7 @@ impl<'a> Conversation<'a> {
         (self.text, self.cut) = (text, false);
         self.messages.push(answer.message());
         let outcomes = self.call_all(answer, &calls).await?;
-        self.messages.extend(messages::responses(self.api.endpoint.provider, &calls, outcomes));
+        self.messages.push(messages::results_of(&calls, outcomes));
         Ok(ControlFlow::Continue(()))
     }
 
@@ -174,7 +172,7 @@ impl<'a> Conversation<'a> {
             ))),
             (Stop::Cut, false) => {
                 self.messages.push(answer.message());
-                self.messages.push(ChatMessage::user(CONTINUE));
+                self.messages.push(Message::User(CONTINUE.to_owned()));
                 Ok(ControlFlow::Continue(()))
             }
             (_, true) => Err(Ending::Error("the model's answer was empty".to_owned())),
@@ -188,7 +186,7 @@ impl<'a> Conversation<'a> {
         let definitions = self.session.tools.definitions();
         let reading: HashSet<&str> =
             definitions.iter().filter(|tool| tool.read_only).map(|tool| tool.name.as_str()).collect();
-        let at_once = if calls.iter().all(|call| reading.contains(call.fn_name.as_str())) { PARALLEL_CALLS } else { 1 };
+        let at_once = if calls.iter().all(|call| reading.contains(call.name.as_str())) { PARALLEL_CALLS } else { 1 };
         let mut outcomes = Vec::with_capacity(calls.len());
         for (index, call) in calls.iter().enumerate() {
             outcomes.push(self.call(call_id(self.session.number, self.turn, index), answer, call));
@@ -198,7 +196,7 @@ impl<'a> Conversation<'a> {
 
     async fn call(&self, id: String, answer: &ModelAnswer, call: &ModelCall) -> Result<Outcome, Ending> {
         let session = self.session;
-        let name = call.fn_name.clone();
+        let name = call.name.clone();
         let input = match answer.input(call, self.api.options.max_output_tokens) {
             Ok(input) => input,
             Err(text) => {

@@ -6,7 +6,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use genai::Error;
 use guild_contract::secret::Secret;
 use reqwest::{
     StatusCode,
@@ -50,25 +49,8 @@ impl Failure {
         Self { text: text.into(), again: true, unpaid: false, after: None }
     }
 
-    /// An error of genai. `key` names the source of the key, for a 401.
-    pub(crate) fn of(error: Error, key: Option<&str>) -> Self {
-        match error {
-            // The stream's error wraps errors of the connection and of the answer's status.
-            Error::WebStream { error, cause, .. } => match error.downcast::<Error>() {
-                Ok(error) => Self::of(*error, key),
-                Err(error) => match error.downcast::<reqwest::Error>() {
-                    Ok(error) => Self::of_connection(*error),
-                    Err(_) => Self::passing(format!("the answer broke off: {cause}")),
-                },
-            },
-            Error::HttpError { status, body, headers, .. } => Self::of_status(status, &body, &headers, key),
-            Error::StreamParse { serde_error, .. } => Self::passing(format!("the answer broke off: {serde_error}")),
-            Error::ChatResponse { body, .. } => Self::of_event(&body),
-            other => Self::last(format!("the request could not be made: {other}")),
-        }
-    }
-
-    fn of_connection(error: reqwest::Error) -> Self {
+    /// A connection that failed, or that broke.
+    pub(crate) fn of_connection(error: reqwest::Error) -> Self {
         let again = !error.is_builder();
         let error = error.without_url();
         // The innermost cause is what says something: "connection refused", "certificate has expired".
@@ -79,7 +61,8 @@ impl Failure {
         Self { text: format!("{what}{cause}"), again, unpaid, after: None }
     }
 
-    fn of_status(status: StatusCode, body: &str, headers: &HeaderMap, key: Option<&str>) -> Self {
+    /// An answer with a status that is none of success. `key` names the source of the key, for a 401.
+    pub(crate) fn of_status(status: StatusCode, body: &str, headers: &HeaderMap, key: Option<&str>) -> Self {
         let said = match message(body) {
             said if said.is_empty() => String::new(),
             said => format!(": {said}"),
@@ -97,13 +80,9 @@ impl Failure {
         Self { text, again, unpaid: true, after: retry_after(headers) }
     }
 
-    /// An error that the provider reports in the middle of an answer that had begun well.
-    fn of_event(body: &Value) -> Self {
-        let error = body.get("error").unwrap_or(body);
-        let said = message(&body.to_string());
-        if error.get("message").is_none() && !error.is_string() {
-            return Self::last("the provider gave no answer to this prompt".to_owned());
-        }
+    /// An error that the provider reports in place of an answer, or in the middle of one.
+    pub(crate) fn of_event(error: &Value) -> Self {
+        let said = message(&error.to_string());
         let kind = ["type", "status"].iter().find_map(|field| error.get(field)?.as_str()).unwrap_or_default();
         let lasting = ["invalid", "authentication", "permission", "not_found", "NOT_FOUND", "INVALID", "PERMISSION"];
         let again = !lasting.iter().any(|word| kind.contains(word));
@@ -139,7 +118,7 @@ fn message(body: &str) -> String {
     let said = json.as_ref().and_then(|json| {
         // Some gateways wrap the object in a list.
         let json = json.get(0).unwrap_or(json);
-        ["/error/message", "/message", "/error", "/detail"].iter().find_map(|path| json.pointer(path)?.as_str())
+        ["/error/message", "/message", "/error", "/detail", ""].iter().find_map(|path| json.pointer(path)?.as_str())
     });
     said.unwrap_or(body).trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

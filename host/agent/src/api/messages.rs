@@ -6,14 +6,9 @@ use std::{
     mem,
 };
 
-use genai::chat::{ChatMessage, ChatRole, ContentPart, CustomPart, MessageContent, ToolCall, ToolResponse};
 use guild_session::transcript::{Entry, interrupted};
-use serde_json::json;
 
-use super::{
-    answer::{ModelAnswer, Stop},
-    provider::Provider,
-};
+use super::chat::{CallResult, Message, ModelAnswer, ModelCall, Part, Stop, text_of};
 
 /// The message to a model whose answer was cut.
 pub(super) const CONTINUE: &str = "Your answer was cut off at the limit of output tokens. Go on exactly where it stopped, \
@@ -34,41 +29,26 @@ pub(super) fn call_id(session: u32, turn: u32, index: usize) -> String {
     format!("{session}.{turn}.{index}")
 }
 
-/// The messages that answer calls.
-pub(super) fn responses(
-    provider: Provider,
-    calls: &[&ToolCall],
-    outcomes: impl IntoIterator<Item = Outcome>,
-) -> Vec<ChatMessage> {
-    let response = |(call, outcome): (&&ToolCall, Outcome)| match outcome {
-        // genai cannot mark a call as failed; Anthropic's protocol can.
-        Err(text) if provider == Provider::Anthropic => {
-            let data = json!({
-                "type": "tool_result", "tool_use_id": call.call_id, "content": text, "is_error": true,
-            });
-            ContentPart::Custom(CustomPart { model_iden: None, data })
-        }
-        Ok(text) | Err(text) => ContentPart::ToolResponse(ToolResponse::from_tool_call(call, text)),
+/// The message that answers calls.
+pub(super) fn results_of(calls: &[&ModelCall], outcomes: impl IntoIterator<Item = Outcome>) -> Message {
+    let result = |(call, outcome): (&&ModelCall, Outcome)| {
+        let failed = outcome.is_err();
+        let (Ok(text) | Err(text)) = outcome;
+        CallResult { id: call.id.clone(), own_id: call.own_id, name: call.name.clone(), text, failed }
     };
-    let responses = calls.iter().zip(outcomes).map(response);
-    if provider == Provider::Ollama {
-        // Its messages hold one response each.
-        responses.map(|response| ChatMessage::tool(MessageContent::from(response))).collect()
-    } else {
-        vec![ChatMessage::tool(MessageContent::from_parts(responses.collect::<Vec<_>>()))]
-    }
+    Message::Results(calls.iter().zip(outcomes).map(result).collect())
 }
 
 /// The messages that have a model go on with an answer that broke off after this text of it was shown.
-pub(super) fn going_on(messages: &[ChatMessage], shown: &str) -> Vec<ChatMessage> {
+pub(super) fn going_on(messages: &[Message], shown: &str) -> Vec<Message> {
     let mut messages = messages.to_vec();
-    messages.extend([ChatMessage::assistant(shown), ChatMessage::user(GO_ON)]);
+    messages.extend([assistant(shown), user(GO_ON)]);
     messages
 }
 
 /// A conversation so far.
 pub(super) struct Recalled {
-    pub(super) messages: Vec<ChatMessage>,
+    pub(super) messages: Vec<Message>,
     /// The number of the last turn.
     pub(super) turn: u32,
     /// Whether the provider did not say what the last turn used.
@@ -81,7 +61,6 @@ pub(super) fn recall(
     number: u32,
     history: &[Entry],
     max_chars: usize,
-    provider: Provider,
     max_output_tokens: u32,
 ) -> Result<Recalled, String> {
     let mut recalled = Recalled { messages: Vec::new(), turn: 0, uncounted: false };
@@ -109,14 +88,14 @@ pub(super) fn recall(
                     push_answer(messages, text, continued);
                     continue;
                 };
-                let calls: Vec<&ToolCall> = answer.calls().collect();
+                let calls: Vec<&ModelCall> = answer.calls().collect();
                 if calls.is_empty() {
                     push_answer(messages, text, continued);
                     cut = !text.trim().is_empty();
                     continue;
                 }
                 if continued {
-                    messages.push(ChatMessage::user(CONTINUE));
+                    messages.push(user(CONTINUE));
                 }
                 messages.push(answer.message());
                 let outcomes = calls.iter().enumerate().map(|(index, call)| {
@@ -127,7 +106,7 @@ pub(super) fn recall(
                         Err(if was_begun { interrupted(false) } else { NOT_MADE }.to_owned())
                     })
                 });
-                messages.extend(responses(provider, &calls, outcomes));
+                messages.push(results_of(&calls, outcomes));
             }
             _ => {}
         }
@@ -155,32 +134,40 @@ fn results(history: &[Entry]) -> (HashMap<&str, Result<String, String>>, HashSet
 
 /// An answer without calls, or the pieces of one that was cut off; providers refuse messages without text. It may continue
 /// the one before.
-fn push_answer(messages: &mut Vec<ChatMessage>, text: &str, continued: bool) {
+fn push_answer(messages: &mut Vec<Message>, text: &str, continued: bool) {
     if text.trim().is_empty() {
         return;
     }
     if continued {
-        messages.push(ChatMessage::user(CONTINUE));
+        messages.push(user(CONTINUE));
     }
-    messages.push(ChatMessage::assistant(text));
+    messages.push(assistant(text));
 }
 
 /// What the user said; where nothing was answered before, it is one message with that, since some models take no two of
 /// them in a row.
-fn push_user(messages: &mut Vec<ChatMessage>, text: &str) {
+fn push_user(messages: &mut Vec<Message>, text: &str) {
     match messages.last_mut() {
-        Some(last) if last.role == ChatRole::User => {
-            let before = last.content.joined_texts().unwrap_or_default();
-            *last = ChatMessage::user(format!("{before}\n\n{text}"));
+        Some(Message::User(before)) => {
+            before.push_str("\n\n");
+            before.push_str(text);
         }
-        _ => messages.push(ChatMessage::user(text)),
+        _ => messages.push(user(text)),
     }
+}
+
+fn user(text: &str) -> Message {
+    Message::User(text.to_owned())
+}
+
+fn assistant(text: &str) -> Message {
+    Message::Assistant(vec![Part::text(text)])
 }
 
 /// Leaves out the oldest of a conversation of more than `max_chars` characters, and some more than it must, so that the
 /// next requests begin alike. An exchange begins with what the user said; of the last one, calls are left out with their
 /// results. Returns how many messages are left out.
-pub(super) fn compact(messages: &mut Vec<ChatMessage>, max_chars: usize) -> usize {
+pub(super) fn compact(messages: &mut Vec<Message>, max_chars: usize) -> usize {
     let sizes: Vec<usize> = messages.iter().map(chars).collect();
     if sizes.iter().sum::<usize>() <= max_chars {
         return 0;
@@ -195,7 +182,7 @@ pub(super) fn compact(messages: &mut Vec<ChatMessage>, max_chars: usize) -> usiz
     if from(first) > max_chars {
         // What the user asked stays, and the last answer with the results of its calls.
         let asked = sizes.get(first).copied().unwrap_or_default();
-        let answers = starts(&kept, |message| message.role == ChatRole::Assistant);
+        let answers = starts(&kept, |message| matches!(message, Message::Assistant(_)));
         let fits = answers.iter().copied().find(|start| asked + from(first + start) <= target);
         if let Some(start) = fits.or(answers.last().copied()) {
             kept.drain(1..start);
@@ -203,32 +190,41 @@ pub(super) fn compact(messages: &mut Vec<ChatMessage>, max_chars: usize) -> usiz
         }
     }
     if left_out > 0
-        && let Some(question) = kept.first_mut()
+        && let Some(first) = kept.first_mut()
     {
-        let text = question.content.joined_texts().unwrap_or_default();
-        if !text.starts_with(LEFT_OUT) {
-            *question = ChatMessage::user(format!("{LEFT_OUT}{text}"));
-        }
+        let text = match first {
+            Message::User(text) => mem::take(text),
+            Message::Assistant(parts) => text_of(parts),
+            Message::Results(_) => String::new(),
+        };
+        *first = Message::User(if text.starts_with(LEFT_OUT) { text } else { format!("{LEFT_OUT}{text}") });
     }
     *messages = kept;
     left_out
 }
 
 /// Where such messages are, after the first message.
-fn starts(messages: &[ChatMessage], is_start: impl Fn(&ChatMessage) -> bool) -> Vec<usize> {
+fn starts(messages: &[Message], is_start: impl Fn(&Message) -> bool) -> Vec<usize> {
     let found = messages.iter().enumerate().skip(1).filter(|(_, message)| is_start(message));
     found.map(|(index, _)| index).collect()
 }
 
-fn begins_exchange(message: &ChatMessage) -> bool {
-    message.role == ChatRole::User && message.content.first_text() != Some(CONTINUE)
+fn begins_exchange(message: &Message) -> bool {
+    matches!(message, Message::User(text) if text != CONTINUE)
 }
 
 /// The characters of a message, with those of its calls and results.
-fn chars(message: &ChatMessage) -> usize {
-    let of = |part: &ContentPart| match part {
-        ContentPart::Text(text) | ContentPart::ReasoningContent(text) => text.chars().count(),
-        other => serde_json::to_string(other).unwrap_or_default().chars().count(),
-    };
-    message.content.parts().iter().map(of).sum()
+fn chars(message: &Message) -> usize {
+    let count = |text: &str| text.chars().count();
+    match message {
+        Message::User(text) => count(text),
+        Message::Results(results) => results.iter().map(|result| count(&result.name) + count(&result.text)).sum(),
+        Message::Assistant(parts) => {
+            let of = |part: &Part| match part {
+                Part::Text { text, .. } | Part::Reasoning { text, .. } => count(text),
+                other => count(&serde_json::to_string(other).unwrap_or_default()),
+            };
+            parts.iter().map(of).sum()
+        }
+    }
 }

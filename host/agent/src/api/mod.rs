@@ -1,6 +1,6 @@
 //! The runtime `api`: sessions on a model provider over HTTP.
 //!
-//! The provider's protocol is genai's work; what is here is the loop on top of it: bounds before each request, tools,
+//! `protocol/` writes requests and reads answers. What is here is the loop on top of it: bounds before each request, tools,
 //! retries, the transcript, and what a session cost. All sessions share one client; a session that waits for its
 //! provider holds its messages and one connection, and no thread.
 
@@ -14,11 +14,12 @@ use guild_session::{
     transcript::Entry,
 };
 
-mod answer;
+mod chat;
 mod conversation;
 mod failure;
 mod messages;
 mod prices;
+mod protocol;
 mod provider;
 mod request;
 
@@ -80,7 +81,7 @@ pub struct Api {
     options: ApiOptions,
     endpoint: ProviderEndpoint,
     /// Made with the first request: reading the system's certificates is most of a host's start.
-    client: OnceLock<Result<genai::Client, String>>,
+    client: OnceLock<Result<reqwest::Client, String>>,
 }
 
 impl Api {
@@ -103,7 +104,7 @@ impl Api {
         self.endpoint.key_source.as_ref()
     }
 
-    fn client(&self) -> Result<&genai::Client, String> {
+    fn client(&self) -> Result<&reqwest::Client, String> {
         self.client.get_or_init(request::client).as_ref().map_err(Clone::clone)
     }
 
@@ -138,7 +139,7 @@ impl AgentRuntime for Api {
         }
         for entry in history {
             match entry {
-                Entry::Turn { content: Some(content), .. } => answer::ModelAnswer::restore(content).map(drop)?,
+                Entry::Turn { content: Some(content), .. } => chat::ModelAnswer::restore(content).map(drop)?,
                 Entry::Turn { turn, content: None, .. } => {
                     return Err(format!("the transcript does not have what was said in turn {turn}"));
                 }
@@ -156,14 +157,6 @@ impl AgentRuntime for Api {
             Ok(model) => model,
             Err(text) => return Ending::Error(text).into(),
         };
-        let reserved = self.options.provider.own_tools();
-        if let Some(tool) = session.tools.definitions().iter().find(|tool| reserved.contains(&tool.name.as_str())) {
-            return Ending::Error(format!(
-                "the tool {} has the name of one of the provider's own; give it another",
-                tool.name
-            ))
-            .into();
-        }
         let mut conversation = Conversation::new(self, &session, model, prompt);
         let ending = conversation.run(history).await.err().unwrap_or(Ending::Success);
         SessionEnd { ending, text: conversation.text }
@@ -175,4 +168,32 @@ fn unknown_price(model: &str) -> String {
         "the price of {model} is not known: give it under [[prices]] in guild.toml, or set unknown_cost_tokens under \
          [api] to bound jobs by tokens instead of dollars"
     )
+}
+
+/// What an answer says, as far as it matters to whoever reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerRead {
+    /// The text.
+    pub text: String,
+    /// The text as it was shown piece by piece.
+    pub shown: String,
+    /// The calls: the name of the tool, and the input where it was received whole.
+    pub calls: Vec<(String, Option<serde_json::Map<String, serde_json::Value>>)>,
+}
+
+/// Reads an answer from the pieces of its body, as a session does.
+///
+/// # Errors
+/// Why the answer cannot be used.
+pub fn read_answer<'a>(provider: Provider, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<AnswerRead, String> {
+    let mut reader = protocol::Reader::new(provider);
+    let mut shown = String::new();
+    for piece in pieces {
+        shown.push_str(&reader.push(piece).map_err(|failure| failure.text)?);
+    }
+    let (received, rest) = reader.finish().map_err(|failure| failure.text)?;
+    shown.push_str(&rest);
+    let answer = received.answer;
+    let calls = answer.calls().map(|call| (call.name.clone(), call.input.clone())).collect();
+    Ok(AnswerRead { text: answer.text(), shown, calls })
 }

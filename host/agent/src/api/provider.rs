@@ -1,13 +1,11 @@
 //! The providers: the address of each, how it takes the key, and how its protocol differs.
 
-use genai::{
-    Headers, ModelIden, ServiceTarget,
-    adapter::AdapterKind,
-    resolver::{AuthData, Endpoint},
-};
 use guild_contract::secret::{Secret, may_carry_key};
 use guild_session::secret::KeySource;
-use reqwest::Url;
+use reqwest::{
+    Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
 
 /// A protocol that model providers speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +33,13 @@ impl Provider {
 
     /// The default source of its key, which its own tools use too. Ollama needs no key.
     fn usual_key(self) -> Option<KeySource> {
-        self.adapter().default_key_env_name().map(|name| KeySource::Env(name.to_owned()))
+        let name = match self {
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+            Self::OpenAi => "OPENAI_API_KEY",
+            Self::Gemini => "GEMINI_API_KEY",
+            Self::Ollama => return None,
+        };
+        Some(KeySource::Env(name.to_owned()))
     }
 
     fn usual_base(self) -> &'static str {
@@ -44,24 +48,6 @@ impl Provider {
             Self::OpenAi => "https://api.openai.com/v1",
             Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
             Self::Ollama => "http://localhost:11434",
-        }
-    }
-
-    fn adapter(self) -> AdapterKind {
-        match self {
-            Self::Anthropic => AdapterKind::Anthropic,
-            Self::OpenAi => AdapterKind::OpenAI,
-            Self::Gemini => AdapterKind::Gemini,
-            Self::Ollama => AdapterKind::Ollama,
-        }
-    }
-
-    /// Names that genai takes for tools which the provider runs on its own side, out of the host's reach.
-    pub(crate) fn own_tools(self) -> &'static [&'static str] {
-        match self {
-            Self::Anthropic => &["web_search"],
-            Self::Gemini => &["googleSearch", "googleSearchRetrieval", "codeExecution", "urlContext"],
-            Self::OpenAi | Self::Ollama => &[],
         }
     }
 }
@@ -117,9 +103,8 @@ impl ProviderEndpoint {
         self.key_source.as_ref().map(ToString::to_string)
     }
 
-    /// The whole target of a request: address and headers are made here, so that a model's name is not
-    /// changed, and an endpoint without a key gets no empty one.
-    pub(crate) fn target(&self, model: &str, key: Option<&Secret>) -> Result<ServiceTarget, String> {
+    /// The address of a request, and its headers.
+    pub(crate) fn target(&self, model: &str, key: Option<&Secret>) -> Result<(Url, HeaderMap), String> {
         let in_gemini = format!("{model}:streamGenerateContent");
         let (path, key_header) = match self.provider {
             Provider::Anthropic => (["v1", "messages"], "x-api-key"),
@@ -133,21 +118,18 @@ impl ProviderEndpoint {
         if self.provider == Provider::Gemini {
             url.set_query(Some("alt=sse"));
         }
-        let mut headers = Vec::new();
+        let mut headers = HeaderMap::new();
         if self.provider == Provider::Anthropic {
-            headers.push(("anthropic-version".to_owned(), "2023-06-01".to_owned()));
+            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
         }
         if let Some(key) = key.map(Secret::expose) {
             let scheme = if key_header == AUTHORIZATION { "Bearer " } else { "" };
-            headers.push((key_header.to_owned(), format!("{scheme}{key}")));
+            let value = HeaderValue::from_str(&format!("{scheme}{key}"));
+            let mut value = value.map_err(|_| "the key has characters that no HTTP header may have".to_owned())?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(key_header), value);
         }
-        // genai reads a namespace off the beginning of a name, and off its end, but for Ollama, an effort: this name has
-        // an empty one of each, so that nothing of the model's is read. What is sent is the URL from here, and `model`
-        // out of `extra_body`.
-        let end = if self.provider == Provider::Ollama { "" } else { "-" };
-        let model = ModelIden::new(self.provider.adapter(), format!("api::{model}{end}"));
-        let auth = AuthData::RequestOverride { url: url.into(), headers: Headers::from(headers) };
-        Ok(ServiceTarget { endpoint: Endpoint::from_owned(self.base.as_str()), auth, model })
+        Ok((url, headers))
     }
 }
 
@@ -156,9 +138,8 @@ mod tests {
     use super::*;
 
     fn url(provider: Provider, base: Option<&str>, model: &str) -> String {
-        let target = ProviderEndpoint::new(provider, base, None).unwrap().target(model, None).unwrap();
-        let AuthData::RequestOverride { url, .. } = target.auth else { panic!("the URL is made here") };
-        url
+        let (url, _) = ProviderEndpoint::new(provider, base, None).unwrap().target(model, None).unwrap();
+        url.into()
     }
 
     #[test]

@@ -286,16 +286,22 @@ async fn a_tool_is_never_taken_for_one_of_the_providers_own() {
     #[async_trait::async_trait]
     impl guild_session::tools::Tools for Own {
         fn definitions(&self) -> Vec<Arc<guild_session::tools::ToolDefinition>> {
-            vec![Arc::new(tool("web_search", true))]
+            vec![Arc::new(tool("web_search", true)), Arc::new(tool("googleSearch", true))]
         }
         async fn call(&self, _call: guild_session::tools::ToolCall) -> Result<Value, ToolError> {
             Ok(Value::Null)
         }
     }
-    let (server, base) = fake_server(Provider::Anthropic, vec![]).await;
-    let end = run(options(Provider::Anthropic, &base), setting(Arc::new(Own), Bounds::default()).session).await;
-    let Ending::Error(text) = end.ending else { panic!() };
-    assert!(text.contains("web_search") && server.count() == 0, "{text}");
+    for provider in PROVIDERS {
+        let (server, base) = fake_server(provider, vec![Reply::text("Here.")]).await;
+        let end = run(options(provider, &base), setting(Arc::new(Own), Bounds::default()).session).await;
+        assert_eq!(end, success("Here."), "{provider:?}");
+        // Each is declared as a function of the host's, with its schema.
+        let tools = server.requests()[0].body["tools"].to_string();
+        assert_eq!(tools.matches("Does web_search.").count(), 1, "{provider:?}: {tools}");
+        assert_eq!(tools.matches("\"properties\"").count(), 2, "{provider:?}: {tools}");
+        assert!(!tools.contains("web_search_20"), "{provider:?}: {tools}");
+    }
 }
 
 #[tokio::test]

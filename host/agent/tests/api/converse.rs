@@ -298,7 +298,7 @@ async fn a_conversation_that_does_not_fit_loses_its_oldest_exchanges_whole() {
         _ => Reply::text(long("answer")),
     });
     let (server, mut talk) = Conversation::new(Provider::Anthropic, script, Desk::new()).await;
-    talk.chars = 2000;
+    talk.chars = 1900;
     for message in ["the first", "the second", "the third", "the fourth", "the fifth"] {
         assert_eq!(talk.say(message).await.ending, Ending::Success);
     }

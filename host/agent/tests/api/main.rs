@@ -6,6 +6,7 @@ mod conversation;
 mod converse;
 mod cost;
 mod failures;
+mod forms;
 mod keys;
 mod resume;
 mod setting;

@@ -1,0 +1,179 @@
+//! What is said between a session and its model: the messages of a request, and the parts of an answer.
+
+use std::sync::Arc;
+
+use guild_session::tools::ToolDefinition;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::prices::Tokens;
+
+/// A request for the next answer, in the terms of no particular provider.
+pub(crate) struct Request<'a> {
+    /// The model's name, as the provider knows it.
+    pub(crate) model: &'a str,
+    pub(crate) system_prompt: &'a str,
+    pub(crate) messages: &'a [Message],
+    pub(crate) tools: &'a [Arc<ToolDefinition>],
+    pub(crate) max_output_tokens: u32,
+    /// Whether later requests begin with this one, so that the provider is asked to cache it.
+    pub(crate) cache: bool,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) enum Message {
+    /// What the user, or the host in the user's place, says.
+    User(String),
+    /// What the model answered.
+    Assistant(Vec<Part>),
+    /// What the tools answered to the calls of the message before.
+    Results(Vec<CallResult>),
+}
+
+/// The answer to one call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct CallResult {
+    /// The id of the call.
+    pub(crate) id: String,
+    /// Whether the host chose the id.
+    pub(crate) own_id: bool,
+    /// The tool that was called.
+    pub(crate) name: String,
+    /// The tool's result as text, or why the call failed.
+    pub(crate) text: String,
+    pub(crate) failed: bool,
+}
+
+/// A part of a model's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Part {
+    /// Text. Gemini may sign it.
+    Text {
+        text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+    /// The model's reasoning. Anthropic signs it, and takes it back only with its signature.
+    Reasoning {
+        text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+    /// A block that the provider wants back unchanged.
+    Opaque(Value),
+    /// A tool call.
+    Call(ModelCall),
+}
+
+impl Part {
+    /// A text without a signature.
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into(), signature: None }
+    }
+}
+
+/// A tool call of a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelCall {
+    /// The provider's id of the call, or one that the host chose where the provider sent none.
+    pub(crate) id: String,
+    /// Whether the host chose the id.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) own_id: bool,
+    pub(crate) name: String,
+    /// The input. `None` where the input that was received is not one whole JSON object: such a call is not made.
+    pub(crate) input: Option<Map<String, Value>>,
+    /// Gemini's signature of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signature: Option<String>,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Stop {
+    /// The model was done, or calls tools.
+    Done,
+    /// The answer reached the limit of output tokens.
+    Cut,
+    /// The provider withheld the answer, or the rest of it, for this reason of its own.
+    Withheld(String),
+}
+
+/// An answer. The transcript stores it, so that the session can be resumed after a restart.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelAnswer {
+    /// What the model said and called, in order.
+    pub(crate) parts: Vec<Part>,
+    /// Why the model stopped.
+    pub(crate) stop: Stop,
+}
+
+impl ModelAnswer {
+    /// An answer out of a transcript.
+    pub(crate) fn restore(content: &Value) -> Result<Self, String> {
+        Self::deserialize(content).map_err(|e| format!("a turn in the transcript cannot be read: {e}"))
+    }
+
+    /// The answer with this as all of its text: what was shown of it before it broke off, and what it went on with.
+    pub(crate) fn with_text(mut self, text: &str) -> Self {
+        let is_said = |part: &Part| matches!(part, Part::Text { .. } | Part::Call(_));
+        let at = self.parts.iter().position(is_said).unwrap_or(self.parts.len());
+        self.parts.retain(|part| !matches!(part, Part::Text { .. }));
+        if !text.is_empty() {
+            self.parts.insert(at, Part::text(text));
+        }
+        self
+    }
+
+    /// What the model said.
+    pub(crate) fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+
+    /// What the model calls, in order.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &ModelCall> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Call(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// The input of one of the calls, or the error for the model: a call whose input was not received whole is not made.
+    pub(crate) fn input(&self, call: &ModelCall, max_output_tokens: u32) -> Result<Value, String> {
+        match &call.input {
+            Some(input) => Ok(Value::Object(input.clone())),
+            None if self.stop == Stop::Cut => Err(format!(
+                "the call was not made: it broke off at the limit of {max_output_tokens} output tokens. Call again \
+                 with less input, or in several calls."
+            )),
+            None => Err("the call was not made: its input is no JSON object".to_owned()),
+        }
+    }
+
+    /// The message that repeats the answer to the model.
+    pub(crate) fn message(&self) -> Message {
+        Message::Assistant(self.parts.clone())
+    }
+}
+
+/// The text of an answer's parts.
+pub(crate) fn text_of(parts: &[Part]) -> String {
+    let text = |part| match part {
+        &Part::Text { ref text, .. } => Some(text.as_str()),
+        _ => None,
+    };
+    parts.iter().filter_map(text).collect()
+}
+
+/// An answer that was received whole.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) answer: ModelAnswer,
+    /// What was used, as the provider counted it; `None` where it did not.
+    pub(crate) tokens: Option<Tokens>,
+    /// What was passed over of the answer, a sentence each.
+    pub(crate) notes: Vec<String>,
+}

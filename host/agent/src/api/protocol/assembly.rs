@@ -1,0 +1,301 @@
+//! An answer while it is received. Nothing in it is sized by a number that the provider sent: indexes are labels, and what
+//! is kept is counted before it is added.
+
+use guild_contract::json::parsed_bytes;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{
+    MAX_ANSWER_BYTES, MAX_CALLS, MAX_INPUT_BYTES, MAX_NOTES,
+    surrogates::{self, Joiner},
+};
+use crate::{
+    api::{
+        chat::{ModelAnswer, ModelCall, Part, Received, Stop},
+        failure::Failure,
+        prices::Tokens,
+    },
+    text::cut,
+};
+
+/// Characters of a provider's own word, such as a reason to stop, that are kept.
+const WORD_CHARS: usize = 100;
+
+/// The parts of an answer so far.
+#[derive(Default)]
+pub(super) struct Assembly {
+    drafts: Vec<Draft>,
+    calls: usize,
+    /// Bytes that were received of texts, reasoning and calls.
+    size: usize,
+    /// Text that was added since it was last taken.
+    fresh: String,
+    /// The provider's reason to stop, the last one where there are several.
+    pub(super) finish: Option<String>,
+    /// Whether the provider said that nothing follows.
+    pub(super) ended: bool,
+    /// What the model said in refusing to answer, where the protocol tells that apart from an answer.
+    pub(super) refusal: String,
+    pub(super) tokens: Option<Tokens>,
+    notes: Vec<String>,
+}
+
+/// A part while it is received.
+enum Draft {
+    Text { text: String, joiner: Joiner, signature: Option<String> },
+    Reasoning { text: String, joiner: Joiner, signature: Option<String>, label: Option<String> },
+    Opaque(Value),
+    Call(CallDraft),
+}
+
+/// A call while it is received.
+#[derive(Default)]
+pub(super) struct CallDraft {
+    /// What the provider numbers the call by, as it was sent.
+    pub(super) label: Option<String>,
+    pub(super) id: String,
+    pub(super) name: String,
+    /// The input so far, as JSON text.
+    input: String,
+    joiner: Joiner,
+    /// Whether the input came as a JSON value, and is whole.
+    whole: bool,
+    /// Whether the provider said that no more of the input comes.
+    closed: bool,
+    signature: Option<String>,
+}
+
+impl CallDraft {
+    /// Whether the input so far is one JSON object, so that more of it would be another call's.
+    pub(super) fn is_complete(&self) -> bool {
+        self.closed || self.whole || self.object().is_some()
+    }
+
+    /// Whether some of the input was received.
+    pub(super) fn has_input(&self) -> bool {
+        !self.input.trim().is_empty()
+    }
+
+    fn object(&self) -> Option<Map<String, Value>> {
+        let input = self.input.trim();
+        match serde_json::from_str(input) {
+            Ok(Value::Object(input)) => Some(input),
+            // Some servers encode the input twice.
+            Ok(Value::String(text)) => serde_json::from_str(&text).ok(),
+            Ok(_) => None,
+            // Gateways to Anthropic may send its empty beginning before the pieces.
+            Err(_) => serde_json::from_str(input.strip_prefix("{}")?).ok(),
+        }
+    }
+}
+
+impl Assembly {
+    /// Adds a piece of text.
+    pub(super) fn text(&mut self, piece: &str, signature: Option<String>) -> Result<(), Failure> {
+        self.count(piece.len() + signature.as_ref().map_or(0, String::len))?;
+        if piece.is_empty() && signature.is_none() {
+            return Ok(());
+        }
+        // A signature is of one piece, which is not joined with another.
+        if signature.is_some() || !matches!(self.drafts.last(), Some(Draft::Text { signature: None, .. })) {
+            self.end_text();
+            self.drafts.push(Draft::Text { text: String::new(), joiner: Joiner::default(), signature });
+        }
+        if let Some(Draft::Text { text, joiner, .. }) = self.drafts.last_mut() {
+            let joined = joiner.join(piece);
+            text.push_str(&joined);
+            self.fresh.push_str(&joined);
+        }
+        Ok(())
+    }
+
+    /// Adds a piece of the reasoning, of the block with this label.
+    pub(super) fn reasoning(&mut self, piece: &str, of: Option<&str>) -> Result<(), Failure> {
+        self.count(piece.len())?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let at = self.reasoning_block(of);
+        if let Some(Draft::Reasoning { text, joiner, .. }) = self.drafts.get_mut(at) {
+            text.push_str(&joiner.join(piece));
+        }
+        Ok(())
+    }
+
+    /// Adds to the signature of the reasoning in the block with this label.
+    pub(super) fn sign_reasoning(&mut self, piece: &str, of: Option<&str>) -> Result<(), Failure> {
+        self.count(piece.len())?;
+        let at = self.reasoning_block(of);
+        if let Some(Draft::Reasoning { signature, .. }) = self.drafts.get_mut(at) {
+            signature.get_or_insert_default().push_str(piece);
+        }
+        Ok(())
+    }
+
+    /// Where the block of reasoning with this label is among the parts. Without a label, reasoning that goes on after
+    /// something else is another block.
+    fn reasoning_block(&mut self, of: Option<&str>) -> usize {
+        let is_block = |draft: &Draft| matches!(draft, Draft::Reasoning { label, .. } if label.as_deref() == of);
+        let at = match of {
+            Some(_) => self.drafts.iter().rposition(is_block),
+            None => self.drafts.len().checked_sub(1).filter(|last| self.drafts.get(*last).is_some_and(is_block)),
+        };
+        at.unwrap_or_else(|| {
+            self.end_text();
+            let (text, joiner, label) = (String::new(), Joiner::default(), of.map(str::to_owned));
+            self.drafts.push(Draft::Reasoning { text, joiner, signature: None, label });
+            self.drafts.len() - 1
+        })
+    }
+
+    /// Adds a block that goes back to the provider as it is.
+    pub(super) fn opaque(&mut self, block: Value) -> Result<(), Failure> {
+        self.count(block.to_string().len())?;
+        self.end_text();
+        self.drafts.push(Draft::Opaque(block));
+        Ok(())
+    }
+
+    /// Begins a call, which the provider numbers by `label`.
+    pub(super) fn begin_call(
+        &mut self,
+        label: Option<String>,
+        id: &str,
+        name: &str,
+        signature: Option<String>,
+    ) -> Result<(), Failure> {
+        self.count(id.len() + name.len() + signature.as_ref().map_or(0, String::len))?;
+        if self.calls == MAX_CALLS {
+            return Err(Failure::last(format!("the model makes more than {MAX_CALLS} calls in one answer")));
+        }
+        self.calls += 1;
+        self.end_text();
+        let (id, name) = (id.to_owned(), name.to_owned());
+        self.drafts.push(Draft::Call(CallDraft { label, id, name, signature, ..CallDraft::default() }));
+        Ok(())
+    }
+
+    /// The last call that matches.
+    pub(super) fn find_call(&mut self, is: impl Fn(&CallDraft) -> bool) -> Option<&mut CallDraft> {
+        self.drafts.iter_mut().rev().find_map(|draft| match draft {
+            Draft::Call(call) if is(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// Adds what was sent of a call's input: a text is a piece of it, an object is all of it.
+    pub(super) fn add_input(&mut self, is: impl Fn(&CallDraft) -> bool, input: &Value) -> Result<(), Failure> {
+        let (piece, whole) = match input {
+            Value::Null => return Ok(()),
+            Value::String(text) => (text.clone(), false),
+            value => (surrogates::joined(&value.to_string()), true),
+        };
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.count(piece.len())?;
+        let Some(call) = self.find_call(is) else { return Ok(()) };
+        if whole && call.whole && call.input == piece {
+            return Ok(());
+        }
+        if call.closed || call.whole || (whole && call.has_input()) {
+            return Err(Failure::passing(format!(
+                "the provider sent more input for the call {:?} after all of it was sent",
+                cut(&call.name, WORD_CHARS).0
+            )));
+        }
+        call.whole = whole;
+        let joined = call.joiner.join(&piece);
+        call.input.push_str(&joined);
+        Ok(())
+    }
+
+    /// No more input of a call comes.
+    pub(super) fn close_call(&mut self, is: impl Fn(&CallDraft) -> bool) {
+        if let Some(call) = self.find_call(is) {
+            call.closed = true;
+        }
+    }
+
+    /// Notes what is passed over, for the transcript.
+    pub(super) fn note(&mut self, note: String) {
+        if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// The first note, for an error.
+    pub(super) fn first_note(&self) -> Option<&str> {
+        self.notes.first().map(String::as_str)
+    }
+
+    /// The text that was added since the last time.
+    pub(super) fn take_fresh(&mut self) -> String {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// The whole answer, with the text that was not taken yet.
+    pub(super) fn finish(mut self, stop: Stop) -> Result<(Received, String), Failure> {
+        self.end_text();
+        let fresh = self.take_fresh();
+        let mut parts = Vec::with_capacity(self.drafts.len());
+        let mut ids: Vec<String> = Vec::new();
+        let mut parsed: u64 = 0;
+        for draft in self.drafts {
+            parts.push(match draft {
+                Draft::Text { text, signature, .. } => Part::Text { text, signature },
+                Draft::Reasoning { text, mut joiner, signature, .. } => {
+                    Part::Reasoning { text: text + joiner.finish(), signature }
+                }
+                Draft::Opaque(block) => Part::Opaque(block),
+                Draft::Call(mut call) => {
+                    call.input.push_str(call.joiner.finish());
+                    if call.name.trim().is_empty() {
+                        return Err(Failure::passing("the provider sent a call that names no tool"));
+                    }
+                    parsed = parsed.saturating_add(parsed_bytes(call.input.as_bytes()));
+                    if parsed > MAX_INPUT_BYTES {
+                        return Err(Failure::last(format!(
+                            "the inputs of the model's calls take more than {MAX_INPUT_BYTES} bytes of memory"
+                        )));
+                    }
+                    // An input without a word of it is that of a tool without input, unless the answer was cut there.
+                    let input = match call.has_input() {
+                        true => call.object(),
+                        false => (stop != Stop::Cut || call.closed).then(Map::new),
+                    };
+                    let own_id = call.id.is_empty() || ids.contains(&call.id);
+                    let id = if own_id { format!("call_{}", Uuid::new_v4().simple()) } else { call.id };
+                    ids.push(id.clone());
+                    Part::Call(ModelCall { id, own_id, name: call.name, input, signature: call.signature })
+                }
+            });
+        }
+        // Reasoning is needed only with calls, which the next request repeats.
+        if self.calls == 0 {
+            parts.retain(|part| !matches!(part, Part::Reasoning { .. } | Part::Opaque(_)));
+        }
+        let answer = ModelAnswer { parts, stop };
+        let tokens = self.tokens.filter(|tokens| *tokens != Tokens::default());
+        Ok((Received { answer, tokens, notes: self.notes }, fresh))
+    }
+
+    /// A text ends where something else begins: half a surrogate pair at its end stays alone.
+    fn end_text(&mut self) {
+        if let Some(Draft::Text { text, joiner, .. }) = self.drafts.last_mut() {
+            let end = joiner.finish();
+            text.push_str(end);
+            self.fresh.push_str(end);
+        }
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.size = self.size.saturating_add(bytes);
+        if self.size > MAX_ANSWER_BYTES { Err(super::too_large()) } else { Ok(()) }
+    }
+}
+
+/// The part of a provider's own word that is kept.
+pub(super) fn word(text: &str) -> String {
+    cut(text, WORD_CHARS).0.to_owned()
+}

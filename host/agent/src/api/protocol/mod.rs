@@ -1,0 +1,217 @@
+//! The protocols of the providers: how a request is written, and how an answer is read.
+//!
+//! An answer is input from outside. What deviates from a protocol in form is understood as widely used servers mean it
+//! (`docs/reference.md` has the table), or it is an error that quotes the provider. No call is made whose input was not
+//! received whole. Calls, indexes and sizes are bounded before anything is allocated for them.
+
+use serde_json::{Value, json};
+
+mod anthropic;
+mod assembly;
+mod frames;
+mod gemini;
+mod ollama;
+mod openai;
+mod surrogates;
+
+use assembly::{Assembly, word};
+use frames::{Frame, Frames, quoted};
+
+use super::{
+    chat::{Received, Request, Stop},
+    failure::Failure,
+    provider::Provider,
+};
+
+/// Bytes of one answer: its text, its reasoning and all of its calls together. No line of it is longer either.
+const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+/// Calls in one answer. Providers have a model make a few dozen at most.
+const MAX_CALLS: usize = 128;
+/// Bytes of memory that the inputs of an answer's calls may take together.
+const MAX_INPUT_BYTES: u64 = 96 * 1024 * 1024;
+/// Notes of what is passed over in one answer.
+const MAX_NOTES: usize = 8;
+
+/// The body of a request.
+pub(super) fn body(provider: Provider, request: &Request<'_>) -> Value {
+    match provider {
+        Provider::Anthropic => anthropic::body(request),
+        Provider::OpenAi => openai::body(request),
+        Provider::Gemini => gemini::body(request),
+        Provider::Ollama => ollama::body(request),
+    }
+}
+
+/// Reads one answer.
+pub(super) struct Reader {
+    provider: Provider,
+    frames: Frames,
+    assembly: Assembly,
+}
+
+impl Reader {
+    pub(super) fn new(provider: Provider) -> Self {
+        Self { provider, frames: Frames::default(), assembly: Assembly::default() }
+    }
+
+    /// Reads the next bytes of the body. Returns the text that they complete.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<String, Failure> {
+        let Self { provider, frames, assembly } = self;
+        let read = frames.push(bytes, &mut |frame| take(*provider, assembly, frame));
+        // What comes after the end has no meaning.
+        read.or_else(|failure| if assembly.ended { Ok(()) } else { Err(failure) })?;
+        Ok(assembly.take_fresh())
+    }
+
+    /// Whether the provider said that nothing follows.
+    pub(super) fn is_ended(&self) -> bool {
+        self.assembly.ended
+    }
+
+    /// Whether the answer is whole even if its end never comes: the provider has said why the model stopped. Gemini says so
+    /// only by the end of the body, since some of its servers give a reason with each piece of the answer.
+    pub(super) fn may_end(&self) -> bool {
+        self.is_ended() || (self.provider != Provider::Gemini && self.assembly.finish.is_some())
+    }
+
+    /// The answer, after the end of its body or what counts as such; and the text that was not returned before.
+    pub(super) fn finish(mut self) -> Result<(Received, String), Failure> {
+        let Self { provider, frames, assembly } = &mut self;
+        let may_end = assembly.ended || (*provider != Provider::Gemini && assembly.finish.is_some());
+        if !assembly.ended {
+            let rest = frames.finish(&mut |frame| take(*provider, assembly, frame));
+            // The rest of a whole answer may be cut.
+            rest.or_else(|failure| if may_end { Ok(()) } else { Err(failure) })?;
+        }
+        if !assembly.ended && assembly.finish.is_none() {
+            let unread = frames.unread().map(|text| format!("; it began with {}", quoted(text)));
+            let unread = unread.or(assembly.first_note().map(|note| format!("; {note}"))).unwrap_or_default();
+            return Err(Failure::passing(format!("the answer broke off before its end{unread}")));
+        }
+        let stop = self.stop()?;
+        self.assembly.finish(stop)
+    }
+
+    /// What the provider's reason to stop means.
+    fn stop(&mut self) -> Result<Stop, Failure> {
+        if !self.assembly.refusal.is_empty() {
+            return Ok(Stop::Withheld(format!("refusal: {}", word(&self.assembly.refusal))));
+        }
+        let Some(reason) = self.assembly.finish.clone() else { return Ok(Stop::Done) };
+        Ok(match reason.as_str() {
+            "stop" | "end_turn" | "stop_sequence" | "tool_calls" | "tool_use" | "function_call" | "eos"
+            | "eos_token" | "STOP" => Stop::Done,
+            "length" | "max_tokens" | "model_context_window_exceeded" | "model_length" | "MAX_TOKENS" => Stop::Cut,
+            "content_filter" | "refusal" | "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST"
+            | "PROHIBITED_CONTENT" | "SPII" => Stop::Withheld(reason),
+            // The server stopped, and not the model.
+            "error"
+            | "abort"
+            | "cancelled"
+            | "insufficient_system_resource"
+            | "MALFORMED_FUNCTION_CALL"
+            | "UNEXPECTED_TOOL_CALL"
+            | "MALFORMED_RESPONSE"
+            | "MISSING_THOUGHT_SIGNATURE"
+            | "TOO_MANY_TOOL_CALLS"
+            | "OTHER" => {
+                return Err(Failure::passing(format!("the provider broke its answer off ({reason})")));
+            }
+            _ => {
+                self.assembly.note(format!("the provider's reason to stop is not known: {reason:?}"));
+                Stop::Done
+            }
+        })
+    }
+}
+
+/// Takes a frame of the body.
+fn take(provider: Provider, assembly: &mut Assembly, frame: Frame) -> Result<(), Failure> {
+    let (event, value) = match frame {
+        // Nothing counts after the end.
+        _ if assembly.ended => return Ok(()),
+        Frame::End => {
+            assembly.ended = true;
+            return Ok(());
+        }
+        Frame::Message { event, value } => (event, value),
+    };
+    if let Some(failure) = reported_failure(&event, &value) {
+        return Err(failure);
+    }
+    if value.is_null() {
+        return Ok(());
+    }
+    if !value.is_object() {
+        return Err(Failure::passing(format!(
+            "a message of the answer is no JSON object: {}",
+            quoted(&value.to_string())
+        )));
+    }
+    match provider {
+        Provider::Anthropic => anthropic::read(assembly, &event, &value),
+        Provider::OpenAi => openai::read(assembly, &value),
+        Provider::Gemini => gemini::read(assembly, &value),
+        Provider::Ollama => ollama::read(assembly, &value),
+    }
+}
+
+/// The failure that a message reports in place of an answer. A field that says that there is no error is none.
+fn reported_failure(event: &str, value: &Value) -> Option<Failure> {
+    let is_said = |error: &&Value| match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.trim().is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    };
+    let is_error = |field: &str| value.get(field).and_then(Value::as_str) == Some("error");
+    match value.get("error").filter(is_said) {
+        Some(error) => Some(Failure::of_event(error)),
+        // vLLM and others send the error without a field around it.
+        None if event == "error" || is_error("type") || is_error("object") => Some(Failure::of_event(value)),
+        None => None,
+    }
+}
+
+fn too_large() -> Failure {
+    Failure::last(format!("the answer is larger than {MAX_ANSWER_BYTES} bytes"))
+}
+
+/// A text field; empty where there is none.
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A field with a number of tokens, which some servers send as a fraction or as text.
+fn count(value: &Value, field: &str) -> Option<u64> {
+    match value.get(field)? {
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let fraction = number.as_f64().filter(|number| (0.0..1e15).contains(number))?;
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 1e15")]
+            Some(fraction as u64)
+        }),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// What a provider numbers a call or a block by. It is a name, and never a position or a size.
+fn label(value: &Value, field: &str) -> Option<String> {
+    match value.get(field)? {
+        Value::Null => None,
+        Value::String(text) => Some(word(text)),
+        number => Some(word(&number.to_string())),
+    }
+}
+
+/// Takes over the reason to stop where a message has one.
+fn finish(assembly: &mut Assembly, reason: Option<&Value>) {
+    if let Some(reason) = reason.and_then(Value::as_str).filter(|reason| !reason.is_empty()) {
+        assembly.finish = Some(word(reason));
+    }
+}
+
+/// The input of a call in an answer that is sent back: providers want an object.
+fn sent_input(call: &super::chat::ModelCall) -> Value {
+    call.input.clone().map_or_else(|| json!({}), Value::Object)
+}
