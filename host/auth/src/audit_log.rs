@@ -22,7 +22,7 @@ use std::{
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use guild_config::{Config, directories};
-use guild_contract::text::is_steering;
+use guild_contract::text::escaped_json;
 use guild_jobs::rfc3339;
 use jiff::Timestamp;
 use rustix::{
@@ -301,18 +301,7 @@ impl Log {
 /// Where the value has no JSON.
 pub fn json_line(line: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(line)?;
-    if !json.contains(is_steering) {
-        return Ok(json.into_bytes());
-    }
-    let mut escaped = String::with_capacity(json.len());
-    for c in json.chars() {
-        if is_steering(c) {
-            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
-        } else {
-            escaped.push(c);
-        }
-    }
-    Ok(escaped.into_bytes())
+    Ok(escaped_json(&json).into_owned().into_bytes())
 }
 
 /// Writes a line at a file's end: the whole of it, or an error and perhaps its beginning.
@@ -390,7 +379,7 @@ mod tests {
             ..Event::default()
         });
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(is_steering) && text.contains(r"\u2028\udb40\udc41"), "{text}");
+        assert!(!text.contains(guild_contract::text::is_steering) && text.contains(r"\u2028\udb40\udc41"), "{text}");
         let lines = lines(&path);
         assert_eq!(lines[0]["detail"], "\"}\n{\"who\":\"host\"}\u{2028}\u{e0041}");
         assert_eq!(lines.len(), 1);

@@ -186,12 +186,7 @@ impl Out {
 
     fn line(&mut self, line: &Written) -> io::Result<()> {
         match (line, self.is_json) {
-            (Written::Transcript(line), true) => {
-                let mut out = io::stdout().lock();
-                out.write_all(line)?;
-                out.write_all(b"\n")?;
-                out.flush()
-            }
+            (Written::Transcript(line), true) => output::print_json_text(&String::from_utf8_lossy(line)),
             (Written::Log(at, text), true) => print_json(&json!({"at": at, "type": "log", "text": text})),
             (Written::Transcript(line), false) => print(|out| match serde_json::from_slice::<Line>(line) {
                 Ok(line) => self.pages.write(out, &line),

@@ -16,7 +16,7 @@ use guild_contract::{JobStatus, Usage};
 use serde::Serialize;
 use tracing::Level;
 
-pub(crate) use guild_contract::text::{harmless, is_steering, one_line, visible};
+pub(crate) use guild_contract::text::{escaped_json, harmless, one_line, visible};
 
 use crate::log;
 
@@ -35,10 +35,15 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io:
     out.flush()
 }
 
-/// Prints JSON on one line. A host's raw JSON is printed unchanged.
+/// Prints JSON on one line, as [`escaped_json`] has it.
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print_json_text(&serde_json::to_string(value)?)
+}
+
+/// Prints a line of JSON, as [`escaped_json`] has it.
+pub(crate) fn print_json_text(json: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
+    out.write_all(escaped_json(json).as_bytes())?;
     out.write_all(b"\n")?;
     out.flush()
 }

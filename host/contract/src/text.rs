@@ -55,6 +55,25 @@ pub fn one_line(text: &str, chars: usize) -> String {
     }
 }
 
+/// JSON of the same value in which each character that [`is_steering`] is an escape, as `\u202e`.
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_steering) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            // It stands between values: in a string of JSON it is an escape already.
+            '\r' => escaped.push(' '),
+            c if is_steering(c) => {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
+            }
+            c => escaped.push(c),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// Bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -77,6 +96,16 @@ mod tests {
         assert_eq!(visible("a\nb\r\u{1b}[2J\u{9b}\u{202e}\tü"), "a\\nb\\r\\u{1b}[2J\\u{9b}\\u{202e}\tü");
         assert_eq!(visible("\0\u{2028}\u{2066}\u{200b}\u{e0041}"), "\\u{0}\\u{2028}\\u{2066}\\u{200b}\\u{e0041}");
         assert_eq!(visible("plain"), "plain");
+    }
+
+    #[test]
+    fn json_with_escapes_steers_no_terminal_and_has_the_same_value() {
+        let raw = "{\"a\":\r\n\t\"\u{9b}31m \u{202e}\u{200b}\u{7f}\u{e0041} ä\\u001b\"}";
+        let escaped = escaped_json(raw);
+        assert_eq!(escaped, "{\"a\": \n\t\"\\u009b31m \\u202e\\u200b\\u007f\\udb40\\udc41 ä\\u001b\"}");
+        let [raw, escaped] = [raw, &*escaped].map(|json| serde_json::from_str::<serde_json::Value>(json).unwrap());
+        assert_eq!(raw, escaped);
+        assert!(matches!(escaped_json("{\"a\": \"ä\"}"), Cow::Borrowed(_)));
     }
 
     #[test]

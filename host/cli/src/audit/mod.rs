@@ -27,7 +27,7 @@ use crate::{
     args::{Audit as Args, AuditFormat},
     failure::{Failure, exit},
     local,
-    output::{is_steering, print},
+    output::{escaped_json, print},
 };
 use subject::Subject;
 
@@ -114,17 +114,7 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
 /// Pretty JSON in which no character steers a terminal: what came with a component is written as `\u....`.
 fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|e| fail(format!("cannot write JSON: {e}")))?;
-    let mut out = String::with_capacity(text.len() + 1);
-    for c in text.chars() {
-        if is_steering(c) {
-            let mut units = [0; 2];
-            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-        } else {
-            out.push(c);
-        }
-    }
-    out.push('\n');
-    Ok(out)
+    Ok(escaped_json(&text).into_owned() + "\n")
 }
 
 /// A failure of finding or reading what is to be audited.
