@@ -221,6 +221,121 @@ fn what_is_no_message_is_refused_in_json() {
     assert_eq!(session.send("POST", &too_long).status, 413);
 }
 
+/// What clients send by mistake: the body, the code of the error, and the id that the answer has.
+fn mistakes() -> Vec<(String, i64, Value)> {
+    let ping = |more: &str| format!(r#"{{"jsonrpc":"2.0","id":3,"method":"ping"{more}}}"#);
+    let call = |arguments: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"list","arguments":{arguments}}}}}"#
+        )
+    };
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let of_id = |id: &str| ping("").replace(":3,", &format!(":{id},"));
+    let (parse, request, params) = (-32700, -32600, -32602);
+    vec![
+        (String::new(), parse, Value::Null),
+        ("\u{feff}{}".to_owned(), parse, Value::Null),
+        ("{\0\"\0}\0".to_owned(), parse, Value::Null),
+        (ping("") + "}", parse, Value::Null),
+        (ping(r#","x":"\u0000"#), parse, Value::Null),
+        ("7".to_owned(), request, Value::Null),
+        (ping(r#","id":4"#), request, Value::Null),
+        (ping(r#","method":"ping""#), request, json!(3)),
+        (ping(r#","result":{}"#), request, json!(3)),
+        (ping(r#","x":1e400"#), request, json!(3)),
+        (ping("").replace("\"2.0\"", "2.0"), request, json!(3)),
+        (ping("").replace("2.0", "1.0"), request, json!(3)),
+        (ping("").replace("\"ping\"", "{}"), request, json!(3)),
+        (of_id("1.5"), request, json!(1.5)),
+        (of_id("99999999999999999999"), request, json!(1e20)),
+        (of_id("{}"), request, Value::Null),
+        (of_id("true"), request, Value::Null),
+        (of_id(&format!("\"{}\"", "x".repeat(2000))), request, Value::Null),
+        (ping(&format!(r#","params":{{"x":{deep}}}"#)), request, json!(3)),
+        (ping(r#","params":[]"#), params, json!(3)),
+        (ping(r#","params":"x""#), params, json!(3)),
+        (ping(r#","params":7"#), params, json!(3)),
+        (ping(r#","params":{"_meta":"x"}"#), params, json!(3)),
+        (ping(r#","params":{"a":1,"a":2}"#), params, json!(3)),
+        (ping(r#","params":{"x":1e400}"#), params, json!(3)),
+        (call(r#"{"n":1e400}"#), params, json!(3)),
+        (call(r#"{"n":-1E999}"#), params, json!(3)),
+    ]
+}
+
+#[test]
+fn every_mistake_in_a_message_is_answered_with_its_id() {
+    let home = Home::new();
+    home.quick("worker");
+    let host = home.serve_roster(&[]);
+    let (session, _) = Endpoint::new(&host, "/dispatch/worker/mcp").open(OLD);
+    for (body, code, id) in mistakes() {
+        let answer = session.send("POST", &body);
+        let status = answer.status;
+        let answer = answer.message();
+        let shown = body.chars().take(200).collect::<String>();
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!(code)), "{shown}: {answer}");
+        let is_same = answer["id"] == id || (id.is_number() && answer["id"].as_f64() == id.as_f64());
+        assert!(is_same, "{shown}: {answer}");
+    }
+    // What has no answer has none here either.
+    for params in ["[]", "\"x\"", "{\"_meta\":5}", "{\"requestId\":{}}", "{\"x\":1e400}", "7"] {
+        for method in ["cancelled", "progress", "initialized", "own"] {
+            let body = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}"#);
+            let answer = session.send("POST", &body);
+            assert_eq!((answer.status, &*answer.text()), (202, ""), "{body}");
+        }
+    }
+    // An answer to nothing is no request: its id is not the client's.
+    for rest in [r#""id":1,"error":"x""#, r#""id":1,"result":{},"error":{"code":1,"message":"x"}"#] {
+        let answer = session.send("POST", &format!(r#"{{"jsonrpc":"2.0",{rest}}}"#));
+        assert_eq!((answer.status, answer.message()["id"].take()), (400, Value::Null), "{rest}");
+    }
+    // What MCP allows, or the method refuses by itself.
+    let ask = |rest: &str| session.send("POST", &format!(r#"{{"jsonrpc":"2.0","id":3,{rest}}}"#)).message();
+    for rest in [
+        r#""method":"tools/list","params":{"cursor":7}"#,
+        r#""method":"tools/call","params":{"name":"list","arguments":[]}"#,
+        r#""method":"tools/call","params":{"name":"list","arguments":"x"}"#,
+    ] {
+        assert_eq!(ask(rest)["error"]["code"], -32602, "{rest}");
+    }
+    for rest in [
+        r#""method":"ping","params":null"#,
+        r#""method":"ping","params":{"_meta":{"progressToken":{}}}"#,
+        r#""method":"ping","params":{"a":-0,"b":1E5,"c":123456789012345678901234567890}"#,
+    ] {
+        assert_eq!(ask(rest)["result"], json!({}), "{rest}");
+    }
+    let unknown = session.with("MCP-Protocol-Version", "9").post(&request("ping", json!({})));
+    let (status, answer) = (unknown.status, unknown.message());
+    assert_eq!((status, &answer["id"]), (400, &json!(7)), "{answer}");
+}
+
+#[test]
+fn half_of_a_surrogate_pair_arrives_as_u_fffd() {
+    let home = Home::new();
+    home.quick("worker");
+    let host = home.serve_roster(&[]);
+    let bridge = Endpoint::new(&host, "/dispatch/worker/mcp");
+    let (session, _) = bridge.open(OLD);
+    let body = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"dispatch","arguments":
+        {"description":"cut \ud83d","task":"\ude00 \ud83d\ude00"}}}"#;
+    for endpoint in [&session, &bridge] {
+        let made = endpoint.send("POST", body).message();
+        assert!(made["result"].is_object() && made["result"]["isError"] != true, "{made}");
+    }
+    let plain = body.replace("tools/call", "worker/dispatch");
+    let params = r#""params":{"description":"cut \ud83d","task":"t"}}"#;
+    let plain = format!("{}{params}", plain.split_once("\"params\"").unwrap().0);
+    let made = Endpoint::new(&host, "/members/worker/mcp").send("POST", &plain).message();
+    assert!(made["result"]["jobId"].is_string(), "{made}");
+    let listed = host.at("worker").call("worker/list", json!({"detail": "detailed"})).unwrap();
+    for job in listed["jobs"].as_array().unwrap() {
+        assert_eq!(job["description"], "cut \u{fffd}");
+    }
+}
+
 #[test]
 fn a_session_is_nobody_s_but_its_opener_s() {
     let home = home("require_token = true\n");

@@ -358,6 +358,25 @@ fn what_is_no_message_is_answered_and_the_next_one_is_carried() {
     }
     client.open();
     assert_eq!(client.tools(), OF_ROSTER);
+    // What only the host can tell has the host's code, and the id.
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for (rest, code) in [
+        (r#""method":"ping","params":[]"#, -32602),
+        (r#""method":"ping","params":{"_meta":"x"}"#, -32602),
+        (r#""method":"tools/call","params":{"name":"list","arguments":{"n":1e400}}"#, -32602),
+        (r#""method":"ping","result":{}"#, -32600),
+        (&format!(r#""method":"ping","params":{{"x":{deep}}}"#), -32600),
+    ] {
+        writeln!(client.stdin.as_ref().unwrap(), r#"{{"jsonrpc":"2.0","id":99,{rest}}}"#).unwrap();
+        let said = client.answer(99);
+        assert_eq!(said["error"]["code"], code, "{said}");
+    }
+    writeln!(client.stdin.as_ref().unwrap(), r#"{{"id":99,"method":"ping"}}"#).unwrap();
+    assert_eq!(client.answer(99)["error"]["code"], -32600);
+    let cut =
+        r#"{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"list","arguments":{"filter":"\ud83d"}}}"#;
+    writeln!(client.stdin.as_ref().unwrap(), "{cut}").unwrap();
+    assert!(client.answer(99)["result"]["structuredContent"]["jobs"].is_array());
 }
 
 #[test]

@@ -58,27 +58,28 @@ fn after_text(mut bytes: Iter<'_, u8>) -> Iter<'_, u8> {
     bytes
 }
 
-/// A JSON text whose lone surrogates are replaced, so that a strict parser reads it. JavaScript writes half of a surrogate
-/// pair as an escape where a text was cut within a character; Rust's strings cannot hold one. `replace` is given the half,
-/// from 0xD800 to 0xDFFF. Pairs, and all other text, stay as they are.
-pub fn replace_lone_surrogates(json: &str, replace: impl Fn(u16) -> char) -> Cow<'_, str> {
-    let half_at = |at: usize| {
-        let digits = json.get(at..at.saturating_add(6))?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok().filter(|half| (0xD800..=0xDFFF).contains(half))
-    };
-    let (mut replaced, mut copied, mut at) = (String::new(), 0, 0);
-    while let Some(found) = json.get(at..).and_then(|rest| rest.find('\\')) {
-        let escape = at + found;
-        match half_at(escape) {
-            None => at = escape + 2,
-            Some(0xD800..=0xDBFF) if matches!(half_at(escape + 6), Some(0xDC00..)) => at = escape + 12,
-            Some(half) => {
-                replaced.push_str(json.get(copied..escape).unwrap_or_default());
-                replaced.push(replace(half));
-                at = escape + 6;
-                copied = at;
-            }
+/// Replaces each half of a surrogate pair that stands alone in a JSON text, as `\ud83d` does, with U+FFFD. JavaScript writes
+/// such a half where a text was cut within a pair, and no text of Rust can hold it. The length stays the same. Returns whether
+/// there was any.
+pub fn repair_surrogates(text: &mut [u8]) -> bool {
+    let (mut at, mut repaired) = (0, false);
+    while let Some(half) = next_lone_surrogate(text, at) {
+        if let Some(unit) = text.get_mut(half..half + ESCAPE) {
+            unit.copy_from_slice(br"\ufffd");
         }
+        (at, repaired) = (half + ESCAPE, true);
+    }
+    repaired
+}
+
+/// A JSON text in which each lone half of a surrogate pair, from 0xD800 to 0xDFFF, is replaced by a character of the
+/// caller's.
+pub fn replace_lone_surrogates(json: &str, replace: impl Fn(u16) -> char) -> Cow<'_, str> {
+    let (mut replaced, mut copied) = (String::new(), 0);
+    while let Some(at) = next_lone_surrogate(json.as_bytes(), copied) {
+        replaced.push_str(json.get(copied..at).unwrap_or_default());
+        replaced.push(utf16_unit(json.as_bytes(), at).map_or(char::REPLACEMENT_CHARACTER, &replace));
+        copied = at + ESCAPE;
     }
     if copied == 0 {
         return Cow::Borrowed(json);
@@ -87,19 +88,58 @@ pub fn replace_lone_surrogates(json: &str, replace: impl Fn(u16) -> char) -> Cow
     Cow::Owned(replaced)
 }
 
+/// Whether a JSON text has half of a surrogate pair that stands alone.
+pub fn has_lone_surrogate(text: &[u8]) -> bool {
+    next_lone_surrogate(text, 0).is_some()
+}
+
+/// Bytes of an escape like `\ud83d`.
+const ESCAPE: usize = 6;
+
+/// Where the next lone half is, from a place on that is not within an escape.
+fn next_lone_surrogate(text: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += text.get(at..)?.iter().position(|byte| *byte == b'\\')?;
+        at += match utf16_unit(text, at) {
+            Some(0xd800..0xdc00) if matches!(utf16_unit(text, at + ESCAPE), Some(0xdc00..0xe000)) => 2 * ESCAPE,
+            Some(0xd800..0xe000) => return Some(at),
+            // The byte after a backslash is no backslash that begins an escape.
+            _ => 2,
+        };
+    }
+}
+
+/// The unit that is written at a place as `\uXXXX`.
+fn utf16_unit(text: &[u8], at: usize) -> Option<u16> {
+    let digits = text.get(at..at + ESCAPE)?.strip_prefix(br"\u")?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_lone_surrogates_are_replaced() {
-        let replaced = |json: &'static str| replace_lone_surrogates(json, |_| char::REPLACEMENT_CHARACTER);
-        for whole in [r#"{"a":"\ud83d\ude00 \u00e9 \\ud83d"}"#, r#""\\\\ud83d""#, "", "\\", "\\u", "\\\u{1f600}"] {
-            assert!(matches!(replaced(whole), Cow::Borrowed(same) if same == whole), "{whole}");
+    fn a_lone_half_of_a_surrogate_pair_is_replaced_and_nothing_else() {
+        for (text, repaired) in [
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""\uDE00\uD83D""#, r#""\ufffd\ufffd""#),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\ud83d\n\u00e4""#, r#""\ufffd\n\u00e4""#),
+            (r#""\\ud83d \\\ud83d""#, r#""\\ud83d \\\ufffd""#),
+            (r#""\ud83d\ude00\ud83""#, r#""\ud83d\ude00\ud83""#),
+            (r#"\"#, r#"\"#),
+        ] {
+            let mut bytes = text.as_bytes().to_vec();
+            assert_eq!(has_lone_surrogate(&bytes), text != repaired, "{text}");
+            let replaced = replace_lone_surrogates(text, |_| '\u{fffd}');
+            assert_eq!(replaced, repaired.replace(r"\ufffd", "\u{fffd}"), "{text}");
+            assert_eq!(repair_surrogates(&mut bytes), text != repaired, "{text}");
+            assert_eq!(String::from_utf8(bytes).unwrap(), repaired);
         }
-        assert_eq!(replaced(r#""cut \ud83d""#), "\"cut \u{fffd}\"");
-        assert_eq!(replaced(r#""\uDE00\ud83d\ud83d\uDE00x""#), "\"\u{fffd}\u{fffd}\\ud83d\\uDE00x\"");
-        assert_eq!(replaced(r#""\ud83d\u0041""#), "\"\u{fffd}\\u0041\"");
     }
 
     /// What a value takes, counted from what it is made of.

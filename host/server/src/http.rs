@@ -27,6 +27,7 @@ use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
 use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
 use guild_contract::{
+    json::{has_lone_surrogate, repair_surrogates},
     rpc::{RpcError, code},
     text::{LOGGED_CHARS, one_line},
 };
@@ -212,12 +213,17 @@ impl Inner {
                     response.headers_mut().insert(CONTENT_TYPE, JSON);
                     response
                 }
-                Err(refused) => Declined::from(refused).message(rpc::id(&body)),
+                Err(refused) => Declined::from(refused).message(id_of(&body)),
             },
             Answer::Nothing => StatusCode::ACCEPTED.into_response(),
-            Answer::Refused(refused) => Declined::from(refused).message(rpc::id(&body)),
+            Answer::Refused(refused) => Declined::from(refused).message(id_of(&body)),
         }
     }
+}
+
+/// The id of the one request that a body is.
+fn id_of(body: &[u8]) -> Option<&str> {
+    str::from_utf8(body).ok().and_then(rpc::id)
 }
 
 /// Carries out what looks through a large text, which may take long, without holding up what else its thread has to do.
@@ -247,7 +253,7 @@ async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<B
         Poll::Pending => timeout(patience, reading).await,
     };
     match read {
-        Ok(Ok(body)) => Ok(body),
+        Ok(Ok(body)) => Ok(repaired(body, caller).await?),
         Ok(Err(BodyError::TooLarge(rest))) => {
             discard_unless_expected(headers, rest);
             let why = format!("a request's body is at most {limit} bytes");
@@ -260,6 +266,22 @@ async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<B
         Ok(Err(BodyError::Broken)) => Err(Declined::invalid(StatusCode::BAD_REQUEST, "the body is broken off")),
         Err(_) => Err(closing(Declined::invalid(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))),
     }
+}
+
+/// A JSON body without halves of surrogate pairs.
+async fn repaired(body: Bytes, caller: &Caller) -> Result<Bytes, Refused> {
+    if !has_lone_surrogate(&body) {
+        return Ok(body);
+    }
+    let mut own = match body.try_into_mut() {
+        Ok(own) => own,
+        Err(shared) => {
+            caller.takes(shared.len() as u64).await?;
+            BytesMut::from(&*shared)
+        }
+    };
+    repair_surrogates(&mut own);
+    Ok(own.freeze())
 }
 
 /// The members that a caller may know of, as JSON.

@@ -59,14 +59,15 @@ pub enum Answer {
 /// may not make is answered with an error, and the others are carried out.
 pub async fn answer(context: RequestContext<'_>, limits: &Limits, body: &[u8]) -> Answer {
     let Ok(text) = std::str::from_utf8(body) else {
-        return failure(RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8"));
+        return failure(NULL, not_utf8());
     };
-    if json::is_deeper(body, limits.json_depth as usize) {
-        let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
-        return failure(RpcError::invalid_request(message));
+    if let Err(error) = check_depth(text, limits) {
+        return failure(id(text).unwrap_or(NULL), error);
     }
     match json::weigh(body, limits) {
-        Err(why) => return failure(RpcError::invalid_request(format!("Invalid request: {why}"))),
+        Err(why) => {
+            return failure(id(text).unwrap_or(NULL), RpcError::invalid_request(format!("Invalid request: {why}")));
+        }
         Ok(weight) => {
             if let Err(refused) = context.caller.takes(weight).await {
                 return Answer::Refused(refused);
@@ -87,14 +88,14 @@ pub async fn answer(context: RequestContext<'_>, limits: &Limits, body: &[u8]) -
 async fn answer_batch(context: RequestContext<'_>, limits: &Limits, text: &str) -> Answer {
     let requests: Vec<&RawValue> = match serde_json::from_str(text) {
         Ok(requests) => requests,
-        Err(error) => return failure(unreadable(&error)),
+        Err(error) => return failure(NULL, unreadable(&error)),
     };
     if requests.is_empty() {
-        return failure(RpcError::invalid_request("Invalid request: an empty batch"));
+        return failure(NULL, RpcError::invalid_request("Invalid request: an empty batch"));
     }
     if requests.len() > limits.batch as usize {
         let message = format!("Invalid request: a batch of more than {} requests", limits.batch);
-        return failure(RpcError::invalid_request(message));
+        return failure(NULL, RpcError::invalid_request(message));
     }
     let most = usize::try_from(limits.result_bytes.saturating_mul(4)).unwrap_or(usize::MAX);
     let (mut out, held) = (Vec::new(), context.caller.held());
@@ -180,31 +181,46 @@ struct Request<'a> {
     params: Option<&'a str>,
 }
 
-/// What is no request object, and the id to answer it with.
-struct Rejected<'a> {
-    id: &'a str,
-    error: RpcError,
+/// A message of JSON-RPC, with its parts as they are written. It has a method, or it is an answer.
+#[derive(Default)]
+pub(crate) struct Message<'a> {
+    pub(crate) id: Option<&'a str>,
+    pub(crate) method: Option<Cow<'a, str>>,
+    pub(crate) params: Option<&'a str>,
+    pub(crate) is_answer: bool,
 }
 
-/// The id of the one request that a body is, as it is written; none where it has none, or is no request.
-pub(crate) fn id(body: &[u8]) -> Option<&str> {
+/// What is no message, and the id to answer it with.
+pub(crate) struct Rejected<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) error: RpcError,
+}
+
+/// The id of the one request that a text is, as it is written; none where it has none, or is no request.
+pub(crate) fn id(text: &str) -> Option<&str> {
     #[derive(Deserialize)]
     struct Identified<'a> {
         #[serde(borrow)]
         id: &'a RawValue,
     }
-    let is_object = body.trim_ascii_start().starts_with(b"{");
-    let Identified { id } = serde_json::from_slice(body).ok().filter(|_| is_object)?;
-    let is_id = id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit());
-    (is_id && id.get().len() <= MAX_ID_BYTES).then_some(id.get())
+    let is_object = text.trim_start().starts_with('{');
+    let Identified { id } = serde_json::from_str(text).ok().filter(|_| is_object)?;
+    Some(id.get()).filter(|id| is_id(id))
 }
 
-const NULL: &str = "null";
-/// Bytes of an id, as it is written.
-pub(crate) const MAX_ID_BYTES: usize = 1024;
+/// Whether this is a string or a number that an answer repeats: a small request must not have a large answer.
+fn is_id(written: &str) -> bool {
+    written.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) && written.len() <= MAX_ID_BYTES
+}
 
-impl<'a> Request<'a> {
-    fn read(text: &'a str) -> Result<Self, Rejected<'a>> {
+/// What an answer has in place of an id that is not known.
+pub(crate) const NULL: &str = "null";
+/// Bytes of an id, as it is written.
+const MAX_ID_BYTES: usize = 1024;
+
+impl<'a> Message<'a> {
+    /// Reads a message. This is the one reader of what comes in: plain JSON-RPC, and all versions of MCP.
+    pub(crate) fn read(text: &'a str) -> Result<Self, Rejected<'a>> {
         let reject = |id, message: &str| {
             Err(Rejected { id, error: RpcError::invalid_request(format!("Invalid request: {message}")) })
         };
@@ -214,28 +230,56 @@ impl<'a> Request<'a> {
                 Err(error) => Err(Rejected { id: NULL, error: unreadable(&error) }),
             };
         }
-        let Envelope { jsonrpc, id, method, params } =
-            serde_json::from_str(text).map_err(|error| Rejected { id: NULL, error: unreadable(&error) })?;
+        let Envelope { jsonrpc, id, method, params, result, error } = serde_json::from_str(text)
+            .map_err(|error| Rejected { id: self::id(text).unwrap_or(NULL), error: unreadable(&error) })?;
         let id = id.map(RawValue::get);
-        // It comes back with the answer: a small request must not have a large one.
         if id.is_some_and(|id| id.len() > MAX_ID_BYTES) {
             return reject(NULL, "`id` is longer than 1024 bytes");
         }
-        if id.is_some_and(|id| id != NULL && !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())) {
+        if id.is_some_and(|id| id != NULL && !is_id(id)) {
             return reject(NULL, "`id` must be a string, a number or null");
         }
         let answer_to = id.unwrap_or(NULL);
         if jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
             return reject(answer_to, "`jsonrpc` must be \"2.0\"");
         }
-        match method.and_then(string) {
-            Some(method) => Ok(Self { id, method, params: params.map(RawValue::get) }),
-            None => reject(answer_to, "`method` must be a string"),
+        let is_answer = result.is_some() || error.is_some();
+        match method.map(string) {
+            Some(Some(method)) => Ok(Self { id, method: Some(method), params: params.map(RawValue::get), is_answer }),
+            None if is_answer => Ok(Self { id, is_answer, ..Self::default() }),
+            _ => reject(answer_to, "`method` must be a string"),
         }
     }
 }
 
-/// The four members of a request, each as it is written; others are ignored, and one that occurs twice is an error.
+impl<'a> Request<'a> {
+    fn read(text: &'a str) -> Result<Self, Rejected<'a>> {
+        let Message { id, method, params, .. } = Message::read(text)?;
+        match method {
+            Some(method) => Ok(Self { id, method, params }),
+            None => {
+                let error = RpcError::invalid_request("Invalid request: `method` must be a string");
+                Err(Rejected { id: id.unwrap_or(NULL), error })
+            }
+        }
+    }
+}
+
+/// Refuses JSON that nests too deep.
+pub(crate) fn check_depth(text: &str, limits: &Limits) -> Result<(), RpcError> {
+    if json::is_deeper(text.as_bytes(), limits.json_depth as usize) {
+        let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
+        return Err(RpcError::invalid_request(message));
+    }
+    Ok(())
+}
+
+/// The error for a body that is no text.
+pub(crate) fn not_utf8() -> RpcError {
+    RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8")
+}
+
+/// The members of a message, each as it is written; others are ignored, and one that occurs twice is an error.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "written")]
@@ -246,10 +290,14 @@ struct Envelope<'a> {
     method: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "written")]
     params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "written")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "written")]
+    error: Option<&'a RawValue>,
 }
 
 /// Tells `null` from what is not there.
-pub(crate) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }
 
@@ -267,10 +315,10 @@ fn unreadable(error: &serde_json::Error) -> RpcError {
     }
 }
 
-/// The answer to what is not even one request.
-fn failure(error: RpcError) -> Answer {
+/// The answer to a body that is no request.
+fn failure(id: &str, error: RpcError) -> Answer {
     let mut out = Vec::new();
-    write(&mut out, NULL, Err(error));
+    write(&mut out, id, Err(error));
     Answer::Json(out.into())
 }
 

@@ -81,7 +81,7 @@ pub(super) async fn run(
                 if line.len() > LINE_BYTES && !line.ends_with(b"\n") {
                     break Err(Failure::error(format!("a message of the client is longer than {LINE_BYTES} bytes")));
                 }
-                let message = match Message::read(&mem::take(&mut line)) {
+                let message = match Message::read(mem::take(&mut line)) {
                     Ok(Some(message)) if !bridge.cancels(&message) => Ok(message),
                     Ok(_) => continue,
                     Err(refused) => Err(refused),
@@ -377,7 +377,13 @@ impl Bridge {
             // The host refused the message before it read the id, or the message has none.
             let is_to_this = message.id.is_some() && answers.id.map(RawValue::get) == message.id.as_deref();
             if response.status >= 400 && !is_to_this {
-                return Err(refusal(&response, &text));
+                let (Some(id), Some(refused)) = (message.id.as_ref().filter(|_| response.status == 400), answers.error)
+                else {
+                    return Err(refusal(&response, &text));
+                };
+                // It is no message as the host reads it. The code of the error says why.
+                self.send_to_client(error(id, refused.code, &refused.message)).await;
+                return Ok(());
             }
             if answers.method.is_none() {
                 is_answered = true;

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use guild_client::Head;
-use guild_contract::rpc::code;
+use guild_contract::{json::repair_surrogates, rpc::code};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -36,15 +36,18 @@ pub(super) struct Refused {
 impl Refused {
     fn new(id: Option<&RawValue>, code: i32, why: String) -> Self {
         // An invalid id, such as an object, is not repeated.
-        let id =
-            id.map(RawValue::get).filter(|id| id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()));
-        Self { id: id.unwrap_or("null").to_owned(), code, why }
+        let id = id.filter(|id| is_id(id)).map_or("null", RawValue::get);
+        Self { id: id.to_owned(), code, why }
     }
 
     /// The response with the error.
     pub(super) fn answer(&self) -> String {
         error(&self.id, self.code, &self.why)
     }
+}
+
+fn is_id(id: &RawValue) -> bool {
+    id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
 
 /// A message of a host, as far as the relay needs it.
@@ -54,6 +57,15 @@ pub(super) struct Envelope<'a> {
     pub(super) id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
+    #[serde(default)]
+    pub(super) error: Option<HostError>,
+}
+
+/// The error of a host's answer.
+#[derive(Deserialize)]
+pub(super) struct HostError {
+    pub(super) code: i32,
+    pub(super) message: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -70,9 +82,10 @@ struct Params {
 impl Message {
     /// Parses a line; `None` if it is empty. The error for an invalid message has its id if that can be read, as JSON-RPC
     /// requires.
-    pub(super) fn read(line: &[u8]) -> Result<Option<Self>, Refused> {
+    pub(super) fn read(mut line: Vec<u8>) -> Result<Option<Self>, Refused> {
         let parse = |why: String| Refused::new(None, code::PARSE_ERROR, format!("Parse error: {why}"));
-        let text = std::str::from_utf8(line).map_err(|e| parse(e.to_string()))?.trim();
+        repair_surrogates(&mut line);
+        let text = std::str::from_utf8(&line).map_err(|e| parse(e.to_string()))?.trim();
         if text.is_empty() {
             return Ok(None);
         }
@@ -85,6 +98,9 @@ impl Message {
         let id = field("id");
         if id.is_some_and(|id| id.get() == "null") {
             return Err(invalid(None, "`id` is null; a notification leaves it out"));
+        }
+        if id.is_some_and(|id| !is_id(id)) {
+            return Err(invalid(None, "`id` must be a string or a number"));
         }
         let method = match field("method").map(|method| serde_json::from_str::<Cow<'_, str>>(method.get())) {
             Some(Ok(method)) => Some(method),
@@ -144,7 +160,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Message {
-        Message::read(line.as_bytes()).unwrap().unwrap()
+        Message::read(line.into()).unwrap().unwrap()
     }
 
     #[test]
@@ -161,9 +177,9 @@ mod tests {
         assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).id, None);
         let cancel = read(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
         assert_eq!(cancel.cancels.as_deref(), Some("7"));
-        assert!(Message::read(b" \n").unwrap().is_none());
+        assert!(Message::read(b" \n".to_vec()).unwrap().is_none());
         let refused = |line: &str| {
-            let answer: Value = serde_json::from_str(&Message::read(line.as_bytes()).err().unwrap().answer()).unwrap();
+            let answer: Value = serde_json::from_str(&Message::read(line.into()).err().unwrap().answer()).unwrap();
             (answer["id"].clone(), answer["error"]["code"].clone())
         };
         for bad in ["nothing", "{", "\u{feff}{}"] {

@@ -28,29 +28,28 @@ use axum::{
     body::{Body, HttpBody},
     http::{
         HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode,
-        header::{ACCEPT, AUTHORIZATION, RETRY_AFTER},
+        header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
         request::Parts,
     },
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use guild_auth::{Caller, LARGE, Refused, Subscription, shares::Share};
 use guild_contract::{
     Limits,
     rpc::{RpcError, code},
-    text::one_line,
+    text::{LOGGED_CHARS, one_line},
 };
 use guild_roster::host::Host;
 use memchr::memmem::Finder;
 use rmcp::{
     model::{
         ClientCapabilities, ClientJsonRpcMessage, ClientRequest, Implementation, InitializeRequest,
-        InitializeRequestParams,
+        InitializeRequestParams, RequestId,
     },
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use self::{
     changes::View,
@@ -62,7 +61,8 @@ use crate::{
     json,
     mcp::{Server, TOOLS_CALL},
     methods,
-    rpc::{MAX_ID_BYTES, written},
+    params::Params,
+    rpc::{self, NULL, Rejected},
 };
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -202,12 +202,13 @@ pub(crate) struct Services {
     sessions: Arc<Sessions>,
 }
 
-/// What a message is, before the SDK reads it.
-struct Message {
-    /// As it is written.
-    id: Option<String>,
-    /// None where it is an answer.
-    method: Option<String>,
+/// A message, before the SDK reads it; of another method than POST there is none.
+#[derive(Default)]
+struct Message<'a> {
+    text: &'a str,
+    parts: rpc::Message<'a>,
+    /// The id as the SDK has it.
+    id: Option<RequestId>,
 }
 
 /// What is known of a request once its session is.
@@ -221,13 +222,6 @@ struct Entered {
     short: Option<Bytes>,
 }
 
-/// Why a body is no message, and whom to tell.
-struct Unreadable {
-    id: Option<String>,
-    code: i32,
-    message: String,
-}
-
 impl Services {
     /// Those of a host.
     pub(crate) fn new(host: Arc<Host>) -> Self {
@@ -237,18 +231,17 @@ impl Services {
 
     /// Answers a request that is [`wanted`].
     pub(crate) async fn handle(&self, era: Era, server: Server, caller: Caller, parts: Parts, body: Bytes) -> Response {
+        let text = body.clone();
         let message = if parts.method == Method::POST {
-            match Message::read(&body, &self.host.limits()) {
+            match Message::read(&text, &self.host.limits()) {
                 Ok(message) => message,
-                Err(Unreadable { id, code, message }) => {
-                    return unreadable(id.as_deref(), RpcError::new(code, message));
-                }
+                Err(Rejected { id, error }) => return unreadable(Some(id), error),
             }
         } else {
-            Message { id: None, method: None }
+            Message::default()
         };
         let answered = self.answered(era, server, caller, parts, body, &message).await;
-        answered.unwrap_or_else(|refused| Declined::from(refused).message(message.id.as_deref()))
+        answered.unwrap_or_else(|refused| Declined::from(refused).message(message.id()))
     }
 
     /// Answers a message.
@@ -262,24 +255,31 @@ impl Services {
         caller: Caller,
         mut parts: Parts,
         body: Bytes,
-        message: &Message,
+        message: &Message<'_>,
     ) -> Result<Response, Refused> {
         let is_post = parts.method == Method::POST;
         match json::weigh(&body, caller.limits()) {
             Err(why) => {
                 let error = RpcError::new(code::INVALID_REQUEST, format!("Invalid request: {why}"));
-                return Ok(unreadable(message.id.as_deref(), error));
+                return Ok(unreadable(message.id(), error));
             }
             // The SDK keeps it for as long as the stream is open.
-            Ok(weight) if message.method.as_deref() == Some(LISTEN) && weight > LARGE => {
+            Ok(weight) if message.method() == Some(LISTEN) && weight > LARGE => {
                 let why =
                     format!("Invalid request: {LISTEN} that takes some {weight} bytes as values, more than {LARGE}");
-                return Ok(unreadable(message.id.as_deref(), RpcError::new(code::INVALID_REQUEST, why)));
+                return Ok(unreadable(message.id(), RpcError::new(code::INVALID_REQUEST, why)));
             }
             Ok(weight) => caller.takes(weight.saturating_mul(COPIES)).await?,
         }
+        if let Err(error) = message.check() {
+            return Ok(match message.is_notification() {
+                // It has no answer, whatever it says.
+                true => StatusCode::ACCEPTED.into_response(),
+                false => unreadable(message.id(), error),
+            });
+        }
         // Whether a tool may be called depends on the tool, and is looked at where it is known.
-        let of_method = message.method.as_deref().filter(|method| *method != TOOLS_CALL.name);
+        let of_method = message.method().filter(|method| *method != TOOLS_CALL.name);
         let authorize = |method| caller.authorize(server.key(), methods::operation(method));
         let authorized = of_method.map(authorize).transpose()?;
         let owner = Owner { who: caller.identity(), path: parts.uri.path().to_owned() };
@@ -294,20 +294,20 @@ impl Services {
         };
         parts.headers.remove(AUTHORIZATION);
         // A stream that only tells of changes is open for as long as its client likes, and takes nobody's place.
-        let listens = !is_post || message.method.as_deref() == Some(LISTEN);
+        let listens = !is_post || message.method() == Some(LISTEN);
         let mut held =
             RequestGuard { _session: in_use.clone(), _question: question, caller: None, listener: None, _place: None };
         if listens && parts.method != Method::DELETE {
             let Some(place) = self.host.events().place(caller.identity()) else {
                 let error = too_many("limits.listeners", self.host.limits().listeners, "streams");
-                return Ok(later(message.id.as_deref(), error));
+                return Ok(later(message.id(), error));
             };
             held.listener = Some(caller.clone().into_subscription());
             held._place = Some(place);
         } else {
             held.caller = Some(caller.clone());
         }
-        if message.method.as_deref().is_some_and(|method| method == LISTEN || method == INITIALIZED) {
+        if message.method().is_some_and(|method| method == LISTEN || method == INITIALIZED) {
             let path = parts.uri.path().to_owned();
             let view = View::new(self.host.clone(), path, caller.clone().into_subscription());
             parts.extensions.insert(Arc::new(view));
@@ -331,7 +331,8 @@ impl Services {
         let body = short.unwrap_or(body);
         let service = StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(visitor), config(era));
         let ends = parts.method == Method::DELETE;
-        let mut response = service.handle(Request::from_parts(parts, Body::from(body))).await;
+        let response = service.handle(Request::from_parts(parts, Body::from(body))).await;
+        let mut response = as_message(response.map(Body::new), message.id()).await;
         // In a session the message may wait to be handled, also when this is answered.
         if let (Some(caller), Some(bytes), Era::Stateless) = (&held.caller, response.body().size_hint().exact(), era) {
             caller.answers(bytes, bytes)?;
@@ -351,20 +352,20 @@ impl Services {
         &self,
         visitor: &mut Visitor,
         headers: &HeaderMap,
-        message: &Message,
+        message: &Message<'_>,
         body: &[u8],
     ) -> Result<Entered, Box<Response>> {
-        let id = message.id.as_deref();
+        let id = message.id();
         if let Some(session) = headers.get(&SESSION) {
             // That there is such a session of somebody else's is nobody's business.
             let Some(session) = session.to_str().ok().and_then(|id| visitor.enter(id)) else {
                 let why = "there is no such session; begin one with initialize";
                 return Err(Declined::invalid(StatusCode::NOT_FOUND, why).message(id).into());
             };
-            let question = match (id, &message.method) {
-                (Some(id), Some(_)) => Some(session.asks(id).ok_or_else(|| {
-                    let why = format!("Invalid request: the request before with the id {id} has no answer yet");
-                    Box::new(unreadable(Some(id), RpcError::new(code::INVALID_REQUEST, why)))
+            let question = match (&message.id, message.method()) {
+                (Some(asked), Some(_)) => Some(session.asks(asked).ok_or_else(|| {
+                    let why = format!("Invalid request: the request before with the id {asked} has no answer yet");
+                    Box::new(unreadable(id, RpcError::new(code::INVALID_REQUEST, why)))
                 })?),
                 _ => None,
             };
@@ -394,58 +395,80 @@ fn config(era: Era) -> StreamableHttpServerConfig {
         .with_json_response(era == Era::Stateless)
 }
 
-impl Message {
-    fn opens_session(&self) -> bool {
-        self.method.as_deref() == Some("initialize")
+impl<'a> Message<'a> {
+    /// Reads a body, as far as it is the same in all versions of MCP.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the id to answer it with.
+    fn read(body: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
+        let Ok(text) = str::from_utf8(body) else { return Err(Rejected { id: NULL, error: rpc::not_utf8() }) };
+        rpc::check_depth(text, limits).map_err(|error| Rejected { id: rpc::id(text).unwrap_or(NULL), error })?;
+        let reject =
+            |id, why: &str| Err(Rejected { id, error: RpcError::invalid_request(format!("Invalid request: {why}")) });
+        if text.trim_start().starts_with('[') {
+            return reject(NULL, "this version of MCP has no batches; send each message by itself");
+        }
+        let parts = rpc::Message::read(text)?;
+        let Ok(id) = parts.id.map(serde_json::from_str).transpose() else {
+            return reject(parts.id.unwrap_or(NULL), "`id` must be a string or an integer");
+        };
+        match (&parts.method, parts.is_answer) {
+            (Some(_), true) => {
+                reject(parts.id.unwrap_or(NULL), "a message has `method`, or `result`, or `error`, and no two of them")
+            }
+            _ => Ok(Self { text, parts, id }),
+        }
     }
 
-    /// Looks at a body; else says what is wrong with it, and whom to tell.
-    fn read(body: &[u8], limits: &Limits) -> Result<Self, Unreadable> {
-        #[derive(Deserialize)]
-        struct Envelope<'a> {
-            jsonrpc: Option<String>,
-            #[serde(borrow, default, deserialize_with = "written")]
-            id: Option<&'a RawValue>,
-            method: Option<String>,
-            #[serde(borrow, default)]
-            result: Option<&'a RawValue>,
-            #[serde(borrow, default)]
-            error: Option<&'a RawValue>,
+    /// Whether the SDK can read the message too: what it cannot read, it answers without JSON-RPC.
+    fn check(&self) -> Result<(), RpcError> {
+        if self.text.is_empty() {
+            return Ok(());
         }
-        let refuse = |code, message: String| Err(Unreadable { id: None, code, message });
-        if json::is_deeper(body, limits.json_depth as usize) {
-            let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
-            return refuse(code::INVALID_REQUEST, message);
-        }
-        if body.trim_ascii_start().starts_with(b"[") {
-            let message = "Invalid request: this version of MCP has no batches; send each message by itself";
-            return refuse(code::INVALID_REQUEST, message.to_owned());
-        }
-        let Envelope { jsonrpc, id, method, result, error } = match serde_json::from_slice(body) {
-            Ok(envelope) => envelope,
-            Err(error) if error.is_data() => return refuse(code::INVALID_REQUEST, format!("Invalid request: {error}")),
-            Err(error) => return refuse(code::PARSE_ERROR, format!("Parse error: {error}")),
-        };
-        let id = id.map(RawValue::get);
-        if id.is_some_and(|id| id.len() > MAX_ID_BYTES) {
-            return refuse(code::INVALID_REQUEST, "Invalid request: `id` is longer than 1024 bytes".to_owned());
-        }
-        if id.is_some_and(|id| !id.starts_with('"') && id.parse::<i64>().is_err()) {
-            return refuse(code::INVALID_REQUEST, "Invalid request: `id` must be a string or an integer".to_owned());
-        }
-        let id = id.map(str::to_owned);
-        let wrong = if jsonrpc.as_deref() != Some("2.0") {
-            "`jsonrpc` must be \"2.0\""
-        } else if method.is_none() && result.is_none() && error.is_none() {
-            "`method` must be a string"
-        } else {
-            return Ok(Self { id, method });
-        };
-        Err(Unreadable { id, code: code::INVALID_REQUEST, message: format!("Invalid request: {wrong}") })
+        // Says which parameter it is.
+        Params::read(self.parts.params)?.object("_meta")?;
+        let read = serde_json::from_str::<ClientJsonRpcMessage>(self.text);
+        read.map(drop).map_err(|error| RpcError::invalid_request(format!("Invalid request: {error}")))
+    }
+
+    /// The id as it is written, which the answer has. That of an answer is of another request.
+    fn id(&self) -> Option<&'a str> {
+        self.parts.id.filter(|_| self.parts.method.is_some())
+    }
+
+    fn method(&self) -> Option<&str> {
+        self.parts.method.as_deref()
+    }
+
+    fn is_notification(&self) -> bool {
+        self.parts.id.is_none() && self.parts.method.is_some()
+    }
+
+    fn opens_session(&self) -> bool {
+        self.method() == Some("initialize")
     }
 }
 
-/// The answer to what the SDK does not get to see.
+/// An answer of the SDK. Where it is a bare text that says what is wrong, it becomes an error of JSON-RPC, with the id.
+async fn as_message(response: Response, id: Option<&str>) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || response.headers().get(CONTENT_TYPE).is_some_and(|of| of == "application/json") {
+        return response;
+    }
+    let (head, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let why = one_line(&String::from_utf8_lossy(&text), LOGGED_CHARS);
+    let error = if status.is_server_error() { RpcError::internal(why) } else { RpcError::invalid_request(why) };
+    let declined = Declined::new(status, error);
+    match head.headers.get(ALLOW) {
+        Some(allowed) => declined.with(ALLOW, allowed.clone()),
+        None => declined,
+    }
+    .message(id)
+}
+
+/// The answer to a message that the SDK does not get to see.
 fn unreadable(id: Option<&str>, error: RpcError) -> Response {
     Declined::new(StatusCode::BAD_REQUEST, error).message(id)
 }

@@ -18,7 +18,7 @@ use futures::Stream;
 use guild_auth::Identity;
 use guild_contract::Limits;
 use rmcp::{
-    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage},
     transport::streamable_http_server::session::{
         ServerSseMessage, SessionId, SessionManager,
         local::{LocalSessionManager, LocalSessionManagerError},
@@ -58,7 +58,7 @@ struct Session {
     /// The digest of the tools that its client was sent last; none before it asked.
     tools: watch::Sender<Option<u64>>,
     /// The ids of its requests that have no answer yet.
-    asked: Mutex<HashSet<String>>,
+    asked: Mutex<HashSet<RequestId>>,
     /// None once another session has it.
     place: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -178,9 +178,9 @@ impl Use {
 
     /// Notes that a request is under way, until what this gives is dropped. None where one of the same id is: nobody could
     /// tell their answers apart.
-    pub(super) fn asks(&self, id: &str) -> Option<Question> {
+    pub(super) fn asks(&self, id: &RequestId) -> Option<Question> {
         let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.insert(id.to_owned()).then(|| Question { session: self.0.clone(), id: id.to_owned() })
+        asked.insert(id.clone()).then(|| Question { session: self.0.clone(), id: id.clone() })
     }
 
     /// Notes the digest of the tools that the session's client is sent.
@@ -202,7 +202,7 @@ impl Use {
 /// A request of a session that has no answer yet.
 pub(super) struct Question {
     session: Arc<Session>,
-    id: String,
+    id: RequestId,
 }
 
 impl Drop for Question {
