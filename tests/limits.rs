@@ -128,7 +128,10 @@ const TESTED: &[(&str, &str)] = &[
         "host/server/tests/server/http.rs::requests_hold_seven_eighths_of_the_limit_of_one_caller_and_one_that_would_hold_more_waits_or_is_503",
     ),
     ("batch", "host/server/tests/server/rpc.rs::an_empty_or_oversized_batch_is_one_32600"),
-    ("connections", "host/server/tests/server/http.rs::connections_beyond_the_limit_wait_for_their_turn"),
+    (
+        "connections",
+        "host/server/tests/server/http.rs::a_connection_beyond_the_limit_takes_the_place_of_the_longest_idle",
+    ),
     ("mcp_sessions", "tests/mcp.rs::a_host_has_no_more_sessions_than_its_limit_and_an_idle_one_makes_room"),
     ("mcp_session_seconds", "tests/mcp.rs::an_idle_session_is_closed_and_one_with_a_call_under_way_is_not"),
     (

@@ -129,7 +129,7 @@ impl Entry {
         caller.rules.record(&Event {
             event: "request",
             who,
-            peer: Some(caller.from.peer),
+            peer: caller.from.address(),
             method: Some(method),
             // What is of many members has none.
             member: Some(member.as_str()).filter(|member| !member.is_empty()),

@@ -1,7 +1,7 @@
 //! Who asks, from the connection on.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -22,6 +22,9 @@ use crate::{
     shares::{Identity, Share},
 };
 
+/// The address of whoever is on this machine and has no other.
+const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// A connection to a host.
 pub struct Connection {
     pub(crate) ingress: Arc<Ingress>,
@@ -29,12 +32,30 @@ pub struct Connection {
     pub(crate) peer: SocketAddr,
     /// This end, where it is a name of the host.
     at: Option<SocketAddr>,
+    /// The user's process at the other end, where it came by a Unix socket: the system vouches for it.
+    pub(crate) process: Option<i32>,
 }
 
 impl Connection {
     /// A connection from `peer`, to `at`, where that is a name of the host.
     pub fn new(ingress: Arc<Ingress>, peer: SocketAddr, at: Option<SocketAddr>) -> Self {
-        Self { ingress, peer, at }
+        Self { ingress, peer, at, process: None }
+    }
+
+    /// A connection of a process of this host's user, by a Unix socket that nobody else can open.
+    pub fn of_process(ingress: Arc<Ingress>, process: i32) -> Self {
+        Self { process: Some(process), ..Self::new(ingress, LOCAL, None) }
+    }
+
+    /// Lets a request in that came by a Unix socket: it needs no token.
+    pub fn admit_user(self: &Arc<Self>) -> Caller {
+        let request = Arc::new(Underway { _place: None, memory: OnceLock::new() });
+        Caller { rules: self.ingress.rules(), from: self.clone(), credential: None, request }
+    }
+
+    /// The address of the other end, where it has one.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.process.is_none().then_some(self.peer)
     }
 
     /// The other end.
@@ -153,9 +174,7 @@ impl AsRef<[u8]> for Awaited {
 impl Caller {
     /// Whoever is on this machine and brought no token.
     pub fn of_this_machine(ingress: Arc<Ingress>) -> Self {
-        let rules = ingress.rules();
-        let from = Arc::new(Connection::new(ingress, SocketAddr::from(([127, 0, 0, 1], 0)), None));
-        Self { from, rules, credential: None, request: Arc::new(Underway { _place: None, memory: OnceLock::new() }) }
+        Arc::new(Connection::new(ingress, LOCAL, None)).admit_user()
     }
 
     /// What it may take.
@@ -165,7 +184,11 @@ impl Caller {
 
     /// Who it is.
     pub fn identity(&self) -> Identity {
-        Identity(self.credential.as_ref().map(|credential| credential.token.sha256))
+        match (&self.credential, self.from.process) {
+            (Some(credential), _) => Identity(Some(credential.token.sha256)),
+            (None, Some(process)) => Identity::of_process(process),
+            (None, None) => Identity(None),
+        }
     }
 
     /// Whether a member exists for the caller: its token is for it, or it needs none.

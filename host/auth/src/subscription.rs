@@ -71,7 +71,7 @@ impl Subscription {
     pub fn is_good(&self) -> bool {
         match &self.credential {
             Some(credential) => self.from.ingress.rules().tokens().is_ok_and(|good| good.has(credential)),
-            None => !self.from.ingress.rules().token_required,
+            None => self.from.process.is_some() || !self.from.ingress.rules().token_required,
         }
     }
 

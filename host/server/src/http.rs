@@ -5,46 +5,37 @@
 //! host's address is answered 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
-use std::{
-    convert::Infallible,
-    future::poll_fn,
-    mem,
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, future::poll_fn, mem, sync::Arc, time::Instant};
 
 use axum::{
     body::{Body, HttpBody},
     http::{
         HeaderMap, HeaderValue, Method, Request, StatusCode,
-        header::{ALLOW, CONNECTION, CONTENT_TYPE, EXPECT},
+        header::{ALLOW, CONTENT_TYPE},
     },
     response::{IntoResponse, Response},
 };
-use bytes::{Bytes, BytesMut};
-use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
-use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use guild_auth::{Caller, Connection, Ingress, LARGE};
 use guild_contract::{
-    json::{has_lone_surrogate, repair_surrogates},
     rpc::{RpcError, code},
     text::{LOGGED_CHARS, one_line},
 };
 use guild_roster::{host::Host, roster::Reading};
-use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::block_in_place,
-    time::timeout,
 };
 use tracing::Level;
 
 use crate::{
+    body::whole,
+    connections::Activity,
     declined::Declined,
     events,
-    hall::port,
+    hall::{self, Api, NO_HALL},
     mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
@@ -54,11 +45,6 @@ use crate::{
 type Asked = Request<Option<Incoming>>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// How much of a body that is too large is read and dropped after the answer, and for how long: a client that is
-/// still sending would otherwise see a reset connection in place of the answer.
-const DISCARD_BYTES: usize = 64 * 1024 * 1024;
-const DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// Says that the host is up, and nothing else, with or without a token.
 const HEALTH: &str = "/healthz";
@@ -72,15 +58,15 @@ pub struct Service(Arc<Inner>);
 struct Inner {
     host: Arc<Host>,
     sdk: Services,
-    since: Instant,
+    hall: Option<Api>,
 }
 
 impl Service {
     /// The service of a host: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
     /// `/all/<key>/mcp` for all that a member offers, `/hall/mcp` and the API of the hall below `/hall`, and `/healthz`.
     pub fn new(host: Arc<Host>) -> Self {
-        let sdk = Services::new(host.clone());
-        Self(Arc::new(Inner { host, sdk, since: Instant::now() }))
+        let (sdk, hall) = (Services::new(host.clone()), Api::of(&host));
+        Self(Arc::new(Inner { host, sdk, hall }))
     }
 
     /// Where it is asked, and by which rules.
@@ -92,10 +78,13 @@ impl Service {
     pub(crate) fn respond(
         self,
         from: Arc<Connection>,
+        activity: Arc<Activity>,
         request: Request<Incoming>,
     ) -> BoxFuture<'static, Result<Response, Infallible>> {
         Box::pin(async move {
             let mut request = request.map(Some);
+            let working = activity.works().await;
+            request.extensions_mut().insert(activity);
             let logged = tracing::enabled!(Level::DEBUG)
                 .then(|| (Instant::now(), request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS)));
             let response = self.0.answer(&from, &mut request).await;
@@ -103,7 +92,7 @@ impl Service {
                 let (peer, status, ms) = (from.peer(), response.status().as_u16(), began.elapsed().as_millis());
                 tracing::debug!(%peer, %method, path, status, ms, "answered over HTTP");
             }
-            Ok(response)
+            Ok(working.until_sent(response))
         })
     }
 }
@@ -114,7 +103,7 @@ impl Inner {
         let reading = self.host.roster().now();
         let path = request.uri().path();
         let at = Endpoint::at(path, self.host.single_key());
-        let is_of_hall = port::path(path).is_some();
+        let is_of_hall = hall::path(path).is_some();
         let decline = |declined: Declined| match at {
             Some(_) => declined.message(None),
             None if is_of_hall => declined.json(),
@@ -162,14 +151,12 @@ impl Inner {
         let (parts, body) = mem::take(request).into_parts();
         let body = match body.filter(|body| !body.is_end_stream()) {
             Some(_) if !is_json(&parts.headers) => return Err(not_json()),
-            Some(body) => whole(body, &parts.headers, &caller).await?,
+            Some(body) => whole(body, &parts, &caller).await?,
             None => Bytes::new(),
         };
-        // A client that goes away leaves nothing half done.
-        match tokio::spawn(port::answer(self.host.clone(), caller, parts, body, self.since)).await {
-            Ok(answered) => answered,
-            Err(_) => Err(RpcError::internal("the host could not answer; its log says why").into()),
-        }
+        let api = self.hall.as_ref().ok_or_else(|| Declined::invalid(StatusCode::NOT_FOUND, NO_HALL))?;
+        let path = hall::path(parts.uri.path()).unwrap_or_default().to_owned();
+        api.answer(caller, parts, path, body).await
     }
 
     /// An endpoint: a message of MCP, or JSON-RPC in and JSON-RPC out.
@@ -180,18 +167,18 @@ impl Inner {
         request: &mut Asked,
     ) -> Response {
         let is_post = *request.method() == Method::POST;
-        let body = match request.body_mut().take().filter(|_| is_post) {
-            Some(_) if !is_json(request.headers()) => return not_json().message(None),
-            Some(body) => match whole(body, request.headers(), caller).await {
+        let (parts, body) = mem::take(request).into_parts();
+        let body = match body.filter(|_| is_post) {
+            Some(_) if !is_json(&parts.headers) => return not_json().message(None),
+            Some(body) => match whole(body, &parts, caller).await {
                 Ok(body) => body,
                 Err(declined) => return declined.message(None),
             },
             None => Bytes::new(),
         };
         let is_large = body.len() as u64 > LARGE;
-        let (member, target) = match (server, sdk::wanted(request.method(), request.headers(), &body)) {
+        let (member, target) = match (server, sdk::wanted(&parts.method, &parts.headers, &body)) {
             (Ok(server), Some(era)) => {
-                let (parts, _) = mem::take(request).into_parts();
                 // Boxed, so that the future of a request stays small.
                 let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body));
                 return if is_large { beside_others(handled).await } else { handled.await };
@@ -241,49 +228,6 @@ fn not_but(allowed: &'static str) -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static(allowed))]).into_response()
 }
 
-/// A request's body; else why it is not read.
-async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<Bytes, Declined> {
-    let limits = caller.limits();
-    let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
-    let patience = Duration::from_secs(limits.client_seconds.into());
-    let mut reading = pin!(read_body(body, limit, caller));
-    // The usual case: it came with the head, and there is nothing to time.
-    let read = match poll!(&mut reading) {
-        Poll::Ready(read) => Ok(read),
-        Poll::Pending => timeout(patience, reading).await,
-    };
-    match read {
-        Ok(Ok(body)) => Ok(repaired(body, caller).await?),
-        Ok(Err(BodyError::TooLarge(rest))) => {
-            discard_unless_expected(headers, rest);
-            let why = format!("a request's body is at most {limit} bytes");
-            Err(closing(Declined::invalid(StatusCode::PAYLOAD_TOO_LARGE, why)))
-        }
-        Ok(Err(BodyError::NoMemory(refused, rest))) => {
-            discard_unless_expected(headers, rest);
-            Err(closing(refused.into()))
-        }
-        Ok(Err(BodyError::Broken)) => Err(Declined::invalid(StatusCode::BAD_REQUEST, "the body is broken off")),
-        Err(_) => Err(closing(Declined::invalid(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))),
-    }
-}
-
-/// A JSON body without halves of surrogate pairs.
-async fn repaired(body: Bytes, caller: &Caller) -> Result<Bytes, Refused> {
-    if !has_lone_surrogate(&body) {
-        return Ok(body);
-    }
-    let mut own = match body.try_into_mut() {
-        Ok(own) => own,
-        Err(shared) => {
-            caller.takes(shared.len() as u64).await?;
-            BytesMut::from(&*shared)
-        }
-    };
-    repair_surrogates(&mut own);
-    Ok(own.freeze())
-}
-
 /// The members that a caller may know of, as JSON.
 fn members(reading: &Reading, caller: &Caller) -> Response {
     let mut report = reading.report();
@@ -291,76 +235,6 @@ fn members(reading: &Reading, caller: &Caller) -> Response {
     let mut response = Response::new(Body::from(guild_roster::to_json(&report)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
-}
-
-enum BodyError {
-    /// What has not been read of it.
-    TooLarge(BodyDataStream<Incoming>),
-    /// The same, where there is no memory for it.
-    NoMemory(Refused, BodyDataStream<Incoming>),
-    /// The client went away, or what it sent is no body.
-    Broken,
-}
-
-/// Reads a body of at most `limit` bytes. One that announces more is not read at all, nor one for which there is no memory.
-async fn read_body(body: Incoming, limit: usize, caller: &Caller) -> Result<Bytes, BodyError> {
-    let announced = body.size_hint();
-    let mut body = BodyDataStream::new(body);
-    if announced.lower() > limit as u64 {
-        return Err(BodyError::TooLarge(body));
-    }
-    if let Err(refused) = caller.takes(announced.lower()).await {
-        return Err(BodyError::NoMemory(refused, body));
-    }
-    let Some(first) = body.next().await else { return Ok(Bytes::new()) };
-    let first = first.map_err(|_| BodyError::Broken)?;
-    // The usual case: the body is there in one piece.
-    if announced.exact() == Some(first.len() as u64) {
-        return Ok(first);
-    }
-    let (mut whole, mut counted) = (BytesMut::from(first), announced.lower());
-    // What is announced is counted already.
-    whole.reserve(usize::try_from(counted).unwrap_or(usize::MAX).saturating_sub(whole.len()));
-    loop {
-        if whole.len() > limit {
-            return Err(BodyError::TooLarge(body));
-        }
-        // Of unannounced length it grows by doubling.
-        if whole.capacity() as u64 > counted.saturating_add(LARGE) {
-            if let Err(refused) = caller.takes(whole.capacity() as u64 - counted).await {
-                return Err(BodyError::NoMemory(refused, body));
-            }
-            counted = whole.capacity() as u64;
-        }
-        match body.next().await {
-            Some(Ok(piece)) => whole.extend_from_slice(&piece),
-            Some(Err(_)) => return Err(BodyError::Broken),
-            None => return Ok(whole.freeze()),
-        }
-    }
-}
-
-/// Lets a client that is sending see its answer.
-fn discard_unless_expected(headers: &HeaderMap, rest: BodyDataStream<Incoming>) {
-    // One that waits for "100 Continue" has sent nothing yet, and sends nothing now.
-    if !headers.contains_key(EXPECT) {
-        tokio::spawn(timeout(DISCARD_TIME, discard(rest)));
-    }
-}
-
-async fn discard(mut body: BodyDataStream<Incoming>) {
-    let mut discarded = 0_usize;
-    while let Some(Ok(piece)) = body.next().await {
-        discarded = discarded.saturating_add(piece.len());
-        if discarded > DISCARD_BYTES {
-            return;
-        }
-    }
-}
-
-/// An answer after which the connection cannot be used again.
-fn closing(declined: Declined) -> Declined {
-    declined.with(CONNECTION, HeaderValue::from_static("close"))
 }
 
 /// The answer to a body of another type.

@@ -4,6 +4,8 @@
 //! 2.0) -> `methods` (`worker/*` and MCP) -> [`guild_roster::Member`], which the command line calls directly. Nothing on
 //! that way instantiates a component, but for a dispatch.
 
+mod body;
+mod connections;
 mod declined;
 mod events;
 pub mod hall;

@@ -7,44 +7,35 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     future::Future,
-    io, mem,
+    io,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
+use futures::FutureExt as _;
 use guild_auth::Connection;
 use guild_contract::Limits;
 use guild_jobs::clock;
 use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
-};
+use hyper_util::{rt::TokioIo, server::graceful::Watcher};
 use socket2::{Domain, Socket, Type};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
     signal::unix::{Signal, SignalKind, signal},
-    sync::{Notify, Semaphore},
-    task::JoinSet,
+    sync::Notify,
     time::timeout,
 };
 
 use crate::{
+    connections::{self, Activity},
     http::Service,
     patience::{LAST_WORDS, PIECE, Patient, Transport},
 };
 
 /// Connections that the system holds until they are accepted.
 const BACKLOG: i32 = 4096;
-/// How long to wait where the system has nothing left for another connection.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// How often the log says so.
-const EXHAUSTED_LOGGED: Duration = Duration::from_secs(60);
-
-/// Bytes of a client's that are read before somebody asks for them, on each connection.
-const READ_AHEAD: usize = 64 * 1024;
 
 /// Connections that are reserved for this machine, if there are many.
 const OWN: u32 = 16;
@@ -141,88 +132,33 @@ impl Bound {
 /// Serves connections until `stop` is ready. Then nobody can connect any more, an answer under way gets 100 ms, and
 /// all connections are closed.
 ///
-/// At most `limits.connections` are served at a time; others wait to be accepted. Of them at most
+/// At most `limits.connections` are served at a time; where they are all taken, the one that has waited for its client for
+/// longest is closed. Of them at most
 /// `limits.connections_per_address` are of one address elsewhere, and a few are left for this machine; more than that
 /// are closed at once. One whose client takes
 /// longer than `limits.client_seconds` for a handshake, a request or 64 KiB of an answer, or is silent for as long, is closed.
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
-    let most = usize::try_from(limits.connections).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
-    let slots = Arc::new(Semaphore::new(most));
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
     let of_addresses = Arc::new(OfAddresses::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
-    let mut http = http1::Builder::new();
-    let head = usize::try_from(limits.header_bytes).unwrap_or(usize::MAX);
-    http.timer(TokioTimer::new())
-        .header_read_timeout(patience)
-        .max_headers(limits.headers as usize)
-        .max_header_size(head)
-        .max_buf_size(READ_AHEAD.max(head.saturating_add(READ_AHEAD / 4)));
-    let served = Arc::new(Served { http, service, patience });
-
-    let accepting = async {
-        let mut exhausted = Exhausted::default();
-        loop {
-            let Ok(slot) = slots.clone().acquire_owned().await else { return };
-            let accepted = loop {
-                tokio::select! {
-                    accepted = listener.accept() => break accepted,
-                    // What is left of a connection that has ended is dropped at once.
-                    _ = connections.join_next(), if !connections.is_empty() => {}
-                }
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    let Some(counted) = of_addresses.count(peer.ip().to_canonical()) else {
-                        tracing::debug!(%peer, "its address, or all elsewhere, have as many connections as they may");
-                        continue;
-                    };
-                    let (served, graceful) = (served.clone(), graceful.watcher());
-                    connections.spawn(async move {
-                        served.serve(stream, peer, graceful).await;
-                        drop((slot, counted));
-                    });
-                }
-                Err(error) if is_of_one_connection(&error) => {}
-                Err(error) => {
-                    if let Some(attempts) = exhausted.failed(Instant::now()) {
-                        tracing::warn!(%error, attempts, "no connection can be accepted at the moment; retrying");
-                    }
-                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
-                }
-            }
-        }
-    };
-    tokio::select! {
-        () = accepting => {}
-        () = stop => {}
-    }
-    drop(listener);
-    drop(served);
-    // What is not answered then is closed.
-    let _ = timeout(LAST_WORDS, graceful.shutdown()).await;
-    connections.shutdown().await;
-}
-
-/// Failed attempts to accept a connection, as they are logged: the first at once, the others as a number, once in
-/// each [`EXHAUSTED_LOGGED`].
-#[derive(Default)]
-struct Exhausted {
-    logged: Option<Instant>,
-    untold: u64,
-}
-
-impl Exhausted {
-    /// Counts one more. Returns the number of those that were not logged, if they are to be logged now.
-    fn failed(&mut self, now: Instant) -> Option<u64> {
-        self.untold = self.untold.saturating_add(1);
-        if self.logged.is_some_and(|logged| now.duration_since(logged) < EXHAUSTED_LOGGED) {
+    let served = Arc::new(Served { http: connections::http(limits), service, patience });
+    let begin = |(stream, peer): (TcpStream, SocketAddr), activity, graceful| {
+        let Some(counted) = of_addresses.count(peer.ip().to_canonical()) else {
+            tracing::debug!(%peer, "its address, or all elsewhere, have as many connections as they may");
             return None;
-        }
-        self.logged = Some(now);
-        Some(mem::take(&mut self.untold))
-    }
+        };
+        let served = served.clone();
+        let serving = async move {
+            served.serve(stream, peer, activity, graceful).await;
+            drop(counted);
+        };
+        Some(serving.boxed())
+    };
+    let listener = Arc::new(listener);
+    let accept = move || {
+        let listener = listener.clone();
+        async move { listener.accept().await }.boxed()
+    };
+    connections::serve(limits, accept, begin, stop).await;
 }
 
 /// What every connection is served with.
@@ -233,25 +169,25 @@ struct Served {
 }
 
 impl Served {
-    async fn serve(&self, stream: TcpStream, peer: SocketAddr, graceful: Watcher) {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>, graceful: Watcher) {
         let ingress = self.service.ingress();
         // Only where it is asked for: it is one more system call.
         let at = if ingress.own_address() { stream.local_addr().ok() } else { None };
         let from = Connection::new(ingress.clone(), peer, at);
-        let Some(tls) = ingress.tls() else { return self.serve_http(stream, from, graceful).await };
+        let Some(tls) = ingress.tls() else { return self.serve_http(stream, from, activity, graceful).await };
         match timeout(self.patience, tls.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => self.serve_http(stream, from, graceful).await,
+            Ok(Ok(stream)) => self.serve_http(stream, from, activity, graceful).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "a client could not be talked to in TLS"),
             Err(_) => tracing::debug!(%peer, "a client took too long for its handshake"),
         }
     }
 
-    async fn serve_http(&self, stream: impl Transport, from: Connection, graceful: Watcher) {
+    async fn serve_http(&self, stream: impl Transport, from: Connection, activity: Arc<Activity>, graceful: Watcher) {
         if clock::check(SystemTime::now()).is_err() {
             return refuse_without_clock(stream).await;
         }
         let (service, from) = (self.service.clone(), Arc::new(from));
-        let service = service_fn(move |request| service.clone().respond(from.clone(), request));
+        let service = service_fn(move |request| service.clone().respond(from.clone(), activity.clone(), request));
         let connection = self.http.serve_connection(TokioIo::new(Patient::new(stream, self.patience)), service);
         if let Err(error) = graceful.watch(connection).await {
             tracing::debug!(%error, "a connection ended");
@@ -411,13 +347,6 @@ fn ignores_hangups() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,13 +370,6 @@ mod tests {
         let _own: Vec<_> = (0..9).map(|_| count("127.0.0.1").unwrap()).collect();
         drop(_of_one_network);
         assert!(count("2001:db8::3").is_some());
-    }
-
-    #[test]
-    fn the_log_is_told_once_a_minute_that_no_connection_can_be_accepted() {
-        let (mut exhausted, begun) = (Exhausted::default(), Instant::now());
-        let mut failed = |seconds| exhausted.failed(begun + Duration::from_secs(seconds));
-        assert_eq!([0, 1, 59, 60, 61, 300].map(&mut failed), [Some(1), None, None, Some(3), None, Some(2)]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    hall::socket::Socket,
+    hall::{Api, socket::Socket},
     http::Service,
     listen::{self, BindError, Bound, Signals},
 };
@@ -102,8 +102,8 @@ pub async fn serve_until(
     let service = Service::new(host.clone());
     let stopping = CancellationToken::new();
     let hall = async {
-        if let (Some(socket), Some(hall)) = (&socket, host.hall()) {
-            socket.serve(hall, &limits, stopping.cancelled()).await;
+        if let (Some(socket), Some(api)) = (&socket, Api::of(&host)) {
+            socket.serve(&api, &limits, stopping.cancelled()).await;
         }
     };
     let members = async {

@@ -2,7 +2,10 @@
 //!
 //! Each answer is JSON, an error `{"error": TEXT}`. Where nothing was found the text says "not found", which clients look for.
 
+mod api;
 mod events;
-pub(crate) mod port;
 pub(crate) mod routes;
 pub mod socket;
+
+pub use api::Api;
+pub(crate) use api::{NO_HALL, path};

@@ -3,34 +3,26 @@
 //! and a process that this host started, or that one of those did, is sent away: what runs there is not the user.
 
 use std::{
-    convert::Infallible,
-    fs, io, iter,
-    os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
+    convert::Infallible, fs, io, iter, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration,
 };
 
-use axum::{http::StatusCode, response::Response};
+use axum::response::Response;
+use futures::FutureExt as _;
+use guild_auth::Connection;
 use guild_contract::Limits;
 use guild_hall::{Hall, PID, SOCKET};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
-};
+use hyper_util::{rt::TokioIo, server::graceful::Watcher};
 use rustix::process::{geteuid, getpid};
-use tokio::{
-    net::{UnixListener, UnixStream},
-    sync::Semaphore,
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::net::{UnixListener, UnixStream};
 
-use super::routes::{self, Asked};
-use crate::patience::{LAST_WORDS, Patient};
+use super::Api;
+use crate::{
+    body::whole,
+    connections::{self, Activity},
+    declined::Declined,
+    patience::Patient,
+};
 
 /// Bytes of a socket's path, with a zero at the end.
 const PATH_BYTES: usize = 108;
@@ -40,7 +32,7 @@ const MAX_ANCESTORS: usize = 64;
 
 /// A socket that clients can connect to. Its files are removed with it.
 pub struct Socket {
-    listener: UnixListener,
+    listener: Arc<UnixListener>,
     files: [PathBuf; 2],
 }
 
@@ -63,51 +55,30 @@ impl Socket {
         let listener = UnixListener::bind(&new).map_err(named)?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(named)?;
         fs::rename(&new, &path).map_err(named)?;
-        let socket = Self { listener, files: [path.clone(), home.join(PID)] };
+        let socket = Self { listener: Arc::new(listener), files: [path.clone(), home.join(PID)] };
         let [_, pid] = &socket.files;
         fs::write(pid, std::process::id().to_string()).map_err(named)?;
         Ok(socket)
     }
 
     /// Serves connections until `stop` is ready. Then an answer under way gets 100 ms, as on the port.
-    pub async fn serve(&self, hall: &Arc<Hall>, limits: &Arc<Limits>, stop: impl Future<Output = ()>) {
-        let slots =
-            Arc::new(Semaphore::new(usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS)));
-        let since = Instant::now();
-        let graceful = GracefulShutdown::new();
-        let mut connections = JoinSet::new();
-        let mut stop = pin!(stop);
-        loop {
-            let Ok(slot) = slots.clone().acquire_owned().await else { return };
-            let accepted = loop {
-                tokio::select! {
-                    accepted = self.listener.accept() => break accepted,
-                    () = &mut stop => {
-                        // What is not answered then is closed.
-                        let _ = timeout(LAST_WORDS, graceful.shutdown()).await;
-                        return connections.shutdown().await;
-                    }
-                    _ = connections.join_next(), if !connections.is_empty() => {}
-                }
-            };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
-                Err(e) => {
-                    tracing::warn!("no connection to the hall can be accepted at the moment: {e}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            };
-            if let Err(who) = is_user(&stream) {
-                tracing::warn!("{who} connected to the hall's socket, and was sent away");
-                continue;
+    pub async fn serve(&self, api: &Api, limits: &Limits, stop: impl Future<Output = ()>) {
+        let patience = Duration::from_secs(limits.client_seconds.into());
+        let http = connections::http(limits);
+        let begin = |(stream, _), activity, graceful| match process_of_user(&stream) {
+            Ok(process) => {
+                Some(serve_one(stream, process, api.clone(), http.clone(), patience, activity, graceful).boxed())
             }
-            let (hall, limits, graceful) = (hall.clone(), limits.clone(), graceful.watcher());
-            connections.spawn(async move {
-                serve_one(stream, hall, limits, (since, graceful)).await;
-                drop(slot);
-            });
-        }
+            Err(who) => {
+                tracing::warn!("{who} connected to the hall's socket, and was sent away");
+                None
+            }
+        };
+        let accept = || {
+            let listener = self.listener.clone();
+            async move { listener.accept().await }.boxed()
+        };
+        connections::serve(limits, accept, begin, stop).await;
     }
 }
 
@@ -119,15 +90,16 @@ impl Drop for Socket {
     }
 }
 
-/// Whether the peer is the user; else who it is.
-fn is_user(stream: &UnixStream) -> Result<(), &'static str> {
+/// The process at the other end, where it is the user's; else who it is.
+fn process_of_user(stream: &UnixStream) -> Result<i32, &'static str> {
     let peer = stream.peer_cred().map_err(|_| "somebody unknown")?;
     if peer.uid() != geteuid().as_raw() {
         return Err("another user");
     }
     match peer.pid().is_some_and(|pid| ancestors(pid).skip(1).any(|pid| pid == own_pid())) {
         true => Err("a process of this host's own"),
-        false => Ok(()),
+        // A system that does not tell has all processes be one.
+        false => Ok(peer.pid().unwrap_or_default()),
     }
 }
 
@@ -144,39 +116,35 @@ fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
     iter::successors(Some(pid), parent).take(MAX_ANCESTORS)
 }
 
-async fn serve_one(stream: UnixStream, hall: Arc<Hall>, limits: Arc<Limits>, (since, graceful): (Instant, Watcher)) {
-    let patience = Duration::from_secs(limits.client_seconds.into());
-    let service = service_fn(|request: Request<Incoming>| {
-        let (hall, limits) = (hall.clone(), limits.clone());
-        async move { Ok::<_, Infallible>(respond(&hall, &limits, request, since).await) }
+async fn serve_one(
+    stream: UnixStream,
+    process: i32,
+    api: Api,
+    http: http1::Builder,
+    patience: Duration,
+    activity: Arc<Activity>,
+    graceful: Watcher,
+) {
+    let from = Arc::new(Connection::of_process(api.ingress.clone(), process));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let (api, from, activity) = (api.clone(), from.clone(), activity.clone());
+        async move {
+            let working = activity.works().await;
+            request.extensions_mut().insert(activity);
+            let response = respond(&api, &from, request).await.unwrap_or_else(Declined::json);
+            Ok::<_, Infallible>(working.until_sent(response))
+        }
     });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(patience).max_headers(limits.headers as usize);
     let connection = http.serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
     if let Err(error) = graceful.watch(connection).await {
         tracing::debug!(%error, "a connection to the hall ended");
     }
 }
 
-async fn respond(hall: &Arc<Hall>, limits: &Limits, request: Request<Incoming>, since: Instant) -> Response {
-    let (head, body) = request.into_parts();
-    let most = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
-    let patience = Duration::from_secs(limits.client_seconds.into());
-    let body = match timeout(patience, Limited::new(body, most).collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let why = format!("a request's body is at most {most} bytes");
-            return routes::error(StatusCode::PAYLOAD_TOO_LARGE, &why);
-        }
-        Ok(Err(_)) => return routes::error(StatusCode::BAD_REQUEST, "the body is broken off"),
-        Err(_) => return routes::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
-    };
-    let hall = hall.clone();
-    // It goes on where its client goes away: a change is made whole, or not at all.
-    let answered = tokio::spawn(async move {
-        let query = head.uri.query().unwrap_or_default();
-        let asked = Asked { method: &head.method, path: head.uri.path(), query, body: &body, since };
-        routes::answer(&hall, asked).await
-    });
-    answered.await.unwrap_or_else(|_| routes::error(StatusCode::INTERNAL_SERVER_ERROR, "the host failed to answer"))
+async fn respond(api: &Api, from: &Arc<Connection>, request: Request<Incoming>) -> Result<Response, Declined> {
+    let caller = from.admit_user();
+    let (parts, body) = request.into_parts();
+    let body = whole(body, &parts, &caller).await?;
+    let path = parts.uri.path().to_owned();
+    api.answer(caller, parts, path, body).await
 }

@@ -33,7 +33,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    hall::port::NO_HALL,
+    hall::NO_HALL,
     params::{Params, shown, wrong_type},
     worker,
 };

@@ -14,11 +14,13 @@ use std::{
 };
 
 use async_trait::async_trait;
+use guild_auth::Ingress;
 use guild_contract::{Decision, JobId, Limits, MemberKey};
 use guild_git::Checkout;
 use guild_hall::{Attempt, Hall, HallError, HallOptions, Home, NotBegun, Outcome, Permit, Worker, Workers};
 use guild_jobs::SystemClock;
-use guild_server::hall::socket::Socket;
+use guild_roster::events::Hub;
+use guild_server::hall::{Api, socket::Socket};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -163,8 +165,9 @@ impl World {
         hall.begin_work(workers.clone()).await.unwrap();
         let (socket, stop) = (Socket::listen(&hall).unwrap(), CancellationToken::new());
         let served = tokio::spawn({
-            let (hall, stopped) = (hall.clone(), stop.clone());
-            async move { socket.serve(&hall, &Arc::new(limits), stopped.cancelled()).await }
+            let (limits, stopped) = (Arc::new(limits), stop.clone());
+            let api = Api::new(hall.clone(), Hub::new(&limits), Arc::new(Ingress::of_this_machine(&limits)));
+            async move { socket.serve(&api, &limits, stopped.cancelled()).await }
         });
         Self { root, hall, workers, stop, served }
     }
@@ -608,6 +611,83 @@ async fn until(stream: &mut UnixStream, wanted: &str) -> String {
     };
     assert!(timeout(PATIENCE, read).await.is_ok(), "{wanted} did not come");
     String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_list_cuts_long_texts_and_a_project_keeps_no_more_than_its_room() {
+    let world = World::new().await;
+    let prompt = "ä".repeat(512 * 1024);
+    let mut made = Vec::new();
+    let refused = loop {
+        let (status, answer) = world.post(CREATE, with(commission(), json!({"prompt": prompt}))).await;
+        if status != 201 {
+            break (status, answer);
+        }
+        made.push(answer["commissionId"].as_str().unwrap().to_owned());
+        assert!(made.len() < 64, "all are taken");
+    };
+    assert_eq!((refused.0, made.len()), (409, 63), "{}", refused.1);
+    assert!(refused.1["error"].as_str().unwrap().contains("delete `state/commissions/ID.json`"), "{}", refused.1);
+    let listed = world.ok(LIST).await;
+    let listed = listed["commissions"].as_array().unwrap();
+    assert_eq!(listed.len(), 63);
+    for one in listed {
+        let cut = one["prompt"].as_str().unwrap();
+        assert!(cut.ends_with('…') && cut.len() < 4096, "{} bytes", cut.len());
+    }
+    assert_eq!(world.read(&made[0]).await["commission"]["prompt"], json!(prompt));
+    let note = "x".repeat(1024 * 1024);
+    assert_eq!(world.post(NOTE, json!({"commissionId": made[0], "content": note})).await.0, 409);
+    // What is there can still be worked on.
+    assert_eq!(world.post(ABANDON, json!({"commissionId": made[0], "reason": "too long"})).await.0, 200);
+}
+
+#[tokio::test]
+async fn who_connects_and_is_silent_or_slow_shuts_nobody_out() {
+    let world = World::with(Limits { connections: 8, ..Limits::default() }).await;
+    // Those that say nothing, a head that comes slowly, a body that does, and one that has had its answer.
+    let slow = ["", "GET /system", "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"];
+    let mut held = Vec::new();
+    for begun in slow.iter().cycle().take(64) {
+        let mut stream = world.connect().await;
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        held.push(stream);
+        let (status, _) = world.ask("GET", "/system/runtime/daemon/health", "").await;
+        assert_eq!(status, 200);
+    }
+}
+
+#[tokio::test]
+async fn listeners_are_counted_and_leave_room_for_what_is_asked() {
+    let world = World::with(Limits { listeners: 8, ..Limits::default() }).await;
+    let listen = format!("GET {EVENTS} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut held = Vec::new();
+    for nth in 1..=8 {
+        let mut stream = world.connect().await;
+        stream.write_all(listen.as_bytes()).await.unwrap();
+        let head = until(&mut stream, "\r\n\r\n").await;
+        // One process has seven eighths.
+        let expected = if nth < 8 { "HTTP/1.1 200" } else { "HTTP/1.1 503" };
+        assert!(head.starts_with(expected), "{nth}: {head}");
+        held.push(stream);
+    }
+    assert_eq!(world.ask("GET", "/system/runtime/daemon/health", "").await.0, 200);
+    held.clear();
+}
+
+#[tokio::test]
+async fn a_body_that_nests_deep_or_weighs_much_is_refused_as_on_the_port() {
+    let world = World::with(Limits { parsed_bytes: 1_000_000, ..Limits::default() }).await;
+    let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    let heavy = format!(r#"{{"x":[{}0]}}"#, "[],".repeat(100_000));
+    for (body, why) in [(deep, "nests deeper"), (heavy, "limits.parsed_bytes")] {
+        let (status, answer) = world.ask("POST", NOTE, &body).await;
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer["error"].as_str().unwrap().contains(why), "{answer}");
+    }
+    let id = world.create(json!({})).await;
+    let cut = format!(r#"{{"commissionId":"{id}","content":"cut \ud83d"}}"#);
+    assert_eq!(world.ask("POST", NOTE, &cut).await.0, 200);
 }
 
 #[tokio::test]

@@ -348,18 +348,14 @@ async fn a_head_and_a_body_that_drip_are_cut_by_the_time_that_they_take_together
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_for_their_turn() {
+async fn a_connection_beyond_the_limit_takes_the_place_of_the_longest_idle() {
     let server = Server::of_a_broken_member(Limits { connections: 2, ..Limits::default() }).await;
     let (mut first, mut second) = (server.connect().await, server.connect().await);
     first.post(PATH, PING).await.json();
     second.post(PATH, PING).await.json();
-    let waiting = server.post(PATH, PING);
-    tokio::pin!(waiting);
-    assert!(futures::poll!(waiting.as_mut()).is_pending());
-    first.post(PATH, PING).await.json();
-    assert!(futures::poll!(waiting.as_mut()).is_pending());
-    drop(first);
-    waiting.await.json();
+    server.post(PATH, PING).await.json();
+    first.closed().await;
+    second.post(PATH, PING).await.json();
 }
 
 #[tokio::test]

@@ -65,6 +65,16 @@ async fn a_host_that_is_told_to_stop_stops_at_once() {
 }
 
 #[tokio::test]
+async fn connections_that_say_nothing_make_room_for_who_asks() {
+    let server = Server::of_a_broken_member(Limits { connections: 4, ..Limits::default() }).await;
+    let mut silent = Vec::new();
+    for _ in 0..32 {
+        silent.push(server.connect().await);
+        server.connect().await.post(PATH, PING).await.json();
+    }
+}
+
+#[tokio::test]
 async fn a_host_that_has_stopped_leaves_its_port_to_the_next() {
     let mut server = Server::of_a_broken_member(Limits::default()).await;
     let mut idle = server.connect().await;

@@ -1,0 +1,143 @@
+//! A request's body: how it is read, and what is not read.
+
+use std::{pin::pin, task::Poll, time::Duration};
+
+use axum::{
+    body::HttpBody,
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{CONNECTION, EXPECT},
+        request::Parts,
+    },
+};
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, poll};
+use guild_auth::{Caller, LARGE, Refused};
+use guild_contract::json::{has_lone_surrogate, repair_surrogates};
+use http_body_util::BodyDataStream;
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use crate::{connections::Activity, declined::Declined};
+
+/// How much of a body that is too large is read and dropped after the answer, and for how long: a client that is
+/// still sending would otherwise see a reset connection in place of the answer.
+const DISCARD_BYTES: usize = 64 * 1024 * 1024;
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// A request's body; else why it is not read.
+pub(crate) async fn whole(body: Incoming, parts: &Parts, caller: &Caller) -> Result<Bytes, Declined> {
+    let headers = &parts.headers;
+    let limits = caller.limits();
+    let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
+    let patience = Duration::from_secs(limits.client_seconds.into());
+    let mut reading = pin!(read_body(body, limit, caller));
+    // The usual case: it came with the head, and there is nothing to time.
+    let read = match poll!(&mut reading) {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => match Activity::of(&parts.extensions) {
+            Some(activity) => activity.waiting(timeout(patience, reading)).await,
+            None => timeout(patience, reading).await,
+        },
+    };
+    match read {
+        Ok(Ok(body)) => Ok(repaired(body, caller).await?),
+        Ok(Err(BodyError::TooLarge(rest))) => {
+            discard_unless_expected(headers, rest);
+            let why = format!("a request's body is at most {limit} bytes");
+            Err(closing(Declined::invalid(StatusCode::PAYLOAD_TOO_LARGE, why)))
+        }
+        Ok(Err(BodyError::NoMemory(refused, rest))) => {
+            discard_unless_expected(headers, rest);
+            Err(closing(refused.into()))
+        }
+        Ok(Err(BodyError::Broken)) => Err(Declined::invalid(StatusCode::BAD_REQUEST, "the body is broken off")),
+        Err(_) => Err(closing(Declined::invalid(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))),
+    }
+}
+
+/// A JSON body without halves of surrogate pairs.
+async fn repaired(body: Bytes, caller: &Caller) -> Result<Bytes, Refused> {
+    if !has_lone_surrogate(&body) {
+        return Ok(body);
+    }
+    let mut own = match body.try_into_mut() {
+        Ok(own) => own,
+        Err(shared) => {
+            caller.takes(shared.len() as u64).await?;
+            BytesMut::from(&*shared)
+        }
+    };
+    repair_surrogates(&mut own);
+    Ok(own.freeze())
+}
+
+enum BodyError {
+    /// What has not been read of it.
+    TooLarge(BodyDataStream<Incoming>),
+    /// The same, where there is no memory for it.
+    NoMemory(Refused, BodyDataStream<Incoming>),
+    /// The client went away, or what it sent is no body.
+    Broken,
+}
+
+/// Reads a body of at most `limit` bytes. One that announces more is not read at all, nor one for which there is no memory.
+async fn read_body(body: Incoming, limit: usize, caller: &Caller) -> Result<Bytes, BodyError> {
+    let announced = body.size_hint();
+    let mut body = BodyDataStream::new(body);
+    if announced.lower() > limit as u64 {
+        return Err(BodyError::TooLarge(body));
+    }
+    if let Err(refused) = caller.takes(announced.lower()).await {
+        return Err(BodyError::NoMemory(refused, body));
+    }
+    let Some(first) = body.next().await else { return Ok(Bytes::new()) };
+    let first = first.map_err(|_| BodyError::Broken)?;
+    // The usual case: the body is there in one piece.
+    if announced.exact() == Some(first.len() as u64) {
+        return Ok(first);
+    }
+    let (mut whole, mut counted) = (BytesMut::from(first), announced.lower());
+    // What is announced is counted already.
+    whole.reserve(usize::try_from(counted).unwrap_or(usize::MAX).saturating_sub(whole.len()));
+    loop {
+        if whole.len() > limit {
+            return Err(BodyError::TooLarge(body));
+        }
+        // Of unannounced length it grows by doubling.
+        if whole.capacity() as u64 > counted.saturating_add(LARGE) {
+            if let Err(refused) = caller.takes(whole.capacity() as u64 - counted).await {
+                return Err(BodyError::NoMemory(refused, body));
+            }
+            counted = whole.capacity() as u64;
+        }
+        match body.next().await {
+            Some(Ok(piece)) => whole.extend_from_slice(&piece),
+            Some(Err(_)) => return Err(BodyError::Broken),
+            None => return Ok(whole.freeze()),
+        }
+    }
+}
+
+/// Lets a client that is sending see its answer.
+fn discard_unless_expected(headers: &HeaderMap, rest: BodyDataStream<Incoming>) {
+    // One that waits for "100 Continue" has sent nothing yet, and sends nothing now.
+    if !headers.contains_key(EXPECT) {
+        tokio::spawn(timeout(DISCARD_TIME, discard(rest)));
+    }
+}
+
+async fn discard(mut body: BodyDataStream<Incoming>) {
+    let mut discarded = 0_usize;
+    while let Some(Ok(piece)) = body.next().await {
+        discarded = discarded.saturating_add(piece.len());
+        if discarded > DISCARD_BYTES {
+            return;
+        }
+    }
+}
+
+/// An answer after which the connection cannot be used again.
+fn closing(declined: Declined) -> Declined {
+    declined.with(CONNECTION, HeaderValue::from_static("close"))
+}
