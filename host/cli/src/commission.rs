@@ -130,6 +130,9 @@ async fn list(args: CommissionList) -> Result<(), Failure> {
     if reply.value.commissions.is_empty() {
         tell("no commissions");
     }
+    if reply.value.more > 0 {
+        tell(format_args!("{} more are not shown; name a project, a state or a worker", reply.value.more));
+    }
     Ok(table(&reply.value.commissions, Timestamp::now()).print()?)
 }
 

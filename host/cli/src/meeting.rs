@@ -72,6 +72,9 @@ async fn list(args: MeetingList) -> Result<(), Failure> {
     if reply.value.meetings.is_empty() {
         tell("no meetings");
     }
+    if reply.value.more > 0 {
+        tell(format_args!("{} more are not shown; name a project or a state", reply.value.more));
+    }
     Ok(table(&reply.value.meetings).print()?)
 }
 

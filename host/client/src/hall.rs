@@ -131,6 +131,9 @@ pub struct Synced {
 pub struct CommissionList {
     /// What waits, what runs, what went wrong, what is over.
     pub commissions: Vec<Commission>,
+    /// How many others there are: one answer has no more.
+    #[serde(default)]
+    pub more: usize,
 }
 
 /// A commission.

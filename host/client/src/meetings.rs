@@ -40,6 +40,9 @@ pub struct MeetingFilter {
 pub struct MeetingList {
     /// Each as its record says.
     pub meetings: Vec<Meeting>,
+    /// How many others there are: one answer has no more.
+    #[serde(default)]
+    pub more: usize,
 }
 
 /// A meeting.

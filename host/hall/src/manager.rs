@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    commission::{Author, Entry, Overrides, Status},
+    commission::{Author, Commission, Entry, Overrides, Status},
     hall::{Dispatched, Filter, Hall, NewCommission, cut},
     tools::{answer, define, is_offered, key},
     view::CommissionView,
@@ -125,7 +125,7 @@ impl ManagerTools {
     async fn look(&self, id: Option<String>) -> Result<Value, ToolError> {
         let project = self.activity.as_ref().map(|activity| activity.project.clone());
         let Some(id) = id else {
-            let listed = self.hall.list(&Filter { project, ..Filter::default() }).await?;
+            let listed = self.hall.matching(&Filter { project, ..Filter::default() }).await?;
             return Ok(list(&listed));
         };
         if self.activity.is_some() {
@@ -171,7 +171,7 @@ fn line(one: &CommissionView) -> Value {
     })
 }
 
-fn list(all: &[CommissionView]) -> Value {
+fn list(all: &[Arc<Commission>]) -> Value {
     let count = |is: fn(Status) -> bool| all.iter().filter(|one| is(one.status)).count();
     let mut answer = json!({
         "summary": {
@@ -181,7 +181,7 @@ fn list(all: &[CommissionView]) -> Value {
             "failed": count(|status| matches!(status, Status::Failed | Status::Cancelled | Status::Abandoned)),
             "total": all.len(),
         },
-        "commissions": all.iter().take(MAX_LISTED).map(line).collect::<Vec<_>>(),
+        "commissions": all.iter().take(MAX_LISTED).map(|now| line(&CommissionView::of(now))).collect::<Vec<_>>(),
     });
     if let (Some(answer), Some(more)) = (answer.as_object_mut(), all.len().checked_sub(MAX_LISTED).filter(|n| *n > 0)) {
         answer.insert("notShown".to_owned(), more.into());

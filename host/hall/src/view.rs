@@ -1,11 +1,78 @@
 //! What callers see of commissions, meetings and projects: the fields of the original's API, in its order.
 
+use std::{ops::Deref, sync::Arc};
+
 use serde::Serialize;
 
 use crate::{
     commission::{Author, Commission, CommissionId, Entry, Overrides, Status, record::Origin},
     meeting::{Meeting, MeetingId, MeetingStatus, transcript::Message},
 };
+
+/// The most bytes of a text in a list. What is cut ends in `…`; whoever reads the one has the whole.
+const LISTED_BYTES: usize = 2048;
+/// The most bytes of the texts of one list.
+pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// What one item of a list counts besides its texts.
+const ITEM_BYTES: usize = 512;
+
+/// As many items of a list, from its beginning, as one answer has: what is asked for is read in lists of any length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The first ones.
+    pub items: Vec<T>,
+    /// How many others there are.
+    pub more: usize,
+}
+
+impl<T> Deref for Page<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+/// An item of a list.
+pub(crate) trait Item {
+    /// What it is made of.
+    type Of;
+
+    /// The item, with its texts cut.
+    fn listed(of: &Self::Of) -> Self;
+
+    /// The bytes of its texts.
+    fn bytes(&self) -> usize;
+}
+
+impl<T: Item> Page<T> {
+    /// The first of these.
+    pub(crate) fn of(all: &[Arc<T::Of>]) -> Self {
+        let mut bytes = 0;
+        let items: Vec<T> = all
+            .iter()
+            .map(|of| T::listed(of))
+            .take_while(|item| {
+                bytes += item.bytes() + ITEM_BYTES;
+                bytes <= PAGE_BYTES
+            })
+            .collect();
+        let more = all.len() - items.len();
+        Self { items, more }
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.get(..text.floor_char_boundary(LISTED_BYTES)) {
+        Some(beginning) if beginning.len() < text.len() => format!("{beginning}…"),
+        _ => text.to_owned(),
+    }
+}
+
+fn bytes_of(texts: &[&str], lists: &[&[String]]) -> usize {
+    texts.iter().map(|text| text.len()).sum::<usize>()
+        + lists.iter().copied().flatten().map(|text| text.len() + size_of::<String>()).sum::<usize>()
+}
 
 /// A commission in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,26 +121,45 @@ pub struct CommissionView {
 
 impl CommissionView {
     pub(crate) fn of(commission: &Commission) -> Self {
-        let record = commission.record.clone();
+        Self::with(commission, str::to_owned)
+    }
+
+    /// With its long texts as `text` has them.
+    fn with(commission: &Commission, text: fn(&str) -> String) -> Self {
+        let record = &commission.record;
         Self {
             id: commission.commission_id.clone(),
             relevant_date: commission.relevant_date().to_owned(),
             status: commission.status,
             created_by: commission.created_by,
             job: commission.attempt.as_ref().map(|attempt| attempt.job.to_string()),
-            title: record.title,
-            worker: record.worker,
-            worker_display_title: record.worker_display_title,
-            prompt: record.prompt,
-            dependencies: record.dependencies,
-            linked_artifacts: record.linked_artifacts,
-            resource_overrides: record.resource_overrides,
-            current_progress: record.current_progress,
-            result_summary: record.body.trim().to_owned(),
+            title: text(&record.title),
+            worker: record.worker.clone(),
+            worker_display_title: text(&record.worker_display_title),
+            prompt: text(&record.prompt),
+            dependencies: record.dependencies.clone(),
+            linked_artifacts: record.linked_artifacts.clone(),
+            resource_overrides: record.resource_overrides.clone(),
+            current_progress: text(&record.current_progress),
+            result_summary: text(record.body.trim()),
             project_name: commission.project_name.clone(),
-            date: record.date,
-            source: record.source,
+            date: record.date.clone(),
+            source: record.source.clone(),
         }
+    }
+}
+
+impl Item for CommissionView {
+    type Of = Commission;
+
+    fn listed(of: &Commission) -> Self {
+        Self::with(of, cut)
+    }
+
+    fn bytes(&self) -> usize {
+        let texts =
+            [&*self.title, &self.worker_display_title, &self.prompt, &self.current_progress, &self.result_summary];
+        bytes_of(&texts, &[&self.dependencies, &self.linked_artifacts])
     }
 }
 
@@ -207,22 +293,39 @@ pub struct MeetingView {
 
 impl MeetingView {
     pub(crate) fn of(meeting: &Meeting) -> Self {
-        let record = meeting.record.clone();
+        Self::with(meeting, str::to_owned)
+    }
+
+    /// With its long texts as `text` has them.
+    fn with(meeting: &Meeting, text: fn(&str) -> String) -> Self {
+        let record = &meeting.record;
         Self {
             id: meeting.meeting_id.clone(),
             status: meeting.status,
             created_by: meeting.created_by,
             job: meeting.session.as_ref().map(|session| session.job.to_string()),
-            title: record.title,
-            worker: record.worker,
-            agenda: record.agenda,
-            date: record.date,
-            deferred_until: record.deferred_until,
-            linked_artifacts: record.linked_artifacts,
-            notes: record.body.trim().to_owned(),
-            worker_display_title: record.worker_display_title,
+            title: text(&record.title),
+            worker: record.worker.clone(),
+            agenda: text(&record.agenda),
+            date: record.date.clone(),
+            deferred_until: record.deferred_until.clone(),
+            linked_artifacts: record.linked_artifacts.clone(),
+            notes: text(record.body.trim()),
+            worker_display_title: text(&record.worker_display_title),
             project_name: meeting.project_name.clone(),
         }
+    }
+}
+
+impl Item for MeetingView {
+    type Of = Meeting;
+
+    fn listed(of: &Meeting) -> Self {
+        Self::with(of, cut)
+    }
+
+    fn bytes(&self) -> usize {
+        bytes_of(&[&self.title, &self.agenda, &self.notes, &self.worker_display_title], &[&self.linked_artifacts])
     }
 }
 
@@ -263,5 +366,22 @@ impl SessionView {
             started_at: meeting.started().to_owned(),
             status: meeting.status,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commission::Record;
+
+    #[test]
+    fn a_list_has_so_many_bytes_and_counts_the_others() {
+        let record = Record { prompt: "x".repeat(10_000), body: "ä".repeat(10_000), ..Record::default() };
+        let id: CommissionId = "commission-Dalton-20260401-120000".parse().unwrap();
+        let one = Arc::new(Commission::new(id, "demo".to_owned(), "worker".to_owned(), Status::Pending, record));
+        let page: Page<CommissionView> = Page::of(&vec![one; 2000]);
+        assert!(page.len() > 500 && page.len() + page.more == 2000, "{}", page.len());
+        assert!(page.iter().map(Item::bytes).sum::<usize>() <= PAGE_BYTES);
+        assert!(page.iter().all(|view| view.prompt.ends_with("x…") && view.result_summary.ends_with("ä…")));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) static LIST: WorkerMethod = WorkerMethod {
             "`detail` is none of its two words, or `filter` is no glob.",
         )
     },
-    run: |member, _, params, _| Box::pin(async move { member.list(params.list()?).await }),
+    run: |member, caller, params, _| Box::pin(async move { list(member, caller, params.list()?).await }),
 };
 
 pub(crate) static STATUS: WorkerMethod = WorkerMethod {
@@ -147,6 +147,17 @@ fn job(params: Params, audit: &Audit) -> Result<String, RpcError> {
 /// How many copies there are of what is being made an answer, at most: as a text, as JSON, as JSON in JSON, as a value, and
 /// in buffers that grow.
 const COPIES: u64 = 8;
+
+/// `worker/list`, once there is memory for the answer.
+pub(crate) async fn list(member: &Member, caller: &Caller, params: ListParams) -> Result<Bytes, RpcError> {
+    let store = member.store();
+    if let Some(list) = store.list_now(&params) {
+        return Ok(list);
+    }
+    // As entries, and as JSON in a buffer that grows.
+    caller.takes(store.list_bytes(&params).saturating_mul(3)).await?;
+    member.list(params).await
+}
 
 /// `worker/result`, once there is memory for the answer.
 pub(crate) async fn result(member: &Member, caller: &Caller, job: &str) -> Result<ResultView, RpcError> {

@@ -105,13 +105,17 @@ pub struct Entry {
     pub to: Option<String>,
 }
 
+/// The bytes of a log.
+pub(crate) fn bytes(log: &[Entry]) -> usize {
+    log.iter().map(|entry| entry.reason.len() + ENTRY_BYTES).sum()
+}
+
 /// Refuses another entry of that text where a log is full. What the hall itself notes always has room.
 ///
 /// # Errors
 /// Where there is no room for it.
 pub(crate) fn check_room(log: &[Entry], text: &str) -> Result<(), HallError> {
-    let bytes = |text: &str| text.len() + ENTRY_BYTES;
-    let all = log.iter().map(|entry| bytes(&entry.reason)).sum::<usize>() + bytes(text);
+    let all = bytes(log) + text.len() + ENTRY_BYTES;
     if all <= LOG_BYTES {
         return Ok(());
     }

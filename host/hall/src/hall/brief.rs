@@ -7,7 +7,7 @@ use crate::{
     commission::{Author, Status},
     error::HallError,
     meeting::{Meeting, MeetingStatus, Record},
-    view::CommissionView,
+    view::{CommissionView, Item as _},
     workers::Worker,
 };
 
@@ -56,9 +56,9 @@ impl Hall {
             let problem = problem.unwrap_or_default();
             items.push(Item::new(PROJECTS, 0, &format!("{}{here}{problem}", known.name)));
         }
-        let mut commissions = self.list(&Filter::default()).await?;
-        commissions.sort_by(|a, b| b.relevant_date.cmp(&a.relevant_date));
-        items.extend(commissions.iter().map(commission));
+        let mut commissions = self.matching(&Filter::default()).await?;
+        commissions.sort_by(|a, b| b.relevant_date().cmp(a.relevant_date()));
+        items.extend(commissions.iter().map(|now| commission(&CommissionView::listed(now))));
         items.extend(self.meetings_of(None).await?.iter().map(|meeting| self::meeting(meeting)));
         Ok(render(items))
     }

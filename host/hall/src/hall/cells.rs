@@ -19,6 +19,11 @@ use crate::{
     store::{self, Kept},
 };
 
+/// The most bytes of the commissions of a project, and of its meetings. All of them are in memory while the host runs.
+const PROJECT_BYTES: usize = 64 * 1024 * 1024;
+/// What one of them counts besides its texts.
+const ITEM_BYTES: usize = 1024;
+
 /// What a hall keeps.
 pub(super) trait InHall: Kept + Clone + PartialEq + Send + Sync + 'static {
     /// What one is called.
@@ -26,6 +31,9 @@ pub(super) trait InHall: Kept + Clone + PartialEq + Send + Sync + 'static {
 
     /// The project's name.
     fn project(&self) -> &str;
+
+    /// The bytes of its texts.
+    fn bytes(&self) -> usize;
 
     /// Where its record is now.
     fn picture(&self) -> Picture;
@@ -140,6 +148,28 @@ impl<T: Kept, L: Default> Cells<T, L> {
     }
 }
 
+/// Refuses so many bytes more of a kind in a project that keeps too many. What the hall itself notes always has room.
+///
+/// # Errors
+/// What to delete.
+pub(super) fn check_room<T: InHall, L: Default>(
+    cells: &Cells<T, L>,
+    project: &str,
+    more: usize,
+) -> Result<(), HallError> {
+    let of_project = cells.now().filter(|now| now.project() == project);
+    let bytes = of_project.map(|now| now.bytes() + ITEM_BYTES).sum::<usize>() + more;
+    if bytes <= PROJECT_BYTES {
+        return Ok(());
+    }
+    let kind = T::RECORDS;
+    Err(HallError::Conflict(format!(
+        "the {kind} of project \"{project}\" would have {bytes} bytes, and at most {PROJECT_BYTES} are kept; stop the host, \
+         and of some that are over delete `state/{kind}/ID.json` in the hall's home and `.lore/work/{kind}/ID.md` on \
+         claude/main"
+    )))
+}
+
 impl Hall {
     /// Adds one under the first of these names that is free, and keeps it.
     ///
@@ -184,7 +214,11 @@ impl Hall {
         let mut held = presence.clone().lock_owned().await;
         let cell = cells.add(name, kept, presence)?;
         let made = cell.now();
-        if let Err(e) = self.keep(&made).await {
+        let kept = match check_room(cells, made.project(), 0) {
+            Ok(()) => self.keep(&made).await,
+            Err(full) => Err(full),
+        };
+        if let Err(e) = kept {
             self.forget_held(cells, made.id(), &mut held).await;
             return Err(e);
         }

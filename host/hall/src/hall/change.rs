@@ -6,7 +6,7 @@ use cap_std::fs::Dir;
 
 use super::{
     Hall,
-    cells::{InHall, Picture},
+    cells::{InHall, Picture, check_room},
 };
 use crate::{
     commission::{
@@ -139,6 +139,10 @@ impl Hall {
         check_dependencies(changes.dependencies.as_deref().unwrap_or_default())?;
         check_overrides(changes.overrides.as_ref().unwrap_or(&Overrides::default()))?;
         let cell = self.cell(id)?;
+        let more = changes.prompt.as_ref().map_or(0, String::len).saturating_sub(cell.now().record.prompt.len());
+        if more > 0 {
+            check_room(&self.commissions, &cell.now().project_name, more)?;
+        }
         self.change(&cell, |commission| {
             let status = commission.status;
             if !matches!(status, Status::Pending | Status::Blocked | Status::Failed | Status::Cancelled) {
@@ -177,6 +181,7 @@ impl Hall {
     ) -> Result<(), HallError> {
         check_text("content", content, TEXT_BYTES)?;
         let cell = self.cell(id)?;
+        check_room(&self.commissions, &cell.now().project_name, content.len())?;
         let time = self.time();
         let is_new = self
             .change(&cell, |commission| {
@@ -278,6 +283,13 @@ impl InHall for Commission {
 
     fn project(&self) -> &str {
         &self.project_name
+    }
+
+    fn bytes(&self) -> usize {
+        let Record { prompt, dependencies, linked_artifacts, activity_timeline, current_progress, body, .. } =
+            &self.record;
+        let paths = dependencies.iter().chain(linked_artifacts).map(String::len).sum::<usize>();
+        prompt.len() + current_progress.len() + body.len() + paths + record::bytes(activity_timeline)
     }
 
     fn picture(&self) -> Picture {

@@ -37,8 +37,8 @@ impl HallView for HallReader {
 
     async fn commissions(&self, project: Option<&str>) -> Result<Vec<HallCommission>, ToolError> {
         let filter = Filter { project: project.map(str::to_owned), ..Filter::default() };
-        let found = self.0.list(&filter).await?;
-        Ok(found.into_iter().take(MAX_LISTED).map(|one| commission(one, LISTED_CHARS)).collect())
+        let found = self.0.matching(&filter).await?;
+        Ok(found.iter().take(MAX_LISTED).map(|now| commission(CommissionView::of(now), LISTED_CHARS)).collect())
     }
 
     async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError> {

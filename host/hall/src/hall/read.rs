@@ -1,11 +1,13 @@
 //! What can be asked of a hall without changing it.
 
+use std::sync::Arc;
+
 use super::{Hall, blocking};
 use crate::{
     commission::{AttemptState, Commission, Status},
     error::HallError,
     store,
-    view::{CommissionDetail, CommissionView, ProjectView},
+    view::{CommissionDetail, CommissionView, Page, ProjectView},
     workers::{Attempt, Worker},
 };
 
@@ -21,11 +23,19 @@ pub struct Filter {
 }
 
 impl Hall {
-    /// The commissions, in the order of a list: what waits, what runs, what went wrong, what is over.
+    /// The commissions, in the order of a list, as many as one answer has, with their long texts cut.
     ///
     /// # Errors
     /// Where there is no such project.
-    pub async fn list(&self, filter: &Filter) -> Result<Vec<CommissionView>, HallError> {
+    pub async fn list(&self, filter: &Filter) -> Result<Page<CommissionView>, HallError> {
+        Ok(Page::of(&self.matching(filter).await?))
+    }
+
+    /// The commissions as they are, in the order of a list: what waits, what runs, what went wrong, what is over.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn matching(&self, filter: &Filter) -> Result<Vec<Arc<Commission>>, HallError> {
         self.look(&self.commissions, filter.project.as_deref()).await?;
         let mut found: Vec<_> = self.commissions.now().collect();
         found.retain(|now| {
@@ -39,7 +49,7 @@ impl Hall {
             let by_time = if over { by_time.reverse() } else { by_time };
             a.status.group().cmp(&b.status.group()).then(by_time)
         });
-        Ok(found.iter().map(|now| CommissionView::of(now)).collect())
+        Ok(found)
     }
 
     /// One commission, with the text of its record as it is now.

@@ -17,7 +17,7 @@ use super::{JobStore, json};
 use crate::{
     error::StoreError,
     index::{Entry, State},
-    record::{self, STATUS},
+    record::{self, HEAD_BYTES, STATUS},
     sync::lock,
 };
 
@@ -89,6 +89,17 @@ impl JobStore {
             *lock(&self.lists.of(is_detailed).rendered) = Some((generation, list.clone()));
         }
         Ok(list)
+    }
+
+    /// About how many bytes [`Self::list`] answers at most, before it is made.
+    pub fn list_bytes(&self, params: &ListParams) -> u64 {
+        // An id, a status, and of a detailed list a description and the beginning of a summary, as JSON.
+        let details = if params.detail == Some(Detail::Detailed) {
+            HEAD_BYTES + self.context.limits().description_bytes
+        } else {
+            0
+        };
+        (self.catalog.read().len() as u64).saturating_mul(details.saturating_add(128))
     }
 
     /// [`Self::list`] where that list was rendered, nothing has changed since, and the jobs' files were looked at a moment

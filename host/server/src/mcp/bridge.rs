@@ -317,7 +317,7 @@ pub(crate) async fn described(
     caller: &Caller,
     params: ListParams,
 ) -> Result<Vec<Described>, RpcError> {
-    let json = worker.list(params).await?;
+    let json = worker::list(worker, caller, params).await?;
     caller.takes(parsed_bytes(&json)).await?;
     let JobList { jobs } = serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
     caller.takes((jobs.len() * 4 * LABEL_CHARS) as u64).await?;

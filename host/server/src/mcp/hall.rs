@@ -7,9 +7,8 @@ use guild_auth::{Access, Audit, Caller, Operation};
 use guild_contract::{json::parsed_bytes, rpc::RpcError, text::one_line};
 use guild_hall::{
     Hall, HallError,
-    commission::{CommissionId, Overrides, Status},
+    commission::{Commission, CommissionId, Overrides, Status},
     hall::{Changes, Filter, NewCommission},
-    view::CommissionView,
 };
 use guild_roster::to_json;
 use guild_session::tools::{ToolDefinition, parse};
@@ -310,15 +309,15 @@ struct Brief<'a> {
 }
 
 impl<'a> Brief<'a> {
-    fn of(view: &'a CommissionView) -> Self {
+    fn of(now: &'a Commission) -> Self {
         Self {
-            commission_id: &view.id,
-            title: &view.title,
-            status: view.status,
-            worker: &view.worker,
-            project_name: &view.project_name,
-            relevant_date: &view.relevant_date,
-            current_progress: one_line(&view.current_progress, LINE_CHARS),
+            commission_id: &now.commission_id,
+            title: &now.record.title,
+            status: now.status,
+            worker: &now.record.worker,
+            project_name: &now.project_name,
+            relevant_date: now.relevant_date(),
+            current_progress: one_line(&now.record.current_progress, LINE_CHARS),
         }
     }
 }
@@ -326,8 +325,8 @@ impl<'a> Brief<'a> {
 impl Arguments for List {
     async fn call(self, hall: &Arc<Hall>) -> Result<Value, HallError> {
         let filter = Filter { project: self.project_name, status: self.status, worker: self.worker };
-        let all = hall.list(&filter).await?;
-        let commissions: Vec<Brief<'_>> = all.iter().take(MOST).map(Brief::of).collect();
+        let all = hall.matching(&filter).await?;
+        let commissions: Vec<Brief<'_>> = all.iter().take(MOST).map(|now| Brief::of(now)).collect();
         Ok(match all.len().saturating_sub(MOST) {
             0 => json!({"commissions": commissions}),
             more => json!({"commissions": commissions, "more": more}),

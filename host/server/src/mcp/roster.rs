@@ -457,8 +457,8 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
         let params = params.list()?;
         let (mut all, mut count) = (Vec::new(), 0);
         for worker in workers {
-            let json = worker.list(params.clone()).await?;
             let before = caller.held();
+            let json = worker::list(worker, caller, params.clone()).await?;
             caller.takes(parsed_bytes(&json)).await?;
             let JobList { jobs } =
                 serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;

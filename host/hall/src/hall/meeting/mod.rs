@@ -82,6 +82,12 @@ impl InHall for Meeting {
         &self.project_name
     }
 
+    fn bytes(&self) -> usize {
+        let record::Record { agenda, linked_artifacts, meeting_log, body, .. } = &self.record;
+        let paths = linked_artifacts.iter().map(String::len).sum::<usize>();
+        agenda.len() + body.len() + paths + crate::commission::record::bytes(meeting_log)
+    }
+
     fn picture(&self) -> Picture {
         match (&self.session, &self.worktree_dir, &self.branch_name) {
             (Some(session), Some(_), Some(_)) if !session.begun => Picture::Nowhere,

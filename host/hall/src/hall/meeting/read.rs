@@ -8,7 +8,7 @@ use crate::{
     error::HallError,
     meeting::{Meeting, MeetingStatus, transcript},
     store::{self, Kept},
-    view::{MeetingDetail, MeetingView, SessionView},
+    view::{MeetingDetail, MeetingView, PAGE_BYTES, Page, SessionView},
 };
 
 impl Hall {
@@ -21,14 +21,14 @@ impl Hall {
         &self,
         project: Option<&str>,
         states: &[MeetingStatus],
-    ) -> Result<Vec<MeetingView>, HallError> {
+    ) -> Result<Page<MeetingView>, HallError> {
         let mut found = self.meetings_of(project).await?;
         found.retain(|now| states.is_empty() || states.contains(&now.status));
         found.sort_by_cached_key(|now| {
             let record = &now.record;
             (record.deferred_until.clone(), Reverse((record.date.clone(), now.started().to_owned())))
         });
-        Ok(found.iter().map(|now| MeetingView::of(now)).collect())
+        Ok(Page::of(&found))
     }
 
     /// The records of all meetings of a project, as artifacts: those that are open first, then the newest.
@@ -42,7 +42,16 @@ impl Hall {
         });
         let dir = self.home.integration(project);
         let paths = blocking(move || Ok(store::recorded::<Meeting>(&dir).unwrap_or_default())).await?;
-        found.iter().map(|now| artifact(now, paths.get(&now.meeting_id))).collect()
+        let mut bytes = 0;
+        let listed = |now: &Arc<Meeting>| {
+            let mut artifact = artifact(now, paths.get(&now.meeting_id))?;
+            bytes += artifact.content.len();
+            if bytes > PAGE_BYTES {
+                artifact.content.clear();
+            }
+            Ok(artifact)
+        };
+        found.iter().map(listed).collect()
     }
 
     /// One meeting, and what was said in it as far as that is still there.
@@ -77,8 +86,11 @@ impl Hall {
         self.open_meetings().map(|now| SessionView::of(&now)).collect()
     }
 
-    /// The meetings of a project, and of all where none is named, the newest first.
-    pub(in crate::hall) async fn meetings_of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, HallError> {
+    /// The meetings of a project, and of all where none is named, as they are, the newest first.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn meetings_of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, HallError> {
         self.look(&self.meetings, project).await?;
         let is_of = |now: &Arc<Meeting>| project.is_none_or(|project| now.project_name == project);
         let mut found: Vec<_> = self.meetings.now().filter(is_of).collect();

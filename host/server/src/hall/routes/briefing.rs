@@ -35,12 +35,12 @@ pub(super) async fn read(Request { hall, fields, .. }: Request) -> Answer {
 }
 
 async fn of_project(hall: &Hall, name: &str) -> Result<String, HallError> {
-    let commissions = hall.list(&Filter { project: Some(name.to_owned()), ..Filter::default() }).await?;
+    let commissions = hall.matching(&Filter { project: Some(name.to_owned()), ..Filter::default() }).await?;
     let counts = STATES.iter().map(|(states, said)| {
         (commissions.iter().filter(|commission| states.contains(&commission.status)).count(), *said)
     });
     let mut sentences: Vec<String> = sentence("Commissions", counts).into_iter().collect();
-    let meetings = hall.meetings(Some(name), &[]).await?;
+    let meetings = hall.meetings_of(Some(name)).await?;
     let counts = [MeetingStatus::Open, MeetingStatus::Requested]
         .map(|status| (meetings.iter().filter(|meeting| meeting.status == status).count(), status.as_str()));
     sentences.extend(sentence("Meetings", counts));

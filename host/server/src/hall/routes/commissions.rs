@@ -7,7 +7,7 @@ use guild_hall::{
 };
 use serde_json::{Value, json};
 
-use super::request::{Answer, Reply, Request, done, ok};
+use super::request::{Answer, Reply, Request, done, ok, page};
 
 pub(super) async fn create(Request { hall, fields, .. }: Request) -> Answer {
     let missing = |_| HallError::Invalid("Missing required fields: projectName, title, workerName, prompt".to_owned());
@@ -65,7 +65,7 @@ pub(super) async fn list(Request { hall, fields, .. }: Request) -> Answer {
         return ok(json!({"commissions": []}));
     };
     let filter = Filter { project: fields.maybe(&["projectName"]), status, worker: fields.maybe(&["worker"]) };
-    ok(json!({"commissions": hall.list(&filter).await?}))
+    page("commissions", hall.list(&filter).await?)
 }
 
 pub(super) async fn read(Request { hall, fields, .. }: Request) -> Answer {

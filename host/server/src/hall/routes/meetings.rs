@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{
     super::events,
-    request::{Answer, Fields, Reply, Request, done, ok},
+    request::{Answer, Fields, Reply, Request, done, ok, page},
 };
 
 /// The routes that are answered with a stream.
@@ -85,13 +85,13 @@ pub(super) async fn list(Request { hall, fields, .. }: Request) -> Answer {
         else {
             return ok(json!({"meetings": []}));
         };
-        return ok(json!({"meetings": hall.meetings(project(&fields).as_deref(), &states).await?}));
+        return page("meetings", hall.meetings(project(&fields).as_deref(), &states).await?);
     }
     let project = fields.project()?;
     match fields.given(&["view"]) {
         Some("artifacts") => ok(json!({"meetings": hall.meeting_artifacts(&project).await?})),
-        Some("open") => ok(json!({"meetings": hall.meetings(Some(&project), &[MeetingStatus::Open]).await?})),
-        _ => ok(json!({"meetings": hall.meetings(Some(&project), &[MeetingStatus::Requested]).await?})),
+        Some("open") => page("meetings", hall.meetings(Some(&project), &[MeetingStatus::Open]).await?),
+        _ => page("meetings", hall.meetings(Some(&project), &[MeetingStatus::Requested]).await?),
     }
 }
 

@@ -121,6 +121,15 @@ pub(super) fn is_stream(path: &str) -> bool {
     path == EVENTS || meetings::STREAMS.contains(&path)
 }
 
+/// How many bytes the answer of a list takes at most while it is made: the list, the same as values, and its text.
+pub(super) fn held(path: &str) -> u64 {
+    const LIST: u64 = 4 * 4 * 1024 * 1024;
+    match path.ends_with("commission/list") || path.ends_with("meeting/list") {
+        true => LIST,
+        false => 0,
+    }
+}
+
 /// The route, and the fields that the path has.
 fn find<'a>(method: &Method, path: &'a str) -> Option<(&'static Route, Named<'a>)> {
     let mut by_method = ROUTES.iter().filter(|route| route.methods.contains(method));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{body::Body, http::StatusCode};
-use guild_hall::{Hall, HallError, artifact::ArtifactFile, commission::Overrides};
+use guild_hall::{Hall, HallError, artifact::ArtifactFile, commission::Overrides, view::Page};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -35,6 +35,14 @@ pub(super) fn done() -> Answer {
 
 pub(super) fn ok(value: impl Serialize) -> Answer {
     Ok(Reply::Json(StatusCode::OK, json!(value)))
+}
+
+/// The beginning of a list; `more` counts the others where there are any.
+pub(super) fn page<T: Serialize>(name: &str, Page { items, more }: Page<T>) -> Answer {
+    ok(match more {
+        0 => json!({name: items}),
+        more => json!({name: items, "more": more}),
+    })
 }
 
 /// What a request says: the fields of its body, and of its query.
