@@ -54,6 +54,17 @@ pub enum GitError {
         /// The limit.
         bytes: usize,
     },
+    /// It needed more memory than it may have.
+    #[error("git {command} in {} needs more than {bytes} bytes of memory; raise limits.git_memory_bytes if the project \
+        is that large", dir.display())]
+    TooMuchMemory {
+        /// The subcommand.
+        command: String,
+        /// Where it ran.
+        dir: PathBuf,
+        /// The limit.
+        bytes: u64,
+    },
     /// It failed in a way that has no variant of its own.
     #[error("git {command} in {} failed: {said}", dir.display())]
     Failed {
@@ -116,6 +127,24 @@ pub enum GitError {
         key: String,
         /// Why, and what to do.
         why: &'static str,
+    },
+    /// A file of patterns that git reads for each file is larger than git is given to read.
+    #[error("{}: {file} {why}", path.display())]
+    Rules {
+        /// The directory.
+        path: PathBuf,
+        /// The file.
+        file: String,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// The documents would take more than the project's quota.
+    #[error("{}: {why}", path.display())]
+    DocumentQuota {
+        /// The directory.
+        path: PathBuf,
+        /// Which limit, and what to do.
+        why: String,
     },
     /// The repository has no commit.
     #[error("{} has no commit; commit something first", path.display())]

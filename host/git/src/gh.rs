@@ -138,8 +138,13 @@ impl Origin {
         run.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
         run.args(self.place.as_ref().map(|place| format!("--repo={place}"))).args(args);
         let (time, name) = (self.repository.git.limit(), command.join(" "));
-        match execute(run, Vec::new(), Bounds { time, output: STDOUT_BYTES }).await {
+        let memory = self.repository.git.memory_bytes();
+        match execute(run, Vec::new(), Bounds { time, output: STDOUT_BYTES, memory }).await {
             Ok(finished) if finished.code == Some(0) => Ok(finished.stdout),
+            Ok(finished) if finished.lacked_memory() => {
+                let said = format!("it took more than {memory} bytes of memory (limits.git_memory_bytes)");
+                Err(GitError::GhFailed { command: name, said })
+            }
             Ok(finished) => Err(GitError::GhFailed { command: name, said: finished.said() }),
             Err(Cut::Time) => {
                 let said = format!("it took longer than {} seconds and was ended", time.as_secs());

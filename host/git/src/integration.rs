@@ -194,7 +194,8 @@ impl Integration {
     /// merged before answers with the commit of then.
     ///
     /// # Errors
-    /// [`GitError::NoBranch`], what a tree must not have, and as [`Repository::integration`]. Nothing was merged then.
+    /// [`GitError::NoBranch`], what a tree must not have, [`GitError::DocumentQuota`], and as [`Repository::integration`].
+    /// Nothing was merged then.
     pub async fn merge_squash(&self, branch: &AttemptBranch, message: &str) -> Result<Merge, GitError> {
         let repository = &self.repository;
         let _alone = self.alone.lock().await;
@@ -212,6 +213,7 @@ impl Integration {
                 Merged::Tree(tree) => tree,
             };
             repository.check_tree(&tree, Some(&main.tree)).await?;
+            repository.check_documents(&main.tree, &tree).await?;
             let message = format!("{}\n\n{SQUASHED_FROM}{}\n", message.trim_end(), attempt.commit);
             let commit = repository.commit_tree(&tree, &main.commit, &message).await?;
             if self.advance(&main, &commit).await? {

@@ -4,7 +4,7 @@
 //! completed becomes one commit on [`INTEGRATION_BRANCH`]. The user's working tree, index and branches are never written;
 //! all branches that are written begin with `claude/`.
 //!
-//! - [`Git`] is the program: found once, its version checked, each run bounded in time and output.
+//! - [`Git`] is the program: found once, its version checked, each run bounded in time, memory and output.
 //! - [`Repository`] is a project's repository that was examined and can be worked on.
 //! - [`Integration`] is the worktree of [`INTEGRATION_BRANCH`]: it starts attempts, commits and merges them, and follows the
 //!   default branch once the user merged there.
@@ -18,6 +18,7 @@
 //! A crash at any point leaves a state that the next call completes: a ref changes atomically and last, a worktree counts as
 //! made only once it has an index, and it leaves its directory by one rename.
 
+mod documents;
 mod error;
 mod follow;
 mod gh;
@@ -29,11 +30,13 @@ mod names;
 mod process;
 mod remote;
 mod repository;
+mod rules;
 mod run;
 mod settings;
 mod version;
 mod worktree;
 
+pub use documents::{DocumentQuota, DocumentUsage};
 pub use error::GitError;
 pub use follow::{Followed, Proposed};
 pub use gh::{PullRequest, PullState};
@@ -44,6 +47,7 @@ pub use integration::{Integration, Merge};
 pub use names::{AttemptBranch, CommitId, INTEGRATION_BRANCH};
 pub use remote::{Origin, Upstream};
 pub use repository::Repository;
+pub use rules::{IgnoreRule, RULES_BYTES, RULES_LINES, check_rules, is_rules_file};
 pub use run::{Git, GitOptions};
 pub use version::{OLDEST, Version};
-pub use worktree::Checkout;
+pub use worktree::{Checkout, sweep_removed};

@@ -2,7 +2,7 @@
 
 use std::{future::pending, io, process::Stdio, time::Duration};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, copy, sink},
     process::{Child, Command},
@@ -21,6 +21,9 @@ pub(crate) struct Bounds {
     pub(crate) time: Duration,
     /// Bytes of stdout.
     pub(crate) output: usize,
+    /// Bytes that each of its processes may allocate (`RLIMIT_DATA`). Files that are mapped to be read, as git does with
+    /// packs and the index, do not count.
+    pub(crate) memory: u64,
 }
 
 /// How a run ended by itself.
@@ -32,6 +35,13 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
+    /// Whether it failed for want of memory, by its own words or those of its runtime.
+    pub(crate) fn lacked_memory(&self) -> bool {
+        let said = String::from_utf8_lossy(&self.stderr);
+        let words = ["Out of memory", "out of memory", "Cannot allocate memory", "cannot allocate memory"];
+        self.code != Some(0) && words.iter().any(|word| said.contains(word))
+    }
+
     /// Why it failed, in its own words.
     pub(crate) fn said(&self) -> String {
         match (plain(&self.stderr), self.code) {
@@ -55,6 +65,7 @@ pub(crate) async fn execute(mut command: Command, input: Vec<u8>, bounds: Bounds
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(true);
     let group = Group(command.spawn().map_err(Cut::System)?);
+    group.limit_memory(bounds.memory).map_err(Cut::System)?;
     // A task of its own ends the run in order where the caller is dropped, too: git then removes its lock files.
     let (_caller, gone) = oneshot::channel();
     match tokio::spawn(supervise(group, input, bounds, gone)).await {
@@ -72,6 +83,16 @@ impl Group {
     /// The child's id; `None` once it was reaped and the id may be another's.
     fn id(&self) -> Option<Pid> {
         self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+    }
+
+    /// Limits the memory of the child and of all that it starts. It has barely begun, and has allocated next to nothing.
+    fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        match self.id().map(|id| prlimit(Some(id), Resource::Data, limit)) {
+            // One that has ended already needs no limit.
+            None | Some(Ok(_) | Err(rustix::io::Errno::SRCH)) => Ok(()),
+            Some(Err(e)) => Err(e.into()),
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -178,7 +199,7 @@ mod tests {
                 runtime.spawn(async move {
                     let mut command = Command::new("sleep");
                     command.arg("600");
-                    let bounds = Bounds { time: Duration::from_secs(600), output: 1 };
+                    let bounds = Bounds { time: Duration::from_secs(600), output: 1, memory: 1 << 30 };
                     let _ = execute(command, Vec::new(), bounds).await;
                     failed.fetch_add(1, Ordering::Relaxed);
                 });

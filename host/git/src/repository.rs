@@ -9,6 +9,7 @@ use crate::{
     error::GitError,
     lock::free,
     names::{AttemptBranch, CommitId, OURS},
+    rules::{check_file, is_rules_file},
     run::{Call, Git},
     settings,
 };
@@ -78,6 +79,7 @@ impl Repository {
             return Err(GitError::NotTheTop { path, top });
         }
         let mut this = Self { git: git.clone(), path, data, default_branch: String::new() };
+        this.check_info()?;
         if this.call(&["for-each-ref", "--count=1", "refs/heads"]).run().await?.is_empty() {
             return Err(GitError::NoCommit { path: this.path });
         }
@@ -180,7 +182,13 @@ impl Repository {
         self.check_tree(&tip.tree, None).await
     }
 
-    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link. Only what it has beyond `checked` is looked at, a tree
+    /// Checks the files of patterns beside the repository's configuration.
+    pub(crate) fn check_info(&self) -> Result<(), GitError> {
+        let both = ["info/exclude", "info/attributes"];
+        both.into_iter().try_for_each(|file| check_file(&self.data.join(file), &self.path))
+    }
+
+    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link, no large files of patterns. Only what it has beyond `checked` is looked at, a tree
     /// for which this was done.
     pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>) -> Result<(), GitError> {
         let path = || self.path.clone();
@@ -189,7 +197,7 @@ impl Repository {
         let changed = self.call(&compare).run().await?;
         // `:<old mode> <new mode> <old object> <new object> <status>`, then the file.
         let mut fields = changed.split(|&byte| byte == 0).map(String::from_utf8_lossy);
-        let mut attributes = false;
+        let (mut attributes, mut rules) = (false, Vec::new());
         while let (Some(about), Some(file)) = (fields.next(), fields.next()) {
             let mode = about.split(' ').nth(1).unwrap_or_default();
             if mode == "000000" {
@@ -202,7 +210,15 @@ impl Repository {
             if file.eq_ignore_ascii_case(".lore") {
                 return Err(GitError::LoreNotADirectory { path: path(), file: file.into_owned() });
             }
-            attributes |= file.rsplit('/').next() == Some(".gitattributes");
+            let name = file.rsplit('/').next().unwrap_or_default();
+            attributes |= name == ".gitattributes";
+            if is_rules_file(name) && mode != "120000" {
+                let object = about.split(' ').nth(3).unwrap_or_default();
+                rules.push((file.into_owned(), object.to_owned()));
+            }
+        }
+        if !rules.is_empty() {
+            self.check_rules(&rules).await?;
         }
         if !attributes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Running git: a fixed environment, fixed settings, and bounds of time and output.
+//! Running git: a fixed environment, fixed settings, and bounds of time, memory and output.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,6 +10,7 @@ use std::{
 use tokio::process::Command;
 
 use crate::{
+    documents::DocumentQuota,
     error::GitError,
     process::{Bounds, Cut, Finished, TERM_GRACE, execute},
     version::{OLDEST, Version},
@@ -82,6 +83,10 @@ pub struct GitOptions {
     pub program: Option<PathBuf>,
     /// The time that one run may take. An operation is some ten runs.
     pub limit: Duration,
+    /// Bytes that one run may allocate (`limits.git_memory_bytes`).
+    pub memory_bytes: u64,
+    /// What the documents of a project may take.
+    pub documents: DocumentQuota,
     /// The time that commits get.
     pub now: fn() -> SystemTime,
 }
@@ -94,6 +99,8 @@ pub struct Git {
     beside: Option<Arc<Path>>,
     version: Version,
     limit: Duration,
+    memory_bytes: u64,
+    pub(crate) documents: DocumentQuota,
     now: fn() -> SystemTime,
 }
 
@@ -109,8 +116,15 @@ impl Git {
             None => which::which("git").map_err(|_| GitError::NotInstalled)?,
         };
         let program: Arc<Path> = program.into();
-        let git =
-            Self { program: Arc::clone(&program), beside, version: OLDEST, limit: options.limit, now: options.now };
+        let git = Self {
+            program: Arc::clone(&program),
+            beside,
+            version: OLDEST,
+            limit: options.limit,
+            memory_bytes: options.memory_bytes,
+            documents: options.documents,
+            now: options.now,
+        };
         let said = git.call(Path::new("/"), &["version"]).line().await?;
         let program = program.to_path_buf();
         match Version::read(&said) {
@@ -139,6 +153,11 @@ impl Git {
     /// The time that one run may take.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
+    }
+
+    /// Bytes that one run may allocate.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// The time after which no run of this host holds a lock file any more.
@@ -223,9 +242,10 @@ impl Call<'_> {
         let mut words = self.args.iter().map(|arg| arg.to_string_lossy());
         let command = words.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
         let (dir, limit, program) = (self.dir.to_owned(), self.git.limit, self.git.program.to_path_buf());
-        let bytes = self.most;
+        let (bytes, memory) = (self.most, self.git.memory_bytes);
         match self.finish().await {
             Ok(Finished { code: Some(code), stdout, .. }) if expected.contains(&code) => Ok((code, stdout)),
+            Ok(finished) if finished.lacked_memory() => Err(GitError::TooMuchMemory { command, dir, bytes: memory }),
             Ok(finished) => Err(GitError::Failed { command, dir, said: finished.said() }),
             Err(Cut::Time) => Err(GitError::TimedOut { command, dir, limit }),
             Err(Cut::Output) => Err(GitError::TooMuchOutput { command, dir, bytes }),
@@ -246,6 +266,7 @@ impl Call<'_> {
         let settings = SETTINGS.into_iter().chain(self.settings.iter().map(String::as_str));
         command.args(settings.flat_map(|setting| ["-c", setting]));
         command.arg("--no-pager").args(&self.args).current_dir(self.dir);
-        execute(command, self.input, Bounds { time: self.git.limit, output: self.most }).await
+        execute(command, self.input, Bounds { time: self.git.limit, output: self.most, memory: self.git.memory_bytes })
+            .await
     }
 }

@@ -10,7 +10,11 @@
 
 use std::path::Path;
 
-use crate::{error::GitError, run::Git};
+use crate::{
+    error::GitError,
+    rules::{check_file, configured},
+    run::Git,
+};
 
 const PROGRAM: &str =
     "which runs a program on the project's files; projects that need it are not supported: git config --unset KEY";
@@ -34,16 +38,20 @@ fn refused(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Checks what is set for a worktree.
+/// Checks what is set for a worktree, and the files of patterns that are the repository's own.
 ///
 /// # Errors
-/// [`GitError::RefusedSetting`], or why it cannot be read.
+/// [`GitError::RefusedSetting`], [`GitError::Rules`], or why it cannot be read.
 pub(crate) async fn check(git: &Git, worktree: &Path) -> Result<(), GitError> {
-    let keys = git.call(worktree, &["config", "--list", "--name-only", "-z"]).run().await?;
-    for key in String::from_utf8_lossy(&keys).split('\0') {
+    let list = git.call(worktree, &["config", "--list", "-z"]).run().await?;
+    for entry in String::from_utf8_lossy(&list).split('\0') {
+        let (key, value) = entry.split_once('\n').unwrap_or((entry, ""));
         if let Some(why) = refused(key) {
             let (path, key) = (worktree.to_owned(), key.to_owned());
             return Err(GitError::RefusedSetting { path, key, why });
+        }
+        if matches!(key, "core.excludesfile" | "core.attributesfile") {
+            check_file(&configured(value, worktree), worktree)?;
         }
     }
     Ok(())

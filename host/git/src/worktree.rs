@@ -16,6 +16,28 @@ use crate::{
 /// How often an operation begins again because files came and went.
 const TRIES: usize = 5;
 
+/// What the name of a worktree begins with that is being removed.
+const REMOVED: &str = ".removed-";
+
+/// Removes what is left of worktrees in a directory where a crash interrupted their removal. It blocks.
+///
+/// # Errors
+/// Where the directory cannot be read. What cannot be removed is logged.
+pub fn sweep_removed(worktrees: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(worktrees)? {
+        let entry = entry?;
+        let is_removed = entry.file_name().to_str().is_some_and(|name| name.starts_with(REMOVED));
+        if is_removed && entry.file_type()?.is_dir() {
+            let path = entry.path();
+            match fs::remove_dir_all(&path) {
+                Ok(()) => tracing::info!("removed {}, which a crash left behind", path.display()),
+                Err(e) => tracing::warn!("{} cannot be removed: {e}", path.display()),
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What a worktree has of its branch's files (REQ-SYS-29).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkout {
@@ -161,7 +183,7 @@ impl Repository {
     /// Removes a worktree. Its directory leaves by one rename, so that none is ever half-removed.
     async fn discard(&self, dir: &Path) -> Result<(), GitError> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
-        let aside = dir.with_file_name(format!(".removed-{name}"));
+        let aside = dir.with_file_name(format!("{REMOVED}{name}"));
         let (from, to) = (dir.to_owned(), aside.clone());
         let removed = tokio::task::spawn_blocking(move || {
             gone(fs::remove_dir_all(&to))?;
@@ -248,6 +270,7 @@ impl Repository {
     pub(crate) async fn current_tree(&self, worktree: &Worktree, head: &str) -> Result<String, GitError> {
         let dir = &worktree.dir;
         settings::check(&self.git, dir).await?;
+        self.check_info()?;
         if dir.join(".lore").symlink_metadata().is_ok_and(|about| !about.is_dir()) {
             return Err(GitError::LoreNotADirectory { path: dir.clone(), file: ".lore".to_owned() });
         }

@@ -4,7 +4,7 @@ use std::fs;
 
 use guild_git::{Checkout, Git, GitError, GitOptions, Repository};
 
-use crate::support::{LIMIT, Project, branch, files, git, merged, now, script, user_git, write};
+use crate::support::{Project, branch, files, git, merged, options, script, user_git, write};
 
 /// From opening the project to the end of an attempt. It can be repeated.
 async fn commission(git: &Git, project: &Project) -> Result<(), GitError> {
@@ -40,7 +40,7 @@ async fn a_host_that_ends_after_any_write_goes_on_where_it_was() {
             count.display()
         );
         script(&program, &body.replace('|', "' '*|*' '"));
-        let git_until_then = Git::find(GitOptions { program: Some(program), limit: LIMIT, now }).await.unwrap();
+        let git_until_then = Git::find(GitOptions { program: Some(program), ..options() }).await.unwrap();
         // Most failures are an error; a merge that shows late is none.
         let _ = commission(&git_until_then, &project).await;
         let writes: u32 = fs::read_to_string(count).unwrap().trim().parse().unwrap();

@@ -6,7 +6,7 @@ use guild_git::{
     CommitId, Followed, Git, GitError, GitOptions, Integration, Merge, Origin, Proposed, PullState, Upstream,
 };
 
-use crate::support::{LIMIT, Project, git, merged, now, script, write};
+use crate::support::{Project, git, merged, options, script, write};
 
 async fn origin(integration: &Integration) -> Origin {
     integration.repository().origin().await.unwrap().unwrap()
@@ -263,7 +263,7 @@ async fn a_host_that_ends_after_any_write_of_a_sync_is_healed_by_the_next_one() 
             count.display()
         );
         script(&program, &body.replace('|', " '*|*' "));
-        let until_then = Git::find(GitOptions { program: Some(program), limit: LIMIT, now }).await.unwrap();
+        let until_then = Git::find(GitOptions { program: Some(program), ..options() }).await.unwrap();
         let sync = async |git: &Git| {
             let repository = guild_git::Repository::open(git, &project.path(), None).await?;
             let integration = repository.integration(&project.integration_dir()).await?;

@@ -1,8 +1,9 @@
 //! Repositories that try to have the host run their programs, or lead it elsewhere. A canary says whether one did.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, process::Command, time::Duration};
 
-use guild_git::{Checkout, GitError, Integration, Repository};
+use guild_git::{Checkout, GitError, Integration, RULES_BYTES, RULES_LINES, Repository};
+use tokio::time::timeout;
 
 use crate::support::{Project, branch, files, git, merged, script, user_git, write};
 
@@ -325,4 +326,76 @@ async fn a_repository_in_a_worktree_is_not_looked_into() {
         assert!(matches!(&refused, GitError::NestedRepository { .. }), "{refused}");
     }
     assert!(!project.canary().exists());
+}
+
+#[tokio::test]
+async fn a_large_file_of_patterns_is_refused_wherever_it_comes_from() {
+    let (many, large) = ("*.a\n".repeat(RULES_LINES + 1), "x".repeat(RULES_BYTES + 1));
+    let most = "*.a\n".repeat(RULES_LINES);
+    for name in [".gitignore", "src/.gitignore", ".gitattributes"] {
+        for (text, is_refused) in [(&many, true), (&large, true), (&most, false)] {
+            let project = Project::new();
+            write(&project.path(), name, text);
+            project.commit("Rules");
+            match project.open().await {
+                Ok(_) => assert!(!is_refused, "{name}"),
+                Err(e) => assert!(is_refused && e.to_string().contains(name), "{e}"),
+            }
+        }
+    }
+    // What an attempt brings, is not committed.
+    let project = Project::new();
+    let integration = project.integration().await.unwrap();
+    let (branch, dir) = (branch("large"), project.attempt_dir("large"));
+    integration.start_attempt(&branch, &dir, Checkout::Full).await.unwrap();
+    write(&dir, "docs/.gitignore", &many);
+    let refused = integration.repository().commit_all(&branch, &dir, "Work").await.unwrap_err().to_string();
+    assert!(refused.contains("docs/.gitignore has 5001 lines"), "{refused}");
+    // The repository's own.
+    fs::remove_file(dir.join("docs/.gitignore")).unwrap();
+    write(&project.path(), ".git/info/exclude", &large);
+    let refused = integration.repository().commit_all(&branch, &dir, "Work").await.unwrap_err().to_string();
+    assert!(refused.contains("info/exclude has"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_pipe_in_place_of_a_file_of_patterns_is_refused_and_blocks_nothing() {
+    for (key, place) in [
+        (Some("core.excludesFile"), "pipe"),
+        (Some("core.attributesFile"), "pipe"),
+        (None, ".git/info/exclude"),
+        (None, ".git/info/attributes"),
+    ] {
+        let project = Project::new();
+        let _ = fs::remove_file(project.path().join(place));
+        assert!(Command::new("mkfifo").arg(project.path().join(place)).status().unwrap().success());
+        if let Some(key) = key {
+            project.git(&["config", key, place]);
+        }
+        let refused = timeout(Duration::from_secs(10), project.open()).await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains("is no regular file"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_a_commit_would_leave_out_is_named_with_its_rule() {
+    let project = Project::new();
+    write(&project.path(), ".gitignore", "*.log\nbuild/\n!kept.log\n");
+    write(&project.path(), "tracked.log", "tracked\n");
+    project.git(&["add", "--force", "tracked.log"]);
+    project.commit("Rules");
+    let integration = project.integration().await.unwrap();
+    let (branch, dir) = (branch("rules"), project.attempt_dir("rules"));
+    integration.start_attempt(&branch, &dir, Checkout::Full).await.unwrap();
+    let repository = integration.repository();
+    let asked = ["a.log", "build/out.txt", "kept.log", "tracked.log", "src/new.rs"];
+    let ignored = repository.ignored(&dir, &asked).await.unwrap();
+    let named: Vec<_> = ignored.iter().map(|rule| [&*rule.path, &*rule.source, &*rule.line, &*rule.pattern]).collect();
+    assert_eq!(named, [["a.log", ".gitignore", "1", "*.log"], ["build/out.txt", ".gitignore", "2", "build/"]]);
+    for file in asked.iter().chain(&[".lore/a.log"]) {
+        write(&dir, file, "written\n");
+    }
+    repository.commit_all(&branch, &dir, "Work").await.unwrap();
+    assert_eq!(repository.left_out(&dir).await.unwrap(), ["a.log", "build/"]);
+    assert_eq!(project.show(branch.as_str(), ".lore/a.log"), "written");
 }

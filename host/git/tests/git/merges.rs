@@ -2,9 +2,9 @@
 
 use std::{fs, sync::Arc};
 
-use guild_git::{GitError, Merge};
+use guild_git::{Checkout, DocumentQuota, Git, GitError, GitOptions, Merge, Repository};
 
-use crate::support::{Project, branch, files, merged, user_git, write};
+use crate::support::{Project, branch, files, merged, options, user_git, write};
 
 #[tokio::test]
 async fn a_merge_is_one_commit_with_one_parent_and_shows_in_the_worktree() {
@@ -237,4 +237,43 @@ async fn a_tree_that_cannot_be_a_project_is_not_merged() {
     let refused = integration.merge_squash(&attempt, "Work").await.unwrap_err();
     assert!(matches!(refused, GitError::LoreNotADirectory { .. }), "{refused}");
     assert_eq!(project.log(), ["Begin"]);
+}
+
+#[tokio::test]
+async fn an_attempt_whose_documents_exceed_the_quota_is_not_merged() {
+    let project = Project::new();
+    // The project has two documents.
+    let quota = |files, bytes| GitOptions { documents: DocumentQuota { files, bytes }, ..options() };
+    for (files, bytes, limit) in [
+        (3, 1000, Some("limits.project_documents =")),
+        (4, 30, Some("limits.project_documents_bytes =")),
+        (4, 1000, None),
+    ] {
+        let git = Git::find(quota(files, bytes)).await.unwrap();
+        let repository = Repository::open(&git, &project.path(), None).await.unwrap();
+        let integration = repository.integration(&project.integration_dir()).await.unwrap();
+        let name = format!("quota-{files}-{bytes}");
+        let written = [
+            (".lore/a.md", "a document\n"),
+            (".lore/b.md", "another\n"),
+            (".lore/work/commissions/record.md", "a record, which does not count\n"),
+        ];
+        let branch = project.attempt(&integration, &name, &written).await;
+        let merge = integration.merge_squash(&branch, "Work").await;
+        match limit {
+            Some(limit) => assert!(merge.unwrap_err().to_string().contains(limit)),
+            None => drop(merged(merge.unwrap())),
+        }
+    }
+    // One that is beyond it already can remove documents, and change code.
+    let git = Git::find(quota(1, 1)).await.unwrap();
+    let repository = Repository::open(&git, &project.path(), None).await.unwrap();
+    let integration = repository.integration(&project.integration_dir()).await.unwrap();
+    let branch = branch("fewer");
+    let dir = project.attempt_dir("fewer");
+    integration.start_attempt(&branch, &dir, Checkout::Full).await.unwrap();
+    fs::remove_file(dir.join(".lore/a.md")).unwrap();
+    write(&dir, "src/new.rs", "new\n");
+    repository.commit_all(&branch, &dir, "Work").await.unwrap();
+    merged(integration.merge_squash(&branch, "Work").await.unwrap());
 }

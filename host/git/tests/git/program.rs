@@ -9,10 +9,10 @@ use std::{
 
 use guild_git::{Git, GitError, GitOptions, OLDEST, Repository, Version};
 
-use crate::support::{LIMIT, Project, git, now, script};
+use crate::support::{LIMIT, Project, git, options, script, write};
 
 async fn found(program: PathBuf, limit: Duration) -> Result<Git, GitError> {
-    Git::find(GitOptions { program: Some(program), limit, now }).await
+    Git::find(GitOptions { program: Some(program), limit, ..options() }).await
 }
 
 /// A fake that says which version it is and does this for all else.
@@ -68,7 +68,7 @@ fn a_missing_git_is_said() {
 #[tokio::test]
 #[ignore = "needs an environment of its own"]
 async fn without_git() {
-    let refused = Git::find(GitOptions { program: None, limit: LIMIT, now }).await.unwrap_err();
+    let refused = Git::find(options()).await.unwrap_err();
     assert!(matches!(refused, GitError::NotInstalled), "{refused}");
 }
 
@@ -196,4 +196,20 @@ async fn a_repository_of_another_user_is_refused_with_what_to_do_here() {
     let refused = Repository::open(&git, &project.path(), None).await.unwrap_err();
     assert!(matches!(refused, GitError::OtherOwner { .. }), "{refused}");
     assert!(!refused.to_string().contains("--global"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_run_has_no_more_memory_than_its_limit_and_names_it() {
+    let project = Project::new();
+    let bounded = |program: Option<PathBuf>| GitOptions { program, memory_bytes: 64 << 20, ..options() };
+    // An honest repository needs some MiB.
+    let git = Git::find(bounded(None)).await.unwrap();
+    Repository::open(&git, &project.path(), None).await.unwrap();
+    // A message is read as a whole.
+    write(&project.path(), "message", &"a line of a message\n".repeat(4 << 20));
+    drop(fake(&project.root(), LIMIT, "exec git commit-tree HEAD^{tree} -F message").await);
+    let git = Git::find(bounded(Some(project.root().join("fake")))).await.unwrap();
+    let refused = Repository::open(&git, &project.path(), None).await.unwrap_err();
+    assert!(matches!(refused, GitError::TooMuchMemory { .. }), "{refused}");
+    assert!(refused.to_string().contains("limits.git_memory_bytes"), "{refused}");
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 pub(crate) use guild_fakes::git as user_git;
-use guild_git::{AttemptBranch, Checkout, Git, GitError, GitOptions, Integration, Merge, Repository};
+use guild_git::{AttemptBranch, Checkout, DocumentQuota, Git, GitError, GitOptions, Integration, Merge, Repository};
 use tempfile::TempDir;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -19,8 +19,13 @@ pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
+pub(crate) fn options() -> GitOptions {
+    let documents = DocumentQuota { files: 1000, bytes: 16 << 20 };
+    GitOptions { program: None, limit: LIMIT, memory_bytes: 1 << 30, documents, now }
+}
+
 pub(crate) async fn git() -> Git {
-    Git::find(GitOptions { program: None, limit: LIMIT, now }).await.unwrap()
+    Git::find(options()).await.unwrap()
 }
 
 pub(crate) fn write(dir: &Path, file: &str, text: &str) {
@@ -167,7 +172,7 @@ impl Project {
         fs::create_dir_all(&bin).unwrap();
         script(&bin.join("git"), "exec git \"$@\"");
         script(&bin.join("gh"), gh);
-        Git::find(GitOptions { program: Some(bin.join("git")), limit: LIMIT, now }).await.unwrap()
+        Git::find(GitOptions { program: Some(bin.join("git")), ..options() }).await.unwrap()
     }
 
     pub(crate) fn commit(&self, message: &str) {
