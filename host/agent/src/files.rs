@@ -2,7 +2,8 @@
 //!
 //! Sessions read files through [`ReadRoots`] only: no ambient path is used after the roots are opened, and cap-std refuses
 //! `..`, absolute paths and symlinks that lead out of a root. Hidden files, and files that a `.gitignore` excludes, are
-//! neither listed nor read.
+//! neither listed nor read. A worktree of the host's is shown whole but for hidden files: what is there is tracked or was
+//! written by the job, so rules could only hide what the project has.
 //!
 //! Walks and searches run in a child process, see `confined.rs`.
 
@@ -118,6 +119,8 @@ struct Root {
     /// Where that led when it was opened.
     real: PathBuf,
     dir: Dir,
+    /// Whether a `.gitignore` hides files.
+    has_rules: bool,
 }
 
 /// The directories that the operator lets sessions read.
@@ -145,6 +148,13 @@ impl ReadRoots {
     pub fn open_named<P: AsRef<Path>>(
         directories: impl IntoIterator<Item = (Option<String>, P)>,
     ) -> Result<Self, RootError> {
+        Self::open_all(directories, true)
+    }
+
+    fn open_all<P: AsRef<Path>>(
+        directories: impl IntoIterator<Item = (Option<String>, P)>,
+        has_rules: bool,
+    ) -> Result<Self, RootError> {
         let mut roots: Vec<Arc<Root>> = Vec::new();
         for (name, path) in directories {
             let path = path.as_ref();
@@ -162,7 +172,7 @@ impl ReadRoots {
                     path.display()
                 )));
             }
-            roots.push(Arc::new(Root { name, path: path.to_owned(), real, dir }));
+            roots.push(Arc::new(Root { name, path: path.to_owned(), real, dir, has_rules }));
         }
         Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })
     }
@@ -197,6 +207,17 @@ impl ReadRoots {
     #[must_use]
     pub fn with_limits(self, limits: &Limits) -> Self {
         Self { child: ChildSearch::new(limits), ..self }
+    }
+
+    /// Opens directories of a worktree, where no `.gitignore` hides files: worktrees have only files that are tracked, and those that were written
+    /// there.
+    ///
+    /// # Errors
+    /// As [`Self::open_named`].
+    pub fn open_worktree<P: AsRef<Path>>(
+        directories: impl IntoIterator<Item = (String, P)>,
+    ) -> Result<Self, RootError> {
+        Self::open_all(directories.into_iter().map(|(name, path)| (Some(name), path)), false)
     }
 
     /// The names of the roots and their absolute paths, without symlinks.

@@ -336,3 +336,20 @@ fn a_search_that_is_cancelled_looks_no_further() {
     assert!(roots.glob("*", None, 1, &cancelled).is_err());
     assert!(roots.walk(&cancelled).is_err());
 }
+
+#[test]
+fn a_worktree_is_shown_whole_but_for_hidden_files() {
+    let large = "x\n".repeat(100_000);
+    let dir = tree(&[
+        ("r/.gitignore", "*\n"),
+        ("r/.env", "key"),
+        ("r/a.txt", "key"),
+        ("r/sub/.gitignore", &large),
+        ("r/sub/b.log", "key"),
+    ]);
+    let roots = ReadRoots::open_worktree([("r".to_owned(), dir.path().join("r"))]).unwrap();
+    assert_eq!(walked(&roots), ["r/a.txt", "r/sub/b.log"]);
+    assert_eq!(paths(grep(&roots, &search("key"))), ["r/a.txt", "r/sub/b.log"]);
+    assert_eq!(roots.bytes("r/sub/b.log", 100).unwrap(), b"key");
+    assert!(roots.bytes("r/.env", 100).is_err());
+}

@@ -85,7 +85,7 @@ impl Sources {
         asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
     }
 
-    /// What one job reads that has roots of its own besides those that its member is granted. They need the grant to read files.
+    /// What one job reads that has a worktree of its own besides the roots that its member is granted. It needs the grant to read files.
     ///
     /// # Errors
     /// Where one cannot be opened, or has the name of another.
@@ -97,8 +97,8 @@ impl Sources {
     ) -> Result<Reader, String> {
         let names = self.granted(grants);
         let may_read = |name: &String| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard));
-        let own = own.into_iter().filter(|(name, _)| may_read(name)).map(|(name, path)| (Some(name), path));
-        let own = ReadRoots::open_named(own).map_err(|e| e.to_string())?.with_limits(limits);
+        let own = own.into_iter().filter(|(name, _)| may_read(name));
+        let own = ReadRoots::open_worktree(own).map_err(|e| e.to_string())?.with_limits(limits);
         let roots = match &self.roots {
             Some(roots) => roots.only(&names).and(&own).map_err(|e| e.to_string())?,
             None => own,

@@ -41,10 +41,11 @@ pub(super) enum Operation {
 /// The result, and the `.gitignore` files beyond the bounds that were found.
 type Reply<T> = (Result<T, ToolError>, Vec<String>);
 
-/// A request: the names of the directories that the child inherits, and the operation.
+/// A request: the names of the directories that the child inherits, whether a `.gitignore` hides files there, and the
+/// operation.
 #[derive(Serialize, Deserialize)]
 struct Request {
-    roots: Vec<String>,
+    roots: Vec<(String, bool)>,
     operation: Operation,
 }
 
@@ -113,7 +114,8 @@ impl ChildSearch {
         let opened = |root: &Arc<Root>| root.dir.try_clone().map(|dir| Arc::new(OwnedFd::from(dir.into_std_file())));
         let directories: Vec<_> =
             roots.iter().map(opened).collect::<Result<_, _>>().map_err(|error| broke(error.to_string()))?;
-        let request = Request { roots: roots.iter().map(|root| root.name.clone()).collect(), operation };
+        let request =
+            Request { roots: roots.iter().map(|root| (root.name.clone(), root.has_rules)).collect(), operation };
         let request = postcard::to_allocvec(&request).map_err(|error| broke(error.to_string()))?;
         let answer = Worker::new(&FILES_TASK, self.bounds).with_directories(directories).ask(request).await;
         answer.map_err(|ended| match ended {
@@ -174,11 +176,11 @@ impl ReadRoots {
     }
 
     /// The roots that this child inherited, under these names.
-    fn inherited(names: Vec<String>) -> Result<Self, ToolError> {
-        let open = |(name, directory): (String, &OwnedFd)| {
+    fn inherited(names: Vec<(String, bool)>) -> Result<Self, ToolError> {
+        let open = |((name, has_rules), directory): ((String, bool), &OwnedFd)| {
             let dir = Dir::from_std_file(directory.try_clone().map_err(|_| broke_off())?.into());
             let path = PathBuf::from(&name);
-            Ok(Arc::new(Root { real: path.clone(), path, name, dir }))
+            Ok(Arc::new(Root { real: path.clone(), path, name, dir, has_rules }))
         };
         let roots = names.into_iter().zip(guild_confine::directories()).map(open).collect::<Result<_, ToolError>>()?;
         Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })

@@ -90,7 +90,9 @@ impl Rules {
         let mut parts = inner.split('/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
             let beyond = |why| ToolError::OverLimit(format!("{path:?} is not read: {why}"));
-            rules.enter(&root.name, &root.dir, &at, &at).map_err(beyond)?;
+            if root.has_rules {
+                rules.enter(&root.name, &root.dir, &at, &at).map_err(beyond)?;
+            }
             join(&mut at, part);
             let is_dir = is_dir || parts.peek().is_some();
             let is_link = root.dir.symlink_metadata(&at).is_ok_and(|meta| meta.is_symlink());
@@ -201,13 +203,15 @@ pub(super) struct Walk<'a> {
     each: &'a mut Each<'a>,
     beyond: &'a BeyondBounds,
     rules: Rules,
+    /// Whether the root that is walked has rules.
+    has_rules: bool,
     seen: usize,
     unread: Unread,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(cancel: &'a CancellationToken, beyond: &'a BeyondBounds, each: &'a mut Each<'a>) -> Self {
-        Self { cancel, each, beyond, rules: Rules::default(), seen: 0, unread: Unread::default() }
+        Self { cancel, each, beyond, rules: Rules::default(), has_rules: true, seen: 0, unread: Unread::default() }
     }
 
     /// What the walk left out. What is hidden, or left out by a `.gitignore`, is not in it.
@@ -217,7 +221,7 @@ impl<'a> Walk<'a> {
 
     /// Walks a root.
     pub(super) fn root(&mut self, root: &Root) -> Result<ControlFlow<()>, ToolError> {
-        self.rules = Rules::default();
+        (self.rules, self.has_rules) = (Rules::default(), root.has_rules);
         self.directory(&root.name, &root.dir, "", 0)
     }
 
@@ -227,6 +231,7 @@ impl<'a> Walk<'a> {
         let meta = if inner.is_empty() { root.dir.dir_metadata() } else { root.dir.metadata(inner) };
         let meta = meta.map_err(failed)?;
         self.rules = Rules::on_the_way(root, inner, path, meta.is_dir())?;
+        self.has_rules = root.has_rules;
         if inner.is_empty() {
             self.directory(&root.name, &root.dir, "", 0)
         } else if meta.is_dir() {
@@ -272,7 +277,8 @@ impl<'a> Walk<'a> {
         // The paths of a directory's files begin with its name and a `/`, so this order sorts all paths.
         let key = |name: &str, kind: &FileType| format!("{name}{}", if kind.is_dir() { "/" } else { "" });
         named.sort_by_cached_key(|(name, kind, _)| key(name, kind));
-        let has_rules = match self.rules.enter(root, dir, "", at) {
+        let entered = if self.has_rules { self.rules.enter(root, dir, "", at) } else { Ok(false) };
+        let has_rules = match entered {
             Ok(has_rules) => has_rules,
             Err(why) => {
                 self.unread.add(Reason::Ignore, &path_of(""));
