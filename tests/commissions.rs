@@ -590,3 +590,41 @@ fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
     let report = probe("other", "global moths");
     assert!(report.contains("global moths: ok fly"), "{report}");
 }
+
+#[test]
+fn a_gitignore_hides_no_tracked_file_from_a_commission_and_what_it_drops_is_refused() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match request.turn() {
+        0 => Reply::call("Glob", json!({"pattern": "**/*.txt"}))
+            .and_call("Grep", json!({"pattern": "code"}))
+            .and_call("Read", json!({"file_path": "demo/src/code.txt"}))
+            .and_call("workspace_write", json!({"path": "src/new.txt", "content": "new"}))
+            .and_call("workspace_edit", json!({"path": "src/code.txt", "old": "code", "new": "moths"})),
+        1 => Reply::call("submit_result", json!({"summary": "A week."})),
+        _ => Reply::text("Done."),
+    }));
+    let hall = Hall::new(&["demo"]);
+    let project = hall.project("demo");
+    fs::write(project.join(".gitignore"), "*\n").unwrap();
+    git(&project, &["add", "--force", ".gitignore"]);
+    git(&project, &["commit", "--quiet", "--message=Ignore all"]);
+    hall.home.researcher("researcher");
+    hall.home.edit_manifest("researcher", |manifest| {
+        let component = &mut manifest["component"];
+        component["grants"] = json!({"lore": {"write": true}, "worktree": {"write": true}});
+        component["checkoutScope"] = json!("full");
+    });
+    hall.ask(&provider);
+    let host = hall.serve();
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    hall.until("demo", &id, "completed");
+    let asked = runtime.block_on(provider.received(2));
+    let answers = asked[1].body["messages"].to_string();
+    for expected in ["demo/src/code.txt", "\\tcode", "\\\"*\\\", line 1 of .gitignore", "The file is changed."] {
+        assert!(answers.contains(expected), "{expected}: {answers}");
+    }
+    assert_eq!(git(&project, &["show", "claude/main:src/code.txt"]), "moths");
+    let (status, output) = host.stop();
+    assert!(status.success(), "{output}");
+}

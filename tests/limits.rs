@@ -66,6 +66,9 @@ const TESTED: &[(&str, &str)] = &[
     ("artifacts_entries", "tests/wasi.rs::exactly_the_limit_of_entries_can_be_made_of_whatever_kind"),
     ("worktree_bytes", "host/hall/tests/hall/tools.rs::what_an_attempt_writes_is_bounded_also_over_a_restart"),
     ("worktree_entries", "host/hall/tests/hall/tools.rs::what_an_attempt_writes_is_bounded_also_over_a_restart"),
+    ("project_documents", "host/hall/tests/hall/tools.rs::documents_are_bounded_for_the_whole_project"),
+    ("project_documents_bytes", "host/hall/tests/hall/tools.rs::documents_are_bounded_for_the_whole_project"),
+    ("git_memory_bytes", "host/git/tests/git/program.rs::a_run_has_no_more_memory_than_its_limit_and_names_it"),
     ("session_seconds", "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job"),
     ("session_turns", "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job"),
     (

@@ -29,7 +29,7 @@ pub(crate) async fn project(args: Project) -> Result<(), Failure> {
 async fn add(args: ProjectAdd) -> Result<(), Failure> {
     let (config, home) = open(&args.home)?;
     let new = NewProject { name: args.name, path: args.path, branch: args.branch };
-    let Registered { settings, known, dirty } = add_project(&home, new).await?;
+    let Registered { settings, known, dirty } = add_project(&home, new, &config.limits).await?;
     let (file, permitted) = config.permit_project(Path::new(&settings.path))?;
     let (name, branch) = (&settings.name, settings.default_branch.as_deref().unwrap_or("its default branch"));
     print(|out| writeln!(out, "{name}"))?;

@@ -223,6 +223,12 @@ limits! {
     /// Files and directories that the tools of one attempt at a commission wrote or made in its worktree.
     [member]
     worktree_entries: u64 = 4096;
+    /// Documents of a project, below `.lore/` of `claude/main`, without the hall's records.
+    @start project_documents: u64 = 10_000;
+    /// Sizes of the documents of a project together.
+    @start project_documents_bytes: u64 = 256 * MIB;
+    /// Memory of one run of `git` or `gh`, and of each process that it starts. Packs and indexes that are mapped do not count.
+    @start git_memory_bytes: u64 = 1024 * MIB;
     /// `description` of a dispatch.
     [member]
     description_bytes: u64 = KIB;

@@ -17,6 +17,9 @@ pub const RULES_LINES: usize = 5000;
 /// The most bytes of all those that a commit brings.
 const ALL_BYTES: usize = 64 << 20;
 
+/// What a path begins with that is from the top of a worktree and nothing else.
+const HERE: &str = "./";
+
 /// Whether git reads a file of this name for its patterns.
 pub fn is_rules_file(name: &str) -> bool {
     matches!(name, ".gitignore" | ".gitattributes")
@@ -62,7 +65,8 @@ impl Repository {
     pub async fn ignored(&self, dir: &Path, paths: &[&str]) -> Result<Vec<IgnoreRule>, GitError> {
         let Worktree { dir, .. } = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
         settings::check(&self.git, &dir).await?;
-        let input = paths.iter().flat_map(|path| path.bytes().chain([0])).collect();
+        // A colon at the beginning would have a meaning to git.
+        let input = paths.iter().flat_map(|path| HERE.bytes().chain(path.bytes()).chain([0])).collect();
         let ask = self.git.call(&dir, &["check-ignore", "--verbose", "-z", "--stdin"]).input(input);
         // 1: none is left out.
         let (_, said) = ask.codes(&[0, 1]).await?;
@@ -70,6 +74,7 @@ impl Repository {
         let fields: Vec<&str> = said.split('\0').collect();
         let read = |fields: &[&str]| {
             let [source, line, pattern, path]: [&str; 4] = fields.try_into().ok()?;
+            let path = path.strip_prefix(HERE).unwrap_or(path);
             let [source, line, pattern, path] = [source, line, pattern, path].map(str::to_owned);
             // The last rule that matches may be one that keeps the file.
             (!pattern.starts_with('!')).then_some(IgnoreRule { path, pattern, source, line })

@@ -29,6 +29,16 @@ pub struct Artifact {
     pub raw_content: Option<String>,
 }
 
+/// The artifacts of a project.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Artifacts {
+    /// They, in the order of the list.
+    pub artifacts: Vec<Artifact>,
+    /// Whether the project has more files below `.lore/` than are looked at, so that some are missing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
 /// An image or a mockup, and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArtifactFile {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
+use guild_git::{DocumentQuota, DocumentUsage};
 use guild_jobs::{
     Names,
     durable::{
@@ -33,6 +34,14 @@ pub(crate) struct Files {
     top: Dir,
     /// Where new files are made.
     new: Dir,
+}
+
+/// The files below a directory.
+pub(crate) struct FileList {
+    /// Their paths from there, in order.
+    pub(crate) files: Vec<String>,
+    /// Whether there is more than is looked at, so that some are missing.
+    pub(crate) truncated: bool,
 }
 
 /// Where a file is to be written, and what is on the way there.
@@ -75,15 +84,14 @@ impl Files {
         if is_file { Fingerprint::at(&dir, name) } else { Ok(None) }
     }
 
-    /// The paths of all files below a directory, from there, in order; `None` if there is no such directory. `FileTooLarge` if
-    /// there is too much in it.
-    pub(crate) fn list(&self, path: &Names<'_>) -> io::Result<Option<Vec<String>>> {
+    /// The files below a directory; `None` if there is no such directory.
+    pub(crate) fn list(&self, path: &Names<'_>) -> io::Result<Option<FileList>> {
         let Some(dir) = self.directory(path.as_slice())? else { return Ok(None) };
-        let mut files = Vec::new();
+        let (mut files, mut truncated) = (Vec::new(), false);
         for (n, found) in walk(&dir).enumerate() {
-            if n == MAX_WALKED {
-                let why = format!("{:?} has more than {MAX_WALKED} files and directories", text(path));
-                return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+            truncated = n == MAX_WALKED;
+            if truncated {
+                break;
             }
             // What cannot be read, or has a name that cannot be said, is left out.
             let Ok(found) = found else { continue };
@@ -91,7 +99,50 @@ impl Files {
             files.extend(name.filter(|name| !name.contains(char::is_control)).map(str::to_owned));
         }
         files.sort_unstable();
-        Ok(Some(files))
+        Ok(Some(FileList { files, truncated }))
+    }
+
+    /// How much the documents take. It stops once they are more than `most` files.
+    pub(crate) fn documents(&self, most: u64) -> io::Result<DocumentUsage> {
+        let mut used = DocumentUsage::default();
+        let Some(dir) = self.directory(&[LORE])? else { return Ok(used) };
+        for found in walk(&dir).flatten().filter(|found| !found.kind.is_dir()) {
+            used.add(&in_lore(&found.path.to_string_lossy()), found.size);
+            if used.files > most {
+                break;
+            }
+        }
+        Ok(used)
+    }
+
+    /// Checks that a document of so many bytes can be written without exceeding a quota.
+    ///
+    /// # Errors
+    /// In the inner result, a sentence that names the limit.
+    pub(crate) fn check_documents(
+        &self,
+        path: &Names<'_>,
+        bytes: usize,
+        quota: DocumentQuota,
+    ) -> io::Result<Result<(), String>> {
+        let old = self.state(path)?.map(|state| state.size());
+        let before = self.documents(quota.files)?;
+        let mut new = DocumentUsage::default();
+        new.add(&text(path), bytes as u64);
+        let after = DocumentUsage {
+            files: if old.is_some() { before.files } else { before.files + new.files },
+            bytes: before.bytes.saturating_sub(old.unwrap_or_default()).saturating_add(new.bytes),
+        };
+        Ok(quota.check(before, after))
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove(&self, path: &Names<'_>) -> io::Result<()> {
+        let [parents @ .., name] = path.as_slice() else { return Ok(()) };
+        match self.directory(parents)? {
+            Some(dir) => if_there(dir.remove_file(name)).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Looks where a file is to be written. `IsADirectory` if something else than a file is there.

@@ -137,6 +137,26 @@ impl Home {
         open_dir(&self.dir, NEW).map_err(HallError::io(NEW))
     }
 
+    /// Removes what a crash left behind: worktrees that were being removed, and files that never came where they belong. It
+    /// blocks.
+    pub(crate) fn sweep(&self) {
+        let log = |path: &Path, e: std::io::Error| tracing::warn!("{} cannot be swept: {e}", path.display());
+        let projects = fs::read_dir(self.path.join("worktrees")).into_iter().flatten().flatten();
+        let worktrees =
+            projects.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
+        for dir in worktrees.chain([self.path.join("projects")]) {
+            if let Err(e) = guild_git::sweep_removed(&dir) {
+                log(&dir, e);
+            }
+        }
+        let new = self.path.join(NEW);
+        for entry in fs::read_dir(&new).into_iter().flatten().flatten() {
+            if let Err(e) = fs::remove_file(entry.path()) {
+                log(&entry.path(), e);
+            }
+        }
+    }
+
     /// The integration worktree of a project.
     pub(crate) fn integration(&self, project: &str) -> PathBuf {
         self.path.join("projects").join(project)

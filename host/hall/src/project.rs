@@ -8,7 +8,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use guild_git::{Git, GitError, GitOptions, Integration, Repository};
+use guild_contract::Limits;
+use guild_git::{DocumentQuota, Git, GitError, GitOptions, Integration, Repository};
 use guild_jobs::durable::read_whole;
 use guild_session::fingerprint::Fingerprint;
 use tokio::sync::OnceCell;
@@ -54,6 +55,8 @@ pub(crate) struct Project {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     integration: OnceCell<Arc<Integration>>,
+    /// Held while it is opened for those who do not wait for it to the end.
+    pub(crate) opening: Arc<tokio::sync::Mutex<()>>,
     /// Held while a pull request is made, and while `claude/main` follows the default branch.
     pub(crate) pulls: tokio::sync::Mutex<()>,
 }
@@ -62,6 +65,7 @@ pub(crate) struct Shared {
 pub(crate) struct Projects {
     permits: Mutex<Arc<[Permit]>>,
     program: Option<PathBuf>,
+    limits: Arc<Limits>,
     git: OnceCell<Git>,
     read: Mutex<Option<Known>>,
 }
@@ -92,8 +96,14 @@ pub fn check_name(name: &str) -> Result<(), HallError> {
 ///
 /// # Errors
 /// Where there is none, or it is too old.
-pub async fn find_git(program: Option<PathBuf>) -> Result<Git, GitError> {
-    Git::find(GitOptions { program, limit: GIT_LIMIT, now: SystemTime::now }).await
+pub async fn find_git(program: Option<PathBuf>, limits: &Limits) -> Result<Git, GitError> {
+    let (memory_bytes, documents) = (limits.git_memory_bytes, quota(limits));
+    Git::find(GitOptions { program, limit: GIT_LIMIT, memory_bytes, documents, now: SystemTime::now }).await
+}
+
+/// How much the documents of a project may take.
+pub(crate) fn quota(limits: &Limits) -> DocumentQuota {
+    DocumentQuota { files: limits.project_documents, bytes: limits.project_documents_bytes }
 }
 
 impl Project {
@@ -132,8 +142,13 @@ impl Project {
 }
 
 impl Projects {
-    pub(crate) fn new(permits: Vec<Permit>, program: Option<PathBuf>) -> Self {
-        Self { permits: Mutex::new(permits.into()), program, git: OnceCell::new(), read: Mutex::new(None) }
+    pub(crate) fn new(permits: Vec<Permit>, program: Option<PathBuf>, limits: Arc<Limits>) -> Self {
+        Self { permits: Mutex::new(permits.into()), program, limits, git: OnceCell::new(), read: Mutex::new(None) }
+    }
+
+    /// How much the documents of a project may take.
+    pub(crate) fn documents(&self) -> DocumentQuota {
+        quota(&self.limits)
     }
 
     /// What the operator permits from now on.
@@ -207,7 +222,7 @@ impl Projects {
     /// # Errors
     /// Where there is none, or it is too old.
     pub(crate) async fn git(&self) -> Result<&Git, GitError> {
-        self.git.get_or_try_init(|| find_git(self.program.clone())).await
+        self.git.get_or_try_init(|| find_git(self.program.clone(), &self.limits)).await
     }
 
     /// The integration worktree of a project, which is made at the first use.
@@ -244,7 +259,7 @@ mod tests {
     fn a_project_shares_its_worktree_with_what_it_was_until_its_path_or_default_branch_changes() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::open(&dir.path().join("home")).unwrap();
-        let projects = Projects::new(Vec::new(), None);
+        let projects = Projects::new(Vec::new(), None, Arc::default());
         let reads = |text: &str| {
             fs::write(home.path().join(SETTINGS), format!("projects:\n  - name: demo\n    {text}\n")).unwrap();
             projects.now(&home).unwrap().1.remove("demo").unwrap()

@@ -9,6 +9,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
+use guild_contract::Limits;
 use guild_git::Repository;
 use guild_jobs::{
     durable::{Survives, open_dir, open_directory, read_whole, replace},
@@ -60,8 +61,8 @@ pub struct Registered {
 ///
 /// # Errors
 /// Why it cannot be a project.
-pub async fn add_project(home: &Path, new: NewProject) -> Result<Registered, HallError> {
-    let git = find_git(None).await?;
+pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Result<Registered, HallError> {
+    let git = find_git(None, limits).await?;
     let invalid = |e: guild_git::GitError| HallError::Invalid(e.to_string());
     let repository = Repository::open(&git, &new.path, new.branch.as_deref()).await.map_err(invalid)?;
     let dirty = repository.is_dirty().await.map_err(invalid)?;

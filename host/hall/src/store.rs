@@ -10,7 +10,7 @@ use guild_jobs::durable::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{error::HallError, protected::LORE};
+use crate::{error::HallError, files::is_of_host, protected::LORE};
 
 /// The directory of the records of all kinds, below [`LORE`].
 const WORK: &str = "work";
@@ -84,7 +84,17 @@ pub(crate) fn write_record<T: Kept>(new: &Dir, worktree: &Path, kept: &T) -> Res
         let file = format!("{id}.md");
         replace_from(new, &id.to_string(), (&dir, file.as_ref()), text.as_bytes(), (ANYBODY, Survives::Process))
     });
-    written.map(drop).map_err(HallError::io(doing()))
+    match written {
+        Ok(_) => Ok(()),
+        Err(e) if is_of_host(e.kind()) => Err(HallError::io(doing())(e)),
+        // The project has something else there.
+        Err(e) => Err(HallError::Conflict(format!(
+            "{}: {LORE}/{WORK}/{} has to be a directory, as each on the way to it, and no symbolic link ({e}); replace what is \
+             there, and commit",
+            doing(),
+            T::RECORDS
+        ))),
+    }
 }
 
 /// The text of a record in a worktree; `None` if there is none.

@@ -218,7 +218,7 @@ async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<d
 
 /// The program with which commissions are carried out. A host without projects needs none.
 async fn look_at_git(config: &Config) -> Check {
-    let found = guild_hall::find_git(None).await;
+    let found = guild_hall::find_git(None, &config.limits).await;
     let found = found.map(|git| format!("{} is git {}", git.program().display(), git.version()));
     Check::new(Kind::Git, "git", !config.projects.is_empty(), found.map_err(|e| e.to_string()))
 }

@@ -96,7 +96,10 @@ impl Host {
     pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent, hall } = options;
         let permits = commissions::permits(&config);
-        let hall = hall.map(|home| Hall::open(HallOptions { home, permits, git: None, clock: Arc::new(SystemClock) }));
+        let hall = hall.map(|home| {
+            let limits = Arc::new(config.limits.clone());
+            Hall::open(HallOptions { home, permits, git: None, limits, clock: Arc::new(SystemClock) })
+        });
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
         let limits = Arc::new(config.limits.clone());

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use guild_git::Integration;
+use guild_git::{Integration, check_rules, is_rules_file};
 use guild_jobs::Names;
 use guild_session::fingerprint::Fingerprint;
 
@@ -18,7 +18,7 @@ use super::{
     cells::{Cells, InHall, Picture},
 };
 use crate::{
-    artifact::{self, Artifact, ArtifactFile, Kind},
+    artifact::{self, Artifact, ArtifactFile, Artifacts, Kind},
     error::HallError,
     files::{Files, below_lore, in_lore, is_of_host, names, text},
     home::Home,
@@ -40,8 +40,8 @@ impl Hall {
     /// The artifacts of a project: what is to be done before what is done.
     ///
     /// # Errors
-    /// Where there is no such project, or it cannot be worked on, or has too many files below `.lore/`.
-    pub async fn artifacts(&self, project: &str) -> Result<Vec<Artifact>, HallError> {
+    /// Where there is no such project, or it cannot be worked on.
+    pub async fn artifacts(&self, project: &str) -> Result<Artifacts, HallError> {
         let (_, integration) = self.integration(project).await?;
         let home = self.home.clone();
         integration.with_files(move |top| list(&home, top)).await?
@@ -51,11 +51,11 @@ impl Hall {
     ///
     /// # Errors
     /// As [`Self::artifacts`].
-    pub async fn recent_artifacts(&self, project: &str, most: usize) -> Result<Vec<Artifact>, HallError> {
+    pub async fn recent_artifacts(&self, project: &str, most: usize) -> Result<Artifacts, HallError> {
         let mut found = self.artifacts(project).await?;
-        found.retain(Artifact::is_active);
-        found.sort_by_cached_key(|artifact| Reverse(artifact.last_modified.clone()));
-        found.truncate(most);
+        found.artifacts.retain(Artifact::is_active);
+        found.artifacts.sort_by_cached_key(|artifact| Reverse(artifact.last_modified.clone()));
+        found.artifacts.truncate(most);
         Ok(found)
     }
 
@@ -117,6 +117,9 @@ impl Hall {
         let (settled, integration) = self.integration(project).await?;
         let message = format!("Edit artifact: {path}");
         let path = valid(path)?;
+        let is_rules = path.rsplit('/').next().is_some_and(is_rules_file);
+        let checked = if is_rules { check_rules(content.as_bytes()) } else { Ok(()) };
+        checked.map_err(|why| HallError::Invalid(format!("{:?} {why}", below_lore(&path))))?;
         if content.len() as u64 > MAX_BYTES {
             return Err(HallError::Invalid(format!("content has {} bytes, more than {MAX_BYTES}", content.len())));
         }
@@ -128,9 +131,13 @@ impl Hall {
         }
         // No commission is called so. There is one writer of a project at a time.
         let (home, temporary) = (self.home.clone(), format!(".document.{}", settled.name()));
+        let quota = self.projects.documents();
         let write = move |top: &Path| {
             let names = named(&path)?;
             let files = Files::open(&home, top).map_err(HallError::io("the integration worktree"))?;
+            let checked =
+                files.check_documents(&names, content.len(), quota).map_err(|e| failed(&names, "written", &e))?;
+            checked.map_err(HallError::Conflict)?;
             let written = files.place(&names).and_then(|place| files.put(place, &temporary, content.as_bytes()));
             written.map_err(|e| failed(&names, "written", &e))
         };
@@ -192,10 +199,11 @@ fn first_section(text: &str) -> Option<String> {
 }
 
 /// The artifacts of a worktree. It blocks.
-fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
+fn list(home: &Home, top: &Path) -> Result<Artifacts, HallError> {
     let files = Files::open(home, top).map_err(HallError::io("the integration worktree"))?;
     let lore = named(LORE)?;
-    let paths = files.list(&lore).map_err(|e| failed(&lore, "listed", &e))?.unwrap_or_default();
+    let listed = files.list(&lore).map_err(|e| failed(&lore, "listed", &e))?;
+    let (paths, truncated) = listed.map(|listed| (listed.files, listed.truncated)).unwrap_or_default();
     let (mut found, mut left) = (Vec::new(), MAX_LISTED_BYTES);
     for path in paths {
         let Some(kind) = Kind::of(&path) else { continue };
@@ -219,7 +227,7 @@ fn list(home: &Home, top: &Path) -> Result<Vec<Artifact>, HallError> {
         }
     }
     artifact::sort(&mut found);
-    Ok(found)
+    Ok(Artifacts { artifacts: found, truncated })
 }
 
 /// One artifact of a worktree. It blocks.

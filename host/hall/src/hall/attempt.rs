@@ -4,10 +4,10 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use guild_contract::Decision;
+use guild_contract::{Decision, text::one_line};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
 
-use super::{CommissionCell, Hall, blocking};
+use super::{CommissionCell, Hall, blocking, tools::note_once};
 use crate::{
     commission::{Commission, End, Status, record},
     error::HallError,
@@ -17,6 +17,11 @@ use crate::{
 
 /// How long an attempt waits before it asks a host that was busy again.
 const BUSY: Duration = Duration::from_secs(2);
+
+/// The event that names files which were not committed, how many it names, and how long their names are.
+const NOT_COMMITTED: &str = "not_committed";
+const NAMED: usize = 20;
+const NAME_CHARS: usize = 120;
 
 const CANCELLED: &str = "Commission cancelled by user";
 const COMPLETED: &str = "Execution completed";
@@ -219,6 +224,17 @@ impl Hall {
         if let (true, Some(dir)) = (attempt.begun, &now.worktree_dir) {
             let project = self.project(&now.project_name)?;
             let integration = self.projects.integration(&self.home, &project).await?;
+            let left_out = if dir.exists() { left_out(&integration, dir).await } else { None };
+            if let Some(left_out) = left_out {
+                let time = self.time();
+                self.change_held(cell, |commission| {
+                    note_once(commission, NOT_COMMITTED, &left_out, time);
+                    Ok(())
+                })
+                .await?;
+            }
+            // The record that is committed has it.
+            let now = cell.now();
             let branch = branch(&now)?;
             let at = (&*integration, &branch, dir.as_path());
             if end.status == Status::Completed {
@@ -288,6 +304,22 @@ impl Hall {
         let merged = at.0.merge_squash(at.1, &format!("Commission: {id}\n\n{title}")).await;
         merged.map_err(|e: GitError| e.into())
     }
+}
+
+/// What the rules of a project leave out of what was written in a worktree, which is removed: a sentence for people. `None`
+/// where that is nothing.
+pub(super) async fn left_out(integration: &Integration, dir: &Path) -> Option<String> {
+    let files = match integration.repository().left_out(dir).await {
+        Ok(files) => files,
+        Err(e) => return Some(format!("Git cannot tell which files are not committed: {e}")),
+    };
+    let more = match files.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let named: Vec<String> = files.iter().take(NAMED).map(|file| one_line(file, NAME_CHARS)).collect();
+    let why = "The project ignores files that are in the worktree, so they are not committed";
+    (!files.is_empty()).then(|| format!("{why}: {}{more}", named.join(", ")))
 }
 
 /// The commission as it is once that end is stored.

@@ -3,11 +3,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
 };
 
 use cap_std::fs::Dir;
+use futures::future::join_all;
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 
 use super::{Hall, blocking};
@@ -170,6 +172,28 @@ pub(super) fn check_room<T: InHall, L: Default>(
     )))
 }
 
+/// How long whoever has other projects to see to waits for one.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Does something that goes on when nobody waits for it any more.
+async fn in_background<V: Send + 'static>(
+    work: impl Future<Output = Result<V, HallError>> + Send + 'static,
+) -> Result<V, HallError> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|_| Err(HallError::Internal("the host is stopping".to_owned())))
+}
+
+/// What is done in a project, if it does not take long.
+async fn at_hand<V>(project: &str, work: impl Future<Output = Result<V, HallError>>) -> Result<V, HallError> {
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.unwrap_or_else(|_| {
+        Err(HallError::Conflict(format!(
+            "project {project:?} is busy, or its git hangs: it takes more than {} s, and goes on",
+            PATIENCE.as_secs()
+        )))
+    })
+}
+
 impl Hall {
     /// Adds one under the first of these names that is free, and keeps it.
     ///
@@ -196,7 +220,7 @@ impl Hall {
     ) -> Result<Arc<T>, HallError> {
         let (cell, mut held) = self.make_held(cells, name, kept).await?;
         let made = cell.now();
-        if let Err(e) = self.picture(&made).await {
+        if let Err(e) = self.picture(&cell).await {
             self.forget_held(cells, made.id(), &mut held).await;
             return Err(e);
         }
@@ -274,7 +298,7 @@ impl Hall {
         self.keep(&after).await?;
         cell.now.send_replace(after.clone());
         // What is kept decides. The next change writes the record again.
-        if let Err(e) = self.picture(&after).await {
+        if let Err(e) = at_hand(after.project(), self.picture(cell)).await {
             tracing::warn!(id = %after.id(), "{e}");
         }
         if let Some(event) = T::event(&before, &after) {
@@ -289,15 +313,28 @@ impl Hall {
         blocking(move || store::save(&T::states(&home)?, &*kept).map_err(HallError::io(doing))).await
     }
 
-    async fn picture<T: InHall>(&self, kept: &Arc<T>) -> Result<(), HallError> {
-        let (new, kept) = (self.home.new_files()?, kept.clone());
+    /// Writes a record. It goes on when nobody waits for it any more.
+    async fn picture<T: InHall, L>(&self, cell: &Cell<T, L>) -> Result<(), HallError> {
+        let (new, kept, now) = (self.home.new_files()?, cell.now(), cell.changes());
         match kept.picture() {
             Picture::Nowhere => Ok(()),
             Picture::Worktree(dir) => blocking(move || store::write_record(&new, &dir, &*kept)).await,
             Picture::Integration => {
-                let project = self.project(kept.project())?;
-                let integration = self.projects.integration(&self.home, &project).await?;
-                integration.with_files(move |dir| store::write_record(&new, dir, &*kept)).await?
+                let (project, projects, home) =
+                    (self.project(kept.project())?, self.projects.clone(), self.home.clone());
+                in_background(async move {
+                    let integration = projects.integration(&home, &project).await?;
+                    // It may have changed while others had the worktree.
+                    let newest = move |dir: &Path| {
+                        let kept = now.borrow().clone();
+                        match kept.picture() {
+                            Picture::Integration => store::write_record(&new, dir, &*kept),
+                            Picture::Worktree(_) | Picture::Nowhere => Ok(()),
+                        }
+                    };
+                    integration.with_files(newest).await?
+                })
+                .await
             }
         }
     }
@@ -333,26 +370,36 @@ impl Hall {
         project: Option<&str>,
     ) -> Result<(), HallError> {
         match project {
-            Some(name) => self.look_in(cells, self.project(name)?.as_ref()).await,
+            Some(name) => self.look_in(cells, &self.project(name)?).await,
+            // Each by itself: one whose git hangs keeps nobody from the others.
             None => {
-                for project in self.projects.now(&self.home)?.1.values() {
-                    self.look_in(cells, project).await;
-                }
+                let projects = self.projects.now(&self.home)?.1;
+                join_all(projects.values().map(|project| self.look_in(cells, project))).await;
             }
         }
         Ok(())
     }
 
-    async fn look_in<T: InHall, L: Default>(&self, cells: &Cells<T, L>, project: &Project) {
+    async fn look_in<T: InHall, L: Default>(&self, cells: &Cells<T, L>, project: &Arc<Project>) {
         if project.permit.is_err() {
             return;
         }
         let dir = self.home.integration(project.name());
         // It is made at its first use. One that is there is read as it is: reading waits for nothing that is under way in it.
-        if !dir.exists()
-            && let Err(e) = self.projects.integration(&self.home, project).await
-        {
-            return tracing::debug!(project = project.name(), "its {} cannot be read: {e}", T::RECORDS);
+        if !dir.exists() {
+            let (projects, home, of) = (self.projects.clone(), self.home.clone(), project.clone());
+            let opened = async {
+                // One at a time, so that those who look again and again leave no more than one behind.
+                let one = project.shared.opening.clone().lock_owned().await;
+                in_background(async move {
+                    let _one = one;
+                    projects.integration(&home, &of).await.map(drop)
+                })
+                .await
+            };
+            if let Err(e) = at_hand(project.name(), opened).await {
+                return tracing::warn!(project = project.name(), "its {} cannot be read: {e}", T::RECORDS);
+            }
         }
         let (known, name): (BTreeSet<T::Id>, _) = (cells.read().keys().cloned().collect(), project.name().to_owned());
         let workers = self.all_workers();

@@ -21,6 +21,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
 };
 
+use guild_contract::Limits;
 use guild_jobs::Clock;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,8 @@ pub struct HallOptions {
     pub permits: Vec<Permit>,
     /// The program git; `None` looks for it on `PATH`.
     pub git: Option<PathBuf>,
+    /// What git may take, and the documents of projects.
+    pub limits: Arc<Limits>,
     /// The source of the time.
     pub clock: Arc<dyn Clock>,
 }
@@ -64,7 +67,7 @@ pub struct HallOptions {
 /// A hall: its projects, their commissions and meetings.
 pub struct Hall {
     home: Arc<Home>,
-    projects: Projects,
+    projects: Arc<Projects>,
     clock: Arc<dyn Clock>,
     workers: OnceLock<Arc<dyn Workers>>,
     commissions: Cells<Commission, Running>,
@@ -101,9 +104,10 @@ impl Hall {
     /// Where another process owns the home, or it cannot be read.
     pub fn open(options: HallOptions) -> Result<Arc<Self>, HallError> {
         let home = Home::open(&options.home)?;
+        home.sweep();
         let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
         let meetings = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
-        let projects = Projects::new(options.permits, options.git);
+        let projects = Arc::new(Projects::new(options.permits, options.git, options.limits));
         projects.now(&home)?;
         Ok(Arc::new(Self {
             home: Arc::new(home),

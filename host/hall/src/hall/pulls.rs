@@ -4,9 +4,10 @@
 //! again, so a host that ends between the push, `gh` and the note of the pull request leaves what the next call completes: what
 //! is pushed is not pushed again, and a pull request that is open is found. Without the note, a sync goes by contents.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cap_std::fs::Dir;
+use futures::future::join_all;
 use guild_git::{CommitId, Followed, GitError, Proposed, PullState};
 use guild_jobs::durable::{Survives, if_there, read_whole, replace};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ use crate::{
     project::{Permit, Project},
 };
 
+/// How long a sync is waited for. One run of git takes at most two minutes.
+const SYNC_PATIENCE: Duration = Duration::from_secs(150);
 /// The most characters of a title, at GitHub.
 const TITLE_CHARS: usize = 256;
 /// The most bytes of a body. GitHub takes as many characters.
@@ -129,19 +132,30 @@ impl Hall {
             Some(name) => vec![self.project(name)?],
             None => self.projects.now(&self.home)?.1.into_values().collect(),
         };
-        let mut results = Vec::new();
-        for project in projects {
-            let name = project.name().to_owned();
-            results.push(match self.sync_project(&project).await {
-                Ok((action, reason)) => Synced { project: name, action, reason, error: None },
-                Err(e) => {
-                    let reason = e.to_string();
-                    tracing::warn!(project = name, "claude/main does not follow the default branch: {reason}");
-                    Synced { project: name, action: "error", reason: reason.clone(), error: Some(reason) }
-                }
-            });
+        // Each by itself: one whose git or `origin` hangs keeps nobody from the others.
+        Ok(join_all(projects.into_iter().map(|project| self.sync_in_time(project))).await)
+    }
+
+    async fn sync_in_time(self: &Arc<Self>, project: Arc<Project>) -> Synced {
+        let name = project.name().to_owned();
+        let hall = self.clone();
+        // It goes on when it is not waited for any more.
+        let work = tokio::spawn(async move { hall.sync_project(&project).await });
+        let done = match tokio::time::timeout(SYNC_PATIENCE, work).await {
+            Ok(done) => done.unwrap_or_else(|_| Err(HallError::Internal("the host is stopping".to_owned()))),
+            Err(_) => Err(HallError::Conflict(format!(
+                "it takes more than {} s, and goes on; its git or its origin may hang",
+                SYNC_PATIENCE.as_secs()
+            ))),
+        };
+        match done {
+            Ok((action, reason)) => Synced { project: name, action, reason, error: None },
+            Err(e) => {
+                let reason = e.to_string();
+                tracing::warn!(project = name, "claude/main does not follow the default branch: {reason}");
+                Synced { project: name, action: "error", reason: reason.clone(), error: Some(reason) }
+            }
         }
-        Ok(results)
     }
 
     async fn sync_project(self: &Arc<Self>, project: &Project) -> Result<(&'static str, String), HallError> {

@@ -53,7 +53,8 @@ impl Hall {
         let writes = grants.lore_write || grants.worktree_write;
         let links = if writes { integration.repository().links(&attempt.worktree).await? } else { Vec::new() };
         let (home, at, running) = (self.home.clone(), attempt.clone(), job.job().clone());
-        let worktree = blocking(move || Worktree::open(&home, (&at, links), running, limits)).await?;
+        let repository = integration.repository().clone();
+        let worktree = blocking(move || Worktree::open(&home, repository, (&at, links), running, limits)).await?;
         let worktree = (Arc::new(worktree), attempt.checkout);
         let (hall, runtime) = (self.clone(), Handle::current());
         Ok(match attempt.activity.clone() {
@@ -117,7 +118,7 @@ fn note(commission: &mut Commission, report: &Report, time: String) {
 }
 
 /// Notes what was not noted in this attempt: after a crash a report can come again.
-fn note_once(commission: &mut Commission, event: &str, text: &str, time: String) {
+pub(super) fn note_once(commission: &mut Commission, event: &str, text: &str, time: String) {
     let reason: String = text.chars().take(NOTED_CHARS).collect();
     let timeline = &commission.record.activity_timeline;
     let begun = timeline.iter().rposition(|entry| entry.event == "status_dispatched").unwrap_or(0);

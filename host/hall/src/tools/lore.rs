@@ -17,7 +17,7 @@ use super::{
     worktree::{Worktree, key},
 };
 use crate::{
-    files::{below_lore, in_lore, names, text},
+    files::{FileList, below_lore, in_lore, names, text},
     protected::LORE,
 };
 
@@ -85,11 +85,15 @@ impl LoreTools {
             return Err(ToolError::InvalidInput(format!("there is no directory {directory:?} among the artifacts")));
         };
         let inside = if path == LORE { String::new() } else { format!("{}/", below_lore(&path)) };
+        let FileList { files, truncated } = files;
         let mut lines: Vec<String> = files.iter().take(MAX_LISTED).map(|file| format!("{inside}{file}")).collect();
         match files.len().saturating_sub(MAX_LISTED) {
             0 if lines.is_empty() => lines.push("There are no artifacts.".to_owned()),
             0 => {}
             more => lines.push(format!("({more} more: name a directory)")),
+        }
+        if truncated {
+            lines.push("(there are more than are looked at: name a directory)".to_owned());
         }
         Ok(Value::String(lines.join("\n")))
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::Grants;
-use guild_git::Checkout;
+use guild_git::{Checkout, RULES_BYTES, is_rules_file};
 use guild_jobs::Names;
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
@@ -65,6 +65,8 @@ impl WorkspaceTools {
         }
         let edit: WorkspaceEdit = parse(EDIT, input)?;
         let names = self.writable(&edit.path)?;
+        let is_rules = names.as_slice().last().is_some_and(|name| is_rules_file(name));
+        let most = if is_rules { RULES_BYTES } else { MAX_EDITED_BYTES };
         self.worktree.write(&names, Some(&key), || {
             let before = self.worktree.read(&names, MAX_EDITED_BYTES as u64)?;
             let before = before.ok_or_else(|| {
@@ -72,7 +74,7 @@ impl WorkspaceTools {
             })?;
             let before = String::from_utf8(before)
                 .map_err(|_| ToolError::InvalidInput(format!("{:?} is no text in UTF-8", text(&names))))?;
-            edit.apply(&before).map(String::into_bytes)
+            edit.apply(&before, most).map(String::into_bytes)
         })?;
         Ok(answer("The file is changed."))
     }
@@ -104,7 +106,8 @@ struct WorkspaceEdit {
 }
 
 impl WorkspaceEdit {
-    fn apply(&self, before: &str) -> Result<String, ToolError> {
+    /// The text afterwards, which is made only if it has at most so many bytes.
+    fn apply(&self, before: &str, most: usize) -> Result<String, ToolError> {
         let Self { path, old, new, all } = self;
         if old.is_empty() {
             return Err(ToolError::InvalidInput(format!("old must not be empty; {WRITE} writes a whole file")));
@@ -121,9 +124,9 @@ impl WorkspaceEdit {
             }
         }
         let after = (before.len() - found * old.len()).saturating_add(found.saturating_mul(new.len()));
-        if after > MAX_EDITED_BYTES {
+        if after > most {
             return Err(ToolError::OverLimit(format!(
-                "{path:?} would have {after} bytes, and files of at most {MAX_EDITED_BYTES} are edited"
+                "{path:?} would have {after} bytes, and the result of an edit has at most {most}"
             )));
         }
         Ok(before.replace(old.as_str(), new))

@@ -6,10 +6,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, Write as _},
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
 use guild_contract::{Limits, text::hex};
+use guild_git::{IgnoreRule, Repository, check_rules, is_rules_file};
 use guild_jobs::{
     Names, RunningJob,
     durable::{append, read_whole},
@@ -17,25 +19,32 @@ use guild_jobs::{
 use guild_session::tools::{ToolCall, ToolError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
 
 use crate::{
     error::HallError,
-    files::{Files, MAX_DEPTH, is_of_host, text},
+    files::{FileList, Files, MAX_DEPTH, is_of_host, text},
     home::Home,
-    project::lock,
-    protected::protected,
+    project::{lock, quota},
+    protected::{LORE, protected},
     workers::Attempt,
 };
 
 /// What the tools wrote, in the job's directory: a [`Change`] on each line. A line begins with its newline, so that one which
 /// was cut spoils no other.
 const WRITES: &str = "writes.jsonl";
+/// The file whose rules leave others out of commits.
+const IGNORE_FILE: &str = ".gitignore";
+/// Bytes of one that is put back where a new one is refused.
+const MAX_IGNORE_BYTES: u64 = 16 << 20;
 /// Bytes of [`WRITES`].
 const MAX_WRITES_BYTES: u64 = 16 << 20;
 
 /// The files of an attempt's worktree. Its methods block on the file system.
 pub struct Worktree {
     job: Arc<RunningJob>,
+    repository: Repository,
+    dir: PathBuf,
     files: Files,
     /// What a new file is called until it is whole. An attempt makes one at a time.
     temporary: String,
@@ -43,6 +52,8 @@ pub struct Worktree {
     links: BTreeSet<String>,
     limits: Arc<Limits>,
     written: Mutex<Written>,
+    /// Where git is run.
+    runtime: Handle,
 }
 
 /// A file that was written, or was about to be.
@@ -82,12 +93,16 @@ impl Written {
 }
 
 impl Worktree {
-    /// The worktree of an attempt whose job runs, with what [`guild_git::Repository::links`] says of it. It blocks.
+    /// The worktree of an attempt whose job runs, with what [`Repository::links`] says of it. It blocks.
     ///
     /// # Errors
     /// Where the worktree, the home or the job's directory cannot be read.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
     pub fn open(
         home: &Home,
+        repository: Repository,
         (attempt, links): (&Attempt, Vec<String>),
         job: Arc<RunningJob>,
         limits: Arc<Limits>,
@@ -95,11 +110,14 @@ impl Worktree {
         let doing = || format!("the worktree of {} cannot be opened", attempt.activity);
         let worktree = Self {
             job,
+            repository,
+            dir: attempt.worktree.clone(),
             files: Files::open(home, &attempt.worktree).map_err(HallError::io(doing()))?,
             temporary: format!("{}.tool", attempt.activity),
             links: links.into_iter().collect(),
             limits,
             written: Mutex::default(),
+            runtime: Handle::current(),
         };
         *lock(&worktree.written) = worktree.noted().map_err(HallError::io(doing()))?;
         Ok(worktree)
@@ -150,22 +168,20 @@ impl Worktree {
         self.files.state(path).is_ok_and(|state| state.is_some())
     }
 
-    /// The paths of all files below a directory, from there, in order; `None` if there is no such directory.
+    /// The files below a directory; `None` if there is no such directory.
     ///
     /// # Errors
-    /// Where there are too many, or the directory is behind a symlink.
-    pub(super) fn list(&self, path: &Names<'_>) -> Result<Option<Vec<String>>, ToolError> {
-        self.files.list(path).map_err(|e| match e.kind() {
-            io::ErrorKind::FileTooLarge => ToolError::OverLimit(format!("{e}: name a directory in it")),
-            _ => failed(path, "listed", &e),
-        })
+    /// Where the directory is behind a symlink.
+    pub(super) fn list(&self, path: &Names<'_>) -> Result<Option<FileList>, ToolError> {
+        self.files.list(path).map_err(|e| failed(path, "listed", &e))
     }
 
     /// Writes what `contents` answers into a file, and makes the directories that its path needs. Nothing else is written
     /// meanwhile. It is not asked where the call of this [`key`] had its effect before.
     ///
     /// # Errors
-    /// Those of `contents`; where sessions do not write such a file, the quota is used up, or the job has ended.
+    /// Those of `contents`; where sessions do not write such a file, git would leave it out of the attempt's commit, the quota
+    /// is used up, or the job has ended.
     pub(super) fn write(
         &self,
         path: &Names<'_>,
@@ -177,13 +193,58 @@ impl Worktree {
         if let Some(why) = protected(path.as_slice()).or(link) {
             return Err(ToolError::InvalidInput(format!("{:?} is not written by sessions: {why}", text(path))));
         }
-        self.job.while_running(|| {
-            let mut written = lock(&self.written);
-            if call.is_some_and(|call| written.calls.contains(call)) {
-                return Ok(());
-            }
-            self.put(&mut written, path, &contents()?, call)
-        })
+        let mut written = lock(&self.written);
+        if call.is_some_and(|call| written.calls.contains(call)) {
+            return self.job.while_running(|| Ok(()));
+        }
+        self.check_committed(path, &[])?;
+        if path.as_slice().last() != Some(&IGNORE_FILE) {
+            return self.job.while_running(|| self.put(&mut written, path, &contents()?, call));
+        }
+        // Its rules hold for what was written before, too.
+        let before = self.read(path, MAX_IGNORE_BYTES)?;
+        self.job.while_running(|| self.put(&mut written, path, &contents()?, call))?;
+        let earlier: Vec<&str> = written.files.keys().map(String::as_str).collect();
+        let Err(refused) = self.check_committed(path, &earlier) else { return Ok(()) };
+        if let Some(call) = call {
+            written.calls.remove(call);
+        }
+        match before {
+            Some(before) => self.put(&mut written, path, &before, None)?,
+            None => self.files.remove(path).map_err(|e| failed(path, "removed", &e))?,
+        }
+        Err(refused)
+    }
+
+    /// Refuses files that git leaves out of the attempt's commit: what is written would be gone. Documents are always committed.
+    fn check_committed(&self, path: &Names<'_>, others: &[&str]) -> Result<(), ToolError> {
+        let path = text(path);
+        let asked: Vec<&str> =
+            others.iter().copied().chain([path.as_str()]).filter(|path| !in_documents(path)).collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let ignored = self.runtime.block_on(self.repository.ignored(&self.dir, &asked)).map_err(|e| {
+            // It could name a path of the host.
+            tracing::warn!(dir = %self.dir.display(), "{path:?} is not written: {e}");
+            ToolError::Unavailable(format!(
+                "git cannot tell whether {path:?} would be committed; the host's log says why"
+            ))
+        })?;
+        let Some(IgnoreRule { path: left_out, pattern, source, line }) = ignored.into_iter().next() else {
+            return Ok(());
+        };
+        // A rule of the repository's own has an absolute path.
+        let source = source.rsplit_once("/.git/").map_or(source.as_str(), |(_, inner)| inner);
+        let rule = format!("the project ignores it by the rule {pattern:?}, line {line} of {source}");
+        Err(ToolError::InvalidInput(match left_out == path {
+            true => format!(
+                "{path:?} is not written: {rule}, so it would not be committed; write elsewhere, or change the rule"
+            ),
+            false => format!(
+                "{path:?} is not written: {left_out:?}, which you wrote, would not be committed, since {rule}; narrow the rule"
+            ),
+        }))
     }
 
     fn put(&self, written: &mut Written, path: &Names<'_>, bytes: &[u8], call: Option<&str>) -> Result<(), ToolError> {
@@ -201,6 +262,13 @@ impl Worktree {
             sha256: sha256(bytes),
             made: place.missing() as u64,
         };
+        if path.as_slice().last().is_some_and(|name| is_rules_file(name)) {
+            check_rules(bytes).map_err(|why| ToolError::OverLimit(format!("{:?} {why}", text(path))))?;
+        }
+        if in_documents(&change.path) {
+            let checked = self.files.check_documents(path, bytes.len(), quota(&self.limits)).map_err(failed)?;
+            checked.map_err(ToolError::OverLimit)?;
+        }
         self.within_quota(written, &change)?;
         self.note(written, &change)?;
         self.files.put(place, &self.temporary, bytes).map_err(failed)?;
@@ -238,6 +306,11 @@ impl Worktree {
         written.noted = noted;
         Ok(())
     }
+}
+
+/// Whether a path from the top of a worktree is that of a document.
+fn in_documents(path: &str) -> bool {
+    path.strip_prefix(LORE).is_some_and(|path| path.starts_with('/'))
 }
 
 /// What names a call and what it asks for: a session that is resumed may ask for something else by the same id.

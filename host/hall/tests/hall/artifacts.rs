@@ -1,7 +1,8 @@
 //! The documents of projects, as callers reach them. `host/server/tests/server/hall.rs` has what they are answered.
 
-use std::{fs, os::unix::fs::symlink, time::Duration};
+use std::{fs, os::unix::fs::symlink, sync::Arc, time::Duration};
 
+use guild_contract::Limits;
 use guild_hall::{HallError, commission::Status, hall::Filter};
 
 use crate::support::{Scripted, World, git, until, write};
@@ -84,7 +85,40 @@ async fn what_is_too_long_is_neither_written_nor_read() {
     assert!(matches!(refused, HallError::Conflict(_)), "{refused}");
     // A list does without it.
     let listed = hall.artifacts(PROJECT).await.unwrap();
-    assert_eq!(listed.iter().map(|artifact| artifact.relative_path.as_str()).collect::<Vec<_>>(), ["specs/plan.md"]);
+    assert_eq!(
+        listed.artifacts.iter().map(|artifact| artifact.relative_path.as_str()).collect::<Vec<_>>(),
+        ["specs/plan.md"]
+    );
     let refused = hall.commit_artifacts(PROJECT, &"x".repeat(100_000)).await.unwrap_err();
     assert!(matches!(&refused, HallError::Invalid(why) if why.contains("message")), "{refused}");
+}
+
+#[tokio::test]
+async fn a_list_of_too_many_artifacts_is_cut_and_says_so() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    assert!(!hall.artifacts(PROJECT).await.unwrap().truncated);
+    let many = world.integration(PROJECT).join(".lore/many");
+    fs::create_dir(&many).unwrap();
+    for n in 0..20_000 {
+        fs::File::create(many.join(format!("{n}.md"))).unwrap();
+    }
+    let listed = hall.artifacts(PROJECT).await.unwrap();
+    assert!(listed.truncated && listed.artifacts.len() > 19_000, "{}", listed.artifacts.len());
+    assert!(hall.recent_artifacts(PROJECT, 10).await.unwrap().truncated);
+}
+
+#[tokio::test]
+async fn documents_beyond_the_quota_of_the_project_are_refused() {
+    let mut world = World::new(Scripted::writing());
+    world.limits = Arc::new(Limits { project_documents: 2, project_documents_bytes: 100, ..Limits::default() });
+    let hall = world.hall().await;
+    hall.write_artifact(PROJECT, "a.md", "a\n".to_owned()).await.unwrap();
+    let refused = hall.write_artifact(PROJECT, "b.md", "b\n".to_owned()).await.unwrap_err();
+    assert!(matches!(&refused, HallError::Conflict(why) if why.contains("limits.project_documents = 2")), "{refused}");
+    let refused = hall.write_artifact(PROJECT, "a.md", "a".repeat(100)).await.unwrap_err();
+    assert!(refused.to_string().contains("limits.project_documents_bytes = 100"), "{refused}");
+    hall.write_artifact(PROJECT, "a.md", "another\n".to_owned()).await.unwrap();
+    let refused = hall.write_artifact(PROJECT, ".gitignore", "a\n".repeat(9000)).await.unwrap_err();
+    assert!(matches!(&refused, HallError::Invalid(why) if why.contains("git is given at most")), "{refused}");
 }

@@ -296,3 +296,46 @@ async fn what_makes_no_sense_is_refused_and_nothing_is_made() {
         assert!(matches!(hall.dispatch(id).await, Err(HallError::NotFound(_))), "{id}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_not_committed_are_named_in_the_timeline() {
+    let world = World::new(Scripted::new(|attempt| {
+        write(&attempt.worktree, "build/out.txt", "built\n");
+        for n in 0..30 {
+            write(&attempt.worktree, &format!("{n:02}.log"), "log\n");
+        }
+        done("Built.\n")
+    }));
+    *world.workers.checkout.lock().unwrap() = Checkout::Full;
+    write(&world.project("demo"), ".gitignore", "build/\n*.log\n");
+    git(&world.project("demo"), &["add", "--all"]);
+    git(&world.project("demo"), &["commit", "--quiet", "--message=Rules"]);
+    let hall = world.hall().await;
+    let id = hall.create(commission("Build")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Completed).await;
+    let lines = timeline(&hall, &id).await;
+    let named: Vec<_> = lines.iter().filter(|line| line.starts_with("not_committed: ")).collect();
+    assert!(
+        matches!(*named, [line] if line.contains("build/, ") | line.contains("00.log") && line.ends_with("and 11 more")),
+        "{lines:#?}"
+    );
+    let record = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/commissions/{id}.md")]);
+    assert!(record.contains("not_committed"), "{record}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_has_no_directory_is_refused_with_what_to_do() {
+    let world = World::new(Scripted::writing());
+    write(&world.project("demo"), "elsewhere/a.md", "x\n");
+    fs::create_dir(world.project("demo").join(".lore/work")).unwrap();
+    std::os::unix::fs::symlink("../../elsewhere", world.project("demo").join(".lore/work/commissions")).unwrap();
+    git(&world.project("demo"), &["add", "--all"]);
+    git(&world.project("demo"), &["commit", "--quiet", "--message=Link"]);
+    let hall = world.hall().await;
+    let refused = hall.create(commission("Link")).await.unwrap_err();
+    assert!(
+        matches!(&refused, HallError::Conflict(why) if why.contains(".lore/work/commissions has to be a directory")),
+        "{refused:?}"
+    );
+}

@@ -6,6 +6,7 @@ use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Decision, Grants, Limits};
 use guild_hall::{
     Attempt, Hall, HallError, NoSession, NotBegun, Workers as _,
+    commission::Author,
     hall::{NewMeeting, NewRequest, Turn},
     meeting::{MeetingStatus, TurnEvent},
     view::MeetingView,
@@ -598,4 +599,21 @@ async fn without_a_model_the_notes_say_what_the_user_said() {
         "{notes}"
     );
     assert!(notes.contains("- Which tides?\n"), "{notes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_asks_too_often_leaves_room_for_others() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let of_worker = |n: usize| NewRequest { author: Author::Worker, ..request(&format!("Reason {n}")) };
+    for n in 0..40 {
+        hall.request_meeting(of_worker(n)).await.unwrap();
+    }
+    let refused = hall.request_meeting(of_worker(40)).await.unwrap_err();
+    assert!(
+        matches!(&refused, HallError::Conflict(why) if why.contains("40 requests for meetings of Dalton")),
+        "{refused}"
+    );
+    let manager = NewRequest { author: Author::Manager, call: Some("1".to_owned()), ..request("Blocked") };
+    hall.request_meeting(manager).await.unwrap();
 }

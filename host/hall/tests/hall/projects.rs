@@ -1,7 +1,8 @@
 //! Which projects are worked on.
 
-use std::{fs, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
 
+use guild_contract::Limits;
 use guild_hall::{
     Hall, HallError, HallOptions, NewProject, Permit, add_project, commission::Status, hall::Filter, list_projects,
     remove_project,
@@ -13,7 +14,13 @@ use crate::support::{Scripted, World, commission, git, ids, until, write};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched() {
     let world = World::new(Scripted::writing());
-    let options = HallOptions { home: world.home(), permits: Vec::new(), git: None, clock: Arc::new(SystemClock) };
+    let options = HallOptions {
+        home: world.home(),
+        permits: Vec::new(),
+        git: None,
+        limits: Arc::default(),
+        clock: Arc::new(SystemClock),
+    };
     let hall = Hall::open(options).unwrap();
     hall.begin_work(world.workers.clone()).await.unwrap();
     let listed = hall.projects().unwrap();
@@ -45,7 +52,8 @@ async fn each_directory_that_cannot_be_a_project_has_its_answer() {
     fs::create_dir_all(world.root().join("other/none")).unwrap();
     let add = async |name: &str, path: &str| {
         let path = world.root().join(path);
-        add_project(&world.home(), NewProject { name: Some(name.to_owned()), path, branch: None }).await
+        add_project(&world.home(), NewProject { name: Some(name.to_owned()), path, branch: None }, &Limits::default())
+            .await
     };
     for (path, expected) in [
         ("other/none", "is not a git repository"),
@@ -127,4 +135,45 @@ async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
     hall.redispatch("commission-Dalton-20260101-000000").await.unwrap();
     let id = "commission-Dalton-20260101-000000".parse().unwrap();
     until(&hall, &id, Status::Completed).await;
+}
+
+/// A `git` that stops for ever in the project `slow`.
+fn hanging_git(world: &World) -> std::path::PathBuf {
+    let path = world.root().join("bin/git");
+    let text = "#!/bin/sh\ncase \"$PWD\" in */slow) exec sleep 600;; esac\nexec git \"$@\"\n";
+    write(&world.root(), "bin/git", text);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_whose_git_hangs_keeps_nobody_from_the_others() {
+    let mut world = World::new(Scripted::writing());
+    world.add("slow");
+    let id = "commission-Dalton-20260401-120000";
+    let record =
+        "---\ntitle: \"Commission: T\"\ndate: 2026-04-01\nstatus: completed\ntags: [commission]\nworker: Dalton\n---\n";
+    write(&world.project("demo"), &format!(".lore/work/commissions/{id}.md"), record);
+    git(&world.project("demo"), &["add", "--all"]);
+    git(&world.project("demo"), &["commit", "--quiet", "--message=Record"]);
+    world.git = Some(hanging_git(&world));
+    let hall = world.hall().await;
+    let listed = tokio::time::timeout(Duration::from_secs(30), ids(&hall)).await.unwrap();
+    assert_eq!(listed, [id]);
+    // The user moves on, and `claude/main` follows.
+    write(&world.project("demo"), "src/new.rs", "new\n");
+    git(&world.project("demo"), &["add", "--all"]);
+    git(&world.project("demo"), &["commit", "--quiet", "--message=Moved on"]);
+    let tip = git(&world.project("demo"), &["rev-parse", "main"]);
+    let syncing = {
+        let hall = hall.clone();
+        tokio::spawn(async move { hall.sync(None).await })
+    };
+    let followed = async {
+        while git(&world.project("demo"), &["rev-parse", "claude/main"]) != tip {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), followed).await.unwrap();
+    syncing.abort();
 }

@@ -158,3 +158,18 @@ fn a_cancel_that_was_stored_holds_after_a_crash() {
         assert_eq!(timeline(&hall, &id).await.last().unwrap(), "status_cancelled: Enough");
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_crash_left_of_a_removal_is_gone_after_the_next_start() {
+    let world = World::new(Scripted::writing());
+    let removed = world.home().join("worktrees/demo/.removed-commission-a");
+    let kept = world.home().join("worktrees/demo/commission-b");
+    for dir in [&removed, &kept, &world.home().join("projects/.removed-demo")] {
+        fs::create_dir_all(dir.join("src")).unwrap();
+    }
+    fs::create_dir_all(world.home().join("state/new")).unwrap();
+    fs::write(world.home().join("state/new/commission-a.tool"), "half").unwrap();
+    let _hall = world.hall().await;
+    assert!(!removed.exists() && kept.exists() && !world.home().join("projects/.removed-demo").exists());
+    assert!(!world.home().join("state/new/commission-a.tool").exists());
+}

@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Bounds, Decision, Grants, JobId, JobStatus, MemberKey, Usage};
+use guild_contract::{Bounds, Decision, Grants, JobId, JobStatus, Limits, MemberKey, Usage};
 pub(crate) use guild_fakes::git;
 use guild_git::Checkout;
 use guild_hall::{
@@ -278,12 +278,13 @@ pub(crate) struct World {
     root: TempDir,
     pub(crate) workers: Arc<Scripted>,
     pub(crate) git: Option<PathBuf>,
+    pub(crate) limits: Arc<Limits>,
 }
 
 impl World {
     /// A world with the project `demo`.
     pub(crate) fn new(workers: Arc<Scripted>) -> Self {
-        let this = Self { root: tempfile::tempdir().unwrap(), workers, git: None };
+        let this = Self { root: tempfile::tempdir().unwrap(), workers, git: None, limits: Arc::default() };
         this.add("demo");
         this
     }
@@ -322,7 +323,8 @@ impl World {
     pub(crate) fn open(&self) -> Result<Arc<Hall>, HallError> {
         let code = fs::read_dir(self.root().join("code")).unwrap();
         let permits = code.map(|entry| Permit { path: entry.unwrap().path(), ..Permit::default() }).collect();
-        let options = HallOptions { home: self.home(), permits, git: self.git.clone(), clock: Arc::new(SystemClock) };
+        let (git, limits) = (self.git.clone(), self.limits.clone());
+        let options = HallOptions { home: self.home(), permits, git, limits, clock: Arc::new(SystemClock) };
         Hall::open(options)
     }
 

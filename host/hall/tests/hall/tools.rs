@@ -14,7 +14,9 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Decision, Grants, JobId, Limits, grants::SessionGrants};
-use guild_git::{AttemptBranch, Checkout, Git, GitOptions, Integration, Merge, Repository};
+use guild_git::{
+    AttemptBranch, Checkout, DocumentQuota, Git, GitOptions, Integration, Merge, RULES_BYTES, RULES_LINES, Repository,
+};
 use guild_hall::{
     Activity, Attempt, Hall,
     commission::{Overrides, Status},
@@ -110,7 +112,9 @@ impl Session {
         let hall = world.open().unwrap();
 
         let now = || UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        let found = Git::find(GitOptions { program: None, limit: Duration::from_secs(60), now }).await.unwrap();
+        let documents = DocumentQuota { files: 1000, bytes: 1 << 30 };
+        let (limit, memory_bytes) = (Duration::from_secs(60), 1 << 30);
+        let found = Git::find(GitOptions { program: None, limit, memory_bytes, documents, now }).await.unwrap();
         let repository = Repository::open(&found, &world.project("demo"), None).await.unwrap();
         let integration = Arc::new(repository.integration(&world.integration("demo")).await.unwrap());
         let worktree = world.home().join("worktrees/demo/commission-Dalton-20261123-183441");
@@ -231,7 +235,8 @@ async fn tools(
 ) -> ActivityTools {
     let memory = MemoryStore::open(&member(world), limits.clone(), Arc::new(SystemClock)).unwrap();
     let links = integration.repository().links(&attempt.worktree).await.unwrap();
-    let worktree = Worktree::open(hall.home(), (attempt, links), job.clone(), limits.clone()).unwrap();
+    let repository = integration.repository().clone();
+    let worktree = Worktree::open(hall.home(), repository, (attempt, links), job.clone(), limits.clone()).unwrap();
     let of_job = JobTools::new(job.clone(), memory).granted(grants);
     ActivityTools::of_commission(of_job, grants, (Arc::new(worktree), attempt.checkout), heard.clone())
 }
@@ -827,4 +832,74 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     );
     let merged = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/commissions/{id}.md")]);
     assert!(merged.contains("  - reports/a.md\n"), "{merged}");
+}
+
+#[tokio::test]
+async fn a_file_that_the_project_ignores_is_refused_with_its_rule() {
+    let session = Session::new().await;
+    session.file(".gitignore", "build/\n*.log\n").await.unwrap();
+    for (path, rule, line) in [("build/out.txt", "build/", 1), ("src/a.log", "*.log", 2)] {
+        let refused = session.refused("workspace_write", json!({"path": path, "content": "x"})).await;
+        assert!(
+            refused.contains(path) && refused.contains(&format!("{rule:?}, line {line} of .gitignore")),
+            "{refused}"
+        );
+        assert!(!session.dir().join(path).exists(), "{path}");
+    }
+    // Documents are committed in any case, and so is a file that is tracked.
+    session.artifact("a.log", "kept").await.unwrap();
+    session.file(".gitignore", "*.rs\n").await.unwrap();
+    session.file("src/code.rs", "changed\n").await.unwrap();
+    session.integration.repository().commit_all(&branch(), session.dir(), "Work").await.unwrap();
+    let merged = session.integration.merge_squash(&branch(), "Work").await.unwrap();
+    assert!(matches!(merged, Merge::Merged { .. }), "{merged:?}");
+    for (file, text) in [(".lore/a.log", "kept"), ("src/code.rs", "changed\n"), (".gitignore", "*.rs\n")] {
+        assert_eq!(fs::read_to_string(session.world.integration("demo").join(file)).unwrap(), text);
+    }
+}
+
+#[tokio::test]
+async fn an_ignore_file_that_would_drop_what_was_written_is_refused() {
+    let session = Session::new().await;
+    // It would leave itself out, too.
+    let refused = session.refused("workspace_write", json!({"path": ".gitignore", "content": "*\n"})).await;
+    assert!(refused.contains("\"*\", line 1 of .gitignore") && !session.dir().join(".gitignore").exists(), "{refused}");
+    session.file("notes.txt", "work").await.unwrap();
+    session.file(".gitignore", "*.log\n").await.unwrap();
+    let refused = session.refused("workspace_write", json!({"path": ".gitignore", "content": "*.txt\n"})).await;
+    assert!(refused.contains("\"notes.txt\", which you wrote"), "{refused}");
+    assert_eq!(session.read(".gitignore"), "*.log\n");
+    let refused = session.refused("workspace_edit", json!({"path": ".gitignore", "old": "log", "new": "txt"})).await;
+    assert!(refused.contains("notes.txt") && session.read(".gitignore") == "*.log\n", "{refused}");
+}
+
+#[tokio::test]
+async fn an_ignore_file_is_no_larger_than_git_is_given() {
+    let session = Session::new().await;
+    for (path, text) in
+        [("a/.gitignore", "x".repeat(RULES_BYTES + 1)), (".lore/.gitignore", "a\n".repeat(RULES_LINES + 1))]
+    {
+        let refused = session.refused("workspace_write", json!({"path": path, "content": text})).await;
+        assert!(refused.contains("git is given at most"), "{refused}");
+    }
+    let refused =
+        session.refused("write_artifact", json!({"relativePath": ".gitignore", "content": "a\n".repeat(9000)})).await;
+    assert!(refused.contains("has 9000 lines"), "{refused}");
+    session.file("a/.gitignore", &"x\n".repeat(1000)).await.unwrap();
+    let grow = json!({"path": "a/.gitignore", "old": "x", "new": "x".repeat(100_000), "all": true});
+    let refused = session.refused("workspace_edit", grow).await;
+    assert!(refused.contains("would have 100001000 bytes, and the result of an edit has at most 131072"), "{refused}");
+}
+
+#[tokio::test]
+async fn documents_are_bounded_for_the_whole_project() {
+    // The project has one document, and a record, which does not count.
+    let limits = Limits { project_documents: 2, project_documents_bytes: 20, ..Limits::default() };
+    let session = Session::with(Checkout::Full, all(), limits).await;
+    session.artifact("a.md", "1234567890").await.unwrap();
+    let full = session.refused("write_artifact", json!({"relativePath": "b.md", "content": "x"})).await;
+    assert!(full.contains("limits.project_documents = 2"), "{full}");
+    let full = session.refused("workspace_write", json!({"path": ".lore/a.md", "content": "x".repeat(16)})).await;
+    assert!(full.contains("limits.project_documents_bytes = 20"), "{full}");
+    session.artifact("a.md", &"x".repeat(15)).await.unwrap();
 }

@@ -153,7 +153,13 @@ impl World {
         Home::make(&at("home")).unwrap();
         write(&at("home"), "config.yaml", &config);
         let permits = vec![Permit { path: at("code/demo"), ..Permit::default() }];
-        let hall = Hall::open(HallOptions { home: at("home"), permits, git: None, clock: Arc::new(SystemClock) });
+        let hall = Hall::open(HallOptions {
+            home: at("home"),
+            permits,
+            git: None,
+            limits: Arc::default(),
+            clock: Arc::new(SystemClock),
+        });
         let hall = hall.unwrap();
         let workers = Arc::new(AtOnce {
             open: watch::Sender::new(true),
@@ -1003,7 +1009,13 @@ async fn the_socket_is_the_users_alone_and_goes_with_its_owner() {
     let pid = home.join("guild-hall.sock.pid");
     assert_eq!(fs::read_to_string(&pid).unwrap(), std::process::id().to_string());
     // A home has one owner.
-    let again = HallOptions { home: home.clone(), permits: Vec::new(), git: None, clock: Arc::new(SystemClock) };
+    let again = HallOptions {
+        home: home.clone(),
+        permits: Vec::new(),
+        git: None,
+        limits: Arc::default(),
+        clock: Arc::new(SystemClock),
+    };
     let refused = tokio::task::spawn_blocking(|| Hall::open(again).map(drop)).await.unwrap().unwrap_err();
     let expected = format!("another host, process {} serves the hall in", std::process::id());
     assert!(refused.to_string().starts_with(&expected), "{refused}");
@@ -1017,7 +1029,14 @@ async fn the_socket_is_the_users_alone_and_goes_with_its_owner() {
 async fn a_socket_that_a_crash_left_is_replaced_and_a_path_that_is_too_long_named() {
     let root = tempfile::tempdir().unwrap();
     let open = |home: PathBuf| {
-        Hall::open(HallOptions { home, permits: Vec::new(), git: None, clock: Arc::new(SystemClock) }).unwrap()
+        Hall::open(HallOptions {
+            home,
+            permits: Vec::new(),
+            git: None,
+            limits: Arc::default(),
+            clock: Arc::new(SystemClock),
+        })
+        .unwrap()
     };
     let home = root.path().join("home");
     fs::create_dir(&home).unwrap();

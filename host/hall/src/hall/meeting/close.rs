@@ -180,6 +180,9 @@ impl Hall {
             (Some(branch), Some(dir)) => {
                 let branch = AttemptBranch::new(branch)?;
                 if dir.exists() {
+                    if let Some(left_out) = super::super::attempt::left_out(&integration, dir).await {
+                        over.record.body.push_str(&format!("\n{left_out}.\n"));
+                    }
                     self.commit_meeting(&integration, (&branch, dir), &over).await?;
                 }
                 match integration.merge_squash(&branch, &message).await {

@@ -23,6 +23,8 @@ const ARTIFACTS: usize = 256;
 const TITLE_CHARS: usize = 80;
 /// The most requests that wait in a project: workers make them.
 const REQUESTS: usize = 200;
+/// The most of them that one worker made, so that others can still ask.
+const REQUESTS_OF_ONE: usize = 40;
 /// The most bytes of an artifact's path.
 const PATH_BYTES: usize = 1024;
 /// How long a host that is busy is asked again before the user is told.
@@ -117,13 +119,37 @@ impl Hall {
         if let Some(made) = known.iter().find(|now| new.call.is_some() && now.call == new.call) {
             return Ok(made.meeting_id.clone());
         }
-        let waiting =
-            known.iter().filter(|now| now.project_name == new.project && now.status == MeetingStatus::Requested);
-        if waiting.count() >= REQUESTS {
-            return Err(HallError::Conflict(format!(
-                "{REQUESTS} requests for meetings wait in project \"{}\", and it takes no more; accept or decline some first",
+        let waiting: Vec<_> = known
+            .iter()
+            .filter(|now| now.project_name == new.project && now.status == MeetingStatus::Requested)
+            .collect();
+        let full = |most: usize, whose: &str| {
+            HallError::Conflict(format!(
+                "{most} requests for meetings{whose} wait in project \"{}\", and it takes no more; the user accepts or \
+                 declines some first",
                 new.project
-            )));
+            ))
+        };
+        if waiting.len() >= REQUESTS {
+            return Err(full(REQUESTS, ""));
+        }
+        // The hall itself asks on behalf of the manager, and does not wait behind it.
+        let (of_one, whose) = match (new.author, &new.call) {
+            (Author::Worker, _) => (
+                waiting
+                    .iter()
+                    .filter(|now| now.created_by == Author::Worker && now.worker_name == worker.key.as_str())
+                    .count(),
+                format!(" of {}", worker.display_name),
+            ),
+            (Author::Manager, Some(_)) => (
+                waiting.iter().filter(|now| now.created_by == Author::Manager && now.call.is_some()).count(),
+                " of the manager".to_owned(),
+            ),
+            _ => (0, String::new()),
+        };
+        if of_one >= REQUESTS_OF_ONE {
+            return Err(full(REQUESTS_OF_ONE, &whose));
         }
         let (now, time) = (self.clock.now(), self.time());
         let (title, reason) = match &new.follows {

@@ -12,12 +12,12 @@ const RECENT: usize = 10;
 pub(super) async fn list(Request { hall, fields, .. }: Request) -> Answer {
     let project = fields.project()?;
     if fields.given(&["recent"]) != Some("true") {
-        return ok(json!({"artifacts": hall.artifacts(&project).await?}));
+        return ok(hall.artifacts(&project).await?);
     }
     let most = fields.maybe(&["limit"]).map_or(Ok(RECENT), |limit| limit.parse());
     let most = most.ok().filter(|most| *most > 0);
     let most = most.ok_or_else(|| HallError::Invalid("Invalid limit parameter".to_owned()))?;
-    ok(json!({"artifacts": hall.recent_artifacts(&project, most).await?}))
+    ok(hall.recent_artifacts(&project, most).await?)
 }
 
 pub(super) async fn read(Request { hall, fields, .. }: Request) -> Answer {
