@@ -95,6 +95,11 @@ guild cancel JOB
 guild delete JOB
   guild delete 0199d2 --member researcher"))]
     Delete(Job),
+    /// Let a job on that is held back, because a host ended soon after it had resumed that job alone
+    #[command(after_help = job_help!("\
+guild resume JOB
+  guild resume researcher/0199d2"))]
+    Resume(Job),
     /// Show what happens on a running host, as it happens
     Watch(Watch),
     /// Show what a job's sessions did: turns, tool calls and their results
@@ -366,7 +371,8 @@ pub(crate) struct List {
 /// `guild status`, `result`, `cancel` and `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct Job {
-    /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins; @latest is the newest
+    /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins, also as MEMBER/ID; @latest is
+    /// the newest
     #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::jobs))]
     pub(crate) id: String,
     /// The host

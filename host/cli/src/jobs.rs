@@ -5,7 +5,7 @@ use std::{cmp::Reverse, io, path::PathBuf};
 use cap_std::fs::Dir;
 use futures::{StreamExt as _, stream};
 use guild_client::{
-    Detail, Error, JobId, JobList, ListParams, Listed, MemberKey, Options, Reply, ResultView, Served, StatusView,
+    Detail, Error, JobId, JobList, ListParams, Listed, MemberKey, Options, Reply, ResultView, Resumed, Served, StatusView,
     WorkerHandle,
 };
 use guild_config::Config;
@@ -244,11 +244,16 @@ impl Jobs {
         if wanted == LATEST {
             return self.latest(changes).await;
         }
+        // A job's id has no slash, so what is before the last one is its member's key.
+        let (member, wanted) = wanted.rsplit_once('/').map_or((None, wanted), |(member, id)| (Some(member), id));
+        let is_of = |found: &JobRef| member.is_none_or(|key| self.member(found.at).is_none_or(|other| other == key));
         let (mut found, mut left_out) = self.of_id(wanted).await;
+        found.retain(is_of);
         if found.is_empty() {
             let (all, why) = self.ids().await;
             left_out = why;
             found = all.into_iter().filter(|found| !wanted.is_empty() && found.id.starts_with(wanted)).collect();
+            found.retain(is_of);
             if changes && !found.is_empty() {
                 check_complete(wanted, &left_out)?;
             }
@@ -462,6 +467,18 @@ impl Jobs {
                 }
                 reply(jobs.result(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?)
             }
+        }
+    }
+
+    /// Lets a job on that is held back: through the host that serves its member, else in its files.
+    pub(crate) async fn let_on(&self, found: &JobRef) -> Result<Reply<Resumed>, Failure> {
+        match self {
+            Self::Files(files) if !self.is_served(found) => {
+                let (jobs, meta) = files.record(found)?;
+                jobs.let_on(&meta.job_id, &files.limits).map_err(Failure::error)?;
+                reply(Resumed { job_id: meta.job_id, status: meta.status })
+            }
+            _ => Ok(self.worker_of(found, "")?.resume(&found.id).await?),
         }
     }
 

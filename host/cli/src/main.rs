@@ -109,6 +109,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Result(args) => on(&mut Builder::new_current_thread(), remote::result(args)),
         Command::Cancel(args) => on(&mut Builder::new_current_thread(), remote::cancel(args)),
         Command::Delete(args) => on(&mut Builder::new_current_thread(), remote::delete(args)),
+        Command::Resume(args) => on(&mut Builder::new_current_thread(), remote::resume(args)),
         Command::Watch(args) => on(&mut Builder::new_current_thread(), watch::watch(args)),
         Command::Call(args) => on(&mut Builder::new_multi_thread(), call::call(args)),
         Command::Project(args) => on(&mut Builder::new_current_thread(), project::project(args)),

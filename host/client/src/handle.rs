@@ -1,4 +1,4 @@
-//! The six methods of a worker (REQ-WD-36).
+//! The methods of a worker (REQ-WD-36).
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -8,7 +8,8 @@ use std::{
 use guild_contract::{
     JobStatus, MemberKey,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, StatusView, method,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, Resumed, StatusView,
+        method,
     },
 };
 use reqwest::{
@@ -151,6 +152,14 @@ impl WorkerHandle {
     /// See [`Error`].
     pub async fn delete(&self, job: &str) -> Result<Reply<Deleted>, Error> {
         self.call(method::DELETE, &JobParams { job_id: job.to_owned() }).await
+    }
+
+    /// `worker/resume`: lets a job on that is held back after a crash.
+    ///
+    /// # Errors
+    /// See [`Error`]; a job that is not held back is [`Error::Refused`].
+    pub async fn resume(&self, job: &str) -> Result<Reply<Resumed>, Error> {
+        self.call(method::RESUME, &JobParams { job_id: job.to_owned() }).await
     }
 
     /// Waits until a job has ended, and returns its last status. It polls with growing intervals, up to 2 s. A host that is

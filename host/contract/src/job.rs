@@ -65,6 +65,21 @@ pub struct Meta {
     /// How often a host resumed it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumes: u32,
+    /// How it was resumed last, until it has run for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumption: Option<Resumption>,
+}
+
+/// How a job was resumed that has not run for long since. If the host ends now without a clean stop, the job is a suspect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resumption {
+    /// Other jobs were resumed at the same time, or it made a turn since. After a crash it is resumed alone.
+    Together,
+    /// No other job was resumed at the same time. After a crash it is held back.
+    Alone,
+    /// A host ended while it was resumed alone. It stays as it is until somebody lets it on.
+    HeldBack,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

@@ -29,7 +29,7 @@ pub use bounds::Bounds;
 pub use event::{Event, EventDetail};
 pub use grants::{Grants, Policy};
 pub use ids::{JobId, MemberKey};
-pub use job::{Decision, JobStatus, JobUsage, Meta, Usage};
+pub use job::{Decision, JobStatus, JobUsage, Meta, Resumption, Usage};
 pub use limits::Limits;
 pub use manifest::Manifest;
 pub use member_limits::{MemberLimits, Narrowed};

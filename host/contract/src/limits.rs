@@ -206,6 +206,9 @@ limits! {
     /// How often a job that a host restart interrupted is resumed; after that it fails.
     [member]
     resumes: u32 = 3;
+    /// How long a resumed job runs until it is no longer suspected of a crash. A job that is suspected already runs alone for
+    /// that long, before the next one is resumed.
+    resume_trial_seconds: u32 = 30;
     /// Running jobs on a host; then a dispatch is answered "busy".
     @start running_jobs: u32 = 10_000;
     /// What the host keeps in memory of running jobs, queued ones included: tasks, prompts, and parsed configurations, which

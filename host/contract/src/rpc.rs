@@ -11,7 +11,7 @@ use crate::{
     job::{Decision, JobStatus, JobUsage},
 };
 
-/// The names of the six worker methods, and of the one that describes them.
+/// The names of the worker methods, and of the one that describes them.
 pub mod method {
     /// Accept a task, answer with a job id.
     pub const DISPATCH: &str = "worker/dispatch";
@@ -25,6 +25,8 @@ pub mod method {
     pub const CANCEL: &str = "worker/cancel";
     /// Remove a completed or cancelled job.
     pub const DELETE: &str = "worker/delete";
+    /// Let a job on that is held back after a crash.
+    pub const RESUME: &str = "worker/resume";
     /// What an endpoint answers to, as an OpenRPC document.
     pub const DISCOVER: &str = "rpc.discover";
 }
@@ -166,7 +168,7 @@ pub struct JobList {
 }
 
 // Any text: one that is not a job of this member is an unknown job, whatever it looks like (REQ-WD-46).
-/// Parameters of `worker/status`, `worker/result`, `worker/cancel` and `worker/delete`.
+/// Parameters of `worker/status`, `worker/result`, `worker/cancel`, `worker/delete` and `worker/resume`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobParams {
@@ -203,6 +205,10 @@ pub struct StatusView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "JobUsage")]
     pub usage: Option<JobUsage>,
+    /// Whether the job, which is `running`, is held back: a host ended while it was resumed alone. `worker/resume` lets it on.
+    /// Absent where it is not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held_back: bool,
 }
 
 // REQ-WD-15.
@@ -241,6 +247,16 @@ pub struct Deleted {
     pub deleted: bool,
 }
 
+/// Result of `worker/resume`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Resumed {
+    /// The job.
+    pub job_id: JobId,
+    /// Always `running`: a job that is not held back is an error.
+    pub status: JobStatus,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +274,7 @@ mod tests {
             started_at: "2026-01-01T00:00:00Z".into(),
             completed_at: None,
             usage: None,
+            held_back: false,
         };
         assert_eq!(
             serde_json::to_string(&view).unwrap(),

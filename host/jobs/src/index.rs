@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use crate::{
     ended::EndedJob,
-    record::{HEAD_BYTES, head},
+    record::{HEAD_BYTES, head, shown_summary},
     running::RunningJob,
     sync::lock,
 };
@@ -62,7 +62,7 @@ impl Entry {
             status: meta.status,
             details: detailed.then(|| ListedDetails {
                 description: meta.description.clone(),
-                summary: summary.map(|text| head(text, HEAD_BYTES as usize).to_owned()),
+                summary: shown_summary(meta, summary.map(|text| head(text, HEAD_BYTES as usize))),
             }),
         };
         match &*lock(&self.state) {

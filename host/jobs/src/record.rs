@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io, sync::Arc};
 
 use cap_std::fs::Dir;
-use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, objects, rpc::StatusView};
+use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Resumption, objects, rpc::StatusView};
 use guild_session::{fingerprint::Fingerprint, transcript::Line};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,8 @@ const READABLE_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) const MAX_ERROR_BYTES: usize = 8 * 1024;
 /// Bytes of a summary that a list shows.
 pub(crate) const HEAD_BYTES: u64 = 1024;
+/// Why a job is held back.
+pub(crate) const HELD_BACK: &str = "held back: a host ended soon after it had resumed this job alone";
 /// JSON can take six bytes for one.
 const JSON_GROWTH: u64 = 6;
 
@@ -228,15 +230,36 @@ impl Notes {
             job_id: meta.job_id.clone(),
             status: meta.status,
             description: meta.description.clone(),
-            summary: self.summary.clone(),
+            summary: shown_summary(meta, self.summary.as_deref()),
             questions: self.questions.clone(),
             decisions: self.decisions.clone(),
             error: meta.error.clone(),
             started_at: meta.started_at.clone(),
             completed_at: meta.completed_at.clone(),
             usage: meta.usage.clone(),
+            held_back: is_held_back(meta),
         }
     }
+}
+
+/// Whether a job waits for somebody to let it on.
+pub(crate) fn is_held_back(meta: &Meta) -> bool {
+    meta.status == JobStatus::Running && meta.resumption == Some(Resumption::HeldBack)
+}
+
+/// The summary of a job with this record, as callers see it: that it is held back comes before the worker's own, since
+/// clients that know no more than the status `running` show the summary.
+pub(crate) fn shown_summary(meta: &Meta, own: Option<&str>) -> Option<String> {
+    if !is_held_back(meta) {
+        return own.map(str::to_owned);
+    }
+    let held_back = format!("{HELD_BACK}; `guild resume {0}` lets it on, `guild cancel {0}` ends it", meta.job_id);
+    Some(own.map_or_else(|| held_back.clone(), |own| format!("{held_back}\n\n{own}")))
+}
+
+/// The record of a job that was held back and is let on. Its earlier resumptions do not count any more.
+pub(crate) fn let_on(meta: Meta) -> Meta {
+    Meta { resumption: None, resumes: 0, ..meta }
 }
 
 /// Decisions without the calls that recorded them.
@@ -376,7 +399,7 @@ pub(crate) fn config_json(config: &Value) -> io::Result<Vec<u8>> {
 /// A job's record when it ends.
 pub(crate) fn ended(meta: Meta, status: JobStatus, error: Option<String>, at: String) -> Meta {
     let error = error.map(|text| head(&text, MAX_ERROR_BYTES).to_owned());
-    Meta { status, error, completed_at: Some(at), ..meta }
+    Meta { status, error, completed_at: Some(at), resumption: None, ..meta }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The jobs of a member as their files say, for a process that does not own the member.
 //!
-//! It only reads the files, and needs no owner. A job that is recorded as running runs only if the member has an owner; see
+//! Reading the files needs no owner. A job that is recorded as running runs only if the member has an owner; see
 //! [`Owner::of`](crate::Owner::of).
 
 use std::io;
@@ -73,9 +73,9 @@ impl Records {
         record::read_meta(&self.jobs, id, limits).map(|(meta, _)| meta)
     }
 
-    /// The start of a job's summary, as lists show it.
-    pub fn summary(&self, id: &JobId) -> Option<String> {
-        record::read_head(&self.jobs, id).0
+    /// The start of a job's summary, as lists show it. `meta` is the job's record.
+    pub fn summary(&self, meta: &Meta) -> Option<String> {
+        record::shown_summary(meta, record::read_head(&self.jobs, &meta.job_id).0.as_deref())
     }
 
     /// What `worker/status` would answer. `meta` is the job's record.
@@ -89,6 +89,18 @@ impl Records {
     /// If the job is not completed, or its result cannot be read.
     pub fn result(&self, meta: &Meta, limits: &Limits) -> Result<ResultView, StoreError> {
         result(&self.jobs, meta, None, limits)
+    }
+
+    /// Lets a job on that is held back: the next host resumes it. False if it is not held back. The caller owns the member.
+    ///
+    /// # Errors
+    /// If its record cannot be read or written.
+    pub fn let_on(&self, id: &JobId, limits: &Limits) -> io::Result<bool> {
+        let meta = self.meta(id, limits)?;
+        if !record::is_held_back(&meta) {
+            return Ok(false);
+        }
+        record::store_meta(&open_dir(&self.jobs, id.as_str())?, &record::let_on(meta)).map(|_| true)
     }
 
     /// How many bytes a job's files have; what cannot be read counts nothing.

@@ -14,7 +14,9 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{Decision, EventDetail, JobId, JobStatus, JobUsage, Limits, Meta, rpc::StatusView, text::visible};
+use guild_contract::{
+    Decision, EventDetail, JobId, JobStatus, JobUsage, Limits, Meta, Resumption, rpc::StatusView, text::visible,
+};
 use guild_session::{
     fingerprint::Fingerprint,
     tools::ToolError,
@@ -178,6 +180,52 @@ impl RunningJob {
         self.update(|record| (record.meta.usage, record.open) = (Some(usage), open));
     }
 
+    /// How it was resumed last, until it has run for a while.
+    pub fn resumption(&self) -> Option<Resumption> {
+        lock(&self.record).meta.resumption
+    }
+
+    /// Stores that it is resumed now, once more; to be called before any of it runs, so that a host that it ends is known.
+    ///
+    /// # Errors
+    /// If that cannot be stored.
+    pub fn begin_resumed(&self, how: Resumption) -> io::Result<()> {
+        self.store_record(|meta| Meta { resumption: Some(how), resumes: meta.resumes.saturating_add(1), ..meta })
+    }
+
+    /// Stores how it was resumed, which is known better by now; `None` if it has run for a while since.
+    ///
+    /// # Errors
+    /// If that cannot be stored.
+    pub fn set_resumption(&self, how: Option<Resumption>) -> io::Result<()> {
+        self.store_record(|meta| Meta { resumption: how, ..meta })
+    }
+
+    /// Lets it on if it is held back. Its earlier resumptions do not count any more.
+    ///
+    /// # Errors
+    /// `Refused` if it is not held back; or if it cannot be stored.
+    pub fn let_on(&self) -> Result<(), StoreError> {
+        if self.resumption() != Some(Resumption::HeldBack) {
+            return Err(StoreError::Refused("Job is not held back".to_owned()));
+        }
+        self.store_record(record::let_on).map_err(StoreError::io(format!("could not write {META}")))
+    }
+
+    /// Changes its record and stores that, unless the job has ended.
+    fn store_record(&self, change: impl FnOnce(Meta) -> Meta) -> io::Result<()> {
+        let mut files = lock(&self.files);
+        if files.ended {
+            return Ok(());
+        }
+        let meta = change(lock(&self.record).meta.clone());
+        // The file has what the sessions used only when the job has ended.
+        let stored = record::store_meta(&self.dir()?, &Meta { usage: None, ..meta.clone() })?;
+        files.written.insert(META, stored);
+        self.update(|record| (record.meta.resumption, record.meta.resumes) = (meta.resumption, meta.resumes));
+        Ok(())
+    }
+
     /// Its id.
     pub fn id(&self) -> &JobId {
         &self.id
@@ -191,6 +239,11 @@ impl RunningJob {
     /// Whether a result was submitted.
     pub fn has_submission(&self) -> bool {
         lock(&self.record).submitted
+    }
+
+    /// What its sessions have used so far.
+    pub fn usage(&self) -> Option<JobUsage> {
+        lock(&self.record).meta.usage.clone()
     }
 
     /// What `worker/status` answers (REQ-WD-11).

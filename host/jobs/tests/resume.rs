@@ -6,7 +6,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{Member, start, status};
-use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Usage};
+use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Resumption, Usage};
 use guild_jobs::{JobStore, JobTools, Resume, RunningJob, Sealed, StoreOptions};
 use guild_session::{
     tools::{ToolCall, Tools},
@@ -15,11 +15,17 @@ use guild_session::{
 use serde_json::{Value, json};
 
 /// Takes every job up, and keeps it; or says why not.
-#[derive(Default)]
 struct Takes {
     refusal: Option<String>,
+    how: Resumption,
     seen: Mutex<Vec<Entry>>,
     jobs: Mutex<Vec<Arc<RunningJob>>>,
+}
+
+impl Default for Takes {
+    fn default() -> Self {
+        Self { refusal: None, how: Resumption::Together, seen: Mutex::default(), jobs: Mutex::default() }
+    }
 }
 
 impl Resume for Takes {
@@ -30,6 +36,9 @@ impl Resume for Takes {
     }
 
     fn resume(&self, job: Arc<RunningJob>) {
+        if job.resumption() != Some(Resumption::HeldBack) {
+            job.begin_resumed(self.how).unwrap();
+        }
         self.jobs.lock().unwrap().push(job);
     }
 }

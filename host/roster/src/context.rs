@@ -15,6 +15,7 @@ use crate::{
     condense,
     events::Hub,
     reach::{Reach, Resources},
+    resumption::Resumptions,
     toolboxes::Toolboxes,
 };
 
@@ -36,6 +37,8 @@ pub(crate) struct HostContext {
     pub(crate) resources: Arc<Resources>,
     /// What shows that a job was begun here.
     pub(crate) seals: Arc<Seals>,
+    /// Which interrupted jobs are resumed at the same time.
+    pub(crate) resumptions: Arc<Resumptions>,
     /// A permit for each job that may run, over all members of the host.
     pub(crate) permits: Arc<Semaphore>,
     /// The memory for what is kept of running jobs.

@@ -126,6 +126,7 @@ impl Host {
             approval,
             resources: resources.clone(),
             seals: Arc::new(Seals::new(config.directory.clone())),
+            resumptions: Arc::default(),
             permits,
             budget: MemoryBudget::new(&limits),
             toolboxes: Toolboxes::new(roster.offers(), Others::None, true),
@@ -291,9 +292,12 @@ impl Host {
         self.roster.now().members()
     }
 
-    /// Ends the reconciler, and waits for that: when the host is dropped then, nothing of it holds the members.
+    /// Ends the reconciler, and waits for that: when the host is dropped then, nothing of it holds the members. The next host
+    /// knows that this one stopped cleanly.
     pub async fn end(&self) {
         self.reconciling.lock().await.shutdown().await;
+        let resumptions = self.opener.context().resumptions.clone();
+        let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
     }
 
     /// Where requests come in.

@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use guild_contract::JobId;
-use guild_jobs::{JobStore, Resume, RunningJob, Sealed, interrupted};
+use guild_contract::{JobId, Resumption};
+use guild_jobs::{JobStore, Resume, RunningJob, Sealed, StoreError, interrupted};
 use guild_session::{activation::Plan, transcript::Entry};
 
 /// Why jobs that the directory of a new member brought along are not resumed.
@@ -31,6 +31,8 @@ pub(crate) struct InterruptedJobs {
 struct State {
     decision: Decision,
     waiting: Vec<Arc<RunningJob>>,
+    /// Those that nothing but [`InterruptedJobs::let_on`] resumes.
+    held_back: Vec<Arc<RunningJob>>,
 }
 
 /// Whether interrupted jobs are resumed.
@@ -94,6 +96,23 @@ impl InterruptedJobs {
         waiting.into_iter().for_each(|job| self.resume(job));
     }
 
+    /// Lets a job on that is held back, and resumes it; one that waits for the component is resumed with that. It blocks.
+    ///
+    /// # Errors
+    /// Where it is not held back, or its record cannot be written.
+    pub(crate) fn let_on(&self, job: Arc<RunningJob>) -> Result<(), StoreError> {
+        let is_ready = {
+            let mut state = self.state();
+            job.let_on()?;
+            let at = state.held_back.iter().position(|held| Arc::ptr_eq(held, &job));
+            at.map(|at| state.held_back.swap_remove(at)).is_some()
+        };
+        if is_ready {
+            self.resume(job);
+        }
+        Ok(())
+    }
+
     /// The member is new to this host: all that its directory brought along is ended when this returns. Only then may it be
     /// pinned, so that no later host resumes them. It blocks.
     ///
@@ -124,6 +143,7 @@ impl Resume for InterruptedJobs {
             let mut state = self.state();
             match (state.decision.fails(is_meeting), &state.decision) {
                 (None, Decision::Open | Decision::NotInService(_)) => return state.waiting.push(job),
+                (None, _) if job.resumption() == Some(Resumption::HeldBack) => return state.held_back.push(job),
                 (why, _) => why,
             }
         };

@@ -29,6 +29,7 @@ mod reach;
 mod reconciler;
 pub mod reload;
 pub mod roster;
+mod resumption;
 mod runtimes;
 mod scanner;
 mod schema;

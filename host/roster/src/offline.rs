@@ -134,8 +134,8 @@ impl OfflineJobs {
                 continue;
             }
             let (interrupted, made) = (self.is_interrupted(&meta), started_at(&meta));
-            let details =
-                detailed.then(|| ListedDetails { summary: records.summary(&id), description: meta.description });
+            let details = detailed
+                .then(|| ListedDetails { summary: records.summary(&meta), description: meta.description.clone() });
             let listed = Listed { status: meta.status, details, job_id: id };
             list.jobs.push(OfflineJob { listed, interrupted, made });
         }
@@ -188,18 +188,39 @@ impl OfflineJobs {
     /// # Errors
     /// Where the member cannot be locked or its jobs cannot be opened, or a process owns it that does not answer.
     pub fn prune(&self, older_than: Duration, statuses: &[JobStatus], limits: &Limits) -> Result<Pruning, String> {
-        let owner = match OwnerLock::try_acquire(&self.dir, "").map_err(|e| format!("cannot lock it: {e}"))? {
+        match self.own()? {
             Ok(_lock) => {
                 let store = open_store(&self.dir, limits).map_err(|e| format!("cannot open its jobs: {e}"))?;
                 // The next host resumes them.
                 store.defer_recovery();
                 store.load();
-                return Ok(Pruning::Done(store.prune(older_than, statuses)));
+                Ok(Pruning::Done(store.prune(older_than, statuses)))
             }
+            Err(url) => Ok(Pruning::Owned(url)),
+        }
+    }
+
+    /// Lets a job on that is held back, so that the next host resumes it. This process owns the member meanwhile.
+    ///
+    /// # Errors
+    /// Where the job is not held back, a process owns the member, or the job's record cannot be read or written.
+    pub fn let_on(&self, id: &JobId, limits: &Limits) -> Result<(), String> {
+        let _lock = self.own()?.map_err(|url| format!("a host serves it by now, at {url}; try again"))?;
+        let let_on = self.records().and_then(|records| records.let_on(id, limits));
+        match let_on.map_err(|e| format!("the record of the job {id} cannot be changed: {e}"))? {
+            true => Ok(()),
+            false => Err("Job is not held back".to_owned()),
+        }
+    }
+
+    /// Becomes the member's owner; or the URL of the host that is.
+    fn own(&self) -> Result<Result<OwnerLock, String>, String> {
+        let owner = match OwnerLock::try_acquire(&self.dir, "").map_err(|e| format!("cannot lock it: {e}"))? {
+            Ok(lock) => return Ok(Ok(lock)),
             Err(owner) => owner,
         };
         if owner.is_alive() && !owner.url.is_empty() {
-            return Ok(Pruning::Owned(owner.url));
+            return Ok(Err(owner.url));
         }
         Err(match (owner.is_alive(), Owner::other_user(&self.dir)) {
             (true, _) => format!("process {} works on it; try again when that has ended", owner.pid),

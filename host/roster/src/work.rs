@@ -2,7 +2,12 @@
 
 pub(crate) mod conversation;
 
-use std::{future::pending, pin::pin, sync::Arc, time::Instant};
+use std::{
+    future::pending,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use guild_agent::ToolSet;
@@ -38,6 +43,7 @@ use crate::{
     data::MemberData,
     granted::no_tool,
     reach::Reach,
+    resumption::Trial,
     runtimes::{GRACE, Slot},
 };
 
@@ -175,10 +181,16 @@ impl Work {
         resumed: bool,
     ) -> Outcome {
         let slot = self.context.resources.runtimes.get(agent)?;
-        let permit = permit(&slot, &self.job, agent, &self.data.key).await?;
+        let (permit, trial) = match resumed {
+            true => self.turn(&slot, agent).await?,
+            false => (permit(&slot, &self.job, agent, &self.data.key).await?, None),
+        };
         let (history, account, seconds) = if resumed { self.history().await? } else { Default::default() };
         if let Some(ended) = ended_before(&history) {
             return ended;
+        }
+        if let Some(trial) = trial {
+            trial.begin(&self.job, Duration::from_secs(self.context.limits.resume_trial_seconds.into())).await;
         }
         let bounds = plan.bounds.min(ceiling);
         let clock = Clock::start(&self.job, agent, account.clone(), seconds);
@@ -209,6 +221,22 @@ impl Work {
         match end.ending.reason(meter.bounds()) {
             None => Ok(Some(end.text)),
             Some(reason) => Err(reason),
+        }
+    }
+
+    /// Waits for the turn of a job that is resumed, and for a permit to run its session.
+    async fn turn(&self, slot: &Slot, agent: Runtime) -> Result<(Permit<MemberKey>, Option<Trial>), String> {
+        let resumptions = &self.context.resumptions;
+        loop {
+            queue(&self.job, agent);
+            let turn = tokio::select! {
+                turn = resumptions.turn(&self.job) => turn,
+                () = self.job.cancelled().cancelled() => return Err("the job was cancelled".to_owned()),
+            };
+            let permit = permit(slot, &self.job, agent, &self.data.key).await?;
+            if let Some(trial) = resumptions.trial(turn) {
+                return Ok((permit, Some(trial)));
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! The table of methods. Each one that the host has stands here once: its name, what it does (by which the gate decides,
-//! and the audit log), its entry in the OpenRPC document, and who carries it out. The six of workers are described in
+//! and the audit log), its entry in the OpenRPC document, and who carries it out. Those of workers are described in
 //! [`worker`].
 
 use std::{borrow::Cow, sync::LazyLock};
@@ -69,7 +69,7 @@ const fn of_sdk(name: &'static str, access: Access) -> Method {
     Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
 }
 
-static METHODS: [Method; 23] = [
+static METHODS: [Method; 24] = [
     Method {
         operation: Operation { name: "initialize", access: Access::Open },
         describe: Some(|shapes| {
@@ -238,6 +238,7 @@ static METHODS: [Method; 23] = [
     of_worker(&worker::RESULT),
     of_worker(&worker::CANCEL),
     of_worker(&worker::DELETE),
+    of_worker(&worker::RESUME),
     of_sdk("server/discover", Access::Open),
     of_sdk("subscriptions/listen", Access::Open),
     of_sdk("logging/setLevel", Access::Open),

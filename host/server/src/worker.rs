@@ -1,4 +1,4 @@
-//! The six methods of a worker (REQ-WD-3), each described once: JSON-RPC, the tools that are these methods, the gate, the
+//! The methods of a worker, the six of REQ-WD-3 and `worker/resume`, each described once: JSON-RPC, the tools that are these methods, the gate, the
 //! audit log and OpenRPC take it from here.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use guild_auth::{Access, Audit, Caller, LARGE, Operation};
 use guild_contract::{
     JobId,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, RpcError,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, Resumed, RpcError,
         StatusView, code, method,
     },
 };
@@ -112,6 +112,19 @@ pub(crate) static DELETE: WorkerMethod = WorkerMethod {
         )
     },
     run: |member, _, params, audit| Box::pin(async move { Ok(to_json(&member.delete(&job(params, audit)?).await?)) }),
+};
+
+pub(crate) static RESUME: WorkerMethod = WorkerMethod {
+    name: method::RESUME,
+    access: Access::Dispatches,
+    describe: |shapes| {
+        shapes.of_worker::<JobParams, Resumed>(
+            (method::RESUME, "resumed"),
+            "Lets a job on that is held back, as one that was resumed alone when a host ended is.",
+            "The member has no such job; or it is not held back.",
+        )
+    },
+    run: |member, _, params, audit| Box::pin(async move { Ok(to_json(&member.resume(&job(params, audit)?).await?)) }),
 };
 
 impl WorkerMethod {

@@ -165,6 +165,7 @@ impl JobStore {
             error: None,
             usage: None,
             resumes: 0,
+            resumption: None,
         };
         if !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{EventDetail, JobId, JobStatus, JobUsage, Meta};
+use guild_contract::{EventDetail, JobId, JobStatus, JobUsage, Meta, Resumption};
 use guild_session::{
     activation::Plan,
     transcript::{self, Entry as TranscriptEntry},
@@ -22,7 +22,7 @@ use crate::{
     ended::EndedJob,
     index::{Entry, State},
     journal::Position,
-    record::{self, FoundResult, META, PLAN, TRANSCRIPT, UnsavedResult},
+    record::{self, FoundResult, HELD_BACK, META, PLAN, TRANSCRIPT, UnsavedResult},
     running::RunningJob,
     sync::lock,
 };
@@ -140,16 +140,20 @@ impl JobStore {
         };
         let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?;
         let plan = plan.ok_or_else(|| refused("it has no plan.json"))?;
+        // A host that ended while it resumed this job alone was ended by this job, as far as can be told.
+        let is_suspect = matches!(meta.resumption, Some(Resumption::Alone | Resumption::HeldBack));
         // A conversation runs nothing until the user says something, so a restart does not count as a crash of it.
         let counts = !matches!(plan.accepted.plan, Plan::Conversation(_));
-        if counts && meta.resumes >= limits.resumes {
+        if counts && !is_suspect && meta.resumes >= limits.resumes {
             let why = format!("it was resumed {} times, as often as limits.resumes allows", meta.resumes);
             return Err(NotResumed::Refused(why));
         }
-        // Counted first, so that a job that crashes its host is resumed no more often than is allowed.
-        let mut meta = Meta { resumes: meta.resumes.saturating_add(u32::from(counts)), ..meta.clone() };
+        let mut meta = meta.clone();
         remove_temporaries(dir).map_err(unreadable(META))?;
-        record::store_meta(dir, &meta).map_err(unreadable(META))?;
+        if is_suspect && meta.resumption != Some(Resumption::HeldBack) {
+            meta.resumption = Some(Resumption::HeldBack);
+            record::store_meta(dir, &meta).map_err(unreadable(META))?;
+        }
         {
             let _one = lock(&self.recovery.transcript);
             let history = record::read_transcript(dir, limits, Position::default())
@@ -162,8 +166,16 @@ impl JobStore {
         let description = meta.description.clone();
         let job = RunningJob::resumed(self.context.clone(), self.itself.clone(), meta, dir);
         let job = Arc::new(job.map_err(unreadable(META))?);
-        self.insert_running(&job, || EventDetail::JobResumed { description });
-        tracing::info!(job = %job.id(), "resuming job interrupted by host stop");
+        self.insert_running(&job, || match is_suspect {
+            true => EventDetail::JobSummary { summary: job.snapshot().summary },
+            false => EventDetail::JobResumed { description },
+        });
+        if is_suspect {
+            job.log(HELD_BACK);
+            tracing::warn!(job = %job.id(), "{HELD_BACK}; `guild resume {}` lets it on", job.id());
+        } else {
+            tracing::info!(job = %job.id(), "resuming job interrupted by host stop");
+        }
         Ok(job)
     }
 

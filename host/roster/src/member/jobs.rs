@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use guild_contract::rpc::{CancelView, Deleted, ListParams, ResultView, RpcError};
+use guild_contract::{
+    JobStatus,
+    rpc::{CancelView, Deleted, ListParams, ResultView, Resumed, RpcError},
+};
 use guild_jobs::{JobStore, StoreError};
 
 use super::Member;
@@ -68,6 +71,23 @@ impl Member {
     pub async fn delete(&self, id: &str) -> Result<Deleted, RpcError> {
         let id = id.to_owned();
         self.in_store(move |store| store.delete(&id)).await
+    }
+
+    /// `worker/resume`: lets a job on that is held back, and resumes it.
+    ///
+    /// # Errors
+    /// An unknown job, and one that is not held back, is -32602.
+    pub async fn resume(&self, id: &str) -> Result<Resumed, RpcError> {
+        let (data, id) = (self.data.clone(), id.to_owned());
+        blocking(move || {
+            data.store.look_up(&id).ok_or_else(|| StoreError::Unknown(id.clone()))?;
+            let not_held_back = || StoreError::Refused("Job is not held back".to_owned());
+            let job = data.store.running(&id).ok_or_else(not_held_back)?;
+            data.interrupted.let_on(job.clone())?;
+            tracing::info!(job = %job.id(), "resuming job that was held back");
+            Ok(Resumed { job_id: job.id().clone(), status: JobStatus::Running })
+        })
+        .await
     }
 
     async fn in_store<T: Send + 'static>(
