@@ -84,6 +84,7 @@ const TESTED: &[(&str, &str)] = &[
         "host/agent/tests/tool_set.rs::a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut",
     ),
     ("resumes", "host/jobs/tests/resume.rs::a_job_is_resumed_as_often_as_is_allowed_and_then_fails"),
+    ("resume_trial_seconds", "tests/suspects.rs::a_job_that_survives_its_trial_is_no_suspect_any_more"),
     ("running_bytes", "tests/jobs.rs::a_host_that_stores_as_much_of_running_jobs_as_it_may_answers_busy"),
     ("running_jobs", "tests/jobs.rs::a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing"),
     ("description_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),

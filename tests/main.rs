@@ -65,6 +65,7 @@ mod sessions;
 mod soak;
 mod sources;
 mod support;
+mod suspects;
 mod template;
 mod textkit;
 mod tool_calls;

@@ -16,8 +16,8 @@ use crate::support::{
 };
 
 /// A provider, and a home whose sessions ask it.
-struct Fixture {
-    home: Home,
+pub(crate) struct Fixture {
+    pub(crate) home: Home,
     provider: Provider,
     member: PathBuf,
     runtime: Runtime,
@@ -27,11 +27,11 @@ struct Fixture {
 const PRICE: &str = "[[prices]]\nmodel = \"fake\"\ninput = 1.0\ncached_input = 0.1\ncache_write = 1.0\noutput = 2.0\n";
 
 impl Fixture {
-    fn new(script: impl Into<Script>) -> Self {
+    pub(crate) fn new(script: impl Into<Script>) -> Self {
         Self::with("sessions = 8\n", "", script)
     }
 
-    fn with(api: &str, more: &str, script: impl Into<Script>) -> Self {
+    pub(crate) fn with(api: &str, more: &str, script: impl Into<Script>) -> Self {
         let runtime = Runtime::new().unwrap();
         let provider = runtime.block_on(OpenAi::start(script));
         let home = Home::new();
@@ -45,13 +45,13 @@ impl Fixture {
         Self { home, provider, member, runtime }
     }
 
-    fn serve(&self) -> Host {
+    pub(crate) fn serve(&self) -> Host {
         let (config, docs) = (self.home.path("guild.toml"), self.home.path("docs"));
         let options = ["--config", config.to_str().unwrap(), "--sources", docs.to_str().unwrap()];
         self.home.serve(&self.member, &options)
     }
 
-    fn job_file(&self, id: &str, file: &str) -> String {
+    pub(crate) fn job_file(&self, id: &str, file: &str) -> String {
         fs::read_to_string(self.member.join("jobs").join(id).join(file)).unwrap()
     }
 
@@ -64,7 +64,7 @@ impl Fixture {
     }
 }
 
-fn submit(text: &str) -> Reply {
+pub(crate) fn submit(text: &str) -> Reply {
     Reply::call("submit_result", json!({"output": text}))
 }
 

@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_contract::MemberKey;
+use guild_contract::{Delegation, MemberKey};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::value::Wrong;
+use super::value::{Wrong, amount};
 
 /// The variable that names the hall's home where no option does. The original Guild Hall has the same.
 const HOME_VARIABLE: &str = "GUILD_HALL_HOME";
@@ -24,6 +24,13 @@ pub(crate) struct WrittenHall {
     home: Option<PathBuf>,
     /// The key of the member that is the manager: the only one that can hold `hall:manage`. Without it, there is none.
     manager: Option<Spanned<String>>,
+    /// How deep commissions of the manager's follow from one another. Those that it makes in a meeting or a commission of the
+    /// user's are 1 deep. Default: `3`.
+    delegation_depth: Option<u32>,
+    /// How many commissions of the manager's follow from one meeting or commission of the user's. Default: `20`.
+    delegation_commissions: Option<u32>,
+    /// US dollars that these have spent, and may still spend by their budgets. Default: `50.0`.
+    delegation_budget_usd: Option<Spanned<f64>>,
 }
 
 /// A repository on which workers may work. One such table for each; `guild project add` writes them.
@@ -55,6 +62,16 @@ pub struct PermittedProject {
 impl WrittenHall {
     pub(crate) fn home(&self, base: &Path) -> Option<PathBuf> {
         self.home.as_ref().map(|home| base.join(home))
+    }
+
+    pub(crate) fn delegation(&self) -> Result<Delegation, Wrong> {
+        let default = Delegation::default();
+        let budget = self.delegation_budget_usd.as_ref();
+        Ok(Delegation {
+            depth: self.delegation_depth.unwrap_or(default.depth),
+            commissions: self.delegation_commissions.unwrap_or(default.commissions),
+            budget_usd: budget.map_or(Ok(default.budget_usd), |usd| amount("hall.delegation_budget_usd", usd))?,
+        })
     }
 
     pub(crate) fn manager(&self) -> Result<Option<MemberKey>, Wrong> {

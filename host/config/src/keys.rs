@@ -183,6 +183,9 @@ mod tests {
             [hall]
             home = "hall"
             manager = "guild-master"
+            delegation_depth = 2
+            delegation_commissions = 10
+            delegation_budget_usd = 5.0
             [[project]]
             path = "/srv/book"
             push = true

@@ -40,7 +40,16 @@ pub(crate) fn above_zero<T: Default + PartialOrd>(
     if number > T::default() { Ok(number) } else { Err(Wrong::at(span, format!("{name} must be above 0"))) }
 }
 
-/// US dollars.
+/// An amount of US dollars. `name` is the whole of its key.
+pub(crate) fn amount(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
+    let usd = *value.get_ref();
+    if usd.is_finite() && usd >= 0.0 {
+        return Ok(usd);
+    }
+    Err(Wrong::at(value.span(), format!("{name}: {usd} is no amount; write US dollars, as 20.0")))
+}
+
+/// A price in US dollars.
 pub(crate) fn dollars(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
     let usd = *value.get_ref();
     if usd.is_finite() && usd >= 0.0 {

@@ -6,6 +6,24 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{hosts::check_host, ids::MemberKey, limits::Limits, manifest::Interface, nearest::nearest};
 
+/// What an activity of the manager may beget: the commissions that it makes, those that they make, and so on. They are counted
+/// together, to the meeting or the commission of the user's that they began with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Delegation {
+    /// Commissions that follow from one another: those that the user's own activity makes are 1 deep.
+    pub depth: u32,
+    /// Commissions in all, whatever became of them.
+    pub commissions: u32,
+    /// US dollars that all of them have spent, and may still spend.
+    pub budget_usd: f64,
+}
+
+impl Default for Delegation {
+    fn default() -> Self {
+        Self { depth: 3, commissions: 20, budget_usd: 50.0 }
+    }
+}
+
 /// Something that can be allowed or denied, as `guild.toml` spells it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Capability {

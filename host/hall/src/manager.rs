@@ -96,7 +96,7 @@ impl ManagerTools {
 
     async fn create(&self, input: CreateCommission, call: &str) -> Result<Value, ToolError> {
         let CreateCommission { title, worker_name, prompt, dependencies, resource_overrides, dispatch } = input;
-        let project = self.activity(CREATE)?.project.clone();
+        let Attempt { project, activity, .. } = self.activity(CREATE)?.clone();
         let ResourceOverrides { model, max_turns, max_budget_usd } = resource_overrides.unwrap_or_default();
         let new = NewCommission {
             project,
@@ -105,7 +105,7 @@ impl ManagerTools {
             prompt,
             dependencies: dependencies.unwrap_or_default(),
             overrides: Overrides { model, max_turns, max_budget_usd },
-            author: Author::Manager,
+            by: Some(activity),
         };
         let id = self.hall.create_once(new, Some(call)).await?;
         if dispatch == Some(false) {

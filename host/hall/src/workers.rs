@@ -238,6 +238,16 @@ pub trait Workers: Send + Sync {
     /// Where there is no such worker in service.
     fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError>;
 
+    /// US dollars that a job of a worker may spend with these overrides; 0 where its sessions cost nothing.
+    fn budget_usd(&self, _worker: &MemberKey, overrides: &Overrides) -> f64 {
+        overrides.max_budget_usd.unwrap_or(0.0)
+    }
+
+    /// US dollars that the job of an attempt has spent which has ended; where that is not known, all that it could.
+    async fn spent_usd(&self, _attempt: &Attempt) -> f64 {
+        0.0
+    }
+
     /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is left as it is.
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun>;
 

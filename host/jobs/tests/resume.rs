@@ -146,6 +146,34 @@ fn a_job_is_resumed_as_often_as_is_allowed_and_then_fails() {
 }
 
 #[test]
+fn the_one_job_that_was_resumed_alone_is_held_back_until_it_is_let_on() {
+    let member = Member::with(Limits { resumes: 1, ..Limits::default() });
+    let id = start(&member.store(), "poison").id().clone();
+    let alone = || Takes { how: Resumption::Alone, ..Takes::default() };
+    restart(&member, alone());
+    for _ in 0..2 {
+        let (store, takes) = restart(&member, alone());
+        let view = status(&store, &id);
+        assert_eq!((view.status, view.held_back), (JobStatus::Running, true));
+        let summary = view.summary.unwrap();
+        assert!(summary.contains(&format!("`guild resume {id}` lets it on")), "{summary}");
+        assert_eq!(meta(&member, &the_one(&takes)).resumption, Some(Resumption::HeldBack));
+    }
+    let (store, takes) = restart(&member, alone());
+    let job = the_one(&takes);
+    job.let_on().unwrap();
+    assert!(job.let_on().unwrap_err().to_string().contains("not held back"));
+    assert_eq!((status(&store, &id).held_back, meta(&member, &job).resumes), (false, 0));
+    let (_store, takes) = restart(&member, Takes::default());
+    let job = the_one(&takes);
+    assert_eq!((meta(&member, &job).resumption, meta(&member, &job).resumes), (Some(Resumption::Together), 1));
+    // What its sessions use is in the record only once it has ended.
+    assert_eq!(meta(&member, &job).usage, None);
+    job.complete(Some("done")).unwrap();
+    assert_eq!(meta(&member, &job).resumption, None);
+}
+
+#[test]
 fn a_job_that_cannot_be_resumed_fails_with_the_reason_and_its_usage() {
     let member = Member::new();
     let job = start(&member.store(), "d");

@@ -11,7 +11,9 @@ use guild_contract::{
     rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
-use guild_hall::{Attempt, HallError, NoSession, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_hall::{
+    Attempt, HallError, NoSession, NotBegun, Outcome, Permit, Worker, Workers, commission::Overrides,
+};
 use guild_jobs::{JobStore, RunningJob};
 use guild_session::transcript::Line;
 use tokio_util::sync::CancellationToken;
@@ -132,6 +134,22 @@ impl Workers for Commissions {
     fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError> {
         let member = self.member(worker).ok_or_else(|| HallError::Conflict(not_served(worker)))?;
         Ok(member.store().new_id())
+    }
+
+    fn budget_usd(&self, worker: &MemberKey, overrides: &Overrides) -> f64 {
+        self.member(worker).map_or(0.0, |member| member.budget_usd(overrides))
+    }
+
+    async fn spent_usd(&self, attempt: &Attempt) -> f64 {
+        let Some(member) = self.member(&attempt.worker) else { return 0.0 };
+        let (store, job, budget) = (member.store().clone(), attempt.job.clone(), member.budget_usd(&attempt.overrides));
+        let spent = blocking(move || {
+            let status: StatusView = serde_json::from_slice(&store.status(job.as_str())?)
+                .map_err(|e| RpcError::internal(e.to_string()))?;
+            Ok(status.usage.map_or(0.0, |used| used.usage.cost_usd.unwrap_or(used.usage.known_cost().max(budget))))
+        });
+        // A job that never began is unknown, and has spent nothing.
+        spent.await.unwrap_or(0.0)
     }
 
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun> {

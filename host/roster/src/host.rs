@@ -96,9 +96,10 @@ impl Host {
     pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent, hall } = options;
         let permits = commissions::permits(&config);
+        let (delegation, clock) = (config.delegation, Arc::new(SystemClock));
         let hall = hall.map(|home| {
             let limits = Arc::new(config.limits.clone());
-            Hall::open(HallOptions { home, permits, git: None, limits, clock: Arc::new(SystemClock) })
+            Hall::open(HallOptions { home, permits, delegation, git: None, limits, clock })
         });
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
@@ -256,7 +257,9 @@ impl Host {
         reconciler.send(Renewal { prepared, done }).await.map_err(|_| stopping())?;
         outcome.await.map_err(|_| stopping())??;
         if let Some(hall) = &self.hall {
-            hall.permit(commissions::permits(&self.config()));
+            let config = self.config();
+            hall.permit(commissions::permits(&config));
+            hall.set_delegation(config.delegation);
             self.opener.context().share();
         }
         // Nobody waits for what there is in them.

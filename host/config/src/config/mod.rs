@@ -17,7 +17,7 @@ use std::{
 
 use guild_agent::{api::ApiOptions, claude::ClaudeOptions};
 use guild_contract::{
-    Limits, Policy,
+    Delegation, Limits, Policy,
     grants::Pattern,
     objects::{self, Misread, TABLE},
     text::hex,
@@ -64,6 +64,8 @@ pub struct Config {
     pub roots: Vec<ReadRoot>,
     /// `[hall] home`: the hall's home.
     pub hall: Option<PathBuf>,
+    /// `delegation_*` of `[hall]`: what an activity of the manager may beget.
+    pub delegation: Delegation,
     /// `[[project]]`: the repositories on which workers may work.
     pub projects: Vec<PermittedProject>,
     /// `agent`: what runs agent sessions.
@@ -220,6 +222,7 @@ impl Config {
         }
         config.hall = written.hall.as_ref().and_then(|hall| hall.home(base));
         let manager = written.hall.as_ref().map(WrittenHall::manager).transpose()?.flatten();
+        config.delegation = written.hall.as_ref().map(WrittenHall::delegation).transpose()?.unwrap_or_default();
         config.projects = hall::projects(written.project, base)?;
         if let Some(agent) = written.agent {
             config.agent = agents::runtime("agent", &agent)?;

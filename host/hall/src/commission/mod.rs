@@ -38,6 +38,9 @@ pub struct Commission {
     /// Who made it.
     #[serde(default)]
     pub created_by: Author,
+    /// What it follows from, where the manager made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegated: Option<Delegated>,
     /// When its dispatch was asked for, if it was, and it still waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
@@ -62,6 +65,21 @@ pub enum Author {
     Manager,
     /// A worker, which asks for a meeting.
     Worker,
+}
+
+/// What a commission of the manager's follows from, and what it counts there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delegated {
+    /// The meeting or the commission of the user's with which it began.
+    pub root: String,
+    /// How many commissions lead from there to this one, itself included.
+    pub depth: u32,
+    /// US dollars that an attempt at it may spend.
+    pub budget_usd: f64,
+    /// US dollars that attempts at it have spent which have ended.
+    #[serde(default)]
+    pub spent_usd: f64,
 }
 
 /// How far an attempt is. After a crash it goes on from there.
@@ -117,6 +135,7 @@ impl Commission {
             worktree_dir: None,
             branch_name: None,
             created_by: Author::User,
+            delegated: None,
             asked: None,
             attempt: None,
             calls: Vec::new(),
@@ -167,6 +186,16 @@ impl Commission {
     pub(crate) fn note(&mut self, event: &str, reason: &str, time: String) {
         let (event, reason) = (event.to_owned(), reason.to_owned());
         self.record.activity_timeline.push(Entry { timestamp: time, event, reason, ..Entry::default() });
+    }
+
+    /// US dollars that it has spent and may still spend, where the manager made it.
+    pub(crate) fn delegated_usd(&self) -> f64 {
+        let Some(delegated) = &self.delegated else { return 0.0 };
+        let may_spend = match self.status {
+            Status::Pending | Status::Blocked => true,
+            status => status.is_active() && self.attempt.as_ref().is_some_and(|attempt| attempt.end.is_none()),
+        };
+        delegated.spent_usd + if may_spend { delegated.budget_usd } else { 0.0 }
     }
 
     /// When it was made, as far as its record says.

@@ -201,17 +201,27 @@ impl Hall {
         end: End,
         result: Option<(String, Vec<Decision>)>,
     ) -> Result<(), HallError> {
+        let spent = self.spent_usd(&cell.now()).await;
         self.change(cell, |commission| {
             let Some(attempt) = commission.attempt.as_mut().filter(|attempt| attempt.end.is_none()) else {
                 return Ok(());
             };
             attempt.end = Some(end);
+            commission.delegated.iter_mut().for_each(|delegated| delegated.spent_usd += spent);
             if let Some((result, decisions)) = result {
                 commission.record.body = record::body(&record::fitting(result), &decisions);
             }
             Ok(())
         })
         .await
+    }
+
+    /// What the attempt at a commission of the manager's has spent.
+    async fn spent_usd(&self, now: &Commission) -> f64 {
+        match (&now.delegated, Attempt::of(now, None), self.workers()) {
+            (Some(_), Some(attempt), Ok(workers)) => workers.spent_usd(&attempt).await,
+            _ => 0.0,
+        }
     }
 
     /// From the end of the job to the state that people see: commits, merges, and tidies up.

@@ -16,7 +16,7 @@ use crate::{
     error::HallError,
     events::HallEvent,
     home::Home,
-    workers::Worker,
+    workers::{Activity, Worker},
 };
 
 /// The most bytes of a title.
@@ -46,8 +46,8 @@ pub struct NewCommission {
     pub dependencies: Vec<String>,
     /// In place of the worker's own bounds.
     pub overrides: Overrides,
-    /// Who makes it.
-    pub author: Author,
+    /// The manager's activity that makes it. Without one, the user does.
+    pub by: Option<Activity>,
 }
 
 /// Changes of a commission that is not under way. What is `None` stays.
@@ -76,6 +76,10 @@ impl Hall {
         new: NewCommission,
         call: Option<&str>,
     ) -> Result<CommissionId, HallError> {
+        let _one = match &new.by {
+            Some(_) => Some(self.delegating.lock().await),
+            None => None,
+        };
         if let Some(call) = call {
             let mut made = self.commissions.now();
             if let Some(made) = made.find(|now| now.calls.iter().any(|known| known == call)) {
@@ -96,11 +100,16 @@ impl Hall {
         // A project that cannot be worked on is told now, not at the dispatch.
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
+        let delegated = match &new.by {
+            Some(by) => Some(self.delegate(by, &worker, &new.overrides).await?),
+            None => None,
+        };
+        let author = if delegated.is_some() { Author::Manager } else { Author::User };
         let (now, time) = (self.clock.now(), self.time());
         let record = Record {
             title: format!("Commission: {title}"),
             date: now.strftime("%Y-%m-%d").to_string(),
-            source: (new.author == Author::Manager).then(|| Origin { description: MANAGER.to_owned() }),
+            source: (author == Author::Manager).then(|| Origin { description: MANAGER.to_owned() }),
             worker: worker.display_name.clone(),
             worker_display_title: worker.display_title,
             prompt: new.prompt,
@@ -119,7 +128,8 @@ impl Hall {
             &self.commissions,
             |nth| CommissionId::new(&worker.display_name, now, nth),
             |id| Commission {
-                created_by: new.author,
+                created_by: author,
+                delegated,
                 calls: call.map(str::to_owned).into_iter().collect(),
                 ..Commission::new(id, new.project, worker.key.to_string(), Status::Pending, record)
             },
@@ -138,7 +148,7 @@ impl Hall {
         }
         check_dependencies(changes.dependencies.as_deref().unwrap_or_default())?;
         check_overrides(changes.overrides.as_ref().unwrap_or(&Overrides::default()))?;
-        let cell = self.cell(id)?;
+        let (cell, workers) = (self.cell(id)?, self.workers()?);
         let more = changes.prompt.as_ref().map_or(0, String::len).saturating_sub(cell.now().record.prompt.len());
         if more > 0 {
             check_room(&self.commissions, &cell.now().project_name, more)?;
@@ -156,6 +166,9 @@ impl Hall {
             record.prompt = prompt.unwrap_or_else(|| record.prompt.clone());
             record.dependencies = dependencies.unwrap_or_else(|| record.dependencies.clone());
             record.resource_overrides = overrides.unwrap_or_else(|| record.resource_overrides.clone());
+            if let (Some(delegated), Ok(worker)) = (&mut commission.delegated, commission.worker_name.parse()) {
+                delegated.budget_usd = workers.budget_usd(&worker, &commission.record.resource_overrides);
+            }
             Ok(())
         })
         .await?;

@@ -5,6 +5,7 @@ mod attempt;
 mod brief;
 mod cells;
 mod change;
+mod delegation;
 mod dependencies;
 mod host_paths;
 mod inspect;
@@ -21,7 +22,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
 };
 
-use guild_contract::Limits;
+use guild_contract::{Delegation, Limits};
 use guild_jobs::Clock;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +57,8 @@ pub struct HallOptions {
     pub home: PathBuf,
     /// What the operator permits.
     pub permits: Vec<Permit>,
+    /// What an activity of the manager may beget.
+    pub delegation: Delegation,
     /// The program git; `None` looks for it on `PATH`.
     pub git: Option<PathBuf>,
     /// What git may take, and the documents of projects.
@@ -74,6 +77,10 @@ pub struct Hall {
     meetings: Cells<Meeting, Turns>,
     /// Held while a meeting is opened, so that the caps hold.
     opening: tokio::sync::Mutex<()>,
+    /// What an activity of the manager may beget.
+    delegation: Mutex<Delegation>,
+    /// Held while the manager makes a commission, so that its bounds hold.
+    delegating: tokio::sync::Mutex<()>,
     /// Held while it is decided which commissions begin.
     scheduling: tokio::sync::Mutex<()>,
     events: broadcast::Sender<Arc<HallEvent>>,
@@ -117,6 +124,8 @@ impl Hall {
             commissions: Cells::of(kept),
             meetings: Cells::of(meetings),
             opening: tokio::sync::Mutex::default(),
+            delegation: Mutex::new(options.delegation),
+            delegating: tokio::sync::Mutex::default(),
             scheduling: tokio::sync::Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
         }))

@@ -17,6 +17,7 @@ async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched
     let options = HallOptions {
         home: world.home(),
         permits: Vec::new(),
+        delegation: Delegation::default(),
         git: None,
         limits: Arc::default(),
         clock: Arc::new(SystemClock),

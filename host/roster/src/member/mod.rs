@@ -187,6 +187,16 @@ impl Member {
         self.spec_of(attempt).map_or_else(|| session_limits(&limits), |spec| ceiling(&spec, &limits))
     }
 
+    /// US dollars that a job of an attempt with these overrides may spend; 0 on the built-in search, which costs nothing.
+    pub(crate) fn budget_usd(&self, overrides: &Overrides) -> f64 {
+        let Some(mut spec) = self.manifest.component.clone().filter(|_| self.agent != Runtime::Extractive) else {
+            return 0.0;
+        };
+        spec.resources.max_budget_usd = overrides.max_budget_usd.or(spec.resources.max_budget_usd);
+        let config = &self.context.config;
+        MemberLimits::of(self.key(), &spec, &config.policy, &config.limits).limits.session_budget_usd
+    }
+
     /// What its jobs work with.
     pub(crate) fn context_of(&self, attempt: Option<&Attempt>) -> HostContext {
         let context = self.context.clone();

@@ -156,6 +156,7 @@ impl World {
         let hall = Hall::open(HallOptions {
             home: at("home"),
             permits,
+            delegation: Delegation::default(),
             git: None,
             limits: Arc::default(),
             clock: Arc::new(SystemClock),
@@ -1012,6 +1013,7 @@ async fn the_socket_is_the_users_alone_and_goes_with_its_owner() {
     let again = HallOptions {
         home: home.clone(),
         permits: Vec::new(),
+        delegation: Delegation::default(),
         git: None,
         limits: Arc::default(),
         clock: Arc::new(SystemClock),
@@ -1032,6 +1034,7 @@ async fn a_socket_that_a_crash_left_is_replaced_and_a_path_that_is_too_long_name
         Hall::open(HallOptions {
             home,
             permits: Vec::new(),
+            delegation: Delegation::default(),
             git: None,
             limits: Arc::default(),
             clock: Arc::new(SystemClock),

@@ -1,0 +1,101 @@
+//! What an activity of the manager may beget. Each commission that it makes counts to the meeting or the commission of the
+//! user's with which all of it began, however many commissions lead there: each has a budget of its own, so a bound for each
+//! activity alone would bound nothing.
+
+use guild_contract::Delegation;
+
+use super::{Hall, InHall as _};
+use crate::{
+    commission::{Delegated, Overrides},
+    error::HallError,
+    project::lock,
+    workers::{Activity, Worker},
+};
+
+/// How a timeline says that a commission of the manager's was refused.
+const REFUSED: &str = "delegation_refused";
+
+impl Hall {
+    /// What the manager may beget from now on.
+    pub fn set_delegation(&self, delegation: Delegation) {
+        *lock(&self.delegation) = delegation;
+    }
+
+    /// What a commission counts that the manager makes in an activity. The caller holds [`Hall::delegating`] until it is made.
+    ///
+    /// # Errors
+    /// Where that would be beyond what the operator permits. The activity's timeline says so.
+    pub(super) async fn delegate(
+        &self,
+        by: &Activity,
+        worker: &Worker,
+        overrides: &Overrides,
+    ) -> Result<Delegated, HallError> {
+        let (root, depth) = match by.commission().and_then(|id| self.commissions.get(id)?.now().delegated.clone()) {
+            Some(Delegated { root, depth, .. }) => (root, depth + 1),
+            None => (by.id().to_owned(), 1),
+        };
+        let allowed = *lock(&self.delegation);
+        let (mut made, mut usd) = (0, 0.0);
+        for now in self.commissions.now() {
+            if now.delegated.as_ref().is_some_and(|delegated| delegated.root == root) {
+                (made, usd) = (made + 1, usd + now.delegated_usd());
+            }
+        }
+        let budget_usd = self.workers()?.budget_usd(&worker.key, overrides);
+        let refused = if depth > allowed.depth {
+            Some(("hall.delegation_depth", format!(
+                "commissions of commissions go hall.delegation_depth = {} deep, and this one would be {depth} deep; do the work \
+                 yourself, or have the user commission it",
+                allowed.depth
+            )))
+        } else if made >= allowed.commissions {
+            Some(("hall.delegation_commissions", format!(
+                "{root} has led to {made} commissions, as many as hall.delegation_commissions allows; go on with what there is, \
+                 or have the user commission it"
+            )))
+        } else if usd + budget_usd > allowed.budget_usd {
+            Some(("hall.delegation_budget_usd", format!(
+                "the commissions that {root} has led to have spent or may spend {usd:.2} US dollars, and with {budget_usd:.2} of \
+                 this one that is more than hall.delegation_budget_usd = {}; wait until some have ended, give it a smaller \
+                 `maxBudgetUsd`, or have the user commission it",
+                allowed.budget_usd
+            )))
+        } else {
+            None
+        };
+        let Some((key, why)) = refused else { return Ok(Delegated { root, depth, budget_usd, spent_usd: 0.0 }) };
+        if let Err(e) = self.note_refusal(by, key, &why).await {
+            tracing::warn!(activity = %by, "its timeline does not say that the manager was refused a commission: {e}");
+        }
+        Err(HallError::Conflict(why))
+    }
+
+    /// Says in an activity's timeline why the manager was refused a commission, once for each key: a model can ask a thousand times.
+    async fn note_refusal(&self, by: &Activity, key: &str, why: &str) -> Result<(), HallError> {
+        let (time, why) = (self.time(), format!("The manager was refused a commission: {why}"));
+        let is_new = |entry: &crate::commission::Entry| entry.event != REFUSED || !entry.reason.contains(key);
+        match by {
+            Activity::Commission(id) => {
+                let Some(cell) = self.commissions.get(id) else { return Ok(()) };
+                self.change(&cell, |commission| {
+                    if commission.record.activity_timeline.iter().all(is_new) {
+                        commission.note(REFUSED, &why, time);
+                    }
+                    Ok(())
+                })
+                .await
+            }
+            Activity::Meeting(id, _) => {
+                let Some(cell) = self.meetings.get(id) else { return Ok(()) };
+                self.change(&cell, |meeting| {
+                    if meeting.record.meeting_log.iter().all(is_new) {
+                        meeting.note(REFUSED, &why, time);
+                    }
+                    Ok(())
+                })
+                .await
+            }
+        }
+    }
+}
