@@ -324,6 +324,7 @@ fn a_token_reaches_the_methods_and_members_that_it_is_for() {
             assert!(may(method), "{methods} {method}");
         }
         assert_eq!(may("worker/dispatch"), *methods != "read");
+        assert_eq!(call(&host, "other", token, "worker/resume", job.clone()).status == 403, *methods == "read");
         assert_eq!(may("worker/cancel"), *methods == "all");
         assert_eq!(may("worker/delete"), *methods == "all");
     }

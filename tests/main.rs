@@ -64,6 +64,7 @@ mod schema;
 mod sessions;
 mod soak;
 mod sources;
+mod spend;
 mod support;
 mod suspects;
 mod template;

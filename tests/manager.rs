@@ -293,6 +293,38 @@ fn a_session_of_another_worker_has_no_tool_of_the_managers() {
 }
 
 #[test]
+fn one_message_to_the_manager_leads_to_so_many_commissions_and_dollars() {
+    let runtime = Runtime::new().unwrap();
+    let asks =
+        |new: Value| (0..40).fold(Reply::text("I ask."), |reply, _| reply.and_call("create_commission", new.clone()));
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| {
+        let turn = request.turn();
+        let new = json!({"title": "Index", "workerName": "quick", "prompt": "Index it.", "dispatch": false});
+        if request.body.to_string().contains("Spend it") {
+            let mut costly = new;
+            costly["resourceOverrides"] = json!({"maxBudgetUsd": 4.0});
+            return if turn == 0 { asks(costly) } else { Reply::text("It is asked for.") };
+        }
+        if turn == 0 { asks(new) } else { Reply::text("It is asked for.") }
+    }));
+    let hall = Hall::new(&["demo"]);
+    hall.home.guild_master("guild-master");
+    hall.home.quick("quick");
+    hall.configure(&format!("{MANAGER}\ndelegation_commissions = 3\ndelegation_budget_usd = 9.0"));
+    hall.home.edit_manifest("quick", |manifest| manifest["component"]["resources"] = json!({"maxBudgetUsd": 1.0}));
+    hall.ask(&provider);
+    let _host = hall.serve();
+    Events::open_with(&hall, "guild-master", "Have it indexed.").rest();
+    assert_eq!(listed(&hall).len(), 3);
+    let told = provider.requests().last().unwrap().body.to_string();
+    assert!(told.contains("hall.delegation_commissions"), "{told}");
+    Events::open_with(&hall, "guild-master", "Spend it.").rest();
+    assert_eq!(listed(&hall).len(), 5, "two of 4 dollars each are within 9");
+    let told = provider.requests().last().unwrap().body.to_string();
+    assert!(told.contains("hall.delegation_budget_usd"), "{told}");
+}
+
+#[test]
 fn a_token_that_is_not_for_the_manager_does_not_reach_it() {
     let hall = Hall::new(&["demo"]);
     hall.home.guild_master("guild-master");

@@ -10,7 +10,7 @@ use std::{
 use guild_contract::{
     Decision, Event, JobUsage, MemberReport,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ResultView,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ResultView, Resumed,
         StatusView, code, method,
     },
     schema::of,
@@ -36,8 +36,8 @@ const OF_ALL: [&str; 10] = [
     "resources/read",
     "rpc.discover",
 ];
-const OF_WORKERS: [&str; 6] =
-    [method::DISPATCH, method::LIST, method::STATUS, method::RESULT, method::CANCEL, method::DELETE];
+const OF_WORKERS: [&str; 7] =
+    [method::DISPATCH, method::LIST, method::STATUS, method::RESULT, method::CANCEL, method::DELETE, method::RESUME];
 
 fn schema_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema")
@@ -55,6 +55,7 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("result-view", of::<ResultView>()),
         ("cancel-view", of::<CancelView>()),
         ("deleted", of::<Deleted>()),
+        ("resumed", of::<Resumed>()),
         ("decision", of::<Decision>()),
         ("job-usage", of::<JobUsage>()),
         ("event", of::<Event>()),
@@ -166,14 +167,14 @@ fn the_schemas_have_the_shapes_of_the_worker_dispatch_specification() {
             json!({"jobId": "string", "status": status, "description?": "string", "summary?": "string | null"}),
         ),
         ("REQ-WD-11, 14, 16, 17: of which job", of::<JobParams>(), id),
-        // `usage` is this host's own.
+        // `usage` and `heldBack` are this host's own.
         (
             "REQ-WD-11, REQ-WD-12",
             of::<StatusView>(),
             json!({
                 "jobId": "string", "status": status, "description": "string", "summary": "string | null",
                 "questions": "string[] | null", "decisions": "Decision[] | null", "error": "string | null",
-                "startedAt": "string", "completedAt": "string | null", "usage?": "JobUsage",
+                "startedAt": "string", "completedAt": "string | null", "usage?": "JobUsage", "heldBack?": "boolean",
             }),
         ),
         ("REQ-WD-13", of::<Decision>(), json!({"question": "string", "decision": "string", "reasoning": "string"})),

@@ -59,7 +59,7 @@ impl Fixture {
         self.job_file(id, "transcript.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    fn asked(&self, times: usize) -> Vec<Received> {
+    pub(crate) fn asked(&self, times: usize) -> Vec<Received> {
         self.runtime.block_on(self.provider.received(times))
     }
 }

@@ -61,9 +61,8 @@ impl Case {
 }
 
 fn held_back(client: &Client, id: &str) -> String {
-    let status = wait_for("the job to be held back", || {
-        client.status(id).ok().filter(|status| status["heldBack"] == true)
-    });
+    let status =
+        wait_for("the job to be held back", || client.status(id).ok().filter(|status| status["heldBack"] == true));
     assert_eq!(status["status"], "running", "{status}");
     status["summary"].as_str().unwrap().to_owned()
 }
@@ -129,7 +128,10 @@ fn a_job_that_is_held_back_is_let_on_without_a_host() {
     held_back(&host.client(), &poison);
     host.stop();
     let shown = case.run(&["status", &poison]);
-    assert!(shown.contains("held back: see the summary") && shown.contains(&format!("`guild resume {poison}`")), "{shown}");
+    assert!(
+        shown.contains("held back: see the summary") && shown.contains(&format!("`guild resume {poison}`")),
+        "{shown}"
+    );
     let said = case.run(&["resume", &poison]);
     assert!(said.contains("the next host that serves its member resumes it"), "{said}");
     case.poison.open();

@@ -118,6 +118,7 @@ impl Bench {
             description: "d".into(),
             task: task.into(),
             config: json!({}),
+            token: None,
             plan: Accepted {
                 agent: "extractive".into(),
                 granted_tools: Vec::new(),

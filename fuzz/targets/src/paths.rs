@@ -93,8 +93,14 @@ fn artifacts(paths: &[&str]) {
     let plan = Plan::OwnRun(Bounds::default());
     let (agent, ceiling) = ("extractive".to_owned(), Bounds::default());
     let plan = Accepted { agent, granted_tools: Vec::new(), grants: Grants::default(), ceiling, plan };
-    let new =
-        NewJob { id: "job".parse().unwrap(), description: "d".into(), task: "t".into(), config: Value::Null, plan };
+    let new = NewJob {
+        id: "job".parse().unwrap(),
+        description: "d".into(),
+        task: "t".into(),
+        config: Value::Null,
+        token: None,
+        plan,
+    };
     let job = store.create(new).unwrap();
     symlink("../../../../outside", scratch.inside().join("jobs/job/artifacts/link")).unwrap();
     let others = |scratch: &Scratch| {

@@ -191,6 +191,11 @@ impl Caller {
         }
     }
 
+    /// The name of its token, if it brought one.
+    pub fn token(&self) -> Option<&str> {
+        self.credential.as_ref().map(|credential| credential.token.name.as_str())
+    }
+
     /// Whether a member exists for the caller: its token is for it, or it needs none.
     pub fn is_for(&self, member: &str) -> bool {
         self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))

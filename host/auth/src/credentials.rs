@@ -105,6 +105,11 @@ impl Good {
         found.filter(|credential| !credential.token.has_expired(Timestamp::now())).cloned()
     }
 
+    /// The token of that name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Token> {
+        self.0.iter().map(|credential| &credential.token).find(|token| token.name == name)
+    }
+
     /// Whether a pass that was found earlier is still good.
     pub(crate) fn has(&self, credential: &Credential) -> bool {
         let is_there = self.0.iter().any(|now| now.token == credential.token);

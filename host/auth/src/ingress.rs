@@ -6,12 +6,12 @@ use std::{
 };
 
 use guild_config::Config;
-use guild_contract::Limits;
 
 use crate::{
     audit_log::Event,
     rules::{IngressError, Rules},
     shares::Shares,
+    spend::{Ledger, tomorrow},
     tls::Tls,
 };
 
@@ -24,6 +24,7 @@ pub struct Ingress {
     has_tls: bool,
     /// The bytes that may be held for requests.
     pub(crate) memory: Arc<Shares>,
+    ledger: Arc<Ledger>,
 }
 
 impl Ingress {
@@ -36,16 +37,17 @@ impl Ingress {
         let rules = Rules::of(config, address, None)?;
         let has_tls = rules.tls.is_some();
         let memory = Shares::new(config.limits.requests_bytes);
-        Ok(Self { rules: RwLock::new(Arc::new(rules)), address, has_tls, memory })
+        Ok(Self { rules: RwLock::new(Arc::new(rules)), address, has_tls, memory, ledger: Ledger::of(config) })
     }
 
     /// That of a host for this machine only, without tokens and without an audit log.
-    pub fn of_this_machine(limits: &Limits) -> Self {
+    pub fn of_this_machine(config: &Config) -> Self {
         Self {
-            rules: RwLock::new(Arc::new(Rules::of_this_machine(limits))),
+            rules: RwLock::new(Arc::new(Rules::of_this_machine(config))),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             has_tls: false,
-            memory: Shares::new(limits.requests_bytes),
+            memory: Shares::new(config.limits.requests_bytes),
+            ledger: Ledger::of(config),
         }
     }
 
@@ -57,6 +59,38 @@ impl Ingress {
     /// Has other rules hold from now on. A request that was let in goes on by those that it was let in by.
     pub fn set_rules(&self, rules: Arc<Rules>) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    /// What the jobs of the host spend.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// US dollars that may still be spent today on jobs that this token dispatched, or that nobody's did; `None` where there is
+    /// no cap.
+    ///
+    /// # Errors
+    /// Where a cap is reached: which one, and until when.
+    pub fn may_spend(&self, token: Option<&str>) -> Result<Option<f64>, String> {
+        let rules = self.rules();
+        let own = token.and_then(|name| Some((name, rules.cap_of_token(name)?)));
+        if own.is_none() && rules.spend.host_usd_per_day.is_none() {
+            return Ok(None);
+        }
+        let (all, of_token) = self.ledger.spent(token)?;
+        let host = rules.spend.host_usd_per_day.map(|cap| (cap, all, "the host".to_owned(), "spend.host_usd_per_day"));
+        let own = own.map(|(name, (cap, key))| (cap, of_token, format!("the token {name}"), key));
+        let mut left = f64::INFINITY;
+        for (cap, spent, who, key) in host.into_iter().chain(own) {
+            if spent >= cap {
+                return Err(format!(
+                    "{who} has spent {spent:.2} US dollars today, and {key} = {cap} allows no more; try again from {} on",
+                    tomorrow()
+                ));
+            }
+            left = left.min(cap - spent);
+        }
+        Ok(Some(left))
     }
 
     /// Writes a line into the audit log, where there is one.

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use guild_config::Config;
+use guild_config::{Config, Spend};
 use guild_contract::{
     Limits, MemberKey,
     text::{LOGGED_CHARS, one_line},
@@ -58,6 +58,8 @@ pub struct Rules {
     pub(crate) tls: Option<Arc<Tls>>,
     /// What a request may take.
     pub(crate) limits: Arc<Limits>,
+    /// What may be spent in a day.
+    pub(crate) spend: Spend,
 }
 
 fn no_token(address: SocketAddr, file: &TokenFile) -> IngressError {
@@ -116,20 +118,22 @@ impl Rules {
             log_reads: options.audit_log_reads,
             tls,
             limits: Arc::new(config.limits.clone()),
+            spend: config.spend,
         })
     }
 
     /// Those of a host for this machine only, without tokens and without an audit log.
-    pub fn of_this_machine(limits: &Limits) -> Self {
+    pub(crate) fn of_this_machine(config: &Config) -> Self {
         Self {
             names: Names::default(),
-            credentials: Arc::new(Credentials::new(None, limits)),
+            credentials: Arc::new(Credentials::new(None, &config.limits)),
             token_required: false,
             log: None,
             log_path: None,
             log_reads: false,
             tls: None,
-            limits: Arc::new(limits.clone()),
+            limits: Arc::new(config.limits.clone()),
+            spend: config.spend,
         }
     }
 
@@ -143,6 +147,13 @@ impl Rules {
         if let Some(log) = &self.log {
             log.record(event);
         }
+    }
+
+    /// US dollars that a token may spend in a day, and what says so.
+    pub(crate) fn cap_of_token(&self, name: &str) -> Option<(f64, &'static str)> {
+        let own = self.tokens().ok().and_then(|good| good.named(name)?.usd_per_day);
+        let of_all = || Some((self.spend.token_usd_per_day?, "spend.token_usd_per_day"));
+        own.map(|usd| (usd, "its --usd-per-day")).or_else(of_all)
     }
 
     /// The tokens as they are now. That they are others than before is told.

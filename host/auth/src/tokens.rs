@@ -92,7 +92,7 @@ impl FromStr for Methods {
 }
 
 /// A token, as the file has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
     /// What its operator calls it, and the audit log: 1 to 64 letters, digits, `-`, `_` or `.`.
@@ -108,6 +108,9 @@ pub struct Token {
     /// From when on it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    /// US dollars that it may spend in a day, in place of `spend.token_usd_per_day`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_day: Option<f64>,
 }
 
 impl Token {
@@ -195,6 +198,8 @@ pub struct NewToken {
     pub members: Vec<Pattern>,
     /// [`Token::expires`].
     pub expires: Option<Timestamp>,
+    /// [`Token::usd_per_day`].
+    pub usd_per_day: Option<f64>,
 }
 
 /// The tokens of one `guild.toml`.
@@ -288,14 +293,14 @@ impl TokenFile {
         check_name(&new.name).map_err(TokenError::Refused)?;
         let secret = random().map_err(|source| self.failed(source))?;
         self.change(|tokens| {
-            let NewToken { name, methods, members, expires } = new;
+            let NewToken { name, methods, members, expires, usd_per_day } = new;
             if tokens.iter().any(|token| token.name == name) {
                 let end = self.command(&format!("revoke {name}"));
                 let why = format!("there is a token {name} already; `{end}` ends it");
                 return Err(TokenError::Refused(why));
             }
             let sha256 = digest(secret.expose().as_bytes());
-            tokens.push(Token { name, sha256, methods, members, created: Timestamp::now(), expires });
+            tokens.push(Token { name, sha256, methods, members, created: Timestamp::now(), expires, usd_per_day });
             Ok(())
         })?;
         Ok(secret)

@@ -648,6 +648,9 @@ pub(crate) struct TokenAdd {
     /// When it ends: after some time, as 12h, 30d or 2w, or at a date (UTC), as 2030-01-01 [default: never]
     #[arg(long, value_name = "TIME", value_parser = crate::age::until)]
     pub(crate) expires: Option<Timestamp>,
+    /// US dollars that its jobs may spend in a day (UTC) [default: `token_usd_per_day` of [spend] in guild.toml]
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    pub(crate) usd_per_day: Option<f64>,
     /// Whose tokens
     #[command(flatten)]
     pub(crate) of: TokensOf,
@@ -769,6 +772,12 @@ fn severities() -> impl TypedValueParser<Value = FailOn> {
 /// A parser for the names of the agent runtimes.
 fn runtimes() -> impl TypedValueParser<Value = Runtime> {
     PossibleValuesParser::new(Runtime::ALL.map(Runtime::as_str)).try_map(|name| name.parse::<Runtime>())
+}
+
+/// An amount of US dollars.
+fn usd(text: &str) -> Result<f64, String> {
+    let amount = text.parse::<f64>().ok().filter(|usd| usd.is_finite() && *usd >= 0.0);
+    amount.ok_or_else(|| "an amount of US dollars, as 5 or 0.50".to_owned())
 }
 
 /// Parses a dispatch's `config`.

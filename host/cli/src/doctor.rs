@@ -86,6 +86,7 @@ fn kind(check: &Check) -> &'static str {
         Kind::Web => "web",
         Kind::Search => "search",
         Kind::Git => "git",
+        Kind::Spend => "spend",
         Kind::Ingress => "auth",
         Kind::Member => "member",
         Kind::Host => "host",

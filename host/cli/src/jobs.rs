@@ -5,8 +5,8 @@ use std::{cmp::Reverse, io, path::PathBuf};
 use cap_std::fs::Dir;
 use futures::{StreamExt as _, stream};
 use guild_client::{
-    Detail, Error, JobId, JobList, ListParams, Listed, MemberKey, Options, Reply, ResultView, Resumed, Served, StatusView,
-    WorkerHandle,
+    Detail, Error, JobId, JobList, ListParams, Listed, MemberKey, Options, Reply, ResultView, Resumed, Served,
+    StatusView, WorkerHandle,
 };
 use guild_config::Config;
 use guild_contract::{Limits, Meta, rpc::code};

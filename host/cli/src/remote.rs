@@ -126,8 +126,14 @@ pub(crate) async fn delete(args: Job) -> Result<(), Failure> {
 pub(crate) async fn resume(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find_to_change(&args.id).await?;
-    let how = if jobs.is_served(&found) { "is resumed" } else { "is let on; the next host that serves its member resumes it" };
-    show(args.endpoint.json, &jobs.let_on(&found).await?, |resumed| print(|out| writeln!(out, "{} {how}", resumed.job_id)))
+    let how = if jobs.is_served(&found) {
+        "is resumed"
+    } else {
+        "is let on; the next host that serves its member resumes it"
+    };
+    show(args.endpoint.json, &jobs.let_on(&found).await?, |resumed| {
+        print(|out| writeln!(out, "{} {how}", resumed.job_id))
+    })
 }
 
 /// Prints a reply: its JSON unchanged, or its value with `text`.

@@ -34,7 +34,9 @@ pub(crate) fn write_status(
         row("member", &one_line(member, usize::MAX))?;
     }
     match interrupted {
-        _ if job.held_back => row("status", &format_args!("{style}{}{style:#}  (held back: see the summary)", job.status))?,
+        _ if job.held_back => {
+            row("status", &format_args!("{style}{}{style:#}  (held back: see the summary)", job.status))?
+        }
         true => row("status", &format_args!("{BAD}{}{BAD:#} ({})", INTERRUPTED, NEXT_HOST_RESUMES))?,
         false => row("status", &format_args!("{style}{}{style:#}{queued}", job.status))?,
     }

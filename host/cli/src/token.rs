@@ -26,11 +26,11 @@ pub(crate) fn token(args: Token) -> Result<(), Failure> {
 }
 
 fn add(args: TokenAdd) -> Result<(), Failure> {
-    let TokenAdd { name, members, methods, expires, of } = args;
+    let TokenAdd { name, members, methods, expires, usd_per_day, of } = args;
     let members = if members.is_empty() { vec![Pattern("*".to_owned())] } else { members };
     let (file, log) = open(&of)?;
     let detail = format!("{name}: {methods}");
-    let secret = file.add(NewToken { name: name.clone(), methods, members, expires })?;
+    let secret = file.add(NewToken { name: name.clone(), methods, members, expires, usd_per_day })?;
     record(log.as_ref(), "token-added", &detail);
     print(|out| writeln!(out, "{}", secret.expose()))?;
     tell(format_args!("the token {name} is in {} as its SHA-256; it is not shown again", file.path().display()));
@@ -48,6 +48,7 @@ fn revoke(name: &str, of: &TokensOf) -> Result<(), Failure> {
 
 /// A token in `guild token list --json`, without its hash.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Shown<'a> {
     name: &'a str,
     methods: &'a str,
@@ -55,13 +56,23 @@ struct Shown<'a> {
     created: Timestamp,
     expires: Option<Timestamp>,
     expired: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usd_per_day: Option<f64>,
 }
 
 impl<'a> Shown<'a> {
     fn of(token: &'a Kept, now: Timestamp) -> Self {
-        let Kept { name, methods, members, created, expires, .. } = token;
+        let Kept { name, methods, members, created, expires, usd_per_day, .. } = token;
         let expired = token.has_expired(now);
-        Self { name, methods: methods.as_str(), members, created: *created, expires: *expires, expired }
+        Self {
+            name,
+            methods: methods.as_str(),
+            members,
+            created: *created,
+            expires: *expires,
+            expired,
+            usd_per_day: *usd_per_day,
+        }
     }
 }
 
@@ -76,7 +87,7 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
         let (path, add) = (file.path().display(), file.command("add NAME"));
         tell(format_args!("there are no tokens in {path}; `{add}` makes one"));
     }
-    let mut table = Table::new(["NAME", "METHODS", "MEMBERS", "CREATED", "EXPIRES"].map(Column::Left));
+    let mut table = Table::new(["NAME", "METHODS", "MEMBERS", "CREATED", "EXPIRES", "USD/DAY"].map(Column::Left));
     for token in &tokens {
         let members: Vec<_> = token.members.iter().map(|pattern| pattern.0.as_str()).collect();
         let expires = match token.expires {
@@ -86,7 +97,8 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
         };
         let created = Cell::age(Some(token.created), now);
         let (methods, members) = (Cell::text(token.methods.as_str()), Cell::text(&members.join(", ")));
-        table.row([Cell::text(&token.name), methods, members, created, expires], None);
+        let usd = Cell::text(&token.usd_per_day.map(|usd| usd.to_string()).unwrap_or_default());
+        table.row([Cell::text(&token.name), methods, members, created, expires, usd], None);
     }
     table.print()?;
     Ok(())

@@ -8,8 +8,8 @@ use std::{
 use guild_contract::{
     JobStatus, MemberKey,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, Resumed, StatusView,
-        method,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, Resumed,
+        StatusView, method,
     },
 };
 use reqwest::{

@@ -12,6 +12,7 @@ use crate::{
     auth::{WrittenAuth, WrittenTls},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
+    spend::WrittenSpend,
     value::Wrong,
     web::{WrittenSearch, WrittenWeb},
     written::{Written, WrittenRoot},
@@ -33,8 +34,9 @@ const MEMBER: Keys = Keys { table: "[member.KEY]", known: fields::<WrittenMember
 const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: || Limits::OF_MEMBERS.to_vec() };
 
 /// Tables that stand once; one in another after that.
-const TABLES: [Keys; 8] = [
+const TABLES: [Keys; 9] = [
     Keys { table: "[hall]", known: fields::<WrittenHall> },
+    Keys { table: "[spend]", known: fields::<WrittenSpend> },
     Keys { table: "[tls]", known: fields::<WrittenTls> },
     Keys { table: "[limits]", known: || Limits::NAMES.to_vec() },
     Keys { table: "[extractive]", known: fields::<WrittenExtractive> },
@@ -186,6 +188,9 @@ mod tests {
             delegation_depth = 2
             delegation_commissions = 10
             delegation_budget_usd = 5.0
+            [spend]
+            host_usd_per_day = 20.0
+            token_usd_per_day = 5.0
             [[project]]
             path = "/srv/book"
             push = true
@@ -286,7 +291,7 @@ mod tests {
         tables(&full.clone().into(), &[], &mut ways);
         // The file itself is no value that could be a list.
         ways.retain(|way| !way.is_empty());
-        assert_eq!(ways.len(), 14, "{ways:?}");
+        assert_eq!(ways.len(), 15, "{ways:?}");
         for way in ways {
             let mut changed = Value::from(full.clone());
             let place = at(&mut changed, &way);

@@ -10,6 +10,7 @@ use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
+    spend::WrittenSpend,
     web::WrittenWeb,
 };
 
@@ -39,6 +40,7 @@ pub(crate) struct Written {
     pub(crate) prices: Vec<WrittenPrice>,
     pub(crate) web: Option<Spanned<WrittenWeb>>,
     pub(crate) hall: Option<WrittenHall>,
+    pub(crate) spend: Option<WrittenSpend>,
     #[serde(default)]
     pub(crate) project: Vec<WrittenProject>,
     /// Whether a member is loaded only after `guild approve`. Default: `false`.

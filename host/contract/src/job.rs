@@ -65,6 +65,9 @@ pub struct Meta {
     /// How often a host resumed it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumes: u32,
+    /// The name of the token with which it was dispatched, if there was one: what it spends counts for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// How it was resumed last, until it has run for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumption: Option<Resumption>,

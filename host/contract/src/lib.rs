@@ -33,6 +33,7 @@ pub use job::{Decision, JobStatus, JobUsage, Meta, Resumption, Usage};
 pub use limits::Limits;
 pub use manifest::Manifest;
 pub use member_limits::{MemberLimits, Narrowed};
+pub use policy::Delegation;
 pub use report::{MemberReport, MemberService};
 
 /// The WIT package that this host implements, without its version.

@@ -14,6 +14,9 @@ pub enum HallError {
     /// It cannot be done in this state.
     #[error("{0}")]
     Conflict(String),
+    /// As much is spent as may be. The sentence says until when.
+    #[error("{0}")]
+    Spent(String),
     /// The host could not do it.
     #[error("{0}")]
     Internal(String),

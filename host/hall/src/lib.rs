@@ -5,6 +5,7 @@
 //! the roster carries out.
 
 pub mod artifact;
+mod asker;
 pub mod commission;
 mod error;
 pub mod events;
@@ -32,6 +33,7 @@ pub mod git {
     };
 }
 
+pub use asker::asked_by;
 pub use error::HallError;
 pub use hall::{Hall, HallOptions};
 pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET};

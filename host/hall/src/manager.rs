@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    asker::asked_by,
     commission::{Author, Commission, Entry, Overrides, Status},
     hall::{Dispatched, Filter, Hall, NewCommission, cut},
     tools::{answer, define, is_offered, key},
@@ -289,7 +290,8 @@ impl Tools for ManagerTools {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        self.perform(call).await.map_err(|error| self.without_paths(error))
+        let token = self.activity.as_ref().and_then(|activity| activity.token.clone());
+        asked_by(token, self.perform(call)).await.map_err(|error| self.without_paths(error))
     }
 }
 

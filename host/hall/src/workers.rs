@@ -102,6 +102,8 @@ pub struct Attempt {
     pub dependencies: Vec<String>,
     /// In place of the worker's own bounds.
     pub overrides: Overrides,
+    /// The name of the token for which it counts what is spent, if there is one.
+    pub token: Option<String>,
     /// The attempt's worktree. It is on a branch of its own.
     pub worktree: PathBuf,
     /// What is checked out there.
@@ -129,6 +131,7 @@ impl Attempt {
             prompt: record.prompt.clone(),
             dependencies: record.dependencies.clone(),
             overrides: record.resource_overrides.clone(),
+            token: commission.token.clone(),
             worktree: commission.worktree_dir.clone()?,
             checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
             memory_chars,
@@ -150,6 +153,7 @@ impl Attempt {
             prompt: record.agenda.clone(),
             dependencies: record.linked_artifacts.clone(),
             overrides: Overrides::default(),
+            token: meeting.token.clone(),
             worktree: meeting.worktree_dir.clone()?,
             checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
             memory_chars,
@@ -246,6 +250,14 @@ pub trait Workers: Send + Sync {
     /// US dollars that the job of an attempt has spent which has ended; where that is not known, all that it could.
     async fn spent_usd(&self, _attempt: &Attempt) -> f64 {
         0.0
+    }
+
+    /// Whether a worker's session may begin to spend, for that token if there is one.
+    ///
+    /// # Errors
+    /// As much was spent today as may be; the sentence says until when.
+    fn may_spend(&self, _worker: &MemberKey, _token: Option<&str>) -> Result<(), String> {
+        Ok(())
     }
 
     /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is left as it is.

@@ -84,6 +84,7 @@ fn create(store: &Arc<JobStore>, jobs: usize, threads: usize) -> Result<(), Stor
                     description: "d".to_owned(),
                     task: "t".repeat(1000),
                     config: Value::Null,
+                    token: None,
                     plan: Accepted {
                         agent: "extractive".into(),
                         granted_tools: Vec::new(),

@@ -223,6 +223,8 @@ impl RunningJob {
         let stored = record::store_meta(&self.dir()?, &Meta { usage: None, ..meta.clone() })?;
         files.written.insert(META, stored);
         self.update(|record| (record.meta.resumption, record.meta.resumes) = (meta.resumption, meta.resumes));
+        // Lists show that a job is held back.
+        self.context.changed();
         Ok(())
     }
 
@@ -239,6 +241,11 @@ impl RunningJob {
     /// Whether a result was submitted.
     pub fn has_submission(&self) -> bool {
         lock(&self.record).submitted
+    }
+
+    /// The name of the token with which it was dispatched, if there was one.
+    pub fn token(&self) -> Option<String> {
+        lock(&self.record).meta.token.clone()
     }
 
     /// What its sessions have used so far.

@@ -24,6 +24,7 @@ fn a_new_job_is_there_whole() {
         description: "label".into(),
         task: "do it".into(),
         config: json!({"depth": 2}),
+        token: None,
         plan: accepted(),
     };
     store.create(new).unwrap();

@@ -11,9 +11,7 @@ use guild_contract::{
     rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
-use guild_hall::{
-    Attempt, HallError, NoSession, NotBegun, Outcome, Permit, Worker, Workers, commission::Overrides,
-};
+use guild_hall::{Attempt, HallError, NoSession, NotBegun, Outcome, Permit, Worker, Workers, commission::Overrides};
 use guild_jobs::{JobStore, RunningJob};
 use guild_session::transcript::Line;
 use tokio_util::sync::CancellationToken;
@@ -136,6 +134,11 @@ impl Workers for Commissions {
         Ok(member.store().new_id())
     }
 
+    fn may_spend(&self, worker: &MemberKey, token: Option<&str>) -> Result<(), String> {
+        // One that is not in service is refused for that.
+        self.member(worker).map_or(Ok(()), |member| member.may_spend(token))
+    }
+
     fn budget_usd(&self, worker: &MemberKey, overrides: &Overrides) -> f64 {
         self.member(worker).map_or(0.0, |member| member.budget_usd(overrides))
     }
@@ -144,8 +147,8 @@ impl Workers for Commissions {
         let Some(member) = self.member(&attempt.worker) else { return 0.0 };
         let (store, job, budget) = (member.store().clone(), attempt.job.clone(), member.budget_usd(&attempt.overrides));
         let spent = blocking(move || {
-            let status: StatusView = serde_json::from_slice(&store.status(job.as_str())?)
-                .map_err(|e| RpcError::internal(e.to_string()))?;
+            let status: StatusView =
+                serde_json::from_slice(&store.status(job.as_str())?).map_err(|e| RpcError::internal(e.to_string()))?;
             Ok(status.usage.map_or(0.0, |used| used.usage.cost_usd.unwrap_or(used.usage.known_cost().max(budget))))
         });
         // A job that never began is unknown, and has spent nothing.
@@ -165,6 +168,7 @@ impl Workers for Commissions {
         if known.unwrap_or(false) {
             return Ok(());
         }
+        member.may_spend(attempt.token.as_deref()).map_err(NotBegun::Refused)?;
         let params = DispatchParams {
             description: attempt.title.clone(),
             task: attempt.prompt.clone(),

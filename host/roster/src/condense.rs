@@ -2,24 +2,30 @@
 
 use std::{sync::Arc, time::Instant};
 
+use guild_auth::Ingress;
 use guild_config::Runtime;
 use guild_contract::MemberKey;
 use guild_jobs::{Condense, Condensed, Condenser};
 use guild_session::meter::{Account, Meter};
 use tokio::time::timeout_at;
 
-use crate::{reach::Resources, runtimes::GRACE};
+use crate::{reach::Resources, runtimes::GRACE, spend::may_spend};
 
 /// Has the host's own runtime condense what its workers share. It waits for permits as if it were a member of this name.
-pub(crate) fn condenser_of_host(resources: &Arc<Resources>, agent: Runtime) -> Option<Condenser> {
-    "guild-hall".parse().ok().map(|key| condenser(resources, agent, &key))
+pub(crate) fn condenser_of_host(host: (&Arc<Resources>, &Arc<Ingress>), agent: Runtime) -> Option<Condenser> {
+    "guild-hall".parse().ok().map(|key| condenser(host, agent, &key))
 }
 
 /// Has the runtime `agent` condense the memories of the member `key`, when it has a permit for that.
-pub(crate) fn condenser(resources: &Arc<Resources>, agent: Runtime, key: &MemberKey) -> Condenser {
-    let (resources, key) = (resources.clone(), key.clone());
+pub(crate) fn condenser(
+    (resources, ingress): (&Arc<Resources>, &Arc<Ingress>),
+    agent: Runtime,
+    key: &MemberKey,
+) -> Condenser {
+    let (resources, ingress, key) = (resources.clone(), ingress.clone(), key.clone());
     let condense: Condense = Arc::new(move |notes, max_chars, bounds| {
-        let (slot, key) = (resources.runtimes.get(agent), key.clone());
+        let (ingress, key) = (ingress.clone(), key.clone());
+        let slot = may_spend(&ingress, agent, None).and_then(|_| resources.runtimes.get(agent));
         Box::pin(async move {
             let slot = match slot {
                 Ok(slot) => slot,
@@ -31,6 +37,7 @@ pub(crate) fn condenser(resources: &Arc<Resources>, agent: Runtime, key: &Member
             let until = meter.deadline() + GRACE;
             let text = timeout_at(until.into(), slot.runtime.condense(notes, max_chars, meter.clone())).await;
             let text = text.unwrap_or_else(|_| Err("it took too long".to_owned()));
+            ingress.ledger().add(meter.account().usage.known_cost(), None);
             Condensed { text, account: meter.account(), seconds: begun.elapsed().as_secs_f64() }
         })
     });

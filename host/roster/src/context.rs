@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
 use guild_contract::{Grants, JobId, Limits, MemberKey, manifest::Interface, rpc::RpcError};
 use guild_hall::{Attempt, Hall, hall::HallReader, manager::ManagerTools, memory::Scopes};
@@ -35,6 +36,8 @@ pub(crate) struct HostContext {
     pub(crate) approval: Arc<Approval>,
     /// The read roots, the web, and what runs sessions.
     pub(crate) resources: Arc<Resources>,
+    /// What may be spent, and what was.
+    pub(crate) ingress: Arc<Ingress>,
     /// What shows that a job was begun here.
     pub(crate) seals: Arc<Seals>,
     /// Which interrupted jobs are resumed at the same time.
@@ -126,7 +129,7 @@ impl HostContext {
     pub(crate) fn share(&self) {
         let Some(shared) = &self.shared else { return };
         shared.set_limits(&self.limits);
-        if let Some(condenser) = condense::condenser_of_host(&self.resources, self.config.agent) {
+        if let Some(condenser) = condense::condenser_of_host((&self.resources, &self.ingress), self.config.agent) {
             shared.set_condenser(&condenser, &Handle::current());
         }
     }

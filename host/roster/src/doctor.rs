@@ -7,8 +7,8 @@
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
 use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
-use guild_auth::{audit_log::Log, tls::Tls, tokens::TokenFile};
-use guild_config::{Config, Runtime};
+use guild_auth::{Ledger, audit_log::Log, tls::Tls, tokens::TokenFile};
+use guild_config::{Config, Runtime, Spend};
 use guild_contract::{
     Grants, MemberKey,
     manifest::{Interface, World},
@@ -81,6 +81,8 @@ pub enum Kind {
     Search,
     /// What works in projects.
     Git,
+    /// What may be spent in a day.
+    Spend,
     /// Who may come in.
     #[serde(rename = "door")]
     Ingress,
@@ -164,6 +166,9 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     checks.push(look_at_sources(read, needed.contains(&Runtime::Extractive)).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
     checks.push(look_at_git(&config).await);
+    if config.spend != Spend::default() {
+        checks.push(Check::new(Kind::Spend, "[spend]", true, look_at_spend(&config)));
+    }
     checks.push(Check::new(Kind::Ingress, config.auth.bind, true, look_at_ingress(&config)));
     checks.extend(survey_failed);
     let resources = Runtimes::new(&config).map(|runtimes| Resources { sources: Sources::new(roots), runtimes });
@@ -314,6 +319,13 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
 }
 
 /// Who may come in, over what, and where it is written down. It makes no audit log.
+fn look_at_spend(config: &Config) -> Result<String, String> {
+    let spent = Ledger::of(config).spent_today()?;
+    let Spend { host_usd_per_day, token_usd_per_day } = config.spend;
+    let cap = |usd: Option<f64>| usd.map_or_else(|| "as much as one likes".to_owned(), |usd| format!("{usd} USD"));
+    Ok(format!("{spent:.2} USD today (UTC), of {}; each token {}", cap(host_usd_per_day), cap(token_usd_per_day)))
+}
+
 fn look_at_ingress(config: &Config) -> Result<String, String> {
     let ingress = &config.auth;
     let tls = match &ingress.tls {

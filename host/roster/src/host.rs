@@ -118,7 +118,7 @@ impl Host {
         let config = Arc::new(config);
         let permits = Arc::new(Semaphore::new(limits.running_jobs as usize));
         let base = ingress.as_ref().map(|ingress| ingress.url());
-        let ingress = ingress.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&limits)));
+        let ingress = ingress.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&config)));
         let roster = Arc::new(Roster::new(ingress.clone()));
         let events = Hub::new(&limits);
         let mut context = HostContext {
@@ -126,6 +126,7 @@ impl Host {
             config: config.clone(),
             approval,
             resources: resources.clone(),
+            ingress: ingress.clone(),
             seals: Arc::new(Seals::new(config.directory.clone())),
             resumptions: Arc::default(),
             permits,

@@ -19,7 +19,7 @@ use std::{
 use guild_contract::{JobId, JobStatus, Resumption};
 use guild_jobs::RunningJob;
 use tokio::{
-    sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock},
+    sync::{OwnedRwLockWriteGuard, RwLock, watch},
     task::spawn_blocking,
     time::{Instant, sleep, timeout_at},
 };
@@ -46,13 +46,9 @@ pub(crate) enum Turn {
 /// The time in which a resumed job is watched.
 pub(crate) struct Trial {
     resumptions: Arc<Resumptions>,
-    turn: Held,
-}
-
-/// Held until a trial is over.
-enum Held {
-    Together(OwnedRwLockReadGuard<()>),
-    Alone(OwnedRwLockWriteGuard<()>),
+    how: Resumption,
+    /// The job's share of the turns, or all of them.
+    _turn: Box<dyn Send>,
 }
 
 impl Resumptions {
@@ -69,11 +65,11 @@ impl Resumptions {
 
     /// Uses a turn. `None` if a suspect's came first, so that the job has to wait for another.
     pub(crate) fn trial(self: &Arc<Self>, turn: Turn) -> Option<Trial> {
-        let turn = match turn {
-            Turn::Together => Held::Together(self.turns.clone().try_read_owned().ok()?),
-            Turn::Alone(turn) => Held::Alone(turn),
+        let (how, turn): (_, Box<dyn Send>) = match turn {
+            Turn::Together => (Resumption::Together, Box::new(self.turns.clone().try_read_owned().ok()?)),
+            Turn::Alone(turn) => (Resumption::Alone, Box::new(turn)),
         };
-        Some(Trial { resumptions: self.clone(), turn })
+        Some(Trial { resumptions: self.clone(), how, _turn: turn })
     }
 
     /// The host stops cleanly: no job is suspected of its end. It blocks.
@@ -92,10 +88,7 @@ impl Resumptions {
 impl Trial {
     /// Stores that the job is resumed now, before any of it runs, and watches it for that time, or until it ends.
     pub(crate) async fn begin(self, job: &Arc<RunningJob>, time: Duration) {
-        let how = match self.turn {
-            Held::Together(_) => Resumption::Together,
-            Held::Alone(_) => Resumption::Alone,
-        };
+        let how = self.how;
         self.resumptions.on_trial().insert(job.id().clone(), job.clone());
         while let Err(e) = blocking(job, move |job| job.begin_resumed(how)).await {
             tracing::error!(job = %job.id(), "waiting to resume the job until its record can be written: {e}");
@@ -104,17 +97,24 @@ impl Trial {
                 () = job.cancelled().cancelled() => break,
             }
         }
-        tokio::spawn(self.watch(job.clone(), how, time));
+        let (before, changes) = (turns(job), job.changes());
+        tokio::spawn(self.watch(job.clone(), time, before, changes));
     }
 
-    async fn watch(self, job: Arc<RunningJob>, mut how: Resumption, time: Duration) {
-        let (until, before, mut changes) = (Instant::now() + time, turns(&job), job.changes());
+    async fn watch(
+        mut self,
+        job: Arc<RunningJob>,
+        time: Duration,
+        turns_before: u32,
+        mut changes: watch::Receiver<()>,
+    ) {
+        let until = Instant::now() + time;
         while let Ok(Ok(())) = timeout_at(until, changes.changed()).await {
             if job.status() != JobStatus::Running {
                 break;
             }
-            if how == Resumption::Alone && turns(&job) > before {
-                how = Resumption::Together;
+            if self.how == Resumption::Alone && turns(&job) > turns_before {
+                self.how = Resumption::Together;
                 let _ = blocking(&job, |job| Ok(store(job, Some(Resumption::Together)))).await;
             }
         }

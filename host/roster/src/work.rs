@@ -5,12 +5,13 @@ pub(crate) mod conversation;
 use std::{
     future::pending,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use guild_agent::ToolSet;
+use guild_auth::Ingress;
 use guild_config::Runtime;
 use guild_contract::{
     Bounds, Grants, JobUsage, MemberKey, Usage,
@@ -45,6 +46,7 @@ use crate::{
     reach::Reach,
     resumption::Trial,
     runtimes::{GRACE, Slot},
+    spend::may_spend,
 };
 
 /// Who carries a job out.
@@ -71,6 +73,7 @@ pub(crate) async fn carry_out(
     held: impl Send,
 ) {
     let attempt = context.attempt_of(job.id());
+    let ingress = context.ingress.clone();
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
     let running = job.clone();
@@ -103,6 +106,8 @@ pub(crate) async fn carry_out(
         Err(why) => tracing::debug!(why = one_line(why, LOGGED_CHARS), "the job failed"),
     });
     let ended = blocking(move || {
+        // What it spent is written down before anybody is told that it has ended.
+        ingress.ledger().flush();
         Ok(match outcome {
             Ok(text) => job.complete(text.as_deref())?,
             Err(reason) => job.fail(&reason)?,
@@ -147,6 +152,8 @@ struct Work {
     grants: Arc<Grants>,
     reach: Reach,
     granted_tools: Vec<String>,
+    /// For which token it counts what is spent, if for one.
+    token: Option<String>,
 }
 
 impl Work {
@@ -168,7 +175,8 @@ impl Work {
         let memory = memory.await.map_err(|e| e.message)?;
         let (tools, of_sessions) = tools(&context, attempt, &job, memory, &grants).await?;
         let manager = context.manager(job.id(), attempt, &grants);
-        Ok(Self { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools })
+        let token = attempt.map_or_else(|| job.token(), |attempt| attempt.token.clone());
+        Ok(Self { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools, token })
     }
 
     /// The host runs the session that the component planned.
@@ -193,8 +201,8 @@ impl Work {
             trial.begin(&self.job, Duration::from_secs(self.context.limits.resume_trial_seconds.into())).await;
         }
         let bounds = plan.bounds.min(ceiling);
-        let clock = Clock::start(&self.job, agent, account.clone(), seconds);
-        let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, clock.observer());
+        let clock = Clock::start(&self, agent, account.clone(), seconds);
+        let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, Arc::new(clock.clone()));
         let number = self.job.next_session();
         let sets = self.sets(toolboxes);
         let session = Session {
@@ -218,7 +226,7 @@ impl Work {
         let end = run(&*slot.runtime, session).instrument(span(&self.data.key, &self.job)).await;
         clock.show(&meter.account());
         drop(permit);
-        match end.ending.reason(meter.bounds()) {
+        match meter.reason(&end.ending) {
             None => Ok(Some(end.text)),
             Some(reason) => Err(reason),
         }
@@ -264,8 +272,8 @@ impl Work {
         queue(&self.job, agent);
         let permit = plugin.permit(&self.job).await.map_err(|e| e.to_string())?;
         // The time in the queue does not count.
-        let clock = Clock::start(&self.job, agent, Account::default(), 0.0);
-        let meter = Meter::for_run(bounds, &limits, clock.observer());
+        let clock = Clock::start(&self, agent, Account::default(), 0.0);
+        let meter = Meter::for_run(bounds, &limits, Arc::new(clock.clone()));
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
         let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
@@ -362,9 +370,8 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     } else {
         Entry::Resumed { session: number }
     });
-    let bounds = *meter.bounds();
     let end = run_in_time(runtime, session).await;
-    let ending = end.ending.reason(&bounds).unwrap_or_else(|| SUCCESS.to_owned());
+    let ending = meter.reason(&end.ending).unwrap_or_else(|| SUCCESS.to_owned());
     journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
     end
 }
@@ -387,7 +394,7 @@ async fn run_in_time(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd
     }
 }
 
-/// Shows in the job's status what its sessions use, and for how long it has been under way.
+/// Shows in the job's status what its sessions use, and for how long it has been under way; and counts what they spend.
 #[derive(Clone)]
 struct Clock {
     job: Arc<RunningJob>,
@@ -395,27 +402,50 @@ struct Clock {
     begun: Instant,
     /// Seconds for which it was under way before its host stopped.
     before: f64,
+    ingress: Arc<Ingress>,
+    token: Option<String>,
+    /// US dollars that were counted so far.
+    counted: Arc<Mutex<f64>>,
 }
 
 impl Clock {
-    fn start(job: &Arc<RunningJob>, agent: Runtime, account: Account, before: f64) -> Self {
-        let clock = Self { job: job.clone(), agent, begun: Instant::now(), before };
+    fn start(work: &Work, agent: Runtime, account: Account, before: f64) -> Self {
+        let clock = Self {
+            job: work.job.clone(),
+            agent,
+            begun: Instant::now(),
+            before,
+            ingress: work.context.ingress.clone(),
+            token: work.token.clone(),
+            counted: Arc::new(Mutex::new(account.usage.known_cost())),
+        };
         clock.show(&account);
         clock
     }
 
     fn show(&self, account: &Account) {
         let Account { usage, models, open } = account.clone();
+        {
+            let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = usage.known_cost();
+            self.ingress.ledger().add(known - *counted, self.token.as_deref());
+            *counted = counted.max(known);
+        }
         let seconds = self.before + self.begun.elapsed().as_secs_f64();
         // Milliseconds are enough, and short to read.
         let wall_seconds = (seconds * 1000.0).round() / 1000.0;
         let usage = JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued: false };
         self.job.set_usage(usage, open > 0);
     }
+}
 
-    fn observer(&self) -> Observer {
-        let clock = self.clone();
-        Arc::new(move |account| clock.show(account))
+impl Observer for Clock {
+    fn changed(&self, account: &Account) {
+        self.show(account);
+    }
+
+    fn may_spend(&self) -> Result<Option<f64>, String> {
+        may_spend(&self.ingress, self.agent, self.token.as_deref())
     }
 }
 

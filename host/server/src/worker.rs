@@ -44,7 +44,9 @@ pub(crate) static DISPATCH: WorkerMethod = WorkerMethod {
              which and why.",
         )
     },
-    run: |member, _, params, audit| Box::pin(async move { Ok(to_json(&dispatch(member, params, audit).await?)) }),
+    run: |member, caller, params, audit| {
+        Box::pin(async move { Ok(to_json(&dispatch(member, caller, params, audit).await?)) })
+    },
 };
 
 pub(crate) static LIST: WorkerMethod = WorkerMethod {
@@ -212,7 +214,12 @@ pub(crate) async fn within_memory<T: Send + 'static>(
 }
 
 /// `worker/dispatch`.
-pub(crate) async fn dispatch(member: &Arc<Member>, params: Params, audit: &Audit) -> Result<Dispatched, RpcError> {
+pub(crate) async fn dispatch(
+    member: &Arc<Member>,
+    caller: &Caller,
+    params: Params,
+    audit: &Audit,
+) -> Result<Dispatched, RpcError> {
     let params = params.dispatch()?;
     let audit = audit.clone();
     // The job is written down with its beginning, also where its caller has gone away by then.
@@ -220,5 +227,5 @@ pub(crate) async fn dispatch(member: &Arc<Member>, params: Params, audit: &Audit
         audit.about(job.as_str());
         audit.end(None);
     };
-    member.dispatch_and(params, created).await
+    member.dispatch_and(params, caller.token(), created).await
 }

@@ -49,8 +49,19 @@ pub struct Account {
     pub models: Vec<String>,
 }
 
-/// Called with each change of a job's account.
-pub type Observer = Arc<dyn Fn(&Account) + Send + Sync>;
+/// Follows a job's account.
+pub trait Observer: Send + Sync {
+    /// Called with each change of it.
+    fn changed(&self, account: &Account);
+
+    /// US dollars that may be spent besides what the job's own budget says; `None` where nothing else bounds them.
+    ///
+    /// # Errors
+    /// Why no more may be spent.
+    fn may_spend(&self) -> Result<Option<f64>, String> {
+        Ok(None)
+    }
+}
 
 /// Counts what a session uses, and says when a bound is reached. A session's meter has the job's as parent,
 /// so that turns, tokens and dollars are summed over all sessions of a job.
@@ -59,7 +70,7 @@ pub struct Meter {
     deadline: Instant,
     account: Mutex<Account>,
     parent: Option<Arc<Meter>>,
-    observer: Option<Observer>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl Meter {
@@ -70,13 +81,19 @@ impl Meter {
 
     /// A job's meter, which begins with what the job has used already, and `seconds` of its time. What the operator
     /// allows sessions bounds what is not set.
-    pub fn for_job(bounds: Bounds, limits: &Limits, account: Account, seconds: f64, observer: Observer) -> Arc<Self> {
+    pub fn for_job(
+        bounds: Bounds,
+        limits: &Limits,
+        account: Account,
+        seconds: f64,
+        observer: Arc<dyn Observer>,
+    ) -> Arc<Self> {
         let used = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         Self::make(bounds.min(session_limits(limits)), account, used, None, Some(observer))
     }
 
     /// The meter of a job that its plugin carries out: its time is that of `run`, not of a session.
-    pub fn for_run(bounds: Bounds, limits: &Limits, observer: Observer) -> Arc<Self> {
+    pub fn for_run(bounds: Bounds, limits: &Limits, observer: Arc<dyn Observer>) -> Arc<Self> {
         let own = Bounds { deadline_seconds: Some(limits.run_seconds), ..session_limits(limits) };
         Self::make(bounds.min(own), Account::default(), Duration::ZERO, None, Some(observer))
     }
@@ -91,7 +108,7 @@ impl Meter {
         account: Account,
         used: Duration,
         parent: Option<Arc<Self>>,
-        observer: Option<Observer>,
+        observer: Option<Arc<dyn Observer>>,
     ) -> Arc<Self> {
         let seconds = bounds.deadline_seconds.unwrap_or(u32::MAX);
         let own = Instant::now() + Duration::from_secs(seconds.into()).saturating_sub(used);
@@ -128,13 +145,38 @@ impl Meter {
             max_budget_usd: self.bounds.max_budget_usd.map(|max| (max - used.known_cost()).max(0.0)),
             deadline_seconds: u32::try_from(self.deadline.saturating_duration_since(Instant::now()).as_secs()).ok(),
         };
+        let own = match &self.observer {
+            Some(observer) => {
+                let max_budget_usd = observer.may_spend().unwrap_or(Some(0.0));
+                own.min(Bounds { max_budget_usd, ..Bounds::default() })
+            }
+            None => own,
+        };
         self.parent.as_ref().map_or(own, |parent| own.min(parent.left()))
+    }
+
+    /// Why a session ended that did not end by itself. It is out of dollars where its budget is spent, or no more may be
+    /// spent at all.
+    pub fn reason(&self, ending: &Ending) -> Option<String> {
+        match ending {
+            Ending::MaxBudget => self.refusal().or_else(|| ending.reason(&self.bounds)),
+            ending => ending.reason(&self.bounds),
+        }
+    }
+
+    /// Why no more may be spent, besides the job's own budget.
+    fn refusal(&self) -> Option<String> {
+        let own = self.observer.as_ref().and_then(|observer| observer.may_spend().err());
+        own.or_else(|| self.parent.as_ref()?.refusal())
     }
 
     /// Asks for one more turn, before it is taken. The error is the bound that is reached.
     pub fn take_turn(&self) -> Result<(), Ending> {
         if Instant::now() >= self.deadline {
             return Err(Ending::Deadline);
+        }
+        if self.refusal().is_some() {
+            return Err(Ending::MaxBudget);
         }
         {
             let mut account = self.counted();
@@ -202,7 +244,7 @@ impl Meter {
 
     fn notify(&self) {
         if let Some(observer) = &self.observer {
-            observer(&self.account());
+            observer.changed(&self.account());
         }
     }
 }
@@ -243,8 +285,33 @@ pub fn session_limits(limits: &Limits) -> Bounds {
 mod tests {
     use super::*;
 
+    /// Caps what may be spent besides a job's own budget.
+    struct Cap(Mutex<f64>);
+
+    impl Observer for Cap {
+        fn changed(&self, _: &Account) {}
+
+        fn may_spend(&self) -> Result<Option<f64>, String> {
+            let left = *self.0.lock().unwrap();
+            if left > 0.0 { Ok(Some(left)) } else { Err("all is spent today".to_owned()) }
+        }
+    }
+
     fn job(bounds: Bounds) -> Arc<Meter> {
-        Meter::for_job(bounds, &Limits::default(), Account::default(), 0.0, Arc::new(|_| {}))
+        let observer = Arc::new(Cap(Mutex::new(f64::INFINITY)));
+        Meter::for_job(bounds, &Limits::default(), Account::default(), 0.0, observer)
+    }
+
+    #[test]
+    fn what_may_be_spent_in_all_bounds_a_session_with_the_reason() {
+        let cap = Arc::new(Cap(Mutex::new(0.25)));
+        let job = Meter::for_job(Bounds::default(), &Limits::default(), Account::default(), 0.0, cap.clone());
+        let session = job.for_session(Bounds::default());
+        assert_eq!((session.take_turn(), session.left().max_budget_usd), (Ok(()), Some(0.25)));
+        *cap.0.lock().unwrap() = 0.0;
+        assert_eq!((session.take_turn(), session.left().max_budget_usd), (Err(Ending::MaxBudget), Some(0.0)));
+        assert_eq!(session.reason(&Ending::MaxBudget).unwrap(), "all is spent today");
+        assert_eq!(session.account().usage.turns, 1);
     }
 
     fn spent(usd: Option<f64>) -> Usage {

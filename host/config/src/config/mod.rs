@@ -35,6 +35,7 @@ use crate::{
     hall::{self, PermittedProject, WrittenHall},
     keys, policy,
     runtime::Runtime,
+    spend::Spend,
     text::{line_of, read_file, shell_word},
     value::Wrong,
     web::WrittenWeb,
@@ -66,6 +67,8 @@ pub struct Config {
     pub hall: Option<PathBuf>,
     /// `delegation_*` of `[hall]`: what an activity of the manager may beget.
     pub delegation: Delegation,
+    /// `[spend]`: what may be spent in a day.
+    pub spend: Spend,
     /// `[[project]]`: the repositories on which workers may work.
     pub projects: Vec<PermittedProject>,
     /// `agent`: what runs agent sessions.
@@ -223,6 +226,7 @@ impl Config {
         config.hall = written.hall.as_ref().and_then(|hall| hall.home(base));
         let manager = written.hall.as_ref().map(WrittenHall::manager).transpose()?.flatten();
         config.delegation = written.hall.as_ref().map(WrittenHall::delegation).transpose()?.unwrap_or_default();
+        config.spend = written.spend.unwrap_or_default().read()?;
         config.projects = hall::projects(written.project, base)?;
         if let Some(agent) = written.agent {
             config.agent = agents::runtime("agent", &agent)?;

@@ -38,6 +38,9 @@ pub struct Commission {
     /// Who made it.
     #[serde(default)]
     pub created_by: Author,
+    /// The name of the token with which its dispatch was asked for last, if there was one: what it spends counts for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// What it follows from, where the manager made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated: Option<Delegated>,
@@ -135,6 +138,7 @@ impl Commission {
             worktree_dir: None,
             branch_name: None,
             created_by: Author::User,
+            token: None,
             delegated: None,
             asked: None,
             attempt: None,

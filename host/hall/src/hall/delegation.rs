@@ -4,9 +4,9 @@
 
 use guild_contract::Delegation;
 
-use super::{Hall, InHall as _};
+use super::Hall;
 use crate::{
-    commission::{Delegated, Overrides},
+    commission::{Delegated, Entry, Overrides},
     error::HallError,
     project::lock,
     workers::{Activity, Worker},
@@ -44,27 +44,26 @@ impl Hall {
         }
         let budget_usd = self.workers()?.budget_usd(&worker.key, overrides);
         let refused = if depth > allowed.depth {
-            Some(("hall.delegation_depth", format!(
-                "commissions of commissions go hall.delegation_depth = {} deep, and this one would be {depth} deep; do the work \
-                 yourself, or have the user commission it",
-                allowed.depth
-            )))
+            let why =
+                format!("commissions of commissions go {} deep, and this one would be {depth} deep", allowed.depth);
+            Some(("hall.delegation_depth", why))
         } else if made >= allowed.commissions {
-            Some(("hall.delegation_commissions", format!(
-                "{root} has led to {made} commissions, as many as hall.delegation_commissions allows; go on with what there is, \
-                 or have the user commission it"
-            )))
+            Some((
+                "hall.delegation_commissions",
+                format!("{root} has led to {made} commissions, and may lead to no more"),
+            ))
         } else if usd + budget_usd > allowed.budget_usd {
-            Some(("hall.delegation_budget_usd", format!(
-                "the commissions that {root} has led to have spent or may spend {usd:.2} US dollars, and with {budget_usd:.2} of \
-                 this one that is more than hall.delegation_budget_usd = {}; wait until some have ended, give it a smaller \
-                 `maxBudgetUsd`, or have the user commission it",
+            let why = format!(
+                "what {root} has led to has spent or may spend {usd:.2} of {:.2} US dollars, and this one may spend \
+                 {budget_usd:.2}, or as much as its `maxBudgetUsd` says",
                 allowed.budget_usd
-            )))
+            );
+            Some(("hall.delegation_budget_usd", why))
         } else {
             None
         };
         let Some((key, why)) = refused else { return Ok(Delegated { root, depth, budget_usd, spent_usd: 0.0 }) };
+        let why = format!("{why} ({key}); go on with what there is, or have the user commission it");
         if let Err(e) = self.note_refusal(by, key, &why).await {
             tracing::warn!(activity = %by, "its timeline does not say that the manager was refused a commission: {e}");
         }
@@ -74,7 +73,7 @@ impl Hall {
     /// Says in an activity's timeline why the manager was refused a commission, once for each key: a model can ask a thousand times.
     async fn note_refusal(&self, by: &Activity, key: &str, why: &str) -> Result<(), HallError> {
         let (time, why) = (self.time(), format!("The manager was refused a commission: {why}"));
-        let is_new = |entry: &crate::commission::Entry| entry.event != REFUSED || !entry.reason.contains(key);
+        let is_new = |entry: &Entry| entry.event != REFUSED || !entry.reason.contains(key);
         match by {
             Activity::Commission(id) => {
                 let Some(cell) = self.commissions.get(id) else { return Ok(()) };

@@ -21,6 +21,7 @@ impl From<HallError> for ToolError {
     fn from(error: HallError) -> Self {
         match error {
             HallError::Internal(why) => Self::Unavailable(why),
+            HallError::Spent(why) => Self::OverLimit(why),
             HallError::Invalid(why) | HallError::NotFound(why) | HallError::Conflict(why) => Self::InvalidInput(why),
         }
     }

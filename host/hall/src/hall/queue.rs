@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommissionCell, Hall};
 use crate::{
+    asker::asker,
     commission::{AttemptState, Author, Commission, Status},
     error::HallError,
     events::HallEvent,
@@ -87,9 +88,11 @@ impl Hall {
     ) -> Result<Dispatched, HallError> {
         let cell = self.cell(id)?;
         let now = cell.now();
-        let time = self.time();
+        let (time, token) = (self.time(), asker());
+        self.check_spend(&now.worker_name, token.as_deref())?;
         self.change(&cell, |commission| {
             change(commission, time)?;
+            commission.token = token;
             let is_here = self.worker_of(&commission.worker_name);
             is_here.map(drop).map_err(|e| HallError::Conflict(format!("Failed to dispatch \"{id}\": {e}")))
         })
@@ -112,6 +115,12 @@ impl Hall {
         let commission_id = now.commission_id.clone();
         self.tell(HallEvent::CommissionQueued { commission_id, reason: reason.clone() });
         Ok(Dispatched::Queued { reason })
+    }
+
+    /// Whether a worker's session may begin to spend.
+    pub(super) fn check_spend(&self, worker: &str, token: Option<&str>) -> Result<(), HallError> {
+        let Ok(key) = worker.parse() else { return Ok(()) };
+        self.workers()?.may_spend(&key, token).map_err(HallError::Spent)
     }
 
     /// What is taken of the caps.

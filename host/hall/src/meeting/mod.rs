@@ -45,6 +45,9 @@ pub struct Meeting {
     /// Who asked for it.
     #[serde(default)]
     pub created_by: Author,
+    /// The name of the token of whoever spoke in it last, if there was one: what it spends counts for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// The call by which the manager asked for it, so that it is asked for once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
@@ -132,6 +135,7 @@ impl Meeting {
             worktree_dir: None,
             branch_name: None,
             created_by: Author::User,
+            token: None,
             call: None,
             session: None,
             record,

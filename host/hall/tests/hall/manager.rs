@@ -2,6 +2,7 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
+use guild_contract::Delegation;
 use guild_hall::{
     Attempt, Hall, Permit,
     commission::{CommissionId, Status},
@@ -111,6 +112,87 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
     until(&manager.hall, &id, Status::InProgress).await;
     let again = manager.hall.read(id.as_str(), None).await.unwrap().commission;
     assert_eq!(again.prompt, "Index half of it");
+}
+
+/// The id of a commission that the manager has made and dispatched, once its worker is at work on it.
+async fn at_work(manager: &Manager, id: &str) -> CommissionId {
+    let made = manager.makes(id, "deeper").await;
+    manager.does(&format!("{id} dispatch"), "dispatch_commission", json!({"commissionId": made})).await;
+    until(&manager.hall, &made, Status::InProgress).await;
+    made
+}
+
+async fn manager_at(hall: &Arc<Hall>, id: &CommissionId) -> Manager {
+    let job = hall.read(id.as_str(), None).await.unwrap().commission.job.unwrap();
+    Manager::with(hall.clone(), &job)
+}
+
+fn new(title: &str) -> Value {
+    json!({"title": title, "workerName": "Dalton", "prompt": "Do it", "dispatch": false})
+}
+
+#[tokio::test]
+async fn commissions_of_commissions_count_together_and_go_so_deep() {
+    let world = World::new(Scripted::writing());
+    let manager = Manager::of(&world).await;
+    let hall = manager.hall.clone();
+    hall.set_delegation(Delegation { depth: 2, commissions: 3, ..Delegation::default() });
+    let first = at_work(&manager, "1").await;
+    let below = manager_at(&hall, &first).await;
+    let second = at_work(&below, "2").await;
+    let refused = manager_at(&hall, &second).await.refused("create_commission", new("too deep")).await;
+    assert!(refused.contains("2 deep") && refused.contains("hall.delegation_depth"), "{refused}");
+    let said: Vec<_> = timeline(&hall, &second).await;
+    assert!(said.last().unwrap().starts_with("delegation_refused: The manager was refused a commission"), "{said:?}");
+
+    // The third one is the last, whoever makes it, and however often it is asked for.
+    below.makes("3", "third").await;
+    for by in [&manager, &below] {
+        for _ in 0..3 {
+            let refused = by.refused("create_commission", new("fourth")).await;
+            assert!(refused.contains("3 commissions") && refused.contains("hall.delegation_commissions"), "{refused}");
+        }
+        let own: CommissionId = by.attempt.activity.id().parse().unwrap();
+        let said = timeline(&hall, &own).await;
+        assert_eq!(said.iter().filter(|entry| entry.starts_with("delegation_refused")).count(), 1, "{said:?}");
+    }
+    // The user's own begin anew.
+    let own = hall.create(commission("another")).await.unwrap();
+    hall.dispatch(own.as_str()).await.unwrap();
+    assert_eq!(ids(&hall).await.len(), 5);
+}
+
+#[test]
+fn the_dollars_of_what_the_manager_makes_are_counted_together_also_after_a_restart() {
+    let world = World::new(Scripted::writing());
+    let host = || Runtime::new().unwrap();
+    let runtime = host();
+    let costly = |usd: f64| {
+        let mut new = new("costly");
+        new["resourceOverrides"] = json!({"maxBudgetUsd": usd});
+        new
+    };
+    let (job, first) = runtime.block_on(async {
+        let manager = Manager::of(&world).await;
+        manager.hall.set_delegation(Delegation { budget_usd: 10.0, ..Delegation::default() });
+        let first = manager.does("1", "create_commission", costly(4.0)).await["commissionId"].clone();
+        manager.does("2", "create_commission", costly(4.0)).await;
+        let refused = manager.refused("create_commission", costly(2.5)).await;
+        assert!(refused.contains("8.00 of 10.00") && refused.contains("hall.delegation_budget_usd"), "{refused}");
+        (manager.attempt.job.to_string(), first)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    let runtime = host();
+    runtime.block_on(async {
+        let manager = Manager::with(world.hall().await, &job);
+        manager.hall.set_delegation(Delegation { budget_usd: 10.0, ..Delegation::default() });
+        assert!(manager.refused("create_commission", costly(2.5)).await.contains("hall.delegation_budget_usd"));
+        // What is given up spends nothing any more.
+        let first = first.as_str().unwrap();
+        manager.does("3", "abandon_commission", json!({"commissionId": first, "reason": "no"})).await;
+        manager.does("4", "create_commission", costly(2.5)).await;
+    });
+    runtime.shutdown_timeout(Duration::from_secs(10));
 }
 
 #[test]

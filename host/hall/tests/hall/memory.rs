@@ -84,7 +84,7 @@ impl World {
             plan: Plan::OwnRun(Bounds::default()),
         };
         let (description, task) = ("d".to_owned(), "t".to_owned());
-        store.create(NewJob { id: store.new_id(), description, task, config: json!({}), plan }).unwrap()
+        store.create(NewJob { id: store.new_id(), description, task, config: json!({}), token: None, plan }).unwrap()
     }
 
     /// The tools of a session of `member`, and its job.

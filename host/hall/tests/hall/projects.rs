@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
 
-use guild_contract::Limits;
+use guild_contract::{Delegation, Limits};
 use guild_hall::{
     Hall, HallError, HallOptions, NewProject, Permit, add_project, commission::Status, hall::Filter, list_projects,
     remove_project,

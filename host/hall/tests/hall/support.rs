@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Bounds, Decision, Grants, JobId, JobStatus, Limits, MemberKey, Usage};
+use guild_contract::{Bounds, Decision, Delegation, Grants, JobId, JobStatus, Limits, MemberKey, Usage};
 pub(crate) use guild_fakes::git;
 use guild_git::Checkout;
 use guild_hall::{
@@ -270,7 +270,7 @@ pub(crate) fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
         plan: Plan::OwnRun(Bounds::default()),
     };
     let (description, task) = ("d".to_owned(), "t".to_owned());
-    store.create(NewJob { id, description, task, config: serde_json::json!({}), plan }).unwrap()
+    store.create(NewJob { id, description, task, config: serde_json::json!({}), token: None, plan }).unwrap()
 }
 
 /// A user's directory, with projects and the home of a hall.

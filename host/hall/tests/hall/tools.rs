@@ -125,6 +125,7 @@ impl Session {
         store.load();
         let job = begin(&store, store.new_id());
         let attempt = Attempt {
+            token: None,
             activity: Activity::Commission("commission-Dalton-20261123-183441".parse().unwrap()),
             number: 1,
             project: "demo".to_owned(),

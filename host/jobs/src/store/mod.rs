@@ -89,6 +89,8 @@ pub struct NewJob {
     pub task: String,
     /// The dispatch's `config`; null if it has none.
     pub config: Value,
+    /// The name of the caller's token, if it had one.
+    pub token: Option<String>,
     /// How the job is carried out.
     pub plan: Accepted,
 }
@@ -165,6 +167,7 @@ impl JobStore {
             error: None,
             usage: None,
             resumes: 0,
+            token: new.token.clone(),
             resumption: None,
         };
         if !self.catalog.write().claim(&new.id) {

@@ -139,7 +139,7 @@ pub fn accepted() -> Accepted {
 
 pub fn new_job(store: &JobStore, description: &str) -> NewJob {
     let (description, task) = (description.into(), "the task".into());
-    NewJob { id: store.new_id(), description, task, config: Value::Null, plan: accepted() }
+    NewJob { id: store.new_id(), description, task, config: Value::Null, token: None, plan: accepted() }
 }
 
 pub fn start(store: &Arc<JobStore>, description: &str) -> Arc<RunningJob> {

@@ -32,6 +32,7 @@ use crate::{
     discovery,
     reach::Reach,
     schema,
+    spend::may_spend,
     toolboxes::Offered,
     work::{self, JobRequest, conversation},
 };
@@ -43,16 +44,18 @@ impl Member {
     /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000; a component that is
     /// not in service, its own or a toolbox's that it needs, is -32603. No job exists then.
     pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
-        self.dispatch_and(params, |_| ()).await
+        self.dispatch_and(params, None, |_| ()).await
     }
 
-    /// [`Self::dispatch`], with `created` called as soon as the job exists, also where the caller has gone away by then.
+    /// [`Self::dispatch`], by a caller with that token, with `created` called as soon as the job exists, also where the caller
+    /// has gone away by then.
     pub async fn dispatch_and(
         self: &Arc<Self>,
         params: DispatchParams,
+        token: Option<&str>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
-        self.logged(self.accept(params, None, created).await)
+        self.logged(self.accept(params, None, token, created).await)
     }
 
     /// Begins the job of an attempt at a commission: one that works on that attempt's worktree too.
@@ -64,7 +67,8 @@ impl Member {
         params: DispatchParams,
         attempt: Attempt,
     ) -> Result<Dispatched, RpcError> {
-        self.logged(self.accept(params, Some(attempt), |_| ()).await)
+        let token = attempt.token.clone();
+        self.logged(self.accept(params, Some(attempt), token.as_deref(), |_| ()).await)
     }
 
     fn logged(&self, outcome: Result<Dispatched, RpcError>) -> Result<Dispatched, RpcError> {
@@ -82,12 +86,14 @@ impl Member {
         self: &Arc<Self>,
         params: DispatchParams,
         attempt: Option<Attempt>,
+        token: Option<&str>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
         let context = self.context_of(attempt.as_ref());
         let limits = &context.limits;
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
+        may_spend(&context.ingress, agent, token).map_err(RpcError::busy)?;
         let request = self.request(params)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
             RpcError::busy(format!(
@@ -141,10 +147,11 @@ impl Member {
         };
         // Where the caller goes away now, the job is carried out all the same.
         let this = self.clone();
+        let token = token.map(str::to_owned);
         let started = tokio::spawn(async move {
             // A plan that names another one was refused.
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
-            let job = this.create(&activation, plan.clone(), activated.log, created).await?;
+            let job = this.create(&activation, (plan.clone(), token), activated.log, created).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
             if let Plan::Conversation(_) = plan.plan {
@@ -275,13 +282,13 @@ impl Member {
     async fn create(
         &self,
         activation: &Activation,
-        plan: Accepted,
+        (plan, token): (Accepted, Option<String>),
         log: Vec<String>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, task, config } = activation.request.clone();
         let (store, new) =
-            (self.data.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
+            (self.data.store.clone(), NewJob { id: activation.job.clone(), description, task, config, token, plan });
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());

@@ -31,6 +31,7 @@ use crate::{
     reach::Reach,
     schema::{self, Schema, config_schema},
     serving::Serving,
+    spend::may_spend,
     toolbox::Toolbox,
     toolboxes::Offered,
 };
@@ -103,7 +104,10 @@ impl Member {
         data.note_serving(Serving::of(&data.key, &self.grants, config, &resources.sources));
         data.store.set_limits(limits.clone());
         data.memory.set_limits(limits.clone());
-        data.memory.set_condenser(condense::condenser(resources, self.agent, &data.key), Handle::current());
+        data.memory.set_condenser(
+            condense::condenser((resources, &self.context.ingress), self.agent, &data.key),
+            Handle::current(),
+        );
         data.interrupted.set_runner(Arc::new(Runner::new(self)));
         // Of one that is being loaded, that decides.
         if self.component().ready().is_some() {
@@ -185,6 +189,11 @@ impl Member {
     pub(crate) fn ceiling_of(&self, attempt: Option<&Attempt>) -> Bounds {
         let limits = self.context_of(attempt).limits;
         self.spec_of(attempt).map_or_else(|| session_limits(&limits), |spec| ceiling(&spec, &limits))
+    }
+
+    /// Whether its sessions may begin to spend; see [`may_spend`].
+    pub(crate) fn may_spend(&self, token: Option<&str>) -> Result<(), String> {
+        may_spend(&self.context.ingress, self.agent, token).map(drop)
     }
 
     /// US dollars that a job of an attempt with these overrides may spend; 0 on the built-in search, which costs nothing.

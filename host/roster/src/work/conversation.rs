@@ -11,7 +11,7 @@ use guild_hall::{
 use guild_jobs::{Accepted, Position, RunningJob};
 use guild_session::{
     activation::{Plan, SessionPlan},
-    meter::{Account, Ending, Meter},
+    meter::{Account, Ending, Meter, Observer},
     session::{NoTools, Session, Wanted},
     tools::{ToolDefinition, Tools},
     transcript::{self, Entry, Journal as _, Line, SUCCESS},
@@ -193,11 +193,8 @@ impl Conversation {
         };
         let Before { at, history, account, seconds } = before;
         let tools = Arc::new(tools.with_conversation(&history));
-        let clock = Clock::start(&job, agent, account.clone(), seconds);
-        let observer = {
-            let clock = clock.clone();
-            move |turn: &Account| clock.show(&sum(&account, turn))
-        };
+        let clock = Clock::start(&work, agent, account.clone(), seconds);
+        let observer = Arc::new(Turn { clock, before: account });
         let permit = tokio::select! {
             permit = permit(&slot, &job, agent, &work.data.key) => permit,
             () = cancel.cancelled() => Err(INTERRUPTED.to_owned()),
@@ -207,7 +204,7 @@ impl Conversation {
             Ok(permit) => {
                 // Its bounds are those of one turn (REQ-WKR-19), and the time in the queue does not count.
                 let bounds = plan.bounds.min(ceiling);
-                let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
+                let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, observer);
                 let session = Session {
                     number: CONVERSATION,
                     system_prompt: plan.system_prompt,
@@ -228,7 +225,7 @@ impl Conversation {
                 drop(permit);
                 let ending = match &end.ending {
                     Ending::Interrupted => INTERRUPTED.to_owned(),
-                    other => other.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned()),
+                    other => meter.reason(other).unwrap_or_else(|| SUCCESS.to_owned()),
                 };
                 (ending, end.text, meter.account().usage)
             }
@@ -264,14 +261,14 @@ impl Conversation {
         };
         let number = lines.iter().filter_map(|line| line.entry.session()).max().unwrap_or(CONVERSATION) + 1;
         let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
-        let clock = Clock::start(&job, agent, account.clone(), seconds);
-        let observer = move |own: &Account| clock.show(&sum(&account, own));
+        let clock = Clock::start(&work, agent, account.clone(), seconds);
+        let observer = Arc::new(Turn { clock, before: account });
         let bounds = NOTES.min(ceiling);
         let permit = timeout(QUEUED, permit(&slot, &job, agent, &work.data.key)).await;
         let permit = permit
             .map_err(|_| NoSession::Now("no session could begin in time, as many others were under way".to_owned()))?
             .map_err(NoSession::Never)?;
-        let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, Arc::new(observer));
+        let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, observer);
         let session = Session {
             number,
             system_prompt: system_prompt.to_owned(),
@@ -289,10 +286,26 @@ impl Conversation {
         };
         let end = run(&*slot.runtime, session).instrument(span(&work.data.key, &job)).await;
         drop(permit);
-        match end.ending.reason(meter.bounds()) {
+        match meter.reason(&end.ending) {
             None => Ok(end.text),
             Some(reason) => Err(NoSession::Never(reason)),
         }
+    }
+}
+
+/// Follows one turn of a meeting, on the account of all of them.
+struct Turn {
+    clock: Clock,
+    before: Account,
+}
+
+impl Observer for Turn {
+    fn changed(&self, turn: &Account) {
+        self.clock.show(&sum(&self.before, turn));
+    }
+
+    fn may_spend(&self) -> Result<Option<f64>, String> {
+        self.clock.may_spend()
     }
 }
 

@@ -76,8 +76,9 @@ impl Api {
         let authorized = caller.authorize("", routes::operation(&parts.method, path))?;
         let query = parts.uri.query().unwrap_or_default();
         let asked = Asked { method: &parts.method, path, query, body: &body, since: self.since };
+        let token = caller.token().map(str::to_owned);
         let work = async |audit: Audit| {
-            let response = routes::answer(&self.hall, asked).await;
+            let response = guild_hall::asked_by(token, routes::answer(&self.hall, asked)).await;
             audit.end(failure(response.status()).as_ref());
             Ok(response)
         };

@@ -61,6 +61,7 @@ fn parsed<T: Arguments>(arguments: Map<String, Value>) -> Result<T, RpcError> {
 fn refused(error: HallError) -> RpcError {
     match error {
         HallError::Internal(why) => RpcError::internal(why),
+        HallError::Spent(why) => RpcError::busy(why),
         HallError::NotFound(why) => RpcError::invalid_params(format!(
             "{why}; `list_commissions`, `list_projects` and `list_workers` say what there is"
         )),
@@ -109,7 +110,7 @@ pub(super) async fn call(
     let authorized = caller.authorize("", Operation { name: &tool.name, access: *access })?;
     let work = async |audit: Audit| {
         // A client that goes away leaves nothing half done.
-        let called = call(hall.clone(), arguments);
+        let called = guild_hall::asked_by(caller.token().map(str::to_owned), call(hall.clone(), arguments));
         let called = tokio::spawn(async move {
             let done = called.await;
             audit.end(done.as_ref().err());

@@ -509,7 +509,7 @@ async fn call_bridged(
             Some(Value::Bool(wait)) => wait,
             Some(other) => return Err(wrong_type(bridge::WAIT, "true or false", &other)),
         };
-        Ok((worker::dispatch(member, Params::of(arguments), &audit).await?.job_id, wait))
+        Ok((worker::dispatch(member, caller, Params::of(arguments), &audit).await?.job_id, wait))
     };
     let (job_id, wait) = match authorized.run(work).await {
         Ok(made) => made,

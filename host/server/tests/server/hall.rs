@@ -15,7 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_auth::Ingress;
-use guild_contract::{Decision, JobId, Limits, MemberKey};
+use guild_contract::{Decision, Delegation, JobId, Limits, MemberKey};
 use guild_git::Checkout;
 use guild_hall::{Attempt, Hall, HallError, HallOptions, Home, NotBegun, Outcome, Permit, Worker, Workers};
 use guild_jobs::SystemClock;

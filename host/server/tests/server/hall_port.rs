@@ -83,7 +83,7 @@ impl World {
     /// A token that the operator makes.
     fn token(&self, name: &str, methods: Methods, members: &str) -> String {
         let members = vec![members.parse().unwrap()];
-        let new = NewToken { name: name.to_owned(), methods, members, expires: None };
+        let new = NewToken { name: name.to_owned(), methods, members, expires: None, usd_per_day: None };
         self.tokens.add(new).unwrap().expose().to_owned()
     }
 

@@ -34,6 +34,7 @@ impl Worker {
             description: description.to_owned(),
             task: "Do it.".to_owned(),
             config: json!({}),
+            token: None,
             plan: Accepted {
                 agent: "extractive".into(),
                 granted_tools: Vec::new(),

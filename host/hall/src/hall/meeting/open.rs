@@ -10,6 +10,7 @@ use super::{
     Hall, MeetingCell, Turn, turn,
 };
 use crate::{
+    asker::asker,
     commission::{Author, Entry},
     error::HallError,
     events::HallEvent,
@@ -73,7 +74,8 @@ impl Hall {
         // A project that cannot be worked on is told now.
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
-        let (now, time) = (self.clock.now(), self.time());
+        let (now, time, token) = (self.clock.now(), self.time(), asker());
+        self.check_spend(worker.key.as_str(), token.as_deref())?;
         let _one = self.opening.lock().await;
         self.check_meeting_cap(&new.project)?;
         let record = Record {
@@ -94,6 +96,7 @@ impl Hall {
         let name = |nth| MeetingId::audience(&worker.display_name, now, nth);
         let made = self.make(&self.meetings, name, |id| {
             let mut meeting = Meeting::new(id, new.project, worker.key.to_string(), MeetingStatus::Open, record);
+            meeting.token = token;
             self.begin_in(&mut meeting, &worker, session);
             meeting
         });
@@ -222,12 +225,14 @@ impl Hall {
             opening.push_str(&format!("\n\n{message}"));
         }
         let session = self.new_session(&worker, opening)?;
-        let time = self.time();
+        let (time, token) = (self.time(), asker());
+        self.check_spend(worker.key.as_str(), token.as_deref())?;
         let _one = self.opening.lock().await;
         self.check_meeting_cap(&now.project_name)?;
         self.change(&cell, |meeting| {
             meeting.become_(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time)?;
             meeting.worker_name = worker.key.to_string();
+            meeting.token = token;
             self.begin_in(meeting, &worker, session);
             Ok(())
         })

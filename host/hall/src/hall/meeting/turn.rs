@@ -13,8 +13,9 @@ use super::{
     open::Failed,
 };
 use crate::{
+    asker::asker,
     error::HallError,
-    meeting::{MeetingStatus, TurnEvent, event::Projection},
+    meeting::{Meeting, MeetingStatus, TurnEvent, event::Projection},
     project::lock,
 };
 
@@ -162,11 +163,21 @@ impl Hall {
             }
         };
         is_open(&cell)?;
+        let token = asker();
+        self.check_spend(&cell.now().worker_name, token.as_deref())?;
         let mut turn = cell.live.turn.subscribe();
         let _ = timeout(LAST_MOMENT, turn.wait_for(|turn| turn.over.is_some())).await;
         let number = take(&cell).ok_or_else(|| under_way(&cell))?;
         // One who closes it interrupts a turn that was taken before.
-        if let Err(e) = is_open(&cell) {
+        let spends = |meeting: &mut Meeting| {
+            meeting.token = token;
+            Ok(())
+        };
+        let begins = match is_open(&cell) {
+            Ok(()) => self.change(&cell, spends).await,
+            closed => closed,
+        };
+        if let Err(e) = begins {
             end(&cell, Err(e.to_string()));
             return Err(e);
         }

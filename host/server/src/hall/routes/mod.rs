@@ -179,6 +179,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
                 HallError::Invalid(_) => StatusCode::BAD_REQUEST,
                 HallError::NotFound(_) => StatusCode::NOT_FOUND,
                 HallError::Conflict(_) => StatusCode::CONFLICT,
+                HallError::Spent(_) => StatusCode::TOO_MANY_REQUESTS,
                 HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             };
             error(status, &refused.to_string())

@@ -1,0 +1,303 @@
+//! What is spent in a day, and whether more may be: `[spend]` of `guild.toml`, and `usd_per_day` of a token.
+//!
+//! The ledger is a file of the host's state directory, one for each directory of a `guild.toml`: all hosts that use the same
+//! share its caps. It has the dollars of each day, of UTC, in all and by the names of tokens. A host adds to it what its sessions
+//! cost as they go on, in a thread of its own, so that no session waits for the disk.
+
+use std::{
+    collections::BTreeMap,
+    fs::DirBuilder,
+    io, mem,
+    os::unix::fs::DirBuilderExt as _,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use guild_config::{Config, directories};
+use guild_contract::text::hex;
+use guild_jobs::{
+    durable::{Survives, open_dir, open_directory, read_whole, replace_as},
+    file_lock::FileLock,
+};
+use guild_session::fingerprint::Fingerprint;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// The directory of ledgers in the host's state directory.
+const DIRECTORY: &str = "spend";
+/// The file that is locked while a ledger is written.
+const LOCK: &str = ".lock";
+/// Who may read it: its owner.
+const MODE: u32 = 0o600;
+/// Bytes of a ledger that are read at most: it has a line for each token and day.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// Days that are kept, for people who look at it.
+const DAYS: usize = 62;
+/// How long other hosts may take to write, and how long the end of a host waits for its own.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(2);
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// What was spent in a day.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Day {
+    /// US dollars in all.
+    usd: f64,
+    /// US dollars by the names of tokens.
+    #[serde(default)]
+    tokens: BTreeMap<String, f64>,
+}
+
+/// By date, as `2026-01-31`.
+type Days = BTreeMap<String, Day>;
+
+/// What is spent in a day, in US dollars.
+pub struct Ledger {
+    /// The directory and the file's name; none where the user has no state directory.
+    place: Option<(PathBuf, String)>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the file had, and what the file was then.
+    read: Days,
+    file: Option<Fingerprint>,
+    /// What is being written now, and what is to be written after that.
+    writing: Days,
+    unwritten: Days,
+    is_writing: bool,
+    has_failed: bool,
+}
+
+fn today() -> String {
+    Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
+/// When the next day begins.
+pub(crate) fn tomorrow() -> Timestamp {
+    let now = Timestamp::now().as_second();
+    Timestamp::from_second((now.div_euclid(DAY) + 1) * DAY).unwrap_or(Timestamp::MAX)
+}
+
+fn add(days: &mut Days, more: Days) {
+    for (date, Day { usd, tokens }) in more {
+        let day = days.entry(date).or_default();
+        day.usd += usd;
+        for (token, usd) in tokens {
+            *day.tokens.entry(token).or_default() += usd;
+        }
+    }
+}
+
+impl Ledger {
+    /// That of the hosts with this configuration.
+    pub fn of(config: &Config) -> Arc<Self> {
+        let place = directories::state().map(|state| {
+            let of = config.directory.clone().unwrap_or_default();
+            // It may be written in several ways.
+            let of = of.canonicalize().unwrap_or(of);
+            let of = hex(&Sha256::digest(of.as_os_str().as_encoded_bytes()));
+            (state.join(DIRECTORY), format!("{}.json", of.get(..16).unwrap_or(&of)))
+        });
+        Arc::new(Self { place, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what a job has spent now that this token dispatched, if one did.
+    pub fn add(self: &Arc<Self>, usd: f64, token: Option<&str>) {
+        if !usd.is_finite() || usd <= 0.0 {
+            return;
+        }
+        let tokens = token.map(|name| (name.to_owned(), usd)).into_iter().collect();
+        let mut state = self.state();
+        add(&mut state.unwritten, [(today(), Day { usd, tokens })].into());
+        if mem::replace(&mut state.is_writing, true) {
+            return;
+        }
+        let this = self.clone();
+        if thread::Builder::new().name("ledger".to_owned()).spawn(move || this.write_all()).is_err() {
+            // The next one tries again.
+            state.is_writing = false;
+        }
+    }
+
+    /// US dollars that were spent today in all.
+    ///
+    /// # Errors
+    /// Where the ledger cannot be read.
+    pub fn spent_today(&self) -> Result<f64, String> {
+        self.spent(None).map(|(all, _)| all)
+    }
+
+    /// Dollars that were spent today: in all, and of that token.
+    ///
+    /// # Errors
+    /// Where the ledger cannot be read, so that nobody knows.
+    pub(crate) fn spent(&self, token: Option<&str>) -> Result<(f64, f64), String> {
+        let mut state = self.state();
+        if !state.is_writing {
+            self.read_again(&mut state).map_err(|e| self.unreadable(&e))?;
+        }
+        let today = today();
+        let parts = [&state.read, &state.writing, &state.unwritten].map(|days| days.get(&today));
+        let parts = parts.iter().flatten();
+        let own = |day: &Day| token.and_then(|token| day.tokens.get(token)).copied().unwrap_or(0.0);
+        Ok(parts.fold((0.0, 0.0), |(all, one), day| (all + day.usd, one + own(day))))
+    }
+
+    /// Waits until all that was counted is in the file, for a while.
+    pub fn flush(&self) {
+        let until = Instant::now() + PATIENCE;
+        while self.state().is_writing && Instant::now() < until {
+            thread::sleep(POLL);
+        }
+    }
+
+    fn unreadable(&self, e: &io::Error) -> String {
+        let file = self.place.as_ref().map(|(dir, name)| dir.join(name).display().to_string());
+        format!(
+            "what was spent today is not known, so nothing more is: {}: {e}",
+            file.unwrap_or_else(|| "the ledger of [spend]".to_owned())
+        )
+    }
+
+    fn read_again(&self, state: &mut State) -> io::Result<()> {
+        let (path, name) = self.place()?;
+        let dir = match open_directory(path) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                (state.read, state.file) = (Days::new(), None);
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        if Fingerprint::at(&dir, name)? != state.file {
+            (state.read, state.file) = match read_whole(&dir, name, MAX_BYTES)? {
+                Some((text, file)) => (serde_json::from_slice(&text)?, Some(file)),
+                None => (Days::new(), None),
+            };
+        }
+        Ok(())
+    }
+
+    fn place(&self) -> io::Result<(&PathBuf, &str)> {
+        let place = self.place.as_ref().map(|(dir, name)| (dir, name.as_str()));
+        place.ok_or_else(|| io::Error::other("there is no state directory; set HOME or XDG_STATE_HOME"))
+    }
+
+    fn write_all(&self) {
+        loop {
+            let mine = {
+                let mut state = self.state();
+                state.writing = mem::take(&mut state.unwritten);
+                if state.writing.is_empty() {
+                    state.is_writing = false;
+                    return;
+                }
+                state.writing.clone()
+            };
+            let written = self.write(mine);
+            let mut state = self.state();
+            let writing = mem::take(&mut state.writing);
+            match written {
+                Ok((read, file)) => {
+                    (state.read, state.file, state.has_failed) = (read, Some(file), false);
+                }
+                Err(e) => {
+                    add(&mut state.unwritten, writing);
+                    state.is_writing = false;
+                    if !mem::replace(&mut state.has_failed, true) {
+                        tracing::error!(
+                            "what is spent cannot be written down, and is tried again with the next cost: {e}"
+                        );
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Adds to the file, and returns what it has then.
+    fn write(&self, more: Days) -> io::Result<(Days, Fingerprint)> {
+        let (path, name) = self.place()?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let dir = Arc::new(open_dir(&open_directory(path)?, ".")?);
+        let until = Instant::now() + PATIENCE;
+        let _lock = loop {
+            match FileLock::try_acquire(&dir, LOCK)? {
+                Some(lock) => break lock,
+                None if Instant::now() >= until => return Err(io::ErrorKind::TimedOut.into()),
+                None => thread::sleep(POLL),
+            }
+        };
+        let mut days: Days = match read_whole(&dir, name, MAX_BYTES)? {
+            Some((text, _)) => serde_json::from_slice(&text)?,
+            None => Days::new(),
+        };
+        add(&mut days, more);
+        while days.len() > DAYS {
+            days.pop_first();
+        }
+        let text = serde_json::to_vec_pretty(&days)?;
+        let file = replace_as(&dir, name, &text, (MODE, Survives::PowerCut))?;
+        Ok((days, file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(dir: &tempfile::TempDir) -> Arc<Ledger> {
+        let place = Some((dir.path().join("state/spend"), "one.json".to_owned()));
+        Arc::new(Ledger { place, state: Mutex::default() })
+    }
+
+    #[test]
+    fn hosts_that_share_a_ledger_count_together_and_a_later_one_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (ledger(&dir), ledger(&dir));
+        assert_eq!(one.spent(None).unwrap(), (0.0, 0.0));
+        let each = |ledger: &Arc<Ledger>, token: &'static str| {
+            let ledger = ledger.clone();
+            thread::spawn(move || (0..50).for_each(|_| ledger.add(0.25, Some(token))))
+        };
+        let threads = [each(&one, "ann"), each(&other, "ann"), each(&other, "bob")];
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        one.flush();
+        other.flush();
+        for ledger in [&one, &other, &ledger(&dir)] {
+            assert_eq!(ledger.spent(Some("ann")).unwrap(), (37.5, 25.0));
+            assert_eq!(ledger.spent(Some("bob")).unwrap(), (37.5, 12.5));
+        }
+        one.add(f64::NAN, None);
+        one.add(-1.0, None);
+        assert_eq!(one.spent(None).unwrap(), (37.5, 0.0));
+    }
+
+    #[test]
+    fn a_ledger_that_is_none_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = ledger(&dir);
+        one.add(1.0, None);
+        one.flush();
+        std::fs::write(dir.path().join("state/spend/one.json"), "[]").unwrap();
+        let why = one.spent(None).unwrap_err();
+        assert!(why.contains("state/spend/one.json"), "{why}");
+    }
+
+    #[test]
+    fn a_day_ends_at_midnight_of_utc() {
+        let next = tomorrow();
+        assert!(next > Timestamp::now() && next.to_string().ends_with("T00:00:00Z"), "{next}");
+    }
+}
