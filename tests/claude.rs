@@ -191,9 +191,8 @@ fn a_host_that_is_killed_leaves_no_process_and_the_job_says_how_it_could_be_resu
     let (started, grandchild) = (fixture.logged("started"), fixture.logged("grandchild"));
     host.kill();
     gone(&started["pid"]);
-    assert!(lives(&grandchild), "the system ends only what the host itself started");
-    let host = fixture.serve();
     gone(&grandchild);
+    let host = fixture.serve();
     wait_for("the scratch directory to be gone", || is_empty(&fixture.scratch()).then_some(()));
     let status = host.client().ended(&id);
     assert_eq!(status["status"], "failed", "{status}");
@@ -224,6 +223,42 @@ fn a_host_that_is_killed_leaves_no_process_and_the_job_says_how_it_could_be_resu
     assert_eq!((&used["turns"], &used["costUsd"]), (&json!(2), &Value::Null), "{used}");
     assert_eq!(used["knownCostUsd"].as_f64(), Some(COST));
     gone(&grandchild);
+}
+
+#[test]
+fn nothing_that_the_cli_starts_outlives_its_session_or_its_host() {
+    // It leaves its parents, its session and its environment behind, and writes its id down.
+    let runaway = |fixture: &Fixture| {
+        let file = fixture.home.path("runaway");
+        let sleep = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 120", file.display());
+        let runaway = format!("(setsid env -i /bin/sh -c '{sleep}' </dev/null >/dev/null 2>&1 &)");
+        let play =
+            fs::read_to_string(fixture.home.path("claude")).unwrap().replacen("exec", &format!("{runaway}\nexec"), 1);
+        fixture.home.write("claude.new", play);
+        let swap = "chmod 755 claude.new && mv claude.new claude && until [ -x claude ]; do :; done";
+        let swapped = Command::new("/bin/sh").args(["-c", swap]).current_dir(fixture.home.path(".")).status().unwrap();
+        assert!(swapped.success());
+        file
+    };
+    let pid = |file: &Path| -> Value {
+        let text = wait_for("the runaway process", || fs::read_to_string(file).ok());
+        json!(text.trim().parse::<u32>().unwrap())
+    };
+    let fixture = Fixture::new("", json!([answer("msg_1", json!([submit("toolu_1", "done")])), {"do": "result"}]));
+    let file = runaway(&fixture);
+    let host = fixture.serve();
+    let id = host.client().start("t");
+    assert_eq!(host.client().ended(&id)["status"], "completed");
+    gone(&pid(&file));
+
+    fs::remove_file(&file).unwrap();
+    fixture.play(json!({"steps": [{"do": "start"}, {"do": "hang"}]}));
+    host.client().start("t");
+    fixture.logged("grandchild");
+    let runaway = pid(&file);
+    assert!(lives(&runaway));
+    host.kill();
+    gone(&runaway);
 }
 
 #[test]

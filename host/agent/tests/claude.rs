@@ -14,6 +14,7 @@ mod common;
 
 use std::{
     fs,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
@@ -439,20 +440,86 @@ async fn a_flood_on_stderr_neither_blocks_nor_is_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_that_is_not_json_fails_the_session_and_is_shown() {
-    let line = format!("Segmentation\u{7} fault {}", "x".repeat(1000));
-    let fixture = Fixture::new(json!({"steps": [{"do": "line", "text": line}, {"do": "hang"}]}));
-    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
-    assert!(text.contains("not JSON") && text.contains("Segmentation fault") && text.len() < 500, "{text}");
-    assert!(!lives(fixture.pid()));
+async fn lines_that_cannot_be_read_are_skipped_and_noted() {
+    let assistant = json!({"type": "assistant", "message": {"no": "id"}});
+    for line in [
+        "Now using node v22.19.0 (npm v10.9.3)".to_owned(),
+        format!("Segmentation\u{7} fault {}", "x".repeat(1000)),
+        json!([{"type": "rate_limit_event"}]).to_string(),
+        assistant.to_string(),
+        r#"{"type":"control_request","request":{}}"#.to_owned(),
+    ] {
+        let steps = json!([{"do": "line", "text": line}, working("msg_1"), {"do": "result"}]);
+        let fixture = Fixture::new(json!({"steps": steps}));
+        let (session, _, kept) = asked(Vec::new());
+        assert_eq!(fixture.claude().run(session).await.ending, Ending::Success, "{line}");
+        assert_eq!(kinds(&kept), ["note", "turn", "call", "result"], "{line}");
+        let Entry::Note { text, .. } = &kept.entries()[0] else { panic!() };
+        let begins: String = line.chars().filter(|c| !c.is_control()).take(30).collect();
+        assert!(text.contains("claude") && text.contains(&begins) && text.len() < 500, "{text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_lacks_what_is_needed_fails_the_session() {
-    let message = json!({"do": "message", "value": {"type": "result", "no": "subtype"}});
-    let fixture = Fixture::new(json!({"steps": [message, {"do": "hang"}]}));
-    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
-    assert!(text.contains("does not understand") && text.contains("subtype"), "{text}");
+async fn lines_before_the_conversation_and_bytes_that_are_not_text_are_skipped() {
+    let fixture = Fixture::new(json!({"steps": [{"do": "result"}]}));
+    fixture.wrap(r#"[ "$1" = --version ] || printf 'a banner \377\n\n'"#);
+    let (session, _, kept) = asked(Vec::new());
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
+    assert_eq!(kinds(&kept), ["note"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notes_of_skipped_lines_are_bounded() {
+    let mut steps = vec![json!({"do": "line", "text": "(node:4711) Warning"}); 100];
+    steps.push(json!({"do": "result"}));
+    let fixture = Fixture::new(json!({"steps": steps}));
+    let (session, _, kept) = asked(Vec::new());
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
+    assert_eq!(kept.entries().len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn halves_of_surrogate_pairs_are_replaced() {
+    let part = |text: &str| {
+        json!({"do": "line", "text": format!(
+            r#"{{"type":"assistant","message":{{"id":"msg_1","model":"m","content":[{{"type":"text","text":"{text}"}}]}}}}"#
+        )})
+    };
+    let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"cut \uD83D"}"#;
+    let fixture = Fixture::new(json!({"steps": [
+        part(r"a \ud83d b \ud83d\ude00 c \\ud83d d \ude00"), {"do": "line", "text": result}, {"do": "hang"},
+    ]}));
+    let (session, _, kept) = asked(Vec::new());
+    let end = fixture.claude().run(session).await;
+    assert_eq!((end.ending, end.text.as_str()), (Ending::Success, "cut \u{fffd}"));
+    let Entry::Turn { text, .. } = &kept.entries()[0] else { panic!("{:?}", kept.entries()) };
+    assert_eq!(text, "a \u{fffd} b \u{1f600} c \\ud83d d \u{fffd}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_a_result_quotes_what_claude_said() {
+    let warning = json!({"do": "line", "text": "Your subscription has expired"});
+    for (steps, quoted) in [
+        (json!([warning, {"do": "exit", "code": 0}]), "Your subscription has expired"),
+        (json!([{"do": "answer", "text": "I was about to"}, {"do": "exit", "code": 0}]), "I was about to"),
+    ] {
+        let fixture = Fixture::new(json!({"steps": steps}));
+        let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
+        assert!(text.contains("before its result") && text.contains(quoted), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_cannot_be_read_fails_the_session_at_once() {
+    let result = json!({"do": "message", "value": {"type": "result", "no": "subtype"}});
+    let init = json!({"do": "message", "value": {"type": "system", "subtype": "init"}});
+    for (message, part) in [(result, "subtype"), (init, "session_id")] {
+        let fixture = Fixture::new(json!({"steps": [message, {"do": "hang"}]}));
+        let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
+        assert!(text.contains("does not understand") && text.contains(part), "{text}");
+        assert!(!lives(fixture.pid()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -542,7 +609,7 @@ async fn a_program_that_cannot_be_started_fails_the_session() {
     let fixture = Fixture::new(json!({}));
     fs::write(fixture.command(), "#!/no/such/interpreter\n").unwrap();
     let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
-    assert!(text.starts_with("cannot start"), "{text}");
+    assert!(text.contains("cannot start"), "{text}");
     assert!(fs::read_dir(fixture.state()).unwrap().next().is_none());
 }
 
@@ -591,24 +658,41 @@ async fn what_a_cli_started_ends_with_it_also_where_the_cli_just_ends() {
     until(|| !lives(grandchild)).await;
 }
 
+/// A shell script that starts a process which leaves its parents, its session and its environment behind, and writes its
+/// id into a file.
+fn runaway(file: &Path) -> String {
+    let (fake, file) = (guild_fakes::fake_claude(), file.display().to_string());
+    format!(
+        "(setsid env -i /bin/sh -c 'echo $$ > {file}.new; exec {} linger' </dev/null >/dev/null 2>&1 &)\n\
+         while ! [ -s {file}.new ]; do :; done; mv {file}.new {file}",
+        fake.display()
+    )
+}
+
+fn pid_in(file: &Path) -> u32 {
+    fs::read_to_string(file).unwrap().trim().parse().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_outside_of_the_process_group_end_with_the_session() {
+async fn runaway_processes_end_with_the_session() {
     for state in [true, false] {
         let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
-        let (fake, left) = (guild_fakes::fake_claude(), fixture.directory().join("left"));
-        fixture.wrap(&format!(
-            "setsid '{}' linger </dev/null >/dev/null 2>&1 &\necho $! > '{}'\nstat -c %a .. > '{}'",
-            fake.display(),
-            left.display(),
-            fixture.directory().join("mode").display(),
-        ));
+        let (left, mode) = (fixture.directory().join("left"), fixture.directory().join("mode"));
+        fixture.wrap(&format!("{}\nstat -c %a .. > '{}'", runaway(&left), mode.display()));
         let options = ClaudeOptions { state: state.then(|| fixture.state()), ..fixture.options() };
         assert_eq!(Claude::new(options).unwrap().run(asked(Vec::new()).0).await.ending, Ending::Success);
-        let left: u32 = fs::read_to_string(left).unwrap().trim().parse().unwrap();
-        until(|| !lives(left)).await;
-        let mode = fs::read_to_string(fixture.directory().join("mode")).unwrap();
-        assert_eq!(mode.trim(), "700", "nobody else looks into the scratch directory");
+        assert!(!lives(pid_in(&left)));
+        assert_eq!(fs::read_to_string(mode).unwrap().trim(), "700", "nobody else looks into the scratch directory");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runaway_processes_of_a_version_check_end_with_it() {
+    let fixture = Fixture::new(json!({}));
+    let left = fixture.directory().join("left");
+    fixture.wrap(&runaway(&left));
+    assert!(fixture.claude().version().is_ok());
+    assert!(!lives(pid_in(&left)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -645,52 +729,42 @@ async fn a_runtime_that_shuts_down_takes_its_sessions_along() {
 const KILLED_HOST: &str = "GUILD_TEST_KILLED_HOST";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_is_killed_takes_its_cli_along_and_the_next_one_ends_the_rest() {
+async fn a_host_that_is_killed_takes_all_processes_along_and_the_next_one_sweeps() {
     if let Some(directory) = std::env::var_os(KILLED_HOST) {
         // This is the host: the test below started it.
         Fixture::at(directory.into()).claude().run(asked(Vec::new()).0).await;
         return;
     }
     let fixture = Fixture::new(json!({"steps": [{"do": "start"}, {"do": "hang"}], "deaf": true}));
+    let left = fixture.directory().join("left");
+    fixture.wrap(&format!("trap '' TERM\n{}", runaway(&left)));
     let mut host = std::process::Command::new(std::env::current_exe().unwrap());
-    host.args(["--exact", "a_host_that_is_killed_takes_its_cli_along_and_the_next_one_ends_the_rest", "--nocapture"]);
-    let mut host = host.env(KILLED_HOST, fixture.directory()).spawn().unwrap();
+    let name = "a_host_that_is_killed_takes_all_processes_along_and_the_next_one_sweeps";
+    let mut host = host.args(["--exact", name, "--nocapture"]).env(KILLED_HOST, fixture.directory()).spawn().unwrap();
     let grandchild = fixture.grandchild().await;
-    assert!(lives(fixture.pid()) && lives(grandchild));
-    assert_eq!(fixture.claude().reap_orphans(), 0, "sessions of a host that lives are left alone");
-    assert!(lives(fixture.pid()) && lives(grandchild));
+    let all = [fixture.pid(), grandchild, pid_in(&left)];
+    assert_eq!(fixture.claude().sweep(), 0, "the directory of a host that lives is left alone");
+    assert!(all.into_iter().all(lives));
 
     host.kill().unwrap();
     host.wait().unwrap();
-    until(|| !lives(fixture.pid())).await;
-    assert!(lives(grandchild), "the system ends only what the host itself started");
-    assert_eq!(fixture.claude().reap_orphans(), 1);
-    until(|| !lives(grandchild)).await;
-    assert!(fs::read_dir(fixture.state()).unwrap().next().is_none(), "the record is removed");
+    until(|| !all.into_iter().any(lives)).await;
+    assert_eq!(fixture.claude().sweep(), 1);
+    assert!(fs::read_dir(fixture.state()).unwrap().next().is_none());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_only_has_the_id_of_a_recorded_one_is_left_alone() {
+#[test]
+fn a_sweep_is_not_misled_by_a_process_with_the_id_of_a_host() {
     let fixture = Fixture::new(json!({}));
-    let mut other = std::process::Command::new(guild_fakes::fake_claude()).arg("linger").spawn().unwrap();
-    let started = guild_session::process::start_time(other.id()).unwrap();
+    let own = std::process::id();
+    let started = guild_session::process::start_time(own).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let record = |boot: &str, started: u64| {
-        json!({
-            "host": {"pid": 1, "started": u64::MAX}, "boot": boot.trim(), "mark": "unheard-of", "command": "claude",
-            "child": {"pid": other.id(), "started": started},
-        })
-    };
     let (claude, place) = (fixture.claude(), fixture.state().join("claude-left"));
-    for (record, ended) in
-        [(record(&boot, started + 1), 0), (record("another", started), 0), (record(&boot, started), 1)]
+    for (boot, started, removed) in [(boot.trim(), started + 1, 1), ("another", started, 1), (boot.trim(), started, 0)]
     {
-        write(&place, "processes.json", &record.to_string());
-        assert!(lives(other.id()));
-        assert_eq!(claude.reap_orphans(), ended);
-        assert!(!place.exists());
+        write(&place, "host.json", &json!({"boot": boot, "pid": own, "started": started}).to_string());
+        assert_eq!((claude.sweep(), place.exists()), (removed, removed == 0));
     }
-    other.wait().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! The child: it limits itself, then answers requests one after another until the host closes the connection.
 
 use std::{
-    env,
+    ffi::OsString,
     io::{self, IoSliceMut, Read, Write},
     mem::MaybeUninit,
     os::fd::OwnedFd,
@@ -40,7 +40,7 @@ static SERVED: AtomicBool = AtomicBool::new(false);
 /// The directories that this process received.
 static DIRECTORIES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
-/// Whether this program can start children: whether its main function called [`serve_if_asked`].
+/// Whether this program can start children: whether its main function called [`crate::serve_if_asked`].
 pub fn has_children() -> bool {
     SERVED.load(Ordering::Relaxed)
 }
@@ -50,27 +50,27 @@ pub fn directories() -> &'static [OwnedFd] {
     DIRECTORIES.get().map_or(&[], Vec::as_slice)
 }
 
-/// If this process is a child, runs the task that the command line names until the host closes the connection. A program
-/// that uses any of these tasks calls this before it does anything else.
-pub fn serve_if_asked(tasks: &[&Task]) -> Option<ExitCode> {
-    let mut arguments = env::args().skip(1);
-    if arguments.next().as_deref() != Some(COMMAND) {
-        SERVED.store(true, Ordering::Relaxed);
-        return None;
-    }
+/// Says that this program's main function serves tasks.
+pub(crate) fn set_served() {
+    SERVED.store(true, Ordering::Relaxed);
+}
+
+/// Runs the task that the command line names until the host closes the connection.
+pub(crate) fn serve_task(tasks: &[&Task], arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut arguments = arguments.filter_map(|argument| argument.into_string().ok());
     let number = |arguments: &mut dyn Iterator<Item = String>| arguments.next()?.parse::<u64>().ok();
     let task = arguments.next().and_then(|name| tasks.iter().find(|task| task.name == name));
     let (seconds, memory_bytes, handed) = (number(&mut arguments), number(&mut arguments), number(&mut arguments));
     let (Some(task), Some(seconds), Some(memory_bytes), Some(handed)) = (task, seconds, memory_bytes, handed) else {
-        return Some(ExitCode::from(2));
+        return ExitCode::from(2);
     };
     let bounds = Bounds { seconds: u32::try_from(seconds).unwrap_or(u32::MAX), memory_bytes };
     // A closed pipe is the usual end, and no other error can be reported.
-    Some(if limit_itself(bounds, handed).and_then(|()| take(handed)).and_then(|()| serve(task, bounds)).is_ok() {
+    if limit_itself(bounds, handed).and_then(|()| take(handed)).and_then(|()| serve(task, bounds)).is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }
 
 fn limit_itself(bounds: Bounds, handed: u64) -> io::Result<()> {
@@ -85,11 +85,17 @@ fn limit_itself(bounds: Bounds, handed: u64) -> io::Result<()> {
     set(Resource::Nofile, OPEN_FILES + below)
 }
 
-/// Receives the directories that the host sent, before the first request.
+/// Takes the directories that the host sent before the first request.
 fn take(handed: u64) -> io::Result<()> {
-    if handed == 0 {
-        return Ok(());
+    if handed > 0 {
+        let taken = receive(handed)?;
+        DIRECTORIES.get_or_init(|| taken);
     }
+    Ok(())
+}
+
+/// Receives open descriptors through the socket that is this process's stdin.
+pub(crate) fn receive(handed: u64) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DIRECTORIES))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     recvmsg(io::stdin(), &mut [IoSliceMut::new(&mut [0])], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
@@ -99,10 +105,9 @@ fn take(handed: u64) -> io::Result<()> {
     });
     let taken: Vec<OwnedFd> = messages.flatten().collect();
     if taken.len() as u64 != handed {
-        return Err(io::Error::other("not all directories were handed over"));
+        return Err(io::Error::other("not all descriptors were handed over"));
     }
-    DIRECTORIES.get_or_init(|| taken);
-    Ok(())
+    Ok(taken)
 }
 
 fn set(resource: Resource, most: u64) -> io::Result<()> {

@@ -13,12 +13,20 @@
 //! All children of a process together have a bound of memory, too: others wait ([`set_room`]).
 //!
 //! A child that has to read files receives the open directories that they are in, and no paths.
+//!
+//! [`Supervised`] is for programs that are not the host's own: they have no such bounds, and end with all that they started.
 
 mod child;
+mod entry;
 mod parent;
+mod programs;
+mod supervisor;
 
-pub use child::{directories, has_children, serve_if_asked};
+pub use child::{directories, has_children};
+pub use entry::serve_if_asked;
 pub use parent::{Worker, run, run_blocking, set_room};
+pub use programs::{find_program, search_path};
+pub use supervisor::{Lifeline, Supervised, set_supervisor};
 
 /// Work on untrusted input, as a function from the request's bytes to the answer's.
 ///

@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream as Socket,
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     sync::{Arc, OnceLock},
     thread,
@@ -171,15 +171,12 @@ impl Worker {
 }
 
 fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedSemaphorePermit) -> io::Result<Child> {
-    // On Linux this is the file that runs, even if it was replaced on disk.
-    let own = Path::new("/proc/self/exe");
-    let own = if own.exists() { own.to_owned() } else { env::current_exe()? };
     let (requests, input) = Socket::pair()?;
     hand_over(&requests, directories)?;
     requests.set_nonblocking(true)?;
     let numbers =
         [bounds.seconds.into(), bounds.memory_bytes, directories.len() as u64].map(|number| number.to_string());
-    let process = Command::new(own)
+    let process = Command::new(executable()?)
         .arg0("guild")
         .args([COMMAND, task.name])
         .args(numbers)
@@ -193,8 +190,15 @@ fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedS
     Ok(Child { process, requests: UnixStream::from_std(requests)?, _room: room })
 }
 
-/// Sends open directories, which wait in the socket until the child receives them.
-fn hand_over(requests: &Socket, directories: &[Arc<OwnedFd>]) -> io::Result<()> {
+/// The executable that runs.
+pub(crate) fn executable() -> io::Result<PathBuf> {
+    // On Linux this is the file that runs, even if it was replaced on disk.
+    let own = Path::new("/proc/self/exe");
+    if own.exists() { Ok(own.to_owned()) } else { env::current_exe() }
+}
+
+/// Sends open descriptors, which wait in the socket until the child receives them.
+pub(crate) fn hand_over(requests: &Socket, directories: &[Arc<OwnedFd>]) -> io::Result<()> {
     if directories.is_empty() {
         return Ok(());
     }

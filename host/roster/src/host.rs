@@ -175,9 +175,9 @@ impl Host {
         }
         roster.begin(opened.iter().map(|opened| (opened.path.clone(), opened.state.clone())));
         let looking = tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots));
-        let ended = tokio::task::spawn_blocking(move || resources.runtimes.end_orphans()).await;
-        if ended.is_err() {
-            tracing::error!("processes of earlier sessions could not be ended");
+        let swept = tokio::task::spawn_blocking(move || resources.runtimes.sweep()).await;
+        if swept.is_err() {
+            tracing::error!("what earlier sessions left could not be removed");
         }
         // Where that takes long, the warnings come later.
         let _ = tokio::time::timeout(LOOKING, looking).await;

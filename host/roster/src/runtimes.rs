@@ -66,11 +66,11 @@ impl Runtimes {
         })
     }
 
-    /// Ends processes of sessions whose host has ended. It blocks; it is for when the members are owned, so that a host that
+    /// Removes what sessions left whose host was killed. It blocks; it is for when the members are owned, so that a host that
     /// was taken over has ended too.
-    pub(crate) fn end_orphans(&self) {
+    pub(crate) fn sweep(&self) {
         if let Ok(claude) = &self.claude {
-            claude.reap_orphans();
+            claude.sweep();
         }
     }
 

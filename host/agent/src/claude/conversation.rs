@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
+use guild_confine::Supervised;
 use guild_contract::Bounds;
 use guild_session::{
     meter::Ending,
@@ -9,7 +10,6 @@ use guild_session::{
     tools::ToolDefinition,
     transcript::Entry,
 };
-use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -17,10 +17,10 @@ use super::{
     driver::{Driver, Stop},
     flags,
     process::{Lines, Outbox, Process},
-    protocol::Outcome,
+    protocol::{Outcome, SHOWN_CHARS},
     redact::Secrets,
     retold,
-    scratch::{MARK, Scratch},
+    scratch::Scratch,
 };
 
 /// How long the CLI may take to end once it has nothing more to do.
@@ -111,8 +111,9 @@ impl Conversation {
         };
         let started = match prepared {
             Ok(scratch) => {
-                let command = self.command(&scratch, &builtin, !served.is_empty(), &left);
-                Process::start(command, &self.program, scratch, self.secrets.clone()).await
+                let supervised = self.supervised(&scratch, &builtin, !served.is_empty(), &left);
+                supervised
+                    .and_then(|supervised| Process::start(supervised, &self.program, scratch, self.secrets.clone()))
             }
             Err(why) => Err(why),
         };
@@ -124,14 +125,14 @@ impl Conversation {
 
     /// Makes the scratch directory, with a copy of the sources where the CLI reads them itself.
     async fn prepare(&self, copies: bool) -> Result<Scratch, String> {
-        let (options, program) = (self.options.clone(), self.program.clone());
+        let options = self.options.clone();
         let system_prompt = self.session.system_prompt.clone();
         let files = self.session.files.clone().filter(|_| copies);
         let cancel = self.session.cancel.child_token();
         let stop = cancel.clone().drop_guard();
         let made = tokio::task::spawn_blocking(move || {
             let failed = |e| format!("the session's scratch directory cannot be made: {e}");
-            let scratch = Scratch::new(options.state.as_deref(), &program, &system_prompt).map_err(failed)?;
+            let scratch = Scratch::new(options.state.as_deref(), &system_prompt).map_err(failed)?;
             if let Some(files) = files {
                 scratch.copy(&*files, &cancel)?;
             }
@@ -142,13 +143,19 @@ impl Conversation {
         made
     }
 
-    fn command(&self, scratch: &Scratch, builtin: &[String], serves: bool, left: &Bounds) -> Command {
-        let mut command = Command::new(&self.program);
+    fn supervised(
+        &self,
+        scratch: &Scratch,
+        builtin: &[String],
+        serves: bool,
+        left: &Bounds,
+    ) -> Result<Supervised, String> {
+        let mut supervised = Supervised::new(&self.program).map_err(|e| format!("claude cannot be started: {e}"))?;
+        let command = &mut supervised.command;
         command.args(flags::arguments(self, &scratch.system_prompt(), builtin, serves, left));
         command.env_clear().envs(flags::environment(&self.options.environment));
-        command.env("TMPDIR", scratch.tmp()).env(MARK, scratch.mark());
-        command.current_dir(scratch.work());
-        command
+        command.env("TMPDIR", scratch.tmp()).current_dir(scratch.work());
+        Ok(supervised)
     }
 
     async fn converse(
@@ -170,12 +177,14 @@ impl Conversation {
                 let outcome = driver.stop(&stop).await;
                 let patience = if outcome.is_some() || matches!(stop, Stop::Ended) { EXIT } else { Duration::ZERO };
                 let lost = matches!(stop, Stop::Ended) && driver.may_have_lost_session();
-                let stderr = driver.stderr();
+                let (stderr, skipped) = (driver.stderr(), driver.last_skipped());
                 let (status, text) = driver.close(outcome.as_ref(), patience).await;
                 let ending = match stop {
                     Stop::Ask(ending) => ending,
                     Stop::Broken(why) => Ending::Error(why),
-                    Stop::Ended => Ending::Error(ended_early(status, &stderr.text())),
+                    Stop::Ended => {
+                        Ending::Error(ended_early(status, &stderr.text(), skipped, &self.secrets.redact(text.clone())))
+                    }
                     Stop::Dropped => Ending::Interrupted,
                 };
                 let end = SessionEnd { ending, text };
@@ -216,10 +225,17 @@ fn ended(outcome: Outcome, said: String) -> SessionEnd {
     SessionEnd { ending, text: said }
 }
 
-/// The error of a session whose CLI ended without a result.
-fn ended_early(status: Option<ExitStatus>, stderr: &str) -> String {
+/// The error of a session whose CLI ended without a result. It quotes what the CLI said last: on stderr, in a line that
+/// could not be read, or else as the model's words.
+fn ended_early(status: Option<ExitStatus>, stderr: &str, skipped: Option<String>, said: &str) -> String {
     let how = status.map_or_else(|| "it cannot be ended".to_owned(), |status| status.to_string());
-    let text = if stderr.is_empty() { String::new() } else { format!(": {stderr}") };
+    let skipped = skipped.map(|what| format!("it sent {what}"));
+    let mut quoted: Vec<String> =
+        Some(stderr.to_owned()).filter(|text| !text.is_empty()).into_iter().chain(skipped).collect();
+    if quoted.is_empty() && !said.trim().is_empty() {
+        quoted.push(format!("its last words were {:?}", said.chars().take(SHOWN_CHARS).collect::<String>()));
+    }
+    let text = if quoted.is_empty() { String::new() } else { format!(": {}", quoted.join("; ")) };
     with_hint(format!("claude ended before its result ({how}){text}"))
 }
 

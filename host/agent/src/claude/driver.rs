@@ -33,6 +33,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 const CALL_WAIT: Duration = Duration::from_secs(10);
 /// Calls at a time.
 const MAX_CALLS: usize = 256;
+/// Skipped lines that are noted. A wrapper of the CLI may print any number.
+const MAX_SKIP_NOTES: usize = 10;
 
 /// The id of our first request.
 const BEGIN: &str = "begin";
@@ -85,6 +87,10 @@ pub(super) struct Driver {
     initialized: bool,
     /// When the process had ended.
     ended: Option<Instant>,
+    /// Lines that could not be read.
+    skipped: usize,
+    /// What the last of them said.
+    last_skipped: Option<String>,
 }
 
 /// What the CLI gives a call up by: the id of its request, and the id of the JSON-RPC message in it.
@@ -126,7 +132,14 @@ impl Driver {
             asked: false,
             initialized: false,
             ended: None,
+            skipped: 0,
+            last_skipped: None,
         }
+    }
+
+    /// What the CLI said outside of the protocol, for the error of a session without a result.
+    pub(super) fn last_skipped(&self) -> Option<String> {
+        self.last_skipped.clone()
     }
 
     /// What the CLI said on stderr, also after its end.
@@ -161,11 +174,7 @@ impl Driver {
                     }
                 },
                 Some(done) = self.calls.join_next() => self.call_done(done)?,
-                () = self.process.ended(), if self.ended.is_none() => {
-                    self.ended = Some(Instant::now());
-                    // What it started would hold its pipes open.
-                    self.process.kill();
-                }
+                _ = self.process.ended(), if self.ended.is_none() => self.ended = Some(Instant::now()),
                 () = sleep_until(quiet) => self.silent()?,
             }
         }
@@ -194,7 +203,8 @@ impl Driver {
         }
         if !self.asked {
             let seconds = self.begun.elapsed().as_secs_f32();
-            return Err(Stop::Broken(format!("claude did not begin the conversation within {seconds:.0} s")));
+            let said = self.last_skipped.as_ref().map_or_else(String::new, |what| format!("; it sent {what}"));
+            return Err(Stop::Broken(format!("claude did not begin the conversation within {seconds:.0} s{said}")));
         }
         let seconds = self.last_activity.elapsed().as_secs_f32();
         let text = format!("claude said nothing for {seconds:.0} s ([claude] silence_seconds in guild.toml)");
@@ -214,7 +224,15 @@ impl Driver {
         if line.trim().is_empty() {
             return Ok(None);
         }
-        match protocol::parse(line, &self.conversation.secrets).map_err(|what| broken(&what))? {
+        let line = match protocol::parse(line, &self.conversation.secrets) {
+            Ok(line) => line,
+            Err(unreadable) if unreadable.is_needed => return Err(broken(&unreadable.what)),
+            Err(unreadable) => {
+                self.skip(unreadable.what);
+                return Ok(None);
+            }
+        };
+        match line {
             Line::ControlRequest { request_id, request } => self.requested(request_id, request)?,
             Line::ControlResponse { response } => self.responded(response)?,
             Line::ControlCancelRequest { request_id } => {
@@ -245,6 +263,16 @@ impl Driver {
             Line::StreamEvent { .. } | Line::Assistant { .. } | Line::Other => {}
         }
         Ok(None)
+    }
+
+    /// Skips a line that cannot be read, and notes it.
+    fn skip(&mut self, what: String) {
+        self.skipped += 1;
+        if self.skipped <= MAX_SKIP_NOTES {
+            let further = if self.skipped == MAX_SKIP_NOTES { "; further ones are not noted" } else { "" };
+            self.turns.note(format!("skipped from claude{further}: {what}"));
+        }
+        self.last_skipped = Some(what);
     }
 
     fn responded(&mut self, response: Response) -> Result<(), Stop> {
@@ -439,8 +467,8 @@ impl Driver {
                     Ok(Line::ControlRequest { request_id, .. }) => {
                         self.send(protocol::refuse(&request_id, "the session is being stopped")).ok()?;
                     }
-                    Ok(_) => {}
-                    Err(_) => return None,
+                    Err(unreadable) if unreadable.is_needed => return None,
+                    Ok(_) | Err(_) => {}
                 }
             }
             None

@@ -10,7 +10,7 @@ use guild_contract::Bounds;
 use super::{conversation::Conversation, mcp::SERVER};
 
 /// Variables that the CLI is given where the host has them.
-const VARIABLES: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TERM", "CLAUDE_CONFIG_DIR"];
+const VARIABLES: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "TERM", "CLAUDE_CONFIG_DIR"];
 /// Beginnings of the names of further ones: locale, directories, its login and its own settings.
 const PREFIXES: &[&str] = &["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_CODE_"];
 /// Exceptions: these describe a session of the CLI around the host, not the one that is started.
@@ -43,7 +43,8 @@ pub(super) fn environment(further: &[String]) -> Vec<(OsString, OsString)> {
         (listed && !foreign) || further.iter().any(|other| other == name)
     };
     let set = SET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    std::env::vars_os().filter(|(name, _)| given(name)).chain(set).collect()
+    let path = guild_confine::search_path().map(|path| ("PATH".into(), path));
+    std::env::vars_os().filter(|(name, _)| name != "PATH" && given(name)).chain(set).chain(path).collect()
 }
 
 /// The arguments. A value that comes from elsewhere is part of its flag's argument, so that it is never taken for another

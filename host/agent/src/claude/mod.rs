@@ -1,12 +1,11 @@
 //! The runtime `claude`: the Claude Code CLI, driven over its stream-json protocol as the Agent SDK drives it.
 //!
-//! Each session is a child process with its own process group, scratch directory and environment. What the
-//! session may call is an MCP server on the same pipe: there is no port and no token, and the CLI has no tools of its
-//! own unless the operator says so. Its settings, hooks, skills and MCP servers are kept out; its login is used.
+//! Each session is a child process with its own supervisor, scratch directory and environment. What the session may call
+//! is an MCP server on the same pipe: there is no port and no token, and the CLI has no tools of its own unless the operator
+//! says so. Its settings, hooks, skills and MCP servers are kept out; its login is used.
 //!
-//! However a session ends, its processes end with it: the CLI is asked to stop, then gets SIGTERM, then is killed, with
-//! its whole group. The CLI ends also with a host that is killed (a parent-death signal); what the CLI started itself, if
-//! anything, [`Claude::reap_orphans`] ends at the next start.
+//! However a session or its host ends, the CLI ends with it, and so does all that the CLI started
+//! ([`guild_confine::Supervised`]): it is asked to stop, then gets SIGTERM, then is killed.
 
 mod conversation;
 mod driver;
@@ -17,7 +16,6 @@ mod protocol;
 mod redact;
 mod retold;
 mod scratch;
-mod spawner;
 mod turns;
 mod version;
 
@@ -59,9 +57,9 @@ pub struct ClaudeOptions {
     /// What turns cost while a session runs: the CLI says only at its end what it cost. A turn of a model without a price
     /// counts nothing until then, and what the CLI says in the end holds where it is more.
     pub prices: Prices,
-    /// A directory of the host's own, outside of every member: where sessions have their scratch directories, and where
-    /// their processes are recorded for [`Claude::reap_orphans`]. It is created, readable by this user only. Without it,
-    /// scratch directories are made where temporary files are, and nothing is recorded.
+    /// A directory of the host's own, outside of every member, where sessions have their scratch directories. It is created,
+    /// readable by this user only. Without it, scratch directories are made where temporary files are, and
+    /// [`Claude::sweep`] does not find them.
     pub state: Option<PathBuf>,
 }
 
@@ -97,13 +95,10 @@ impl Claude {
         Ok(Self { options: Arc::new(options), versions: Versions::default() })
     }
 
-    /// Ends the remaining processes of sessions whose host has ended, and removes their scratch directories; returns how
-    /// many processes it ended. It blocks; call it once at the start of a host, before its first session.
-    ///
-    /// A process is ended only if it is the very one that was recorded (same boot, same id, same start), or carries the
-    /// random mark that its session's processes inherit. Sessions of hosts that live are left alone.
-    pub fn reap_orphans(&self) -> usize {
-        self.options.state.as_deref().map_or(0, scratch::reap)
+    /// Removes the scratch directories of sessions whose host was killed; returns how many. It blocks; call it once at the
+    /// start of a host, before its first session. Those of hosts that live are left alone.
+    pub fn sweep(&self) -> usize {
+        self.options.state.as_deref().map_or(0, scratch::sweep)
     }
 
     /// What the CLI says about its version. It is asked where that is not known of its executable, and blocks then.
@@ -136,8 +131,9 @@ impl Claude {
     fn program(&self) -> Result<PathBuf, String> {
         let command = &self.options.command;
         // It is started in another directory.
-        let found = which::which(command).map(|program| std::path::absolute(&program).unwrap_or(program));
-        found.map_err(|_| {
+        let found =
+            guild_confine::find_program(command).map(|program| std::path::absolute(&program).unwrap_or(program));
+        found.ok_or_else(|| {
             let is_name = command.components().count() == 1 && !command.is_absolute();
             let place = if is_name { "on the PATH" } else { "there, or it cannot be executed" };
             format!(

@@ -1,4 +1,4 @@
-//! One running CLI: its process group, its lines, its stderr, and its end.
+//! One running CLI: its supervisor, its lines, its stderr, and its end.
 
 use std::{
     io,
@@ -9,18 +9,18 @@ use std::{
 };
 
 use futures::StreamExt as _;
-use rustix::process::{Pid, Signal as Kill, WaitId, WaitIdOptions, kill_process_group, waitid};
+use guild_confine::{Lifeline, Supervised};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
-    signal::unix::{Signal, SignalKind, signal},
+    net::unix::pipe::Sender,
+    process::{Child, ChildStderr, ChildStdout, Command},
     sync::mpsc,
     task::JoinHandle,
     time::timeout,
 };
-use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 
-use super::{protocol::plain, redact::Secrets, scratch::Scratch, spawner};
+use super::{protocol::plain, redact::Secrets, scratch::Scratch};
 
 /// The longest line. Lines of 3 MB occur.
 const MAX_LINE_BYTES: usize = 32 << 20;
@@ -28,111 +28,77 @@ const MAX_LINE_BYTES: usize = 32 << 20;
 const STDERR_BYTES: usize = 4096;
 /// Lines that wait to be written. The CLI reads them at once; one that does not has failed.
 const OUTBOX_LINES: usize = 1024;
-/// How long the group has between SIGTERM and SIGKILL.
-const TERM_GRACE: Duration = Duration::from_secs(2);
-/// How long it may take the system to end a process that was killed.
-const KILL_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the rest of stderr may take once the group was killed: what left the group may hold it open.
+/// How long the supervisor may take to end the CLI and all that it started: it gives them 2 s to end by themselves.
+const END_PATIENCE: Duration = Duration::from_secs(7);
+/// How long the rest of stderr may take once nothing has it open.
 const REST: Duration = Duration::from_millis(200);
 
-/// A running CLI. Dropped before its end, its group is killed.
+/// A running CLI. Dropped before its end, it is ended with all that it started.
 pub(super) struct Process {
-    child: Child,
-    /// Says that some child may have ended.
-    children: Signal,
-    /// The process group: the child's id. `None` once there is nothing left of it to be signalled.
-    group: Option<Pid>,
+    /// The supervisor, which ends after the CLI and all that it started, with the CLI's exit code.
+    supervisor: Child,
+    lifeline: Lifeline,
     stderr: Stderr,
     reading_stderr: JoinHandle<()>,
     scratch: Option<Scratch>,
 }
 
 /// What the CLI says, line by line.
-pub(super) struct Lines(FramedRead<ChildStdout, LinesCodec>);
+pub(super) struct Lines(FramedRead<ChildStdout, AnyDelimiterCodec>);
 
 /// Where lines for the CLI go. Its stdin is closed with the last of them.
 pub(super) type Outbox = mpsc::Sender<String>;
 
 impl Process {
     /// Starts the CLI in the scratch directory.
-    pub(super) async fn start(
-        mut command: Command,
+    pub(super) fn start(
+        supervised: Supervised,
         program: &Path,
-        mut scratch: Scratch,
+        scratch: Scratch,
         secrets: Secrets,
     ) -> Result<(Self, Lines, Outbox), String> {
         let failed = |e: io::Error| format!("cannot start {}: {e}", program.display());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let children = signal(SignalKind::child()).map_err(failed)?;
-        let mut child = spawner::spawn(command).await.map_err(failed)?;
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(group), Some(stdin), Some(stdout), Some(stderr)) = (group, stdin, stdout, stderr) else {
-            return Err(failed(io::Error::other("it ended at once")));
+        let Supervised { mut command, stdin, lifeline } = supervised;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let stdin = Sender::from_owned_fd(stdin.into()).map_err(failed)?;
+        let mut supervisor = Command::from(command).spawn().map_err(failed)?;
+        let (Some(stdout), Some(stderr)) = (supervisor.stdout.take(), supervisor.stderr.take()) else {
+            return Err(failed(io::Error::other("it has no pipes")));
         };
-        let recorded = scratch.record(group.as_raw_pid().unsigned_abs());
         let said = Stderr { tail: Arc::default(), secrets };
         let reading_stderr = tokio::spawn(said.clone().keep_end(stderr));
-        let process =
-            Self { child, children, group: Some(group), stderr: said, reading_stderr, scratch: Some(scratch) };
-        // Without a record it would not be found after the host was killed; dropped here, it is ended.
-        recorded.map_err(failed)?;
+        let process = Self { supervisor, lifeline, stderr: said, reading_stderr, scratch: Some(scratch) };
         let (outbox, lines) = mpsc::channel(OUTBOX_LINES);
         tokio::spawn(write(stdin, lines));
-        let codec = LinesCodec::new_with_max_length(MAX_LINE_BYTES);
+        let codec = AnyDelimiterCodec::new_with_max_length(b"\n".into(), Vec::new(), MAX_LINE_BYTES);
         Ok((process, Lines(FramedRead::new(stdout, codec)), outbox))
     }
 
-    /// Waits until the child has ended, without reaping it, so that its id, which is also that of its group, is not reused.
-    pub(super) async fn ended(&mut self) {
-        let looked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        while let Some(group) = self.group
-            && let Ok(None) = waitid(WaitId::Pid(group), looked)
-        {
-            self.children.recv().await;
-        }
+    /// Waits until the CLI has ended, and all that it started.
+    pub(super) async fn ended(&mut self) -> Option<ExitStatus> {
+        self.supervisor.wait().await.ok()
     }
 
-    /// Kills what is left of the group.
-    pub(super) fn kill(&self) {
-        self.signal(Kill::KILL);
-    }
-
-    fn signal(&self, signal: Kill) {
-        if let Some(group) = self.group {
-            // An error says that there is nothing left of it.
-            let _ = kill_process_group(group, signal);
+    /// Ends the CLI: waits for it for `patience`, then has the supervisor end it. The status is `None` where the system does
+    /// not let it end.
+    pub(super) async fn finish(self, patience: Duration) -> Option<ExitStatus> {
+        let Self { mut supervisor, lifeline, stderr: _, mut reading_stderr, scratch } = self;
+        let mut status = timeout(patience, supervisor.wait()).await.ok();
+        drop(lifeline);
+        if status.is_none() {
+            status = timeout(END_PATIENCE, supervisor.wait()).await.ok();
         }
-    }
-
-    /// Ends the CLI: waits for it for `patience`, then sends SIGTERM, then SIGKILL to its whole group. The status is `None`
-    /// where the system does not let it end.
-    pub(super) async fn finish(mut self, patience: Duration) -> Option<ExitStatus> {
-        if timeout(patience, self.ended()).await.is_err() {
-            self.signal(Kill::TERM);
-            let _ = timeout(TERM_GRACE, self.ended()).await;
+        if timeout(REST, &mut reading_stderr).await.is_err() {
+            reading_stderr.abort();
         }
-        // Also where the child has ended: what it started may not have.
-        self.kill();
-        let status = timeout(KILL_PATIENCE, self.child.wait()).await.ok().and_then(Result::ok);
-        self.group = None;
-        let _ = timeout(REST, &mut self.reading_stderr).await;
-        let scratch = self.scratch.take();
-        // With it ends what left the group; and what the CLI leaves there may be much.
+        // What the CLI leaves there may be much.
         let _ = tokio::task::spawn_blocking(move || drop(scratch)).await;
-        status
+        status.and_then(Result::ok)
     }
 
     /// The end of stderr, which is still being read.
     pub(super) fn stderr(&self) -> Stderr {
         self.stderr.clone()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-        self.reading_stderr.abort();
     }
 }
 
@@ -169,20 +135,21 @@ impl Stderr {
 }
 
 impl Lines {
-    /// The next line; `None` at the end. The error says what is wrong with it.
+    /// The next line; `None` at the end. The error says what is wrong with it. Bytes that are not UTF-8 are replaced, so
+    /// that such a line is read as far as it can be.
     pub(super) async fn next(&mut self) -> Option<Result<String, String>> {
         let line = self.0.next().await?;
+        let line = line.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         Some(line.map_err(|e| match e {
-            LinesCodecError::MaxLineLengthExceeded => {
+            AnyDelimiterCodecError::MaxChunkLengthExceeded => {
                 format!("a line of more than {} MiB", MAX_LINE_BYTES >> 20)
             }
-            LinesCodecError::Io(e) if e.kind() == io::ErrorKind::InvalidData => "a line that is not text".to_owned(),
-            LinesCodecError::Io(e) => format!("what cannot be read: {e}"),
+            AnyDelimiterCodecError::Io(e) => format!("what cannot be read: {e}"),
         }))
     }
 }
 
-async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
+async fn write(mut stdin: Sender, mut lines: mpsc::Receiver<String>) {
     while let Some(mut line) = lines.recv().await {
         line.push('\n');
         // It fails where the CLI has ended or closed its stdin: its own end says why.

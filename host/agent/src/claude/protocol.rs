@@ -1,9 +1,9 @@
-//! The lines of the stream-json protocol that a session needs. What is unknown is ignored; what is needed
-//! and cannot be read is an error.
+//! The lines of the stream-json protocol that a session needs. What is unknown is ignored. A line that cannot be read is
+//! skipped with a note, unless the session's outcome depends on it.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use guild_contract::Usage;
+use guild_contract::{Usage, json::replace_lone_surrogates};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -13,14 +13,18 @@ use crate::api;
 /// The model of messages that the CLI makes itself, such as the text of an error.
 const SYNTHETIC: &str = "<synthetic>";
 /// How much of a line an error shows.
-const SHOWN_CHARS: usize = 200;
+pub(super) const SHOWN_CHARS: usize = 200;
 
 /// A line of the CLI.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Line {
     /// It asks something.
-    ControlRequest { request_id: String, request: Request },
+    ControlRequest {
+        request_id: String,
+        #[serde(default, deserialize_with = "lenient")]
+        request: Request,
+    },
     /// It no longer waits for an answer.
     ControlCancelRequest { request_id: String },
     /// It answers.
@@ -48,13 +52,14 @@ pub(super) enum Line {
     Other,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(tag = "subtype", rename_all = "snake_case")]
 pub(super) enum Request {
     /// A JSON-RPC message for an MCP server of the host.
     McpMessage { server_name: String, message: Value },
     /// Whether a tool may be used. The host denies all of these.
     CanUseTool,
+    #[default]
     #[serde(other)]
     Other,
 }
@@ -250,13 +255,36 @@ fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserialize
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads a line. An error shows its beginning, without secrets.
-pub(super) fn parse(line: &str, secrets: &Secrets) -> Result<Line, String> {
-    serde_json::from_str(line).map_err(|e| {
+/// A line that cannot be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// What is wrong with it, and its beginning, without secrets.
+    pub what: String,
+    /// Whether the session's outcome depends on it.
+    pub is_needed: bool,
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &str, secrets: &Secrets) -> Result<Line, Unreadable> {
+    let read = serde_json::from_str(line);
+    // Only a line that fails is searched for them: a line can have megabytes.
+    read.or_else(|e| if e.is_syntax() { serde_json::from_str(&repaired(line)) } else { Err(e) }).map_err(|e| {
         let shown: String = secrets.redact(line.to_owned()).chars().take(SHOWN_CHARS).collect();
         let what = if e.is_data() { "a message that this host does not understand" } else { "a line that is not JSON" };
-        format!("{what} ({e}): {}", plain(shown.as_bytes()))
+        Unreadable { what: format!("{what} ({e}): {}", plain(shown.as_bytes())), is_needed: is_needed(line) }
     })
+}
+
+/// A line as a strict parser reads it: JavaScript writes half a surrogate pair where a text was cut within one.
+fn repaired(line: &str) -> Cow<'_, str> {
+    replace_lone_surrogates(line, |_| char::REPLACEMENT_CHARACTER)
+}
+
+/// Whether a session cannot do without a line: its result, and the line that says which tools it has.
+fn is_needed(line: &str) -> bool {
+    let value: Value = serde_json::from_str(&repaired(line)).unwrap_or_default();
+    let field = |name| value.get(name).and_then(Value::as_str);
+    field("type") == Some("result") || (field("type") == Some("system") && field("subtype") == Some("init"))
 }
 
 /// Text of the CLI for an error: without what a terminal would act on.

@@ -3,12 +3,13 @@
 use std::{
     io::Read as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+use guild_confine::Supervised;
 use guild_session::fingerprint::StrictFingerprint;
 
 use super::{flags, protocol};
@@ -104,9 +105,10 @@ fn check(program: &Path, text: String) -> Result<String, String> {
 /// What `program --version` says.
 fn ask(program: &Path, environment: &[String]) -> Result<String, String> {
     let failed = |why: String| format!("{} --version: {why}", program.display());
-    let mut command = Command::new(program);
+    // Its stdin is empty. Whatever it started ends with it.
+    let Supervised { mut command, stdin: _, lifeline } = Supervised::new(program).map_err(|e| failed(e.to_string()))?;
     command.arg("--version").env_clear().envs(flags::environment(environment));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
     let until = Instant::now() + PATIENCE;
     let status = loop {
@@ -115,7 +117,7 @@ fn ask(program: &Path, environment: &[String]) -> Result<String, String> {
             Ok(None) if Instant::now() < until => thread::sleep(POLL),
             ended => {
                 let why = ended.err().map_or_else(|| "it does not end".to_owned(), |e| e.to_string());
-                let _ = child.kill();
+                drop(lifeline);
                 let _ = child.wait();
                 return Err(failed(why));
             }

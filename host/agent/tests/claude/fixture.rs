@@ -97,6 +97,7 @@ impl Fixture {
     }
 
     pub(crate) fn options(&self) -> ClaudeOptions {
+        guild_confine::set_supervisor(guild_fakes::fake_claude());
         ClaudeOptions {
             command: self.command(),
             model: None,
