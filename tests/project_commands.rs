@@ -1,6 +1,11 @@
 //! `guild project`: which repositories workers may be commissioned on, in `config.yaml` and in `guild.toml`.
 
-use std::{fs, os::unix::net::UnixListener, path::PathBuf, process::Output};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    path::PathBuf,
+    process::Output,
+};
 
 use guild_fakes::git;
 use serde_json::{Value, json};
@@ -166,4 +171,19 @@ fn the_home_is_the_options_then_the_variables_then_the_files_then_the_users() {
     home.set("GUILD_HALL_HOME", two.to_str().unwrap());
     assert_eq!(listed(&home, &[]), "of-variable");
     assert_eq!(listed(&home, &["--home", "one"]), "of-option");
+}
+
+#[test]
+fn programs_of_the_working_directory_are_not_run_in_place_of_git() {
+    let mut home = Home::new();
+    repository(&home, "book");
+    for planted in ["git", "bin/git"] {
+        let program = home.write(planted, format!("#!/bin/sh\necho {planted} >> {}\n", home.path("ran").display()));
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap();
+    home.set("PATH", &format!(".:bin::{path}"));
+    let added = home.guild().current_dir(home.path(".")).args(["project", "add", "code/book"]).output().unwrap();
+    assert!(added.status.success(), "{}", stderr(&added));
+    assert!(!home.path("ran").exists(), "{:?}", fs::read_to_string(home.path("ran")));
 }

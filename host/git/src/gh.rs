@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use guild_confine::search_path;
 use serde::Deserialize;
 use tokio::process::Command;
 
@@ -134,8 +135,8 @@ impl Origin {
         let program: PathBuf = self.repository.git.gh().ok_or(GitError::GhNotInstalled)?;
         let mut run = Command::new(&program);
         run.env_clear().envs(ENVIRONMENT).current_dir(Path::new("/")).args(command);
-        let passed = PASSED.into_iter().chain(["PATH"]);
-        run.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        run.envs(search_path().map(|path| ("PATH", path)));
+        run.envs(PASSED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         run.args(self.place.as_ref().map(|place| format!("--repo={place}"))).args(args);
         let (time, name) = (self.repository.git.limit(), command.join(" "));
         let memory = self.repository.git.memory_bytes();

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use guild_confine::{find_program, search_path};
 use tokio::process::Command;
 
 use crate::{
@@ -113,7 +114,7 @@ impl Git {
         let beside = options.program.as_deref().and_then(Path::parent).map(Arc::from);
         let program = match options.program {
             Some(program) => program,
-            None => which::which("git").map_err(|_| GitError::NotInstalled)?,
+            None => find_program("git").ok_or(GitError::NotInstalled)?,
         };
         let program: Arc<Path> = program.into();
         let git = Self {
@@ -147,7 +148,7 @@ impl Git {
     /// The program `gh`, if there is one.
     pub(crate) fn gh(&self) -> Option<PathBuf> {
         let beside = self.beside.as_ref().map(|dir| dir.join("gh")).filter(|gh| gh.is_file());
-        beside.or_else(|| which::which("gh").ok())
+        beside.or_else(|| find_program("gh"))
     }
 
     /// The time that one run may take.
@@ -255,7 +256,7 @@ impl Call<'_> {
 
     async fn finish(self) -> Result<Finished, Cut> {
         let mut command = Command::new(&*self.git.program);
-        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path))).envs(ENVIRONMENT);
+        command.env_clear().envs(search_path().map(|path| ("PATH", path))).envs(ENVIRONMENT);
         let seconds = (self.git.now)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         for date in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
             command.env(date, format!("@{seconds} +0000"));
