@@ -232,3 +232,33 @@ fn the_error_of_what_is_not_approved_has_the_whole_command() {
     assert!(shell(&home, &format!("{} --forget", here[1])).status.success());
     assert_eq!(command(&tooled()), here[1]);
 }
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_at_once() {
+    let home = Home::new();
+    home.quick("quick");
+    let pipe = home.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    home.write("tls/guild.toml", format!("[tls]\ncertificate = {pipe:?}\nkey = {pipe:?}\n"));
+    home.write(
+        "api/guild.toml",
+        format!("agent = \"api\"\n[api]\nprovider = \"anthropic\"\nmodel = \"m\"\nkey_file = {pipe:?}\n"),
+    );
+    home.write("component.wasm", "x");
+    let pipe = pipe.to_str().unwrap();
+    for arguments in [
+        &["run", "quick", "a task", "--members", "members", "--config", pipe] as &[&str],
+        &["list", "--url", "http://127.0.0.1:9", "--token-file", pipe],
+        &["list", "--url", "https://127.0.0.1:9", "--ca", pipe],
+        &["sign", "component.wasm", "--key", pipe],
+        &["doctor", "--config", "tls/guild.toml"],
+        &["doctor", "--config", "api/guild.toml"],
+    ] {
+        let output = within(&home, ".", arguments);
+        let text = said(&output);
+        assert!(
+            !output.status.success() && text.contains("pipe") && text.contains("regular file"),
+            "{arguments:?}: {text}"
+        );
+    }
+}

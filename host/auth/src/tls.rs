@@ -1,14 +1,13 @@
 //! TLS: the certificate of `[tls]`, and the one that replaces it.
 
 use std::{
-    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use guild_config::TlsFiles;
-use guild_session::fingerprint::StrictFingerprint;
+use guild_session::{fingerprint::StrictFingerprint, regular_file};
 use jiff::Timestamp;
 use rustls::{
     CertificateError, RootCertStore, ServerConfig,
@@ -19,6 +18,8 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
+/// A file that is larger is not read: more than any chain of certificates has.
+const MAX_PEM_BYTES: u64 = 1 << 20;
 /// How often the files are looked at, at most.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -155,7 +156,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|e: io::Error| wrong(path, e.to_string()))
+    regular_file::read(path, MAX_PEM_BYTES).map_err(|e| wrong(path, e.to_string()))
 }
 
 fn wrong(path: &Path, why: String) -> TlsError {

@@ -1,7 +1,7 @@
 //! Options with which the client commands connect to a host.
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
 };
 
@@ -10,7 +10,7 @@ use clap_complete::ArgValueCandidates;
 use guild_client::{Authorities, Error, Options, Url, WorkerHandle};
 use guild_contract::{MemberKey, secret::may_carry_key};
 use guild_server::serve::DEFAULT_PORT;
-use guild_session::secret::KeySource;
+use guild_session::{regular_file, secret::KeySource};
 
 use crate::{
     complete,
@@ -22,6 +22,8 @@ use crate::{
 const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
 /// The variable with the URL of a host.
 pub(crate) const URL_VARIABLE: &str = "GUILD_URL";
+/// A file of authorities that is larger is not read: a system's whole collection has a quarter of it.
+const MAX_CA_BYTES: u64 = 1 << 20;
 /// The maximum length of a host's refusal in an error.
 const REFUSAL_CHARS: usize = 400;
 
@@ -123,7 +125,7 @@ fn is_same_host(one: &str, other: &str) -> bool {
 }
 
 fn authorities(path: &Path) -> Result<Authorities, Failure> {
-    let read = fs::read(path).map_err(|e| e.to_string());
+    let read = regular_file::read(path, MAX_CA_BYTES).map_err(|e| e.to_string());
     let read = read.and_then(|pem| Authorities::from_pem(&pem).map_err(|e| e.to_string()));
     read.map_err(|why| {
         Failure::error(format!("{}: {why}; --ca or GUILD_CA names it, and it is a PEM file", path.display()))
@@ -156,6 +158,8 @@ impl From<Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::{
     fmt,
-    fs::{File, OpenOptions},
-    io::{self, Read as _, Write as _},
+    fs::OpenOptions,
+    io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
 use ct_codecs::{Base64, Decoder as _};
+use guild_session::regular_file;
 use guild_trust::{TRUST_FILE, digests_beside, write_beside};
 use jiff::Timestamp;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
@@ -91,10 +92,7 @@ fn ask(prompt: &str) -> Result<String, Failure> {
 fn sign_file(file: &Path, key: &Path, comment: Option<&str>) -> Result<(), Failure> {
     let secret = secret_key(key)?;
     let unreadable = |e: io::Error| Failure::error(format!("{} cannot be read: {e}", file.display()));
-    let content = File::open(file).map_err(unreadable)?;
-    if !content.metadata().map_err(unreadable)?.is_file() {
-        return Err(Failure::error(format!("{} is not a regular file", file.display())));
-    }
+    let content = regular_file::open(file).map_err(unreadable)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let usual = || format!("timestamp:{}\tfile:{name}\thashed", Timestamp::now().as_second());
     let comment = comment.map_or_else(usual, str::to_owned);
@@ -114,9 +112,10 @@ fn sign_file(file: &Path, key: &Path, comment: Option<&str>) -> Result<(), Failu
 
 /// Reads a secret key, and asks for its password if it has one.
 fn secret_key(path: &Path) -> Result<SecretKey, Failure> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));
-    read.map_err(|e| Failure::error(format!("the key {} cannot be read: {e}", path.display())))?;
+    let unreadable =
+        |why: &dyn fmt::Display| Failure::error(format!("the key {} cannot be read: {why}", path.display()));
+    let bytes = regular_file::read(path, MAX_KEY_BYTES).map_err(|e| unreadable(&e))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it is no text"))?;
     let no_key =
         |why: &dyn fmt::Display| Failure::error(format!("{} is no secret key of minisign: {why}", path.display()));
     let line = text.lines().nth(1).unwrap_or_default().trim();

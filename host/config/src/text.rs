@@ -1,17 +1,13 @@
 //! Files that the operator wrote, as text.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    os::unix::fs::MetadataExt as _,
-    path::Path,
-};
+use std::{io, os::unix::fs::MetadataExt as _, path::Path};
 
 use guild_contract::objects::{Objects, TABLE};
+use guild_session::regular_file;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, Deserializer};
 
-/// No sensible file is larger; reading stops here.
+/// No sensible file is larger.
 const MAX_BYTES: u64 = 1024 * 1024;
 /// Everybody's write permission. That of a file's group is the operator's own to give, and usual where each user has one.
 const ANYBODY_WRITES: u32 = 0o002;
@@ -39,18 +35,14 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> 
 
 /// The text of a file that the operator wrote, and that other users cannot write.
 pub fn read_file(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
+    let file = regular_file::open(path)?;
     let metadata = file.metadata()?;
-    // A pipe or a device, as /dev/null, is the operator's choice.
+    // The mode of a device, as /dev/null, says nothing about what is read from it.
     if metadata.is_file() {
         check_unshared(metadata.mode())?;
     }
-    let mut text = String::new();
-    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("larger than {MAX_BYTES} bytes")));
-    }
-    Ok(text)
+    let text = String::from_utf8(regular_file::read_from(&file, MAX_BYTES)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
 /// The line of a place in a text, from 1.

@@ -12,6 +12,7 @@ pub mod hall;
 pub mod meter;
 pub mod process;
 pub mod queue;
+pub mod regular_file;
 pub mod secret;
 pub mod session;
 pub mod tools;

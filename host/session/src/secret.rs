@@ -1,10 +1,12 @@
 //! The sources of keys of providers, and of tokens.
 
-use std::{env, fmt, fs, io::Read as _, path::PathBuf};
+use std::{env, fmt, path::PathBuf};
 
 use guild_contract::secret::Secret;
 
-/// No key is longer; reading stops here.
+use crate::regular_file;
+
+/// No key is longer; a larger file is not read.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
 
 /// Where a key is read from. It is read when it is used, so a key that was replaced holds from then on.
@@ -41,9 +43,8 @@ impl KeySource {
             },
             Self::File(path) => {
                 let failed = |why: String| format!("there is no key: {}: {why}", path.display());
-                let mut key = String::new();
-                let file = fs::File::open(path).map_err(|e| failed(e.to_string()))?;
-                file.take(MAX_KEY_BYTES).read_to_string(&mut key).map_err(|e| failed(e.kind().to_string()))?;
+                let bytes = regular_file::read(path, MAX_KEY_BYTES).map_err(|e| failed(e.to_string()))?;
+                let key = String::from_utf8(bytes).map_err(|_| failed("it is no text".to_owned()))?;
                 match key.trim() {
                     "" => Err(failed("it is empty".to_owned())),
                     key => Ok(key.to_owned().into()),
