@@ -1,19 +1,23 @@
 //! The home of a hall: one directory, which one process owns.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, MetadataExt as _};
 use guild_jobs::{
-    durable::{open_dir, open_directory},
+    durable::{if_there, open_dir, open_directory, read_whole},
     file_lock::FileLock,
 };
-use rustix::process::{Pid, test_kill_process};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
+    process::geteuid,
+};
 
 use crate::error::HallError;
 
@@ -25,6 +29,12 @@ pub const SOCKET: &str = "guild-hall.sock";
 pub const PID: &str = "guild-hall.sock.pid";
 /// The roster where none is named.
 pub const PACKAGES: &str = "packages";
+/// The most that is read of [`PID`].
+const MAX_PID_BYTES: u64 = 64;
+/// The user who can change everything in any case.
+const ROOT: u32 = 0;
+/// The write permissions of a file's group and of everybody.
+const OTHERS_WRITE: u32 = 0o022;
 /// The file that the owner locks.
 const LOCK: &str = ".lock";
 /// How long a host that was killed may take to be gone with all that it had started.
@@ -63,8 +73,7 @@ impl Home {
         // Not by its path alone, so that what is renamed in it can be synced.
         let dir = open_directory(&path).and_then(|dir| open_dir(&dir, ".")).map_err(HallError::io(doing()))?;
         let dir = Arc::new(dir);
-        let owner = fs::read_to_string(path.join(PID)).unwrap_or_default();
-        let owner = owner.trim().parse().ok().and_then(Pid::from_raw);
+        check_private(&path, &dir)?;
         let until = Instant::now() + PATIENCE;
         let lock = loop {
             match FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(doing()))? {
@@ -73,19 +82,21 @@ impl Home {
             }
         };
         let Some(lock) = lock else {
-            let who = owner.map_or_else(String::new, |pid| format!(", process {}", pid.as_raw_nonzero()));
             return Err(HallError::Conflict(format!(
-                "another host{who} serves the hall in {name}; use that one, or end it first"
+                "another host{} serves the hall in {name}; use that one, or end it first",
+                said_owner(&dir)
             )));
         };
-        // A hall of the original holds no lock.
-        if let Some(pid) = owner.filter(|pid| is_alive(*pid)) {
+        // A hall of the original holds no lock. Its number alone could be that of another process by now.
+        if is_served(&path.join(SOCKET)).map_err(HallError::io(doing()))? {
             return Err(HallError::Conflict(format!(
-                "process {} serves the hall in {name}, says {PID}; end it first, or remove that file if it is no hall",
-                pid.as_raw_nonzero()
+                "another hall{} listens on {SOCKET} in {name}; use that one, or end it first",
+                said_owner(&dir)
             )));
         }
-        Ok(Self { path, dir, _lock: lock })
+        let home = Self { path, dir, _lock: lock };
+        home.sweep().map_err(HallError::io(doing()))?;
+        Ok(home)
     }
 
     /// Makes what a home has and this one has not. Nobody else can read a new one.
@@ -100,6 +111,15 @@ impl Home {
                 .try_for_each(|part| dir.create_dir_all(part))
         });
         made.map_err(HallError::io(format!("the hall's home {} cannot be made", path.display())))
+    }
+
+    /// Removes the unfinished files that a crash left.
+    fn sweep(&self) -> io::Result<()> {
+        let new = open_dir(&self.dir, NEW)?;
+        for entry in new.entries()? {
+            new.remove_file(entry?.file_name())?;
+        }
+        Ok(())
     }
 
     /// Its path, canonical.
@@ -183,7 +203,49 @@ fn private_dir(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn is_alive(pid: Pid) -> bool {
-    pid.as_raw_nonzero().get().cast_unsigned() != std::process::id()
-        && !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH))
+/// Refuses a home that others can change: they could have decided which projects there are.
+fn check_private(path: &Path, dir: &Dir) -> Result<(), HallError> {
+    let doing = format!("{} cannot be looked at", path.display());
+    let parts = [
+        (path.to_owned(), Some(dir.dir_metadata())),
+        (path.join(SETTINGS), if_there(dir.metadata(SETTINGS)).transpose()),
+    ];
+    for (path, found) in parts {
+        let Some(found) = found else { continue };
+        let found = found.map_err(HallError::io(doing.clone()))?;
+        let (path, user) = (path.display(), geteuid().as_raw());
+        if found.uid() != user && found.uid() != ROOT {
+            return Err(HallError::Conflict(format!(
+                "{path} belongs to another user, who could have decided what the hall does; `chown {user} {path}` after a \
+                 look at what is in it"
+            )));
+        }
+        if found.mode() & OTHERS_WRITE != 0 {
+            return Err(HallError::Conflict(format!(
+                "other users can write {path}, and so could have decided what the hall does; `chmod go-w {path}` after a \
+                 look at what is in it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The process that the home's own files name, for an error.
+fn said_owner(dir: &Dir) -> String {
+    let pid = read_whole(dir, PID, MAX_PID_BYTES).ok().flatten().and_then(|(text, _)| String::from_utf8(text).ok());
+    let pid = pid.and_then(|text| text.trim().parse::<u32>().ok());
+    pid.map_or_else(String::new, |pid| format!(", process {pid}"))
+}
+
+/// Whether somebody listens on a Unix socket.
+fn is_served(path: &Path) -> io::Result<bool> {
+    // A path that is too long is of no socket.
+    let Ok(address) = SocketAddrUnix::new(path) else { return Ok(false) };
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    match connect(&socket, &address) {
+        // As many connections as it takes wait to be accepted.
+        Ok(()) | Err(Errno::AGAIN) => Ok(true),
+        Err(_) => Ok(false),
+    }
 }

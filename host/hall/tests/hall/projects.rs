@@ -1,6 +1,11 @@
 //! Which projects are worked on.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    sync::Arc,
+    time::Duration,
+};
 
 use guild_contract::{Delegation, Limits};
 use guild_hall::{
@@ -108,11 +113,50 @@ async fn a_home_has_one_owner() {
     let error = world.open().err().unwrap().to_string();
     assert!(error.contains("another host"), "{error}");
     drop(hall);
-    // A hall of the original holds no lock, but names its process.
-    fs::write(world.home().join("guild-hall.sock.pid"), "1").unwrap();
-    assert!(world.open().err().unwrap().to_string().contains("process 1 serves the hall"));
+    // A hall of the original holds no lock, but listens.
     fs::write(world.home().join("guild-hall.sock.pid"), "4194305").unwrap();
+    let listener = UnixListener::bind(world.home().join("guild-hall.sock")).unwrap();
+    let error = world.open().err().unwrap().to_string();
+    assert!(error.starts_with("another hall, process 4194305 listens on guild-hall.sock"), "{error}");
+    drop(listener);
     world.open().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pid_file_that_names_a_foreign_process_keeps_no_hall_from_starting() {
+    let world = World::new(Scripted::writing());
+    drop(world.hall().await);
+    for pid in ["1", "0", "-1", "not a number", &std::process::id().to_string()] {
+        fs::write(world.home().join("guild-hall.sock.pid"), pid).unwrap();
+        world.open().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_others_can_write_is_refused_with_what_to_do() {
+    let world = World::new(Scripted::writing());
+    drop(world.hall().await);
+    let (home, settings) = (world.home(), world.home().join("config.yaml"));
+    if !settings.exists() {
+        fs::write(&settings, "projects: []\n").unwrap();
+    }
+    for (path, bad, good) in [(&home, 0o720, 0o700), (&home, 0o702, 0o700), (&settings, 0o666, 0o644)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(bad)).unwrap();
+        let error = world.open().err().unwrap().to_string();
+        assert!(error.contains(&format!("`chmod go-w {}`", path.canonicalize().unwrap().display())), "{error}");
+        fs::set_permissions(path, fs::Permissions::from_mode(good)).unwrap();
+        world.open().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_removes_unfinished_files_that_a_crash_left() {
+    let world = World::new(Scripted::writing());
+    drop(world.hall().await);
+    let left = world.home().join("state/new/commission-Dalton-20260101-000000.tool");
+    fs::write(&left, "half").unwrap();
+    world.open().unwrap();
+    assert!(!left.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
