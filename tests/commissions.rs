@@ -459,30 +459,6 @@ fn a_commission_overrides_the_turns_and_the_model_of_its_worker() {
 }
 
 #[test]
-fn a_process_that_the_host_started_is_no_user_of_the_hall() {
-    let hall = Hall::new(&["demo"]);
-    hall.home.researcher("researcher");
-    // What a runtime of sessions might do: ask the hall by itself.
-    let (guild, home) = (env!("CARGO_BIN_EXE_guild"), hall.home.path("hall"));
-    let answer = hall.home.path("answer");
-    let script =
-        format!("#!/bin/sh\n{guild} commission list --home {} > {} 2>&1\nexit 1\n", home.display(), answer.display());
-    let program = hall.home.write("claude", script);
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let config = hall.home.path("config/guild/guild.toml");
-    let permits = fs::read_to_string(&config).unwrap();
-    fs::write(&config, format!("agent = \"claude\"\n[claude]\ncommand = {program:?}\n{permits}")).unwrap();
-    let host = hall.serve();
-    let id = hall.create("demo", "researcher", json!({}));
-    hall.dispatch(&id);
-    hall.failed("demo", &id);
-    let answer = fs::read_to_string(answer).unwrap();
-    assert!(!answer.contains(&id), "{answer}");
-    let (_, output) = host.stop();
-    assert!(output.contains("a process of this host's own connected to the hall's socket"), "{output}\n{answer}");
-}
-
-#[test]
 fn a_hostile_repository_runs_nothing() {
     let hall = Hall::new(&["demo", "linked"]);
     hall.home.researcher("researcher");

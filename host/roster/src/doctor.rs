@@ -348,7 +348,14 @@ fn look_at_ingress(config: &Config) -> Result<String, String> {
         0 => good.to_string(),
         expired => format!("{good}, and {expired} expired"),
     };
-    let who = if is_needed { "all requests need one" } else { "this machine needs none" };
+    let who = match is_needed {
+        true => "all requests need one",
+        false if config.hall.is_some() => {
+            "this machine needs none; warning: so every user of this machine can commission work in the hall, by the port, \
+             unless guild.toml has require_token = true"
+        }
+        false => "this machine needs none",
+    };
     let log =
         Log::of(config).map_or_else(|| "no audit log".to_owned(), |log| format!("audit log {}", log.path().display()));
     Ok(format!("{tls}; tokens: {tokens}, {who}; {log}"))

@@ -324,7 +324,14 @@ impl World {
         let code = fs::read_dir(self.root().join("code")).unwrap();
         let permits = code.map(|entry| Permit { path: entry.unwrap().path(), ..Permit::default() }).collect();
         let (git, limits) = (self.git.clone(), self.limits.clone());
-        let options = HallOptions { home: self.home(), permits, delegation: Delegation::default(), git, limits, clock: Arc::new(SystemClock) };
+        let options = HallOptions {
+            home: self.home(),
+            permits,
+            delegation: Delegation::default(),
+            git,
+            limits,
+            clock: Arc::new(SystemClock),
+        };
         Hall::open(options)
     }
 
