@@ -1,7 +1,5 @@
 //! How much the documents of a project, below `.lore/`, may take.
 
-use crate::{error::GitError, repository::Repository};
-
 /// Where the hall keeps its own records, which do not count: nobody else writes there, and people read them.
 const RECORDS: [&str; 4] = [".lore/work/commissions/", ".lore/work/meetings/", ".lore/commissions/", ".lore/meetings/"];
 
@@ -49,30 +47,5 @@ impl DocumentQuota {
             )),
             None => Ok(()),
         }
-    }
-}
-
-impl Repository {
-    /// Checks that a tree has no more documents than the project may have, and those of `before` can be kept.
-    pub(crate) async fn check_documents(&self, before: &str, after: &str) -> Result<(), GitError> {
-        let used = self.documents_of(after).await?;
-        let quota = self.git.documents;
-        if used.files <= quota.files && used.bytes <= quota.bytes {
-            return Ok(());
-        }
-        let checked = quota.check(self.documents_of(before).await?, used);
-        checked.map_err(|why| GitError::DocumentQuota { path: self.path.clone(), why })
-    }
-
-    async fn documents_of(&self, tree: &str) -> Result<DocumentUsage, GitError> {
-        let listed = self.call(&["ls-tree", "-r", "-l", "-z", "--full-tree", tree, "--", ".lore/"]).run().await?;
-        let mut used = DocumentUsage::default();
-        for entry in listed.split(|&byte| byte == 0) {
-            // `<mode> <kind> <object> <size>`, a tab, and the file.
-            let entry = String::from_utf8_lossy(entry);
-            let Some((about, file)) = entry.split_once('\t') else { continue };
-            used.add(file, about.rsplit(' ').next().and_then(|size| size.parse().ok()).unwrap_or_default());
-        }
-        Ok(used)
     }
 }

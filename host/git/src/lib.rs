@@ -22,6 +22,7 @@ mod documents;
 mod error;
 mod follow;
 mod gh;
+mod ignored;
 mod inspect;
 mod integration;
 mod lock;
@@ -40,6 +41,7 @@ pub use documents::{DocumentQuota, DocumentUsage};
 pub use error::GitError;
 pub use follow::{Followed, Proposed};
 pub use gh::{PullRequest, PullState};
+pub use ignored::IgnoreRule;
 pub use inspect::{
     BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
 };
@@ -47,7 +49,7 @@ pub use integration::{Integration, Merge};
 pub use names::{AttemptBranch, CommitId, INTEGRATION_BRANCH};
 pub use remote::{Origin, Upstream};
 pub use repository::Repository;
-pub use rules::{IgnoreRule, RULES_BYTES, RULES_LINES, check_rules, is_rules_file};
+pub use rules::{RULES_BYTES, RULES_LINES, check_rules, is_rules_file};
 pub use run::{Git, GitOptions};
 pub use version::{OLDEST, Version};
 pub use worktree::{Checkout, sweep_removed};

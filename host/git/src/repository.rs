@@ -6,10 +6,11 @@ use std::{
 };
 
 use crate::{
+    documents::DocumentUsage,
     error::GitError,
     lock::free,
     names::{AttemptBranch, CommitId, OURS},
-    rules::{check_file, is_rules_file},
+    rules::{RULES_BYTES, check_file, check_rules, is_rules_file, too_large},
     run::{Call, Git},
     settings,
 };
@@ -230,6 +231,58 @@ impl Repository {
             Some((_, file)) => Err(GitError::Lfs { path: path(), file: file.to_owned() }),
             None => Ok(()),
         }
+    }
+
+    /// Checks ignore and attribute files of a tree, which are named with their objects.
+    pub(crate) async fn check_rules(&self, files: &[(String, String)]) -> Result<(), GitError> {
+        let refused = |file: &str, why: String| GitError::Rules {
+            path: self.path.clone(),
+            file: file.to_owned(),
+            why: format!("{why}; make it smaller, and commit"),
+        };
+        let objects: Vec<u8> = files.iter().flat_map(|(_, object)| object.bytes().chain([b'\n'])).collect();
+        let ask = ["cat-file", "--batch-check=%(objectsize)"];
+        let sizes = self.call(&ask).input(objects.clone()).line().await?;
+        for ((file, _), size) in files.iter().zip(sizes.lines()) {
+            let size = size.parse().unwrap_or(usize::MAX);
+            if size > RULES_BYTES {
+                return Err(refused(file, too_large(size)));
+            }
+        }
+        let contents = self.call(&["cat-file", "--batch=%(objectsize)"]).input(objects).run().await?;
+        // Each: its size, a newline, its contents, a newline.
+        let mut rest = contents.as_slice();
+        for (file, _) in files {
+            let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+            let (size, behind) = (rest.get(..line).unwrap_or_default(), rest.get(line + 1..).unwrap_or_default());
+            let size: usize = String::from_utf8_lossy(size).parse().unwrap_or_default();
+            check_rules(behind.get(..size).unwrap_or_default()).map_err(|why| refused(file, why))?;
+            rest = behind.get(size + 1..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Checks that a tree has no more documents than the project may have, and those of `before` can be kept.
+    pub(crate) async fn check_documents(&self, before: &str, after: &str) -> Result<(), GitError> {
+        let used = self.documents_of(after).await?;
+        let quota = self.git.documents;
+        if used.files <= quota.files && used.bytes <= quota.bytes {
+            return Ok(());
+        }
+        let checked = quota.check(self.documents_of(before).await?, used);
+        checked.map_err(|why| GitError::DocumentQuota { path: self.path.clone(), why })
+    }
+
+    async fn documents_of(&self, tree: &str) -> Result<DocumentUsage, GitError> {
+        let listed = self.call(&["ls-tree", "-r", "-l", "-z", "--full-tree", tree, "--", ".lore/"]).run().await?;
+        let mut used = DocumentUsage::default();
+        for entry in listed.split(|&byte| byte == 0) {
+            // `<mode> <kind> <object> <size>`, a tab, and the file.
+            let entry = String::from_utf8_lossy(entry);
+            let Some((about, file)) = entry.split_once('\t') else { continue };
+            used.add(file, about.rsplit(' ').next().and_then(|size| size.parse().ok()).unwrap_or_default());
+        }
+        Ok(used)
     }
 
     /// Makes a commit, which no branch has yet.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::pending,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
@@ -179,8 +180,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 async fn in_background<V: Send + 'static>(
     work: impl Future<Output = Result<V, HallError>> + Send + 'static,
 ) -> Result<V, HallError> {
-    let done = tokio::spawn(work).await;
-    done.unwrap_or_else(|_| Err(HallError::Internal("the host is stopping".to_owned())))
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        // The host ends, and the caller with it: nobody may take that for a failure.
+        Err(e) if e.is_cancelled() => pending().await,
+        Err(e) => Err(HallError::Internal(e.to_string())),
+    }
 }
 
 /// What is done in a project, if it does not take long.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use guild_contract::{Limits, text::hex};
-use guild_git::{IgnoreRule, Repository, check_rules, is_rules_file};
+use guild_git::{GitError, IgnoreRule, RULES_BYTES, Repository, check_rules, is_rules_file};
 use guild_jobs::{
     Names, RunningJob,
     durable::{append, read_whole},
@@ -35,8 +35,6 @@ use crate::{
 const WRITES: &str = "writes.jsonl";
 /// The file whose rules leave others out of commits.
 const IGNORE_FILE: &str = ".gitignore";
-/// Bytes of one that is put back where a new one is refused.
-const MAX_IGNORE_BYTES: u64 = 16 << 20;
 /// Bytes of [`WRITES`].
 const MAX_WRITES_BYTES: u64 = 16 << 20;
 
@@ -202,17 +200,17 @@ impl Worktree {
             return self.job.while_running(|| self.put(&mut written, path, &contents()?, call));
         }
         // Its rules hold for what was written before, too.
-        let before = self.read(path, MAX_IGNORE_BYTES)?;
+        let before = self.read(path, RULES_BYTES as u64)?;
         self.job.while_running(|| self.put(&mut written, path, &contents()?, call))?;
         let earlier: Vec<&str> = written.files.keys().map(String::as_str).collect();
         let Err(refused) = self.check_committed(path, &earlier) else { return Ok(()) };
         if let Some(call) = call {
             written.calls.remove(call);
         }
-        match before {
-            Some(before) => self.put(&mut written, path, &before, None)?,
-            None => self.files.remove(path).map_err(|e| failed(path, "removed", &e))?,
-        }
+        self.job.while_running(|| match before {
+            Some(before) => self.put(&mut written, path, &before, None),
+            None => self.files.remove(path).map_err(|e| failed(path, "removed", &e)),
+        })?;
         Err(refused)
     }
 
@@ -225,17 +223,26 @@ impl Worktree {
             return Ok(());
         }
         let ignored = self.runtime.block_on(self.repository.ignored(&self.dir, &asked)).map_err(|e| {
-            // It could name a path of the host.
+            // The whole error could name a path of the host.
             tracing::warn!(dir = %self.dir.display(), "{path:?} is not written: {e}");
-            ToolError::Unavailable(format!(
-                "git cannot tell whether {path:?} would be committed; the host's log says why"
-            ))
+            let why = match e {
+                GitError::TooMuchMemory { bytes, .. } => {
+                    format!("it needs more than limits.git_memory_bytes = {bytes}")
+                }
+                GitError::TimedOut { limit, .. } => format!("it takes more than {} s", limit.as_secs()),
+                _ => "the host's log says why".to_owned(),
+            };
+            ToolError::Unavailable(format!("git cannot tell whether {path:?} would be committed: {why}"))
         })?;
         let Some(IgnoreRule { path: left_out, pattern, source, line }) = ignored.into_iter().next() else {
             return Ok(());
         };
-        // A rule of the repository's own has an absolute path.
-        let source = source.rsplit_once("/.git/").map_or(source.as_str(), |(_, inner)| inner);
+        // A rule that is the repository's own is named by a path of the host.
+        let source = match (source.starts_with('/'), source.rsplit_once("/.git/")) {
+            (false, _) => source.as_str(),
+            (true, Some((_, inner))) => inner,
+            (true, None) => "the file that core.excludesFile names",
+        };
         let rule = format!("the project ignores it by the rule {pattern:?}, line {line} of {source}");
         Err(ToolError::InvalidInput(match left_out == path {
             true => format!(

@@ -7,7 +7,7 @@ use guild_git::{AttemptBranch, GitError, Integration, Merge};
 use guild_jobs::durable::{Survives, if_there, replace};
 use guild_session::transcript::Line;
 
-use super::{Hall, MeetingCell, blocking};
+use super::{super::attempt::left_out, Hall, MeetingCell, blocking};
 use crate::{
     commission::{
         Author,
@@ -180,7 +180,7 @@ impl Hall {
             (Some(branch), Some(dir)) => {
                 let branch = AttemptBranch::new(branch)?;
                 if dir.exists() {
-                    if let Some(left_out) = super::super::attempt::left_out(&integration, dir).await {
+                    if let Some(left_out) = left_out(&integration, dir).await {
                         over.record.body.push_str(&format!("\n{left_out}.\n"));
                     }
                     self.commit_meeting(&integration, (&branch, dir), &over).await?;
