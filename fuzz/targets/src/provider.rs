@@ -44,6 +44,7 @@ fn run(provider: Provider, data: &[u8]) {
 
 fn check(read: &AnswerRead, data: &[u8]) {
     assert_eq!(read.shown, read.text, "what was shown is not what is kept");
+    assert!(read.parts <= 4096, "an answer of {} parts", read.parts);
     // Each call is in the answer, by its name. A name may also be written with escapes.
     let text = String::from_utf8_lossy(data);
     if !text.contains("\\u") {

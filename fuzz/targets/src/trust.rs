@@ -64,7 +64,7 @@ fn tokens(config: &Config) {
         Err(why) => return assert!(!why.to_string().is_empty(), "a refusal without a reason"),
     };
     let members = vec![Pattern("*".to_owned())];
-    let new = NewToken { name: "new".to_owned(), methods: Methods::Read, members, expires: None };
+    let new = NewToken { name: "new".to_owned(), methods: Methods::Read, members, expires: None, usd_per_day: None };
     let Ok(secret) = file.add(new) else { return };
     let text = fs::read_to_string(file.path()).unwrap();
     assert!(secret.expose().starts_with(PREFIX) && !text.contains(secret.expose()), "the token is in the file");

@@ -2,7 +2,7 @@
 //!
 //! The program is the child of a supervisor, which is this executable again. The supervisor is a subreaper: a process that
 //! forks twice, begins a session of its own or drops its environment becomes the supervisor's child as soon as its parent
-//! ends, and none can leave it. When the program has ended, or the host closes the connection or is killed, the supervisor
+//! ends. None can leave it, but for one that kills the supervisor. When the program has ended, or the host closes the connection or is killed, the supervisor
 //! kills its children until it has none.
 
 use std::{
@@ -107,9 +107,9 @@ pub(crate) fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
 fn run(program: &OsString, arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     let stdin = receive(1)?.pop().ok_or(io::ErrorKind::BrokenPipe)?;
     set_child_subreaper(Some(getpid()))?;
-    let started = Command::new(program).args(arguments).stdin(stdin).process_group(0).spawn()?;
+    let mut started = Command::new(program).args(arguments).stdin(stdin).process_group(0).spawn()?;
     let child = i32::try_from(started.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
-    let process = pidfd_open(child, PidfdFlags::empty())?;
+    let process = pidfd_open(child, PidfdFlags::empty()).inspect_err(|_| drop(started.kill()))?;
     let lifeline = io::stdin();
     let mut status = None;
     let mut ended = |wanted: Pid| {

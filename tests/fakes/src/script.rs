@@ -137,7 +137,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A body that is sent as it is, in pieces of seven bytes, with this content type.
+    /// A body that is sent as it is, in pieces that end anywhere, with this content type.
     pub fn raw(content_type: &'static str, body: impl Into<String>) -> Self {
         Self { raw: Some((content_type, body.into())), ..Self::default() }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use guild_contract::secret::Secret;
 use guild_session::tools::ToolDefinition;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -68,6 +69,13 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
     /// A text without a signature.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), signature: None }
@@ -161,11 +169,7 @@ impl ModelAnswer {
 
 /// The text of an answer's parts.
 pub(crate) fn text_of(parts: &[Part]) -> String {
-    let text = |part| match part {
-        &Part::Text { ref text, .. } => Some(text.as_str()),
-        _ => None,
-    };
-    parts.iter().filter_map(text).collect()
+    parts.iter().filter_map(Part::as_text).collect()
 }
 
 /// An answer that was received whole.
@@ -176,4 +180,16 @@ pub(crate) struct Received {
     pub(crate) tokens: Option<Tokens>,
     /// What was passed over of the answer, a sentence each.
     pub(crate) notes: Vec<String>,
+}
+
+impl Received {
+    /// The answer without the key, wherever the provider quotes it outside of the model's own words.
+    pub(crate) fn without(mut self, key: &Secret) -> Self {
+        let hide = |text: &mut String| *text = text.replace(key.expose(), "***");
+        self.notes.iter_mut().for_each(hide);
+        if let Stop::Withheld(reason) = &mut self.answer.stop {
+            hide(reason);
+        }
+        self
+    }
 }

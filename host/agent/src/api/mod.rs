@@ -177,6 +177,8 @@ pub struct AnswerRead {
     pub text: String,
     /// The text as it was shown piece by piece.
     pub shown: String,
+    /// How many parts it has.
+    pub parts: usize,
     /// The calls: the name of the tool, and the input where it was received whole.
     pub calls: Vec<(String, Option<serde_json::Map<String, serde_json::Value>>)>,
 }
@@ -195,5 +197,5 @@ pub fn read_answer<'a>(provider: Provider, pieces: impl IntoIterator<Item = &'a 
     shown.push_str(&rest);
     let answer = received.answer;
     let calls = answer.calls().map(|call| (call.name.clone(), call.input.clone())).collect();
-    Ok(AnswerRead { text: answer.text(), shown, calls })
+    Ok(AnswerRead { text: answer.text(), shown, parts: answer.parts.len(), calls })
 }

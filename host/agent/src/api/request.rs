@@ -8,7 +8,7 @@ use guild_session::{
     session::Session,
 };
 use reqwest::Response;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
 use super::{
     Api,
@@ -131,7 +131,11 @@ impl Api {
             }
             self.read(session, response, shown).await
         };
-        exchange.await.map_err(|failure: Failure| failure.without(key.as_ref()))
+        let received: Received = exchange.await.map_err(|failure: Failure| failure.without(key.as_ref()))?;
+        Ok(match &key {
+            Some(key) => received.without(key),
+            None => received,
+        })
     }
 
     /// Reads an answer to its end, and shows it as it comes.
@@ -142,15 +146,25 @@ impl Api {
                 session.piece(&shown.accept(text));
             }
         };
+        // Until when the rest of an answer is waited for that may be whole.
+        let mut until = None;
         while !reader.is_ended() {
-            let chunk = match reader.may_end() {
-                true => timeout(END_OF_BODY, response.chunk()).await.unwrap_or(Ok(None)),
-                false => response.chunk().await,
+            if until.is_none() && reader.may_end() {
+                until = Some(Instant::now() + END_OF_BODY);
+            }
+            let chunk = match until {
+                Some(until) => timeout_at(until.into(), response.chunk()).await.unwrap_or(Ok(None)),
+                None => response.chunk().await,
             };
-            match chunk {
-                Ok(Some(bytes)) => show(&reader.push(&bytes)?),
-                Err(error) if !reader.may_end() => return Err(Failure::of_connection(error)),
+            let bytes = match chunk {
+                Ok(Some(bytes)) => bytes,
+                Err(error) if until.is_none() => return Err(Failure::of_connection(error)),
                 Ok(None) | Err(_) => break,
+            };
+            match reader.push(&bytes) {
+                Ok(text) => show(&text),
+                Err(failure) if until.is_none() => return Err(failure),
+                Err(_) => break,
             }
         }
         let (received, rest) = reader.finish()?;

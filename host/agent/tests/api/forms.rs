@@ -203,12 +203,39 @@ async fn calls_of_one_answer_are_bounded_in_number() {
 }
 
 #[tokio::test]
+async fn parts_and_inputs_are_bounded_in_every_form() {
+    // Text and reasoning in turn are a part each.
+    let piece = |n: usize| match n % 2 {
+        0 => json!({"delta": {"content": "a"}}),
+        _ => json!({"delta": {"reasoning": "b"}}),
+    };
+    let many: Vec<Value> = (0..4097).map(piece).collect();
+    let outcome = answer(Provider::OpenAi, SSE, chunks(&many)).await;
+    assert!(outcome.error().contains("more than 4096 parts"), "{}", outcome.error());
+    // A text of JSON takes little, and what it says much.
+    let large = format!("{{\"value\":[{}0]}}", "0,".repeat(1_200_000));
+    let call = json!({"index": 0, "id": "a", "function": function("look", json!(json!(large).to_string()))});
+    let outcome = calls(&[call], "tool_calls").await;
+    assert!(outcome.error().contains("bytes of memory") && outcome.calls.is_empty(), "{}", outcome.error());
+    // Details of the reasoning come in as many pieces as a text, and go back as one.
+    let detail = |n: usize| json!({"type": "reasoning.text", "index": 0, "text": format!("{n} ")});
+    let mut pieces: Vec<Value> = (0..5000).map(|n| json!({"delta": {"reasoning_details": [detail(n)]}})).collect();
+    let call = json!({"index": 0, "id": "a", "function": function("look", json!("{}"))});
+    pieces.push(json!({"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}));
+    let outcome = answer(Provider::OpenAi, SSE, chunks(&pieces)).await;
+    assert_eq!(outcome.said(), "Done.");
+    let details = &outcome.requests[1]["messages"][2]["reasoning_details"];
+    assert_eq!(details.as_array().unwrap().len(), 1);
+    assert!(details[0]["text"].as_str().unwrap().ends_with("4999 "));
+}
+
+#[tokio::test]
 async fn an_answer_is_whole_by_done_or_by_its_reason_to_stop() {
     let said = json!({"index": 0, "delta": {"content": "All of it."}, "finish_reason": null});
     let end = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
     let done = chunks(&[said.clone(), end.clone()]);
     let without_done = done.replace("data: [DONE]\n\n", "");
-    let without_reason = chunks(&[said.clone()]);
+    let without_reason = chunks(std::slice::from_ref(&said));
     let null_error = done.replace("\"choices\"", "\"error\":null,\"choices\"");
     let no_space = done.replace("data: ", "data:").replace("\n\n", "\r\n\r\n");
     let no_empty_line = done.replace("\n\n", "\n");

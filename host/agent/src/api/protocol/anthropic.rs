@@ -1,10 +1,13 @@
 //! Anthropic's Messages API, as gateways to Bedrock and Vertex speak it too.
 
+use std::sync::Arc;
+
+use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
 use super::{
     assembly::{Assembly, CallDraft},
-    count, finish, label, sent_input, text,
+    count, finish, label, sent_input, set, text,
 };
 use crate::api::{
     chat::{Message, Part, Request},
@@ -14,29 +17,29 @@ use crate::api::{
 
 pub(super) fn body(request: &Request<'_>) -> Value {
     let mark = json!({"type": "ephemeral"});
+    let mut messages: Vec<Value> = request.messages.iter().map(message).collect();
+    if request.cache
+        && let Some(content) = messages.last_mut().and_then(|last| last.get_mut("content"))
+    {
+        let blocks = content.as_str().map(|text| json!([{"type": "text", "text": text}]));
+        *content = blocks.unwrap_or_else(|| content.take());
+        if let Some(block) = content.as_array_mut().and_then(|blocks| blocks.last_mut()) {
+            set(block, "cache_control", mark.clone());
+        }
+    }
     let mut body = json!({
-        "model": request.model, "max_tokens": request.max_output_tokens, "stream": true,
-        "messages": request.messages.iter().map(message).collect::<Vec<_>>(),
+        "model": request.model, "max_tokens": request.max_output_tokens, "stream": true, "messages": messages,
     });
     if !request.system_prompt.is_empty() {
-        body["system"] = match request.cache {
+        let system = match request.cache {
             true => json!([{"type": "text", "text": request.system_prompt, "cache_control": mark}]),
             false => request.system_prompt.into(),
         };
+        set(&mut body, "system", system);
     }
     if !request.tools.is_empty() {
-        let tool = |tool: &std::sync::Arc<guild_session::tools::ToolDefinition>| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema});
-        body["tools"] = request.tools.iter().map(tool).collect();
-    }
-    if request.cache
-        && let Some(last) = body["messages"].as_array_mut().and_then(|messages| messages.last_mut())
-    {
-        if let Some(text) = last["content"].as_str() {
-            last["content"] = json!([{"type": "text", "text": text}]);
-        }
-        if let Some(block) = last["content"].as_array_mut().and_then(|blocks| blocks.last_mut()) {
-            block["cache_control"] = mark;
-        }
+        let tool = |tool: &Arc<ToolDefinition>| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema});
+        set(&mut body, "tools", request.tools.iter().map(tool).collect::<Vec<_>>());
     }
     body
 }
@@ -52,7 +55,7 @@ fn message(message: &Message) -> Value {
             let blocks = results.iter().map(|result| {
                 let mut block = json!({"type": "tool_result", "tool_use_id": result.id, "content": result.text});
                 if result.failed {
-                    block["is_error"] = true.into();
+                    set(&mut block, "is_error", true);
                 }
                 block
             });
@@ -125,7 +128,7 @@ fn begin(assembly: &mut Assembly, index: Option<String>, block: &Value) -> Resul
                 signature => assembly.sign_reasoning(signature, index.as_deref()),
             }
         }
-        "redacted_thinking" => assembly.opaque(block.clone()),
+        "redacted_thinking" => assembly.opaque(block),
         "tool_use" => {
             assembly.begin_call(index.clone(), text(block, "id"), text(block, "name"), None)?;
             // Some gateways send the input here, whole. The empty object is where the pieces begin.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    MAX_ANSWER_BYTES, MAX_CALLS, MAX_INPUT_BYTES, MAX_NOTES,
+    MAX_ANSWER_BYTES, MAX_CALLS, MAX_INPUT_BYTES, MAX_NOTES, MAX_PARTS,
     surrogates::{self, Joiner},
 };
 use crate::{
@@ -28,6 +28,8 @@ pub(super) struct Assembly {
     calls: usize,
     /// Bytes that were received of texts, reasoning and calls.
     size: usize,
+    /// Whether the message that is being read has halves of surrogate pairs.
+    pub(super) has_halves: bool,
     /// Text that was added since it was last taken.
     fresh: String,
     /// The provider's reason to stop, the last one where there are several.
@@ -60,15 +62,46 @@ pub(super) struct CallDraft {
     joiner: Joiner,
     /// Whether the input came as a JSON value, and is whole.
     whole: bool,
+    /// How far the JSON text of the input is.
+    nesting: Nesting,
     /// Whether the provider said that no more of the input comes.
     closed: bool,
     signature: Option<String>,
 }
 
+/// Where a JSON text ends, as far as it was received.
+#[derive(Default)]
+struct Nesting {
+    depth: usize,
+    in_string: bool,
+    is_escaped: bool,
+    /// Whether the first object or list has ended.
+    is_complete: bool,
+}
+
+impl Nesting {
+    fn add(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if std::mem::take(&mut self.is_escaped) => {}
+                b'\\' => self.is_escaped = self.in_string,
+                b'"' => self.in_string = !self.in_string,
+                _ if self.in_string => {}
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.is_complete |= self.depth == 0;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 impl CallDraft {
-    /// Whether the input so far is one JSON object, so that more of it would be another call's.
+    /// Whether the input so far is one whole object, so that more of it would be another call's.
     pub(super) fn is_complete(&self) -> bool {
-        self.closed || self.whole || self.object().is_some()
+        self.closed || self.whole || self.nesting.is_complete
     }
 
     /// Whether some of the input was received.
@@ -76,33 +109,52 @@ impl CallDraft {
         !self.input.trim().is_empty()
     }
 
-    fn object(&self) -> Option<Map<String, Value>> {
+    /// The input, where it is one JSON object. `room` is how much memory it may take.
+    fn object(&self, room: &mut u64) -> Result<Option<Map<String, Value>>, Failure> {
         let input = self.input.trim();
-        match serde_json::from_str(input) {
-            Ok(Value::Object(input)) => Some(input),
+        Ok(match parse(input, room)? {
+            Some(Value::Object(input)) => Some(input),
             // Some servers encode the input twice.
-            Ok(Value::String(text)) => serde_json::from_str(&text).ok(),
-            Ok(_) => None,
+            Some(Value::String(text)) => object_of(parse(&text, room)?),
+            Some(_) => None,
             // Gateways to Anthropic may send its empty beginning before the pieces.
-            Err(_) => serde_json::from_str(input.strip_prefix("{}")?).ok(),
-        }
+            None => match input.strip_prefix("{}") {
+                Some(rest) => object_of(parse(rest, room)?),
+                None => None,
+            },
+        })
     }
+}
+
+fn object_of(value: Option<Value>) -> Option<Map<String, Value>> {
+    match value {
+        Some(Value::Object(fields)) => Some(fields),
+        _ => None,
+    }
+}
+
+/// A JSON text, if it takes no more memory than there is room for.
+fn parse(text: &str, room: &mut u64) -> Result<Option<Value>, Failure> {
+    *room = room.checked_sub(parsed_bytes(text.as_bytes())).ok_or_else(|| {
+        Failure::last(format!("the inputs of the model's calls take more than {MAX_INPUT_BYTES} bytes of memory"))
+    })?;
+    Ok(serde_json::from_str(text).ok())
 }
 
 impl Assembly {
     /// Adds a piece of text.
     pub(super) fn text(&mut self, piece: &str, signature: Option<String>) -> Result<(), Failure> {
         self.count(piece.len() + signature.as_ref().map_or(0, String::len))?;
+        let signature = signature.filter(|signature| !signature.is_empty());
         if piece.is_empty() && signature.is_none() {
             return Ok(());
         }
         // A signature is of one piece, which is not joined with another.
         if signature.is_some() || !matches!(self.drafts.last(), Some(Draft::Text { signature: None, .. })) {
-            self.end_text();
-            self.drafts.push(Draft::Text { text: String::new(), joiner: Joiner::default(), signature });
+            self.push(Draft::Text { text: String::new(), joiner: Joiner::default(), signature })?;
         }
         if let Some(Draft::Text { text, joiner, .. }) = self.drafts.last_mut() {
-            let joined = joiner.join(piece);
+            let joined = joiner.join(piece, self.has_halves);
             text.push_str(&joined);
             self.fresh.push_str(&joined);
         }
@@ -115,9 +167,9 @@ impl Assembly {
         if piece.is_empty() {
             return Ok(());
         }
-        let at = self.reasoning_block(of);
+        let at = self.reasoning_block(of)?;
         if let Some(Draft::Reasoning { text, joiner, .. }) = self.drafts.get_mut(at) {
-            text.push_str(&joiner.join(piece));
+            text.push_str(&joiner.join(piece, self.has_halves));
         }
         Ok(())
     }
@@ -125,7 +177,10 @@ impl Assembly {
     /// Adds to the signature of the reasoning in the block with this label.
     pub(super) fn sign_reasoning(&mut self, piece: &str, of: Option<&str>) -> Result<(), Failure> {
         self.count(piece.len())?;
-        let at = self.reasoning_block(of);
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let at = self.reasoning_block(of)?;
         if let Some(Draft::Reasoning { signature, .. }) = self.drafts.get_mut(at) {
             signature.get_or_insert_default().push_str(piece);
         }
@@ -134,26 +189,33 @@ impl Assembly {
 
     /// Where the block of reasoning with this label is among the parts. Without a label, reasoning that goes on after
     /// something else is another block.
-    fn reasoning_block(&mut self, of: Option<&str>) -> usize {
+    fn reasoning_block(&mut self, of: Option<&str>) -> Result<usize, Failure> {
         let is_block = |draft: &Draft| matches!(draft, Draft::Reasoning { label, .. } if label.as_deref() == of);
         let at = match of {
             Some(_) => self.drafts.iter().rposition(is_block),
             None => self.drafts.len().checked_sub(1).filter(|last| self.drafts.get(*last).is_some_and(is_block)),
         };
-        at.unwrap_or_else(|| {
-            self.end_text();
-            let (text, joiner, label) = (String::new(), Joiner::default(), of.map(str::to_owned));
-            self.drafts.push(Draft::Reasoning { text, joiner, signature: None, label });
-            self.drafts.len() - 1
-        })
+        match at {
+            Some(at) => Ok(at),
+            None => {
+                let (text, joiner, label) = (String::new(), Joiner::default(), of.map(str::to_owned));
+                self.push(Draft::Reasoning { text, joiner, signature: None, label })?;
+                Ok(self.drafts.len().saturating_sub(1))
+            }
+        }
     }
 
-    /// Adds a block that goes back to the provider as it is.
-    pub(super) fn opaque(&mut self, block: Value) -> Result<(), Failure> {
-        self.count(block.to_string().len())?;
-        self.end_text();
-        self.drafts.push(Draft::Opaque(block));
-        Ok(())
+    /// Adds a block that goes back to the provider as it is. A block that comes in pieces is one.
+    pub(super) fn opaque(&mut self, block: &Value) -> Result<(), Failure> {
+        let text = block.to_string();
+        self.count(text.len())?;
+        if let Some(Draft::Opaque(last)) = self.drafts.last_mut()
+            && continues(last, block)
+        {
+            return Ok(());
+        }
+        let block = if self.has_halves { serde_json::from_str(&self.whole(&text)).ok() } else { Some(block.clone()) };
+        block.map_or(Ok(()), |block| self.push(Draft::Opaque(block)))
     }
 
     /// Begins a call, which the provider numbers by `label`.
@@ -169,10 +231,8 @@ impl Assembly {
             return Err(Failure::last(format!("the model makes more than {MAX_CALLS} calls in one answer")));
         }
         self.calls += 1;
-        self.end_text();
-        let (id, name) = (id.to_owned(), name.to_owned());
-        self.drafts.push(Draft::Call(CallDraft { label, id, name, signature, ..CallDraft::default() }));
-        Ok(())
+        let (id, name) = (self.whole(id), self.whole(name));
+        self.push(Draft::Call(CallDraft { label, id, name, signature, ..CallDraft::default() }))
     }
 
     /// The last call that matches.
@@ -188,12 +248,13 @@ impl Assembly {
         let (piece, whole) = match input {
             Value::Null => return Ok(()),
             Value::String(text) => (text.clone(), false),
-            value => (surrogates::joined(&value.to_string()), true),
+            value => (self.whole(&value.to_string()), true),
         };
         if piece.is_empty() {
             return Ok(());
         }
         self.count(piece.len())?;
+        let has_halves = self.has_halves && !whole;
         let Some(call) = self.find_call(is) else { return Ok(()) };
         if whole && call.whole && call.input == piece {
             return Ok(());
@@ -205,7 +266,8 @@ impl Assembly {
             )));
         }
         call.whole = whole;
-        let joined = call.joiner.join(&piece);
+        let joined = call.joiner.join(&piece, has_halves);
+        call.nesting.add(&joined);
         call.input.push_str(&joined);
         Ok(())
     }
@@ -240,7 +302,7 @@ impl Assembly {
         let fresh = self.take_fresh();
         let mut parts = Vec::with_capacity(self.drafts.len());
         let mut ids: Vec<String> = Vec::new();
-        let mut parsed: u64 = 0;
+        let mut room = MAX_INPUT_BYTES;
         for draft in self.drafts {
             parts.push(match draft {
                 Draft::Text { text, signature, .. } => Part::Text { text, signature },
@@ -253,15 +315,9 @@ impl Assembly {
                     if call.name.trim().is_empty() {
                         return Err(Failure::passing("the provider sent a call that names no tool"));
                     }
-                    parsed = parsed.saturating_add(parsed_bytes(call.input.as_bytes()));
-                    if parsed > MAX_INPUT_BYTES {
-                        return Err(Failure::last(format!(
-                            "the inputs of the model's calls take more than {MAX_INPUT_BYTES} bytes of memory"
-                        )));
-                    }
                     // An input without a word of it is that of a tool without input, unless the answer was cut there.
                     let input = match call.has_input() {
-                        true => call.object(),
+                        true => call.object(&mut room)?,
                         false => (stop != Stop::Cut || call.closed).then(Map::new),
                     };
                     let own_id = call.id.is_empty() || ids.contains(&call.id);
@@ -289,10 +345,41 @@ impl Assembly {
         }
     }
 
+    /// A text that came in one piece.
+    fn whole(&self, text: &str) -> String {
+        if self.has_halves { surrogates::joined(text) } else { text.to_owned() }
+    }
+
+    /// Begins another part.
+    fn push(&mut self, draft: Draft) -> Result<(), Failure> {
+        if self.drafts.len() == MAX_PARTS {
+            return Err(Failure::last(format!("the answer has more than {MAX_PARTS} parts")));
+        }
+        self.end_text();
+        self.drafts.push(draft);
+        Ok(())
+    }
+
     fn count(&mut self, bytes: usize) -> Result<(), Failure> {
         self.size = self.size.saturating_add(bytes);
         if self.size > MAX_ANSWER_BYTES { Err(super::too_large()) } else { Ok(()) }
     }
+}
+
+/// Takes a piece into the block that it continues: OpenRouter sends details of the reasoning so. False where the piece is
+/// a block of its own.
+fn continues(block: &mut Value, piece: &Value) -> bool {
+    if ["type", "index", "id"].iter().any(|field| block.get(field) != piece.get(field)) {
+        return false;
+    }
+    let (Some(Value::String(before)), Some(Value::String(text))) = (block.get_mut("text"), piece.get("text")) else {
+        return false;
+    };
+    before.push_str(text);
+    if let (Some(fields), Some(signature @ Value::String(_))) = (block.as_object_mut(), piece.get("signature")) {
+        fields.insert("signature".to_owned(), signature.clone());
+    }
+    true
 }
 
 /// The part of a provider's own word that is kept.

@@ -1,6 +1,8 @@
 //! The JSON messages in the body of an answer. Providers frame them as server-sent events, as a JSON text a line, or as one
 //! JSON text, and often not quite as the standard says. What is accepted does not depend on the declared content type.
 
+use std::borrow::Cow;
+
 use guild_contract::json::{parsed_bytes, replace_lone_surrogates};
 use serde_json::Value;
 
@@ -15,8 +17,8 @@ const QUOTED_CHARS: usize = 300;
 /// What was read from the body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
-    /// A JSON message, and the name of its event where it has one.
-    Message { event: String, value: Value },
+    /// A JSON message, the name of its event where it has one, and whether it has halves of surrogate pairs.
+    Message { event: String, value: Value, has_halves: bool },
     /// `[DONE]`: nothing follows.
     End,
 }
@@ -121,8 +123,8 @@ impl Frames {
                 "[DONE]" => return take(Frame::End),
                 _ => {}
             }
-            if let Some(value) = parse(text)? {
-                return self.emit(value, take);
+            if let Some(parsed) = parse(text)? {
+                return self.emit(parsed, take);
             }
         }
         self.message.push_str(text);
@@ -136,9 +138,9 @@ impl Frames {
             if text.trim().is_empty() {
                 return Ok(());
             }
-            if let Some(value) = parse(text)? {
+            if let Some(parsed) = parse(text)? {
                 self.bare = false;
-                return self.emit(value, take);
+                return self.emit(parsed, take);
             }
         }
         self.message.push_str(text);
@@ -154,21 +156,25 @@ impl Frames {
             return Ok(());
         }
         match parse(&message)? {
-            Some(value) => self.emit(value, take),
+            Some(parsed) => self.emit(parsed, take),
             // An error that is a sentence, not JSON.
-            None if self.event == "error" => self.emit(Value::String(message.trim().to_owned()), take),
+            None if self.event == "error" => {
+                let value = Value::String(message.trim().to_owned());
+                self.emit(Parsed { value, has_halves: false }, take)
+            }
             None => Err(Failure::passing(format!("a message of the answer is no JSON: {}", quoted(&message)))),
         }
     }
 
-    fn emit(&mut self, value: Value, take: &mut dyn FnMut(Frame) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn emit(&mut self, parsed: Parsed, take: &mut dyn FnMut(Frame) -> Result<(), Failure>) -> Result<(), Failure> {
         let event = std::mem::take(&mut self.event);
-        match value {
+        let has_halves = parsed.has_halves;
+        match parsed.value {
             // Some gateways send the messages, or an error, as a list.
-            Value::Array(values) => {
-                values.into_iter().try_for_each(|value| take(Frame::Message { event: event.clone(), value }))
-            }
-            value => take(Frame::Message { event, value }),
+            Value::Array(values) => values
+                .into_iter()
+                .try_for_each(|value| take(Frame::Message { event: event.clone(), value, has_halves })),
+            value => take(Frame::Message { event, value, has_halves }),
         }
     }
 
@@ -180,15 +186,23 @@ impl Frames {
     }
 }
 
+/// A message that was read.
+struct Parsed {
+    value: Value,
+    has_halves: bool,
+}
+
 /// A JSON text as a value; `None` where it is not whole, or not JSON. Half a surrogate pair is kept for
 /// [`surrogates::Joiner`].
-fn parse(text: &str) -> Result<Option<Value>, Failure> {
+fn parse(text: &str) -> Result<Option<Parsed>, Failure> {
     if parsed_bytes(text.as_bytes()) > MAX_PARSED_BYTES {
         return Err(Failure::last(format!(
             "a message of the answer would take more than {MAX_PARSED_BYTES} bytes of memory"
         )));
     }
-    Ok(serde_json::from_str(&replace_lone_surrogates(text, surrogates::kept)).ok())
+    let replaced = replace_lone_surrogates(text, surrogates::kept);
+    let value = serde_json::from_str(&replaced).ok();
+    Ok(value.map(|value| Parsed { value, has_halves: matches!(replaced, Cow::Owned(_)) }))
 }
 
 /// The beginning of a text from outside, for an error.
@@ -227,7 +241,7 @@ mod tests {
     }
 
     fn message(event: &str, value: Value) -> Frame {
-        Frame::Message { event: event.to_owned(), value }
+        Frame::Message { event: event.to_owned(), value, has_halves: false }
     }
 
     #[test]
@@ -254,7 +268,7 @@ mod tests {
 
     fn a_copy(frame: &Frame) -> Frame {
         match frame {
-            Frame::Message { event, value } => message(event, value.clone()),
+            Frame::Message { event, value, .. } => message(event, value.clone()),
             Frame::End => Frame::End,
         }
     }

@@ -1,8 +1,11 @@
 //! `streamGenerateContent` of Gemini.
 
+use std::sync::Arc;
+
+use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
-use super::{assembly::Assembly, count, finish, sent_input, text};
+use super::{assembly::Assembly, count, finish, sent_input, set, text};
 use crate::api::{
     chat::{CallResult, Message, ModelCall, Part, Request},
     failure::Failure,
@@ -16,11 +19,11 @@ pub(super) fn body(request: &Request<'_>) -> Value {
     let contents: Vec<Value> = request.messages.iter().map(|message| content(message, request.model)).collect();
     let mut body = json!({"contents": contents, "generationConfig": {"maxOutputTokens": request.max_output_tokens}});
     if !request.system_prompt.is_empty() {
-        body["systemInstruction"] = json!({"parts": [{"text": request.system_prompt}]});
+        set(&mut body, "systemInstruction", json!({"parts": [{"text": request.system_prompt}]}));
     }
     if !request.tools.is_empty() {
-        let tool = |tool: &std::sync::Arc<guild_session::tools::ToolDefinition>| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.input_schema});
-        body["tools"] = json!([{"functionDeclarations": request.tools.iter().map(tool).collect::<Vec<_>>()}]);
+        let tool = |tool: &Arc<ToolDefinition>| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.input_schema});
+        set(&mut body, "tools", json!([{"functionDeclarations": request.tools.iter().map(tool).collect::<Vec<_>>()}]));
     }
     body
 }
@@ -49,7 +52,7 @@ fn content(message: &Message, model: &str) -> Value {
 
 fn signed(mut part: Value, signature: Option<&str>) -> Value {
     if let Some(signature) = signature {
-        part["thoughtSignature"] = signature.into();
+        set(&mut part, "thoughtSignature", signature);
     }
     part
 }
@@ -58,7 +61,7 @@ fn sent_call(call: &ModelCall) -> Value {
     let mut sent = json!({"name": call.name, "args": sent_input(call)});
     // An id that is not the provider's own is refused.
     if !call.own_id {
-        sent["id"] = call.id.as_str().into();
+        set(&mut sent, "id", call.id.as_str());
     }
     sent
 }
@@ -66,7 +69,7 @@ fn sent_call(call: &ModelCall) -> Value {
 fn response(result: &CallResult) -> Value {
     let mut response = json!({"name": result.name, "response": {"name": result.name, "content": result.text}});
     if !result.own_id {
-        response["id"] = result.id.as_str().into();
+        set(&mut response, "id", result.id.as_str());
     }
     json!({"functionResponse": response})
 }

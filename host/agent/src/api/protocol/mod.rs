@@ -25,6 +25,8 @@ use super::{
 
 /// Bytes of one answer: its text, its reasoning and all of its calls together. No line of it is longer either.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+/// Parts of one answer: texts, blocks of reasoning, calls.
+const MAX_PARTS: usize = 4096;
 /// Calls in one answer. Providers have a model make a few dozen at most.
 const MAX_CALLS: usize = 128;
 /// Bytes of memory that the inputs of an answer's calls may take together.
@@ -134,7 +136,10 @@ fn take(provider: Provider, assembly: &mut Assembly, frame: Frame) -> Result<(),
             assembly.ended = true;
             return Ok(());
         }
-        Frame::Message { event, value } => (event, value),
+        Frame::Message { event, value, has_halves } => {
+            assembly.has_halves = has_halves;
+            (event, value)
+        }
     };
     if let Some(failure) = reported_failure(&event, &value) {
         return Err(failure);
@@ -175,6 +180,13 @@ fn reported_failure(event: &str, value: &Value) -> Option<Failure> {
 
 fn too_large() -> Failure {
     Failure::last(format!("the answer is larger than {MAX_ANSWER_BYTES} bytes"))
+}
+
+/// Sets a field of an object that is being written.
+fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value.into());
+    }
 }
 
 /// A text field; empty where there is none.

@@ -1,8 +1,11 @@
 //! Ollama's own chat.
 
+use std::sync::Arc;
+
+use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
-use super::{assembly::Assembly, count, finish, sent_input, text};
+use super::{assembly::Assembly, count, finish, sent_input, set, text};
 use crate::api::{
     chat::{Message, Part, Request, text_of},
     failure::Failure,
@@ -20,11 +23,11 @@ pub(super) fn body(request: &Request<'_>) -> Value {
         "options": {"num_predict": request.max_output_tokens},
     });
     if !request.tools.is_empty() {
-        let tool = |tool: &std::sync::Arc<guild_session::tools::ToolDefinition>| {
+        let tool = |tool: &Arc<ToolDefinition>| {
             let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
             json!({"type": "function", "function": function})
         };
-        body["tools"] = request.tools.iter().map(tool).collect();
+        set(&mut body, "tools", request.tools.iter().map(tool).collect::<Vec<_>>());
     }
     body
 }
@@ -40,7 +43,7 @@ fn push(messages: &mut Vec<Value>, message: &Message) {
             };
             let calls: Vec<Value> = parts.iter().filter_map(call).collect();
             if !calls.is_empty() {
-                message["tool_calls"] = calls.into();
+                set(&mut message, "tool_calls", calls);
             }
             messages.push(message);
         }

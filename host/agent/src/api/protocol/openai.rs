@@ -1,10 +1,13 @@
 //! OpenAI's chat completions, as llama.cpp, vLLM, TGI, LiteLLM, Ollama and many gateways speak them too.
 
+use std::sync::Arc;
+
+use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
 use super::{
     assembly::{Assembly, CallDraft},
-    count, finish, label, sent_input, text,
+    count, finish, label, sent_input, set, text,
 };
 use crate::api::{
     chat::{Message, Part, Request, text_of},
@@ -27,13 +30,13 @@ pub(super) fn body(request: &Request<'_>) -> Value {
     });
     let is_reasoning = REASONING_MODELS.iter().any(|start| request.model.starts_with(start));
     let limit = if is_reasoning { "max_completion_tokens" } else { "max_tokens" };
-    body[limit] = request.max_output_tokens.into();
+    set(&mut body, limit, request.max_output_tokens);
     if !request.tools.is_empty() {
-        let tool = |tool: &std::sync::Arc<guild_session::tools::ToolDefinition>| {
+        let tool = |tool: &Arc<ToolDefinition>| {
             let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
             json!({"type": "function", "function": function})
         };
-        body["tools"] = request.tools.iter().map(tool).collect();
+        set(&mut body, "tools", request.tools.iter().map(tool).collect::<Vec<_>>());
     }
     body
 }
@@ -58,13 +61,13 @@ fn push(messages: &mut Vec<Value>, message: &Message) {
             }
             // Kimi and DeepSeek want the reasoning before a call back, OpenRouter its details.
             if !reasoning.is_empty() {
-                message["reasoning_content"] = reasoning.into();
+                set(&mut message, "reasoning_content", reasoning);
             }
             if !details.is_empty() {
-                message["reasoning_details"] = details.into();
+                set(&mut message, "reasoning_details", details);
             }
             if !calls.is_empty() {
-                message["tool_calls"] = calls.into();
+                set(&mut message, "tool_calls", calls);
             }
             messages.push(message);
         }
@@ -103,7 +106,7 @@ fn delta(assembly: &mut Assembly, delta: &Value) -> Result<(), Failure> {
     let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|field| delta.get(field)?.as_str());
     assembly.reasoning(reasoning.unwrap_or_default(), None)?;
     for detail in delta.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
-        assembly.opaque(detail.clone())?;
+        assembly.opaque(detail)?;
     }
     match delta.get("content") {
         Some(Value::String(piece)) => assembly.text(piece, None)?,

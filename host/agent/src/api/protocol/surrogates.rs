@@ -23,8 +23,14 @@ pub(super) struct Joiner {
 }
 
 impl Joiner {
-    /// The next piece of the text, as far as it is known.
-    pub(super) fn join(&mut self, piece: &str) -> String {
+    /// The next piece of the text, as far as it is known. Without halves, every character of the piece means itself.
+    pub(super) fn join(&mut self, piece: &str, has_halves: bool) -> String {
+        if piece.is_empty() {
+            return String::new();
+        }
+        if !has_halves {
+            return self.finish().to_owned() + piece;
+        }
         let mut joined = String::with_capacity(piece.len());
         for character in piece.chars() {
             match (self.high.take(), half(character)) {
@@ -54,7 +60,7 @@ impl Joiner {
 /// A text that came in one piece.
 pub(super) fn joined(text: &str) -> String {
     let mut joiner = Joiner::default();
-    joiner.join(text) + joiner.finish()
+    joiner.join(text, true) + joiner.finish()
 }
 
 #[cfg(test)]
@@ -66,9 +72,13 @@ mod tests {
         let (high, low) = (kept(0xD83D), kept(0xDE00));
         let mut joiner = Joiner::default();
         let pieces = [format!("a{high}"), format!("{low}b"), String::new(), format!("{low}{high}"), "c".to_owned()];
-        let text: String = pieces.iter().map(|piece| joiner.join(piece)).collect();
+        let text: String = pieces.iter().map(|piece| joiner.join(piece, true)).collect();
         assert_eq!(text + joiner.finish(), "a😀b\u{fffd}\u{fffd}c");
         assert_eq!(joined(&format!("{high}{high}{low}{high}")), "\u{fffd}😀\u{fffd}");
         assert_eq!(joined("\u{10f7ff}é"), "\u{10f7ff}é");
+        // Where nothing was cut, these are the characters that the provider sent.
+        let mut joiner = Joiner::default();
+        assert_eq!(joiner.join(&format!("a{high}"), true), "a");
+        assert_eq!(joiner.join("\u{10f83d}\u{10fa00}", false), "\u{fffd}\u{10f83d}\u{10fa00}");
     }
 }
