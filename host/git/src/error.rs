@@ -128,12 +128,12 @@ pub enum GitError {
         /// Why, and what to do.
         why: &'static str,
     },
-    /// A file of patterns that git reads for each file is larger than git is given to read.
+    /// A file of patterns that git reads for each file is larger than git is given to read, or more of them are together.
     #[error("{}: {file} {why}", path.display())]
     Rules {
         /// The directory.
         path: PathBuf,
-        /// The file.
+        /// The file, or one of several and how many more.
         file: String,
         /// What is wrong with it, and what to do.
         why: String,
@@ -300,4 +300,15 @@ pub enum GitError {
         /// The caller's words.
         rev: String,
     },
+}
+
+impl GitError {
+    /// What kind of failure it is, without a path of the host: for sessions, and for what is committed.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::TooMuchMemory { bytes, .. } => format!("it needs more than limits.git_memory_bytes = {bytes}"),
+            Self::TimedOut { limit, .. } => format!("it takes more than {} s", limit.as_secs()),
+            _ => "the host's log says why".to_owned(),
+        }
+    }
 }

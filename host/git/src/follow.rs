@@ -12,6 +12,7 @@ use crate::{
     names::{CommitId, INTEGRATION_BRANCH},
     remote::PUSHED_REF,
     repository::Tip,
+    rules::Whose,
 };
 
 /// How often it begins again because somebody else moved the branch.
@@ -114,7 +115,7 @@ impl Integration {
                 Next::Stays(followed) => return Ok(followed),
                 Next::Moves(next, followed) => (next, followed),
             };
-            repository.check_tree(&next.tree, Some(&main.tree)).await?;
+            repository.check_tree(&next.tree, Some(&main.tree), Whose::Project).await?;
             // Before the branch loses them: a crash in between leaves a note that is true of the branch as it is, too.
             if let Some(pushed) = pushed
                 && repository.contains(&main.commit, pushed).await?

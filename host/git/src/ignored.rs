@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{error::GitError, repository::Repository, settings, worktree::Worktree};
+use crate::{error::GitError, repository::Repository, worktree::Worktree};
 
 /// What a path begins with that is from the top of a worktree and nothing else.
 const HERE: &str = "./";
@@ -28,7 +28,7 @@ impl Repository {
     /// [`GitError::NotAWorktree`], or why git cannot tell.
     pub async fn ignored(&self, dir: &Path, paths: &[&str]) -> Result<Vec<IgnoreRule>, GitError> {
         let Worktree { dir, .. } = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
-        settings::check(&self.git, &dir).await?;
+        self.check_settings(&dir).await?;
         // A colon at the beginning would have a meaning to git.
         let input = paths.iter().flat_map(|path| HERE.bytes().chain(path.bytes()).chain([0])).collect();
         let ask = self.git.call(&dir, &["check-ignore", "--verbose", "-z", "--stdin"]).input(input);
@@ -53,7 +53,7 @@ impl Repository {
     /// As [`Self::ignored`].
     pub async fn left_out(&self, dir: &Path) -> Result<Vec<String>, GitError> {
         let Worktree { dir, .. } = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
-        settings::check(&self.git, &dir).await?;
+        self.check_settings(&dir).await?;
         let list = ["status", "--porcelain", "-z", "--ignored=matching", "--untracked-files=all", "--no-renames"];
         let listed = self.git.call(&dir, &list).arg("--ignore-submodules=all").run().await?;
         let entries = listed.split(|&byte| byte == 0).map(String::from_utf8_lossy);

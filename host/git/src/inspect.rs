@@ -13,7 +13,6 @@ use crate::{
     names::CommitId,
     repository::{Repository, empty_tree},
     run::Call,
-    settings,
 };
 
 /// The most bytes that git may say of a difference.
@@ -318,7 +317,7 @@ impl Integration {
     async fn look(&self, args: &[&str]) -> Result<Call<'_>, GitError> {
         let repository = self.repository();
         let worktree = repository.worktree(self.dir())?.ok_or_else(|| repository.not_a_worktree(self.dir()))?;
-        settings::check(&repository.git, &worktree.dir).await?;
+        repository.check_settings(&worktree.dir).await?;
         Ok(repository.git.call(self.dir(), args).at_most(LIST_BYTES))
     }
 

@@ -21,6 +21,7 @@ use crate::{
     merge::Merged,
     names::{AttemptBranch, CommitId, INTEGRATION_BRANCH, INTEGRATION_REF},
     repository::{Repository, Tip},
+    rules::Whose,
     worktree::{Checkout, Worktree},
 };
 
@@ -212,7 +213,7 @@ impl Integration {
                 Merged::Tree(tree) if tree == main.tree => return Ok(Merge::NothingToMerge),
                 Merged::Tree(tree) => tree,
             };
-            repository.check_tree(&tree, Some(&main.tree)).await?;
+            repository.check_tree(&tree, Some(&main.tree), Whose::Attempt).await?;
             repository.check_documents(&main.tree, &tree).await?;
             let message = format!("{}\n\n{SQUASHED_FROM}{}\n", message.trim_end(), attempt.commit);
             let commit = repository.commit_tree(&tree, &main.commit, &message).await?;
@@ -330,9 +331,9 @@ impl Integration {
         let main = main.ok_or_else(|| GitError::OtherBranch { dir: dir.clone(), branch: branch() })?;
         let base = base.unwrap_or_else(|| main.clone());
         if main.tree != base.tree {
-            repository.check_tree(&main.tree, Some(&base.tree)).await?;
+            repository.check_tree(&main.tree, Some(&base.tree), Whose::Project).await?;
         }
-        let files = repository.current_tree(worktree, &main.tree).await?;
+        let files = repository.current_tree(worktree, &main.tree, Whose::Project).await?;
         Ok(State { main, base, files })
     }
 

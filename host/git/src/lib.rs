@@ -49,7 +49,7 @@ pub use integration::{Integration, Merge};
 pub use names::{AttemptBranch, CommitId, INTEGRATION_BRANCH};
 pub use remote::{Origin, Upstream};
 pub use repository::Repository;
-pub use rules::{RULES_BYTES, RULES_LINES, check_rules, is_rules_file};
+pub use rules::{RULES_BYTES, RULES_LINES, RulesUsage, check_rules, is_rules_file};
 pub use run::{Git, GitOptions};
 pub use version::{OLDEST, Version};
 pub use worktree::{Checkout, sweep_removed};

@@ -2,7 +2,9 @@
 
 use std::{future::pending, io, process::Stdio, time::Duration};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, prlimit, waitid,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, copy, sink},
     process::{Child, Command},
@@ -85,8 +87,10 @@ impl Group {
         self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
-    /// Limits the memory of the child and of all that it starts. It has barely begun, and has allocated next to nothing.
+    /// Limits the memory of the child and of all that it starts. It has barely begun, and has allocated next to nothing. A
+    /// lower limit of the host's own, which the child has from it, stays: only a privileged process can raise one.
     fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        let bytes = getrlimit(Resource::Data).maximum.map_or(bytes, |hard| hard.min(bytes));
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         match self.id().map(|id| prlimit(Some(id), Resource::Data, limit)) {
             // One that has ended already needs no limit.

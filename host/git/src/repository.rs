@@ -10,7 +10,7 @@ use crate::{
     error::GitError,
     lock::free,
     names::{AttemptBranch, CommitId, OURS},
-    rules::{RULES_BYTES, check_file, check_rules, is_rules_file, too_large},
+    rules::{RULES_BYTES, RulesUsage, Whose, check_file, check_rules, is_rules_file, too_large},
     run::{Call, Git},
     settings,
 };
@@ -92,7 +92,7 @@ impl Repository {
             None => this.find_default_branch().await?,
         };
         let tip = this.default_tip().await?;
-        this.check_tree(&tip.tree, None).await?;
+        this.check_tree(&tip.tree, None, Whose::Project).await?;
         Ok(this)
     }
 
@@ -111,7 +111,7 @@ impl Repository {
     /// # Errors
     /// Why git cannot tell.
     pub async fn is_dirty(&self) -> Result<bool, GitError> {
-        settings::check(&self.git, &self.path).await?;
+        self.check_settings(&self.path).await?;
         let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all"];
         Ok(!self.call(&status).run().await?.is_empty())
     }
@@ -179,19 +179,27 @@ impl Repository {
 
     /// Checks that a commit can be checked out and worked on, see [`Self::check_tree`] and `settings.rs`.
     pub(crate) async fn check(&self, tip: &Tip) -> Result<(), GitError> {
-        settings::check(&self.git, &self.path).await?;
-        self.check_tree(&tip.tree, None).await
+        self.check_settings(&self.path).await?;
+        self.check_tree(&tip.tree, None, Whose::Project).await
+    }
+
+    /// Checks what git reads of the repository's own in each run in a worktree: its settings, and its files of patterns.
+    pub(crate) async fn check_settings(&self, worktree: &Path) -> Result<(), GitError> {
+        settings::check(&self.git, worktree).await?;
+        self.check_info()
     }
 
     /// Checks the files of patterns beside the repository's configuration.
-    pub(crate) fn check_info(&self) -> Result<(), GitError> {
+    fn check_info(&self) -> Result<(), GitError> {
         let both = ["info/exclude", "info/attributes"];
         both.into_iter().try_for_each(|file| check_file(&self.data.join(file), &self.path))
     }
 
-    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link, no large files of patterns. Only what it has beyond `checked` is looked at, a tree
-    /// for which this was done.
-    pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>) -> Result<(), GitError> {
+    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link, no large files of patterns, and not too many of them.
+    /// Only what it has beyond `checked` is looked at, a tree for which this was done. `whose` that is bounds the files of
+    /// patterns together; with those of an attempt, the whole tree has to be in the bounds of a project, so that many
+    /// attempts do not bring what one may not.
+    pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>, whose: Whose) -> Result<(), GitError> {
         let path = || self.path.clone();
         let checked = checked.unwrap_or_else(|| empty_tree(tree.len()));
         let compare = ["diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", checked, tree];
@@ -219,7 +227,10 @@ impl Repository {
             }
         }
         if !rules.is_empty() {
-            self.check_rules(&rules).await?;
+            self.check_rules(&rules, whose).await?;
+            if whose == Whose::Attempt {
+                self.check_rules(&self.rules_of(tree).await?, Whose::Project).await?;
+            }
         }
         if !attributes {
             return Ok(());
@@ -233,8 +244,21 @@ impl Repository {
         }
     }
 
-    /// Checks ignore and attribute files of a tree, which are named with their objects.
-    pub(crate) async fn check_rules(&self, files: &[(String, String)]) -> Result<(), GitError> {
+    /// The ignore and attribute files of a tree, with their objects.
+    async fn rules_of(&self, tree: &str) -> Result<Vec<(String, String)>, GitError> {
+        let listed = self.call(&["ls-tree", "-r", "-z", "--full-tree", tree]).run().await?;
+        let read = |entry: &[u8]| {
+            // `<mode> <kind> <object>`, a tab, and the file.
+            let entry = String::from_utf8_lossy(entry);
+            let (about, file) = entry.split_once('\t')?;
+            let is_read = file.rsplit('/').next().is_some_and(is_rules_file) && !about.starts_with("120000 ");
+            is_read.then(|| (file.to_owned(), about.rsplit(' ').next().unwrap_or_default().to_owned()))
+        };
+        Ok(listed.split(|&byte| byte == 0).filter_map(read).collect())
+    }
+
+    /// Checks ignore and attribute files of a tree, which are named with their objects: each, and all together.
+    async fn check_rules(&self, files: &[(String, String)], whose: Whose) -> Result<(), GitError> {
         let refused = |file: &str, why: String| GitError::Rules {
             path: self.path.clone(),
             file: file.to_owned(),
@@ -243,23 +267,40 @@ impl Repository {
         let objects: Vec<u8> = files.iter().flat_map(|(_, object)| object.bytes().chain([b'\n'])).collect();
         let ask = ["cat-file", "--batch-check=%(objectsize)"];
         let sizes = self.call(&ask).input(objects.clone()).line().await?;
+        let (mut bytes, mut largest) = (0_usize, ("", 0));
         for ((file, _), size) in files.iter().zip(sizes.lines()) {
             let size = size.parse().unwrap_or(usize::MAX);
             if size > RULES_BYTES {
                 return Err(refused(file, too_large(size)));
             }
+            bytes = bytes.saturating_add(size);
+            if size >= largest.1 {
+                largest = (file.as_str(), size);
+            }
         }
+        let together = |used: RulesUsage| {
+            let others = files.len().saturating_sub(1);
+            used.within(whose).map_err(|why| GitError::Rules {
+                path: self.path.clone(),
+                file: format!("{} and {others} more ignore and attribute files", largest.0),
+                why: format!("{why}; make them smaller, and commit"),
+            })
+        };
+        // Before all are read.
+        together(RulesUsage { bytes, lines: 0 })?;
         let contents = self.call(&["cat-file", "--batch=%(objectsize)"]).input(objects).run().await?;
         // Each: its size, a newline, its contents, a newline.
-        let mut rest = contents.as_slice();
+        let (mut rest, mut used) = (contents.as_slice(), RulesUsage::default());
         for (file, _) in files {
             let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
             let (size, behind) = (rest.get(..line).unwrap_or_default(), rest.get(line + 1..).unwrap_or_default());
             let size: usize = String::from_utf8_lossy(size).parse().unwrap_or_default();
-            check_rules(behind.get(..size).unwrap_or_default()).map_err(|why| refused(file, why))?;
+            let contents = behind.get(..size).unwrap_or_default();
+            check_rules(contents).map_err(|why| refused(file, why))?;
+            used.add(contents);
             rest = behind.get(size + 1..).unwrap_or_default();
         }
-        Ok(())
+        together(used)
     }
 
     /// Checks that a tree has no more documents than the project may have, and those of `before` can be kept.

@@ -51,7 +51,7 @@ pub(crate) async fn check(git: &Git, worktree: &Path) -> Result<(), GitError> {
             return Err(GitError::RefusedSetting { path, key, why });
         }
         if matches!(key, "core.excludesfile" | "core.attributesfile") {
-            check_file(&configured(value, worktree), worktree)?;
+            check_file(&configured(key, value, worktree)?, worktree)?;
         }
     }
     Ok(())

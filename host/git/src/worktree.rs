@@ -10,7 +10,7 @@ use crate::{
     lock::free,
     names::{AttemptBranch, CommitId, INTEGRATION_REF, OURS},
     repository::{Repository, Tip},
-    settings,
+    rules::Whose,
 };
 
 /// How often an operation begins again because files came and went.
@@ -131,7 +131,7 @@ impl Repository {
         };
         written.map_err(|source| GitError::File { path: patterns, source })?;
         if own.join("config.worktree").exists() {
-            settings::check(&self.git, dir).await?;
+            self.check_settings(dir).await?;
         }
         begun(dir).await?;
         self.git.call(dir, &["read-tree", "-m", "-u", "HEAD"]).run().await?;
@@ -237,7 +237,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`GitError::NotAWorktree`], [`GitError::OtherBranch`], and those for what the tree must not have: submodules, files in
-    /// LFS, other repositories, `.lore` as a link.
+    /// LFS, other repositories, `.lore` as a link, ignore and attribute files beyond their bounds.
     pub async fn commit_all(
         &self,
         branch: &AttemptBranch,
@@ -247,7 +247,7 @@ impl Repository {
         let worktree = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
         let dir = &worktree.dir;
         let head = self.on_branch(dir, &branch.full()).await?;
-        let tree = self.current_tree(&worktree, &head.tree).await?;
+        let tree = self.current_tree(&worktree, &head.tree, Whose::Attempt).await?;
         if tree == head.tree {
             return Ok(None);
         }
@@ -266,11 +266,10 @@ impl Repository {
     }
 
     /// All that is in a worktree as a tree, which is then what its index has, too. `head` is the tree of the commit that is
-    /// checked out; what is beyond it is checked.
-    pub(crate) async fn current_tree(&self, worktree: &Worktree, head: &str) -> Result<String, GitError> {
+    /// checked out; what is beyond it is checked, as [`Self::check_tree`] does for `whose` it is.
+    pub(crate) async fn current_tree(&self, worktree: &Worktree, head: &str, whose: Whose) -> Result<String, GitError> {
         let dir = &worktree.dir;
-        settings::check(&self.git, dir).await?;
-        self.check_info()?;
+        self.check_settings(dir).await?;
         if dir.join(".lore").symlink_metadata().is_ok_and(|about| !about.is_dir()) {
             return Err(GitError::LoreNotADirectory { path: dir.clone(), file: ".lore".to_owned() });
         }
@@ -288,7 +287,7 @@ impl Repository {
             }
         };
         if tree != head
-            && let Err(refused) = self.check_tree(&tree, Some(head)).await
+            && let Err(refused) = self.check_tree(&tree, Some(head), whose).await
         {
             // The next run must not look into a repository in the worktree as into a submodule.
             self.git.call(dir, &["read-tree", "HEAD"]).run().await?;

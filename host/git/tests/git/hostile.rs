@@ -359,6 +359,96 @@ async fn a_large_file_of_patterns_is_refused_wherever_it_comes_from() {
 }
 
 #[tokio::test]
+async fn many_files_of_patterns_are_bounded_together() {
+    let few = "*.a\n".repeat(RULES_LINES / 5);
+    let project = Project::new();
+    // A large project may have more than an attempt brings.
+    for n in 0..31 {
+        write(&project.path(), &format!("old/{n}/.gitignore"), &few);
+    }
+    project.commit("Rules");
+    let integration = project.integration().await.unwrap();
+    let (branch, dir) = (branch("many"), project.attempt_dir("many"));
+    integration.start_attempt(&branch, &dir, Checkout::Full).await.unwrap();
+    for n in 0..6 {
+        write(&dir, &format!("new/{n}/.gitignore"), &few);
+    }
+    let refused = integration.repository().commit_all(&branch, &dir, "Work").await.unwrap_err().to_string();
+    let why = "and 5 more ignore and attribute files have 24000 bytes and 6000 lines together";
+    assert!(refused.contains(why), "{refused}");
+    fs::remove_file(dir.join("new/5/.gitignore")).unwrap();
+    integration.repository().commit_all(&branch, &dir, "Work").await.unwrap().unwrap();
+    merged(integration.merge_squash(&branch, "Work").await.unwrap());
+}
+
+#[tokio::test]
+async fn the_files_of_patterns_of_a_project_are_bounded_together() {
+    let most = "*.a\n".repeat(RULES_LINES);
+    let project = Project::new();
+    for n in 0..16 {
+        write(&project.path(), &format!("{n}/.gitignore"), &most);
+    }
+    project.commit("Rules");
+    // An attempt brings no more where there are as many as a project may have.
+    let integration = project.integration().await.unwrap();
+    let (branch, dir) = (branch("more"), project.attempt_dir("more"));
+    integration.start_attempt(&branch, &dir, Checkout::Full).await.unwrap();
+    write(&dir, "more/.gitignore", "*.a");
+    let refused = integration.repository().commit_all(&branch, &dir, "Work").await.unwrap_err().to_string();
+    assert!(refused.contains("80001 lines together"), "{refused}");
+    write(&project.path(), "more/.gitignore", "*.a");
+    project.commit("More");
+    let refused = project.open().await.unwrap_err().to_string();
+    assert!(
+        refused.contains("16 more ignore and attribute files have") && refused.contains("80001 lines"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_patterns_that_only_git_finds_is_refused() {
+    for key in ["core.excludesFile", "core.attributesFile"] {
+        for (value, is_refused) in [
+            ("~", true),
+            ("~root/rules", true),
+            ("%(prefix)/rules", true),
+            (":(optional)rules", true),
+            ("~/rules", false),
+            ("rules", false),
+        ] {
+            let project = Project::new();
+            project.git(&["config", key, value]);
+            match project.open().await {
+                Ok(_) => assert!(!is_refused, "{value}"),
+                Err(e) => {
+                    assert!(is_refused && matches!(e, GitError::RefusedSetting { .. }), "{value}: {e}");
+                    assert!(e.to_string().contains(&key.to_lowercase()), "{e}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_files_of_patterns_of_the_repository_are_checked_before_git_lists_files() {
+    let project = Project::new();
+    let integration = project.integration().await.unwrap();
+    let dir = project.attempt_dir("x");
+    integration.start_attempt(&branch("x"), &dir, Checkout::Full).await.unwrap();
+    write(&project.path(), ".git/info/exclude", &"*.a\n".repeat(RULES_LINES + 1));
+    let repository = integration.repository();
+    for refused in [
+        repository.ignored(&dir, &["a.log"]).await.unwrap_err(),
+        repository.left_out(&dir).await.unwrap_err(),
+        repository.is_dirty().await.unwrap_err(),
+        integration.status_view().await.unwrap_err(),
+    ] {
+        assert!(refused.to_string().contains("info/exclude has 5001 lines"), "{refused}");
+        assert_eq!(refused.kind(), "the host's log says why");
+    }
+}
+
+#[tokio::test]
 async fn a_pipe_in_place_of_a_file_of_patterns_is_refused_and_blocks_nothing() {
     for (key, place) in [
         (Some("core.excludesFile"), "pipe"),

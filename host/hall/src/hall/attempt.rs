@@ -321,7 +321,11 @@ impl Hall {
 pub(super) async fn left_out(integration: &Integration, dir: &Path) -> Option<String> {
     let files = match integration.repository().left_out(dir).await {
         Ok(files) => files,
-        Err(e) => return Some(format!("Git cannot tell which files are not committed: {e}")),
+        Err(e) => {
+            // The whole error could name a path of the host, and this is committed.
+            tracing::warn!(dir = %dir.display(), "git cannot tell which files are not committed: {e}");
+            return Some(format!("Git cannot tell which files are not committed: {}", e.kind()));
+        }
     };
     let more = match files.len().saturating_sub(NAMED) {
         0 => String::new(),

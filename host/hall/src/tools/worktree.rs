@@ -11,7 +11,7 @@ use std::{
 };
 
 use guild_contract::{Limits, text::hex};
-use guild_git::{GitError, IgnoreRule, RULES_BYTES, Repository, check_rules, is_rules_file};
+use guild_git::{IgnoreRule, RULES_BYTES, Repository, RulesUsage, check_rules, is_rules_file};
 use guild_jobs::{
     Names, RunningJob,
     durable::{append, read_whole},
@@ -197,11 +197,11 @@ impl Worktree {
         }
         self.check_committed(path, &[])?;
         if path.as_slice().last() != Some(&IGNORE_FILE) {
-            return self.job.while_running(|| self.put(&mut written, path, &contents()?, call));
+            return self.job.while_running(|| self.put_new(&mut written, path, &contents()?, call));
         }
         // Its rules hold for what was written before, too.
         let before = self.read(path, RULES_BYTES as u64)?;
-        self.job.while_running(|| self.put(&mut written, path, &contents()?, call))?;
+        self.job.while_running(|| self.put_new(&mut written, path, &contents()?, call))?;
         let earlier: Vec<&str> = written.files.keys().map(String::as_str).collect();
         let Err(refused) = self.check_committed(path, &earlier) else { return Ok(()) };
         if let Some(call) = call {
@@ -225,14 +225,7 @@ impl Worktree {
         let ignored = self.runtime.block_on(self.repository.ignored(&self.dir, &asked)).map_err(|e| {
             // The whole error could name a path of the host.
             tracing::warn!(dir = %self.dir.display(), "{path:?} is not written: {e}");
-            let why = match e {
-                GitError::TooMuchMemory { bytes, .. } => {
-                    format!("it needs more than limits.git_memory_bytes = {bytes}")
-                }
-                GitError::TimedOut { limit, .. } => format!("it takes more than {} s", limit.as_secs()),
-                _ => "the host's log says why".to_owned(),
-            };
-            ToolError::Unavailable(format!("git cannot tell whether {path:?} would be committed: {why}"))
+            ToolError::Unavailable(format!("git cannot tell whether {path:?} would be committed: {}", e.kind()))
         })?;
         let Some(IgnoreRule { path: left_out, pattern, source, line }) = ignored.into_iter().next() else {
             return Ok(());
@@ -254,6 +247,38 @@ impl Worktree {
         }))
     }
 
+    /// As [`Self::put`], for contents of a session's: an ignore or attribute file has to be in its bounds.
+    fn put_new(
+        &self,
+        written: &mut Written,
+        path: &Names<'_>,
+        bytes: &[u8],
+        call: Option<&str>,
+    ) -> Result<(), ToolError> {
+        if path.as_slice().last().is_some_and(|name| is_rules_file(name)) {
+            self.check_rules(written, &text(path), bytes)?;
+        }
+        self.put(written, path, bytes, call)
+    }
+
+    /// Refuses an ignore or attribute file that is beyond the bounds, or would be together with the others that the attempt
+    /// wrote: each git run reads and matches all of them.
+    fn check_rules(&self, written: &Written, path: &str, bytes: &[u8]) -> Result<(), ToolError> {
+        check_rules(bytes).map_err(|why| ToolError::OverLimit(format!("{path:?} {why}")))?;
+        let mut together = RulesUsage::default();
+        together.add(bytes);
+        let is_rules = |file: &str| file.rsplit('/').next().is_some_and(is_rules_file);
+        for other in written.files.keys().filter(|file| *file != path && is_rules(file)) {
+            // One that was refused afterwards is gone, or as it was before.
+            let contents = self.read(&Names::within(other, MAX_DEPTH)?, RULES_BYTES as u64)?;
+            together.add(&contents.unwrap_or_default());
+        }
+        together.check().map_err(|why| {
+            let all = "the ignore and attribute files that this attempt wrote would";
+            ToolError::OverLimit(format!("{path:?} is not written: {all} {why}"))
+        })
+    }
+
     fn put(&self, written: &mut Written, path: &Names<'_>, bytes: &[u8], call: Option<&str>) -> Result<(), ToolError> {
         let failed = |e: io::Error| failed(path, "written", &e);
         let place = self.files.place(path).map_err(|e| match e.kind() {
@@ -269,9 +294,6 @@ impl Worktree {
             sha256: sha256(bytes),
             made: place.missing() as u64,
         };
-        if path.as_slice().last().is_some_and(|name| is_rules_file(name)) {
-            check_rules(bytes).map_err(|why| ToolError::OverLimit(format!("{:?} {why}", text(path))))?;
-        }
         if in_documents(&change.path) {
             let checked = self.files.check_documents(path, bytes.len(), quota(&self.limits)).map_err(failed)?;
             checked.map_err(ToolError::OverLimit)?;

@@ -893,6 +893,21 @@ async fn an_ignore_file_is_no_larger_than_git_is_given() {
 }
 
 #[tokio::test]
+async fn ignore_files_are_bounded_together_for_an_attempt() {
+    let session = Session::new().await;
+    let most = "x\n".repeat(RULES_LINES / 2);
+    for path in ["a/.gitignore", ".lore/b/.gitignore"] {
+        session.file(path, &most).await.unwrap();
+    }
+    let refused = session.refused("workspace_write", json!({"path": "c/.gitignore", "content": "y"})).await;
+    assert!(refused.contains("5001 lines together") && !session.dir().join("c/.gitignore").exists(), "{refused}");
+    // Each counts as it is now.
+    session.file("a/.gitignore", "x\n").await.unwrap();
+    session.file("c/.gitignore", "y").await.unwrap();
+    session.file("a/.gitignore", "").await.unwrap();
+}
+
+#[tokio::test]
 async fn documents_are_bounded_for_the_whole_project() {
     // The project has one document, and a record, which does not count.
     let limits = Limits { project_documents: 2, project_documents_bytes: 20, ..Limits::default() };
