@@ -3,7 +3,11 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use common::{Member, start, status};
 use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Resumption, Usage};
@@ -45,12 +49,31 @@ impl Resume for Takes {
 
 /// Opens the store as a host does that starts, and goes on with what was left running.
 fn restart(member: &Member, takes: Takes) -> (Arc<JobStore>, Arc<Takes>) {
+    let takes = Arc::new(takes);
+    (open(member, takes.clone()), takes)
+}
+
+fn open(member: &Member, resume: Arc<dyn Resume>) -> Arc<JobStore> {
     let options = StoreOptions { limits: Arc::new(member.limits.clone()), clock: member.clock.clone() };
     let store = JobStore::open(&member.dir, options).unwrap();
-    let takes = Arc::new(takes);
-    store.set_resume(takes.clone());
+    store.set_resume(resume);
     store.load();
-    (store, takes)
+    store
+}
+
+/// Notes what the record of a job says while its transcript is read.
+struct Reads {
+    meta: PathBuf,
+    seen: Mutex<String>,
+}
+
+impl Resume for Reads {
+    fn check(&self, _: &JobId, _: &Sealed, _: &[Entry]) -> Result<(), String> {
+        *self.seen.lock().unwrap() = fs::read_to_string(&self.meta).unwrap();
+        Ok(())
+    }
+
+    fn resume(&self, _: Arc<RunningJob>) {}
 }
 
 fn the_one(takes: &Takes) -> Arc<RunningJob> {
@@ -171,6 +194,46 @@ fn the_one_job_that_was_resumed_alone_is_held_back_until_it_is_let_on() {
     assert_eq!(meta(&member, &job).usage, None);
     job.complete(Some("done")).unwrap();
     assert_eq!(meta(&member, &job).resumption, None);
+}
+
+#[test]
+fn a_job_that_ends_each_host_which_reads_its_transcript_is_held_back() {
+    let member = Member::new();
+    let job = start(&member.store(), "poison");
+    job.transcript(&turn(1, Some(0.5)));
+    let transcript = member.file(job.id(), "transcript.jsonl");
+    member.dir.write(&transcript, member.read(&transcript) + &"\n".repeat(300 * 1024)).unwrap();
+    let mut before = None;
+    for reading in [Resumption::Together, Resumption::Alone, Resumption::HeldBack] {
+        let path = member.path(&member.file(job.id(), "meta.json"));
+        let reads = Arc::new(Reads { meta: path.clone(), seen: Mutex::default() });
+        open(&member, reads.clone());
+        if reading != Resumption::HeldBack {
+            assert_eq!(meta(&member, &job).resumption, before);
+        }
+        let seen = reads.seen.lock().unwrap().clone();
+        before = Some(reading);
+        assert_eq!(serde_json::from_str::<Meta>(&seen).unwrap().resumption, before);
+        // As a host leaves it that ends meanwhile.
+        fs::write(&path, seen).unwrap();
+    }
+    let (store, takes) = restart(&member, Takes::default());
+    assert!(takes.seen.lock().unwrap().is_empty());
+    assert!(status(&store, job.id()).held_back);
+}
+
+#[test]
+fn a_job_that_is_held_back_shows_what_it_used() {
+    let member = Member::new();
+    let job = start(&member.store(), "poison");
+    job.transcript(&turn(1, Some(0.25)));
+    restart(&member, Takes { how: Resumption::Alone, ..Takes::default() });
+    for _ in 0..2 {
+        let (store, _takes) = restart(&member, Takes::default());
+        let view = status(&store, job.id());
+        assert!(view.held_back);
+        assert_eq!(view.usage.unwrap().usage.turns, 1);
+    }
 }
 
 #[test]

@@ -318,7 +318,7 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
     vec![pages, search]
 }
 
-/// Who may come in, over what, and where it is written down. It makes no audit log.
+/// What was spent today, and of how much.
 fn look_at_spend(config: &Config) -> Result<String, String> {
     let spent = Ledger::of(config).spent_today()?;
     let Spend { host_usd_per_day, token_usd_per_day } = config.spend;
@@ -326,6 +326,7 @@ fn look_at_spend(config: &Config) -> Result<String, String> {
     Ok(format!("{spent:.2} USD today (UTC), of {}; each token {}", cap(host_usd_per_day), cap(token_usd_per_day)))
 }
 
+/// Who may come in, over what, and where it is written down. It makes no audit log.
 fn look_at_ingress(config: &Config) -> Result<String, String> {
     let ingress = &config.auth;
     let tls = match &ingress.tls {

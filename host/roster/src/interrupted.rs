@@ -31,8 +31,21 @@ pub(crate) struct InterruptedJobs {
 struct State {
     decision: Decision,
     waiting: Vec<Arc<RunningJob>>,
-    /// Those that nothing but [`InterruptedJobs::let_on`] resumes.
-    held_back: Vec<Arc<RunningJob>>,
+    /// Those that nothing but [`InterruptedJobs::let_on`] resumes. The store has them until they end, as when they are cancelled.
+    held_back: Vec<Weak<RunningJob>>,
+}
+
+impl State {
+    /// Takes out the one that is this job, if it is there, and those that have ended.
+    fn take_held_back(&mut self, job: &Arc<RunningJob>) -> bool {
+        let mut is_there = false;
+        self.held_back.retain(|held| {
+            let is_it = held.as_ptr() == Arc::as_ptr(job);
+            is_there |= is_it;
+            !is_it && held.strong_count() > 0
+        });
+        is_there
+    }
 }
 
 /// Whether interrupted jobs are resumed.
@@ -104,8 +117,7 @@ impl InterruptedJobs {
         let is_ready = {
             let mut state = self.state();
             job.let_on()?;
-            let at = state.held_back.iter().position(|held| Arc::ptr_eq(held, &job));
-            at.map(|at| state.held_back.swap_remove(at)).is_some()
+            state.take_held_back(&job)
         };
         if is_ready {
             self.resume(job);
@@ -143,7 +155,10 @@ impl Resume for InterruptedJobs {
             let mut state = self.state();
             match (state.decision.fails(is_meeting), &state.decision) {
                 (None, Decision::Open | Decision::NotInService(_)) => return state.waiting.push(job),
-                (None, _) if job.resumption() == Some(Resumption::HeldBack) => return state.held_back.push(job),
+                (None, _) if job.resumption() == Some(Resumption::HeldBack) => {
+                    state.take_held_back(&job);
+                    return state.held_back.push(Arc::downgrade(&job));
+                }
                 (why, _) => why,
             }
         };

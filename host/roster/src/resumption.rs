@@ -12,7 +12,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{self, Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -33,6 +33,9 @@ pub(crate) struct Resumptions {
     /// Held by each resumed job during its trial, exclusively by a suspect.
     turns: Arc<RwLock<()>>,
     on_trial: Mutex<HashMap<JobId, Arc<RunningJob>>>,
+    /// Whether the host has stopped cleanly. It is read-locked while what a job is suspected of is stored, so that nobody stores
+    /// that after the stop.
+    ended: sync::RwLock<bool>,
 }
 
 /// A job's turn to be resumed, once there is a place for its session.
@@ -74,10 +77,25 @@ impl Resumptions {
 
     /// The host stops cleanly: no job is suspected of its end. It blocks.
     pub(crate) fn end(&self) {
+        *self.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
         let on_trial: Vec<_> = self.on_trial().drain().collect();
         for (_, job) in on_trial {
             store(&job, None);
         }
+    }
+
+    /// Stores something about a job, on a thread that may block. `None` if the host has stopped cleanly: nothing is stored then.
+    async fn unless_ended<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: &Arc<RunningJob>,
+        work: impl FnOnce(&Self, &Arc<RunningJob>) -> T + Send + 'static,
+    ) -> io::Result<Option<T>> {
+        let (this, job) = (self.clone(), job.clone());
+        let done = spawn_blocking(move || {
+            let ended = this.ended.read().unwrap_or_else(PoisonError::into_inner);
+            (!*ended).then(|| work(&this, &job))
+        });
+        done.await.map_err(io::Error::other)
     }
 
     fn on_trial(&self) -> MutexGuard<'_, HashMap<JobId, Arc<RunningJob>>> {
@@ -86,18 +104,29 @@ impl Resumptions {
 }
 
 impl Trial {
-    /// Stores that the job is resumed now, before any of it runs, and watches it for that time, or until it ends.
+    /// Stores that the job is resumed now, before any of it is read or runs, and watches it for that time, or until it ends.
+    /// Once the host has stopped, the next one resumes it, and this waits until it is cancelled.
     pub(crate) async fn begin(self, job: &Arc<RunningJob>, time: Duration) {
         let how = self.how;
-        self.resumptions.on_trial().insert(job.id().clone(), job.clone());
-        while let Err(e) = blocking(job, move |job| job.begin_resumed(how)).await {
-            tracing::error!(job = %job.id(), "waiting to resume the job until its record can be written: {e}");
+        loop {
+            let begun = self.resumptions.unless_ended(job, move |resumptions, job| {
+                resumptions.on_trial().insert(job.id().clone(), job.clone());
+                job.begin_resumed(how)
+            });
+            let again = match begun.await {
+                Ok(Some(Ok(()))) => break,
+                Ok(None) => Duration::MAX,
+                Ok(Some(Err(e))) | Err(e) => {
+                    tracing::error!(job = %job.id(), "waiting to resume the job until its record can be written: {e}");
+                    AGAIN
+                }
+            };
             tokio::select! {
-                () = sleep(AGAIN) => {}
+                () = sleep(again) => {}
                 () = job.cancelled().cancelled() => break,
             }
         }
-        let (before, changes) = (turns(job), job.changes());
+        let (before, changes) = (tokens(job), job.changes());
         tokio::spawn(self.watch(job.clone(), time, before, changes));
     }
 
@@ -105,28 +134,31 @@ impl Trial {
         mut self,
         job: Arc<RunningJob>,
         time: Duration,
-        turns_before: u32,
+        tokens_before: u64,
         mut changes: watch::Receiver<()>,
     ) {
         let until = Instant::now() + time;
-        while let Ok(Ok(())) = timeout_at(until, changes.changed()).await {
-            if job.status() != JobStatus::Running {
-                break;
-            }
-            if self.how == Resumption::Alone && turns(&job) > turns_before {
+        while job.status() == JobStatus::Running && matches!(timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
+            if self.how == Resumption::Alone && tokens(&job) > tokens_before {
                 self.how = Resumption::Together;
-                let _ = blocking(&job, |job| Ok(store(job, Some(Resumption::Together)))).await;
+                let stored = self.resumptions.unless_ended(&job, |_, job| store(job, Some(Resumption::Together)));
+                let _ = stored.await;
             }
         }
-        // What is not there any more was cleared as the host stopped.
-        if self.resumptions.on_trial().remove(job.id()).is_some() {
-            let _ = blocking(&job, |job| Ok(store(job, None))).await;
-        }
+        // What is there when the host stops is cleared by that.
+        let cleared = self.resumptions.unless_ended(&job, |resumptions, job| {
+            let on_trial = resumptions.on_trial().remove(job.id());
+            if on_trial.is_some() {
+                store(job, None);
+            }
+        });
+        let _ = cleared.await;
     }
 }
 
-fn turns(job: &RunningJob) -> u32 {
-    job.usage().map_or(0, |used| used.usage.turns)
+/// Tokens that a job has used: they are counted when a turn was answered, and the turn itself before that.
+fn tokens(job: &RunningJob) -> u64 {
+    job.usage().map_or(0, |used| used.usage.tokens())
 }
 
 /// Stores how a job was resumed. Where that fails, the job stays suspected, which delays it after a crash.
@@ -134,12 +166,4 @@ fn store(job: &RunningJob, how: Option<Resumption>) {
     if let Err(e) = job.set_resumption(how) {
         tracing::warn!(job = %job.id(), "cannot store that the job runs: {e}");
     }
-}
-
-async fn blocking(
-    job: &Arc<RunningJob>,
-    work: impl FnOnce(&RunningJob) -> io::Result<()> + Send + 'static,
-) -> io::Result<()> {
-    let job = job.clone();
-    spawn_blocking(move || work(&job)).await.unwrap_or_else(|e| Err(io::Error::other(e)))
 }

@@ -44,7 +44,6 @@ use crate::{
     data::MemberData,
     granted::no_tool,
     reach::Reach,
-    resumption::Trial,
     runtimes::{GRACE, Slot},
     spend::may_spend,
 };
@@ -77,12 +76,18 @@ pub(crate) async fn carry_out(
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
     let running = job.clone();
+    let is_resumed = matches!(request, JobRequest::Session { resumed: true, .. });
     let carried_out = async move {
-        let work = Work::new((data, context), attempt.as_ref(), running, grants, granted_tools).await?;
         let agent: Runtime = agent.parse()?;
+        // Before its memories, its worktree and its transcript are read: that can be what ended the host before this one.
+        let place = match is_resumed {
+            true => Some(resumed(&context, &data.key, &running, agent).await?),
+            false => None,
+        };
+        let work = Work::new((data, context), attempt.as_ref(), running, grants, granted_tools).await?;
         match (plan, request) {
-            (Plan::Session(plan), JobRequest::Session { toolboxes, resumed }) => {
-                work.session(agent, plan, ceiling, toolboxes, resumed).await
+            (Plan::Session(plan), JobRequest::Session { toolboxes, .. }) => {
+                work.session(agent, plan, ceiling, toolboxes, place).await
             }
             (Plan::OwnRun(bounds), JobRequest::OwnRun(plugin, activation)) => {
                 work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
@@ -179,27 +184,27 @@ impl Work {
         Ok(Self { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools, token })
     }
 
-    /// The host runs the session that the component planned.
+    /// The host runs the session that the component planned. One that is resumed has its place already.
     async fn session(
         self,
         agent: Runtime,
         plan: SessionPlan,
         ceiling: Bounds,
         toolboxes: Arc<dyn Tools>,
-        resumed: bool,
+        place: Option<Place>,
     ) -> Outcome {
-        let slot = self.context.resources.runtimes.get(agent)?;
-        let (permit, trial) = match resumed {
-            true => self.turn(&slot, agent).await?,
-            false => (permit(&slot, &self.job, agent, &self.data.key).await?, None),
-        };
-        let (history, account, seconds) = if resumed { self.history().await? } else { Default::default() };
+        let (history, account, seconds) = if place.is_some() { self.history().await? } else { Default::default() };
         if let Some(ended) = ended_before(&history) {
             return ended;
         }
-        if let Some(trial) = trial {
-            trial.begin(&self.job, Duration::from_secs(self.context.limits.resume_trial_seconds.into())).await;
-        }
+        let (slot, permit) = match place {
+            Some(place) => place,
+            None => {
+                let slot = self.context.resources.runtimes.get(agent)?;
+                let permit = permit(&slot, &self.job, agent, &self.data.key).await?;
+                (slot, permit)
+            }
+        };
         let bounds = plan.bounds.min(ceiling);
         let clock = Clock::start(&self, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, Arc::new(clock.clone()));
@@ -229,22 +234,6 @@ impl Work {
         match meter.reason(&end.ending) {
             None => Ok(Some(end.text)),
             Some(reason) => Err(reason),
-        }
-    }
-
-    /// Waits for the turn of a job that is resumed, and for a permit to run its session.
-    async fn turn(&self, slot: &Slot, agent: Runtime) -> Result<(Permit<MemberKey>, Option<Trial>), String> {
-        let resumptions = &self.context.resumptions;
-        loop {
-            queue(&self.job, agent);
-            let turn = tokio::select! {
-                turn = resumptions.turn(&self.job) => turn,
-                () = self.job.cancelled().cancelled() => return Err("the job was cancelled".to_owned()),
-            };
-            let permit = permit(slot, &self.job, agent, &self.data.key).await?;
-            if let Some(trial) = resumptions.trial(turn) {
-                return Ok((permit, Some(trial)));
-            }
         }
     }
 
@@ -459,6 +448,31 @@ fn queue(job: &RunningJob, agent: Runtime) {
         queued: true,
     });
     job.set_usage(JobUsage { queued: true, ..used }, false);
+}
+
+/// A runtime, and a permit to run a session there.
+type Place = (Slot, Permit<MemberKey>);
+
+/// Waits for the turn of a job that is resumed, and for a place for its session; and begins its trial.
+async fn resumed(
+    context: &HostContext,
+    member: &MemberKey,
+    job: &Arc<RunningJob>,
+    agent: Runtime,
+) -> Result<Place, String> {
+    let (slot, resumptions) = (context.resources.runtimes.get(agent)?, &context.resumptions);
+    loop {
+        queue(job, agent);
+        let turn = tokio::select! {
+            turn = resumptions.turn(job) => turn,
+            () = job.cancelled().cancelled() => return Err("the job was cancelled".to_owned()),
+        };
+        let permit = permit(&slot, job, agent, member).await?;
+        if let Some(trial) = resumptions.trial(turn) {
+            trial.begin(job, Duration::from_secs(context.limits.resume_trial_seconds.into())).await;
+            return Ok((slot, permit));
+        }
+    }
 }
 
 /// Waits for a permit to run a session. The job's status shows that it waits.

@@ -27,6 +27,9 @@ use crate::{
     sync::lock,
 };
 
+/// From that size on, whoever reads a transcript notes it first: a host has memory for any shorter one.
+const LONG_BYTES: u64 = 256 * 1024;
+
 /// Resumes interrupted jobs.
 pub trait Resume: Send + Sync {
     /// A seal, by which [`Self::check`] knows later that the job with this plan, [`Sealed::text`], was made here and not copied
@@ -110,12 +113,19 @@ impl JobStore {
                 Err(NotResumed::Refused(why)) => (JobStatus::Failed, Some(interrupted(&why)), None),
             },
         };
-        let meta = Meta { usage: self.usage_so_far(&dir), ..meta.clone() };
-        let meta = record::ended(meta, status, error, self.context.now());
+        let mut meta = record::ended(meta.clone(), status, error, self.context.now());
         let stored = record::store_end(&dir, &meta, unsaved.as_ref(), limits);
-        let stored = stored
+        let mut stored = stored
             .inspect_err(|e| tracing::warn!(job = %id, "cannot store the end of the job, trying again later: {e}"))
             .ok();
+        // Its end is stored first: if the host ends while it reads what the job used, the next one does not read it again.
+        meta.usage = self.usage_so_far(&dir);
+        if stored.is_some() && meta.usage.is_some() {
+            match record::store_meta(&dir, &meta) {
+                Ok(with_usage) => stored = Some(with_usage),
+                Err(e) => tracing::warn!(job = %id, "cannot store what the job used: {e}"),
+            }
+        }
         if let Err(e) = remove_temporaries(&dir) {
             tracing::warn!(job = %id, "cannot remove temporary files: {e}");
         }
@@ -150,19 +160,37 @@ impl JobStore {
         }
         let mut meta = meta.clone();
         remove_temporaries(dir).map_err(unreadable(META))?;
-        if is_suspect && meta.resumption != Some(Resumption::HeldBack) {
-            meta.resumption = Some(Resumption::HeldBack);
-            record::store_meta(dir, &meta).map_err(unreadable(META))?;
-        }
-        {
-            let _one = lock(&self.recovery.transcript);
+        let read = |meta: &mut Meta| -> Result<(), NotResumed> {
             let history = record::read_transcript(dir, limits, Position::default())
                 .map_err(unreadable(TRANSCRIPT))?
                 .unwrap_or_default();
             meta.usage = (!history.is_empty()).then(|| transcript::usage(&history, plan.accepted.agent.clone()));
             let history: Vec<TranscriptEntry> = history.into_iter().map(|line| line.entry).collect();
-            resume.check(&meta.job_id, &plan, &history).map_err(NotResumed::Refused)?;
+            resume.check(&meta.job_id, &plan, &history).map_err(NotResumed::Refused)
+        };
+        let one = lock(&self.recovery.transcript);
+        let before = meta.resumption;
+        match before {
+            // Its transcript is read once it is let on: that may be what ends the host. What it used was noted.
+            Some(Resumption::HeldBack) => resume.check(&meta.job_id, &plan, &[]).map_err(NotResumed::Refused)?,
+            Some(Resumption::Alone) => {
+                meta.resumption = Some(Resumption::HeldBack);
+                meta.usage = None;
+                record::store_meta(dir, &meta).map_err(unreadable(META))?;
+                read(&mut meta)?;
+                note(dir, &meta);
+            }
+            _ if !counts || !is_long(dir) => read(&mut meta)?,
+            _ => {
+                // It is read alone, and is more of a suspect the more often a host ended meanwhile.
+                let reading = before.map_or(Resumption::Together, |_| Resumption::Alone);
+                note(dir, &Meta { resumption: Some(reading), usage: None, ..meta.clone() });
+                let outcome = read(&mut meta);
+                note(dir, &Meta { usage: None, ..meta.clone() });
+                outcome?;
+            }
         }
+        drop(one);
         let description = meta.description.clone();
         let job = RunningJob::resumed(self.context.clone(), self.itself.clone(), meta, dir);
         let job = Arc::new(job.map_err(unreadable(META))?);
@@ -195,6 +223,18 @@ impl JobStore {
         index.insert(Entry::new(State::Running(job.clone())));
         // While the index is locked, so that no event of the job precedes this one.
         self.context.publish(job.id(), begin);
+    }
+}
+
+/// Whether the transcript of a job is so long that reading it can be what ends a host.
+fn is_long(dir: &Dir) -> bool {
+    dir.symlink_metadata(TRANSCRIPT).is_ok_and(|transcript| transcript.len() >= LONG_BYTES)
+}
+
+/// Stores the record of a job that is not running yet. Where that fails, a host that ends now suspects it of less, or of more.
+fn note(dir: &Dir, meta: &Meta) {
+    if let Err(e) = record::store_meta(dir, meta) {
+        tracing::warn!(job = %meta.job_id, "cannot store that the job is read: {e}");
     }
 }
 
