@@ -16,7 +16,7 @@ use guild_jobs::{
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
-    process::geteuid,
+    process::{getegid, geteuid},
 };
 
 use crate::error::HallError;
@@ -33,8 +33,9 @@ pub const PACKAGES: &str = "packages";
 const MAX_PID_BYTES: u64 = 64;
 /// The user who can change everything in any case.
 const ROOT: u32 = 0;
-/// The write permissions of a file's group and of everybody.
-const OTHERS_WRITE: u32 = 0o022;
+/// The write permissions of a file's group, and of everybody.
+const GROUP_WRITES: u32 = 0o020;
+const ALL_WRITE: u32 = 0o002;
 /// The file that the owner locks.
 const LOCK: &str = ".lock";
 /// How long a host that was killed may take to be gone with all that it had started.
@@ -94,9 +95,7 @@ impl Home {
                 said_owner(&dir)
             )));
         }
-        let home = Self { path, dir, _lock: lock };
-        home.sweep().map_err(HallError::io(doing()))?;
-        Ok(home)
+        Ok(Self { path, dir, _lock: lock })
     }
 
     /// Makes what a home has and this one has not. Nobody else can read a new one.
@@ -111,15 +110,6 @@ impl Home {
                 .try_for_each(|part| dir.create_dir_all(part))
         });
         made.map_err(HallError::io(format!("the hall's home {} cannot be made", path.display())))
-    }
-
-    /// Removes the unfinished files that a crash left.
-    fn sweep(&self) -> io::Result<()> {
-        let new = open_dir(&self.dir, NEW)?;
-        for entry in new.entries()? {
-            new.remove_file(entry?.file_name())?;
-        }
-        Ok(())
     }
 
     /// Its path, canonical.
@@ -220,7 +210,9 @@ fn check_private(path: &Path, dir: &Dir) -> Result<(), HallError> {
                  look at what is in it"
             )));
         }
-        if found.mode() & OTHERS_WRITE != 0 {
+        // The group of the user alone, which many systems give each user, is not others.
+        let group_writes = found.mode() & GROUP_WRITES != 0 && found.gid() != getegid().as_raw();
+        if group_writes || found.mode() & ALL_WRITE != 0 {
             return Err(HallError::Conflict(format!(
                 "other users can write {path}, and so could have decided what the hall does; `chmod go-w {path}` after a \
                  look at what is in it"

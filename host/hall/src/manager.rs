@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     asker::asked_by,
-    commission::{Author, Commission, Entry, Overrides, Status},
+    commission::{Commission, Entry, Overrides, Status},
     hall::{Dispatched, Filter, Hall, NewCommission, cut},
     tools::{answer, define, is_offered, key},
     view::CommissionView,

@@ -16,12 +16,12 @@ pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// What one item of a list counts besides its texts.
 const ITEM_BYTES: usize = 512;
 
-/// As many items of a list, from its beginning, as one answer has: what is asked for is read in lists of any length.
+/// The items of a list that one answer has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// The first ones.
+    /// The items, from the asked position on.
     pub items: Vec<T>,
-    /// How many others there are.
+    /// How many follow.
     pub more: usize,
 }
 
@@ -34,7 +34,7 @@ impl<T> Deref for Page<T> {
 }
 
 /// An item of a list.
-pub(crate) trait Item {
+pub trait Item {
     /// What it is made of.
     type Of;
 
@@ -46,10 +46,11 @@ pub(crate) trait Item {
 }
 
 impl<T: Item> Page<T> {
-    /// The first of these.
-    pub(crate) fn of(all: &[Arc<T::Of>]) -> Self {
+    /// Of these, as many as one answer has, from a position on.
+    pub(crate) fn of(all: &[Arc<T::Of>], offset: usize) -> Self {
         let mut bytes = 0;
-        let items: Vec<T> = all
+        let rest = all.get(offset..).unwrap_or_default();
+        let items: Vec<T> = rest
             .iter()
             .map(|of| T::listed(of))
             .take_while(|item| {
@@ -57,7 +58,7 @@ impl<T: Item> Page<T> {
                 bytes <= PAGE_BYTES
             })
             .collect();
-        let more = all.len() - items.len();
+        let more = rest.len() - items.len();
         Self { items, more }
     }
 }
@@ -379,7 +380,7 @@ mod tests {
         let record = Record { prompt: "x".repeat(10_000), body: "ä".repeat(10_000), ..Record::default() };
         let id: CommissionId = "commission-Dalton-20260401-120000".parse().unwrap();
         let one = Arc::new(Commission::new(id, "demo".to_owned(), "worker".to_owned(), Status::Pending, record));
-        let page: Page<CommissionView> = Page::of(&vec![one; 2000]);
+        let page: Page<CommissionView> = Page::of(&vec![one; 2000], 0);
         assert!(page.len() > 500 && page.len() + page.more == 2000, "{}", page.len());
         assert!(page.iter().map(Item::bytes).sum::<usize>() <= PAGE_BYTES);
         assert!(page.iter().all(|view| view.prompt.ends_with("x…") && view.result_summary.ends_with("ä…")));

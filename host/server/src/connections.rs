@@ -42,6 +42,8 @@ use crate::patience::LAST_WORDS;
 
 /// How long to wait where the system has nothing left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// Between two looks for a connection that makes room for another.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// How often the log says so.
 const EXHAUSTED_LOGGED: Duration = Duration::from_secs(60);
 /// Bytes of a client's that are read before somebody asks for them, on each connection.
@@ -148,10 +150,13 @@ impl Connections {
     async fn place(self: &Arc<Self>, number: u64, activity: &Arc<Activity>) -> Place {
         let permit = match self.places.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),
-            Err(_) => {
+            // A connection that is at work now may wait for its client later.
+            Err(_) => loop {
                 self.close_longest_waiting();
-                self.places.clone().acquire_owned().await.ok()
-            }
+                if let Ok(permit) = timeout(ROOM_PAUSE, self.places.clone().acquire_owned()).await {
+                    break permit.ok();
+                }
+            },
         };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(number, activity.clone());
         Place { _permit: permit, connections: self.clone(), number }
@@ -215,12 +220,16 @@ impl Activity {
 
     /// Has a request under way until what this gives is dropped. On a connection that is being closed this is never ready.
     pub(crate) async fn works(self: &Arc<Self>) -> Working {
+        self.begin().await;
+        Working(self.clone())
+    }
+
+    async fn begin(&self) {
         let begun =
             self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != CLOSED).then_some(BUSY));
         if begun.is_err() {
             pending::<()>().await;
         }
-        Working(self.clone())
     }
 
     fn wait(&self) {
@@ -232,7 +241,7 @@ impl Activity {
     pub(crate) async fn waiting<T>(self: &Arc<Self>, work: impl Future<Output = T>) -> T {
         self.wait();
         let done = work.await;
-        mem::forget(self.works().await);
+        self.begin().await;
         done
     }
 }

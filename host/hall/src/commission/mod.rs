@@ -12,7 +12,7 @@ pub use record::{Entry, Overrides, Record};
 pub use state::Status;
 
 pub use crate::id::CommissionId;
-use crate::{error::HallError, store::Kept};
+use crate::{asker::asker, error::HallError, store::Kept};
 
 /// Calls of the manager's that are remembered of a commission.
 const MAX_CALLS: usize = 64;
@@ -38,7 +38,8 @@ pub struct Commission {
     /// Who made it.
     #[serde(default)]
     pub created_by: Author,
-    /// The name of the token with which its dispatch was asked for last, if there was one: what it spends counts for that.
+    /// The name of the token with which it was made, and then of that with which it was dispatched last, if there was one:
+    /// what the commission spends counts for that token, and what is kept of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// What it follows from, where the manager made it.
@@ -138,7 +139,7 @@ impl Commission {
             worktree_dir: None,
             branch_name: None,
             created_by: Author::User,
-            token: None,
+            token: asker(),
             delegated: None,
             asked: None,
             attempt: None,
@@ -208,7 +209,7 @@ impl Commission {
     }
 
     /// The time that a list shows: that of its last change of state, else of its creation, else its day.
-    pub(crate) fn relevant_date(&self) -> &str {
+    pub fn relevant_date(&self) -> &str {
         use Status::{Cancelled, Completed, Dispatched, Failed, InProgress};
         let event = match self.status {
             Completed | Failed | Cancelled | Dispatched | InProgress => format!("status_{}", self.status),

@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 
 use super::{Hall, blocking};
 use crate::{
+    asker::asker,
     error::HallError,
     events::HallEvent,
     home::Home,
@@ -24,6 +25,8 @@ use crate::{
 
 /// The most bytes of the commissions of a project, and of its meetings. All of them are in memory while the host runs.
 const PROJECT_BYTES: usize = 64 * 1024 * 1024;
+/// The most bytes of them that count for one token, so that a caller leaves room for others.
+const TOKEN_BYTES: usize = PROJECT_BYTES / 2;
 /// What one of them counts besides its texts.
 const ITEM_BYTES: usize = 1024;
 
@@ -34,6 +37,9 @@ pub(super) trait InHall: Kept + Clone + PartialEq + Send + Sync + 'static {
 
     /// The project's name.
     fn project(&self) -> &str;
+
+    /// The token that it counts for, if there is one.
+    fn token(&self) -> Option<&str>;
 
     /// The bytes of its texts.
     fn bytes(&self) -> usize;
@@ -74,8 +80,11 @@ pub(super) struct Cell<T, L> {
 /// Whether one is kept.
 #[derive(Default)]
 pub(super) struct Presence {
-    is_forgotten: bool,
+    pub(super) is_forgotten: bool,
 }
+
+/// One that was just made, which nobody else changes yet.
+pub(super) type Made<T, L> = (Arc<Cell<T, L>>, OwnedMutexGuard<Presence>);
 
 impl<T, L: Default> Cell<T, L> {
     fn new(kept: T, presence: Arc<Mutex<Presence>>) -> Arc<Self> {
@@ -151,7 +160,8 @@ impl<T: Kept, L: Default> Cells<T, L> {
     }
 }
 
-/// Refuses so many bytes more of a kind in a project that keeps too many. What the hall itself notes always has room.
+/// Refuses so many bytes more of a kind in a project that keeps too many, of all callers or of the one that asks. What the
+/// hall itself notes always has room.
 ///
 /// # Errors
 /// What to delete.
@@ -160,14 +170,20 @@ pub(super) fn check_room<T: InHall, L: Default>(
     project: &str,
     more: usize,
 ) -> Result<(), HallError> {
-    let of_project = cells.now().filter(|now| now.project() == project);
-    let bytes = of_project.map(|now| now.bytes() + ITEM_BYTES).sum::<usize>() + more;
-    if bytes <= PROJECT_BYTES {
-        return Ok(());
+    let (token, kind) = (asker(), T::RECORDS);
+    let (mut all, mut of_token) = (more, more);
+    for now in cells.now().filter(|now| now.project() == project) {
+        let bytes = now.bytes() + ITEM_BYTES;
+        all += bytes;
+        of_token += if now.token() == token.as_deref() { bytes } else { 0 };
     }
-    let kind = T::RECORDS;
+    let (whose, bytes, most) = match token {
+        _ if all > PROJECT_BYTES => (String::new(), all, PROJECT_BYTES),
+        Some(token) if of_token > TOKEN_BYTES => (format!(" that count for the token {token}"), of_token, TOKEN_BYTES),
+        _ => return Ok(()),
+    };
     Err(HallError::Conflict(format!(
-        "the {kind} of project \"{project}\" would have {bytes} bytes, and at most {PROJECT_BYTES} are kept; stop the host, \
+        "the {kind} of project \"{project}\"{whose} would have {bytes} bytes, and at most {most} are kept; stop the host, \
          and of some that are over delete `state/{kind}/ID.json` in the hall's home and `.lore/work/{kind}/ID.md` on \
          claude/main"
     )))
@@ -223,7 +239,19 @@ impl Hall {
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
     ) -> Result<Arc<T>, HallError> {
-        let (cell, mut held) = self.make_held(cells, name, kept).await?;
+        let made = self.make_held(cells, name, kept).await?;
+        self.picture_made(cells, made).await
+    }
+
+    /// Writes the record of one that was just made.
+    ///
+    /// # Errors
+    /// Where it cannot be stored: there is none then.
+    pub(super) async fn picture_made<T: InHall, L: Default>(
+        &self,
+        cells: &Cells<T, L>,
+        (cell, mut held): Made<T, L>,
+    ) -> Result<Arc<T>, HallError> {
         let made = cell.now();
         if let Err(e) = self.picture(&cell).await {
             self.forget_held(cells, made.id(), &mut held).await;
@@ -232,12 +260,16 @@ impl Hall {
         Ok(made)
     }
 
-    async fn make_held<T: InHall, L: Default>(
+    /// As [`Self::make`]. Nobody else changes it before what this returns is dropped.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub(super) async fn make_held<T: InHall, L: Default>(
         &self,
         cells: &Cells<T, L>,
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
-    ) -> Result<(Arc<Cell<T, L>>, OwnedMutexGuard<Presence>), HallError> {
+    ) -> Result<Made<T, L>, HallError> {
         let presence = Arc::<Mutex<Presence>>::default();
         // Whoever finds it waits until it is stored.
         let mut held = presence.clone().lock_owned().await;

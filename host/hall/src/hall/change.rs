@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cap_std::fs::Dir;
 
 use super::{
-    Hall,
+    CommissionCell, Hall,
     cells::{InHall, Picture, check_room},
 };
 use crate::{
@@ -76,15 +76,8 @@ impl Hall {
         new: NewCommission,
         call: Option<&str>,
     ) -> Result<CommissionId, HallError> {
-        let _one = match &new.by {
-            Some(_) => Some(self.delegating.lock().await),
-            None => None,
-        };
-        if let Some(call) = call {
-            let mut made = self.commissions.now();
-            if let Some(made) = made.find(|now| now.calls.iter().any(|known| known == call)) {
-                return Ok(made.commission_id.clone());
-            }
+        if let Some(cell) = self.made_by(call) {
+            return self.was_made(&cell).await;
         }
         let title = new.title.trim();
         let title = title.strip_prefix("Commission: ").unwrap_or(title);
@@ -100,11 +93,8 @@ impl Hall {
         // A project that cannot be worked on is told now, not at the dispatch.
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
-        let delegated = match &new.by {
-            Some(by) => Some(self.delegate(by, &worker, &new.overrides).await?),
-            None => None,
-        };
-        let author = if delegated.is_some() { Author::Manager } else { Author::User };
+        let budget_usd = self.workers()?.budget_usd(&worker.key, &new.overrides);
+        let author = if new.by.is_some() { Author::Manager } else { Author::User };
         let (now, time) = (self.clock.now(), self.time());
         let record = Record {
             title: format!("Commission: {title}"),
@@ -124,7 +114,24 @@ impl Hall {
             project_name: new.project.clone(),
             ..Record::default()
         };
-        let made = self.make_pictured(
+        // Until it counts. Nothing waits for a project meanwhile: one whose git hangs keeps no manager from another.
+        let one = match &new.by {
+            Some(_) => Some(self.delegating.lock().await),
+            None => None,
+        };
+        if let Some(cell) = self.made_by(call) {
+            drop(one);
+            return self.was_made(&cell).await;
+        }
+        let delegated = match new.by.as_ref().map(|by| (by, self.delegate(by, budget_usd))) {
+            Some((_, Ok(delegated))) => Some(delegated),
+            Some((by, Err(refusal))) => {
+                drop(one);
+                return Err(self.refuse(by, refusal).await);
+            }
+            None => None,
+        };
+        let made = self.make_held(
             &self.commissions,
             |nth| CommissionId::new(&worker.display_name, now, nth),
             |id| Commission {
@@ -134,7 +141,25 @@ impl Hall {
                 ..Commission::new(id, new.project, worker.key.to_string(), Status::Pending, record)
             },
         );
-        Ok(made.await?.commission_id.clone())
+        let made = made.await?;
+        drop(one);
+        Ok(self.picture_made(&self.commissions, made).await?.commission_id.clone())
+    }
+
+    /// The commission that this call made when it came before.
+    fn made_by(&self, call: Option<&str>) -> Option<Arc<CommissionCell>> {
+        let call = call?;
+        let mut all = self.commissions.all().into_iter();
+        all.find(|cell| cell.now().calls.iter().any(|known| known == call))
+    }
+
+    /// The name of a commission, once it is known whether it could be made.
+    async fn was_made(&self, cell: &CommissionCell) -> Result<CommissionId, HallError> {
+        let id = cell.now().commission_id.clone();
+        match cell.hold().await.is_forgotten {
+            false => Ok(id),
+            true => Err(HallError::NotFound(format!("the commission {id} was not made"))),
+        }
     }
 
     /// Changes a commission that is not under way: one that has not begun, or one whose attempt failed or was cancelled, so that
@@ -296,6 +321,10 @@ impl InHall for Commission {
 
     fn project(&self) -> &str {
         &self.project_name
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
     fn bytes(&self) -> usize {

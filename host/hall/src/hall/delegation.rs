@@ -6,14 +6,21 @@ use guild_contract::Delegation;
 
 use super::Hall;
 use crate::{
-    commission::{Delegated, Entry, Overrides},
+    commission::{Delegated, Entry},
     error::HallError,
     project::lock,
-    workers::{Activity, Worker},
+    workers::Activity,
 };
 
 /// How a timeline says that a commission of the manager's was refused.
 const REFUSED: &str = "delegation_refused";
+
+/// Why the manager may not make a commission.
+pub(super) struct Refusal {
+    /// The setting that says so.
+    key: &'static str,
+    why: String,
+}
 
 impl Hall {
     /// What the manager may beget from now on.
@@ -21,16 +28,12 @@ impl Hall {
         *lock(&self.delegation) = delegation;
     }
 
-    /// What a commission counts that the manager makes in an activity. The caller holds [`Hall::delegating`] until it is made.
+    /// What a commission counts that the manager makes in an activity, and that may spend so much. The caller holds
+    /// [`Hall::delegating`] until it is made.
     ///
     /// # Errors
-    /// Where that would be beyond what the operator permits. The activity's timeline says so.
-    pub(super) async fn delegate(
-        &self,
-        by: &Activity,
-        worker: &Worker,
-        overrides: &Overrides,
-    ) -> Result<Delegated, HallError> {
+    /// Where that would be beyond what the operator permits. [`Self::refuse`] follows, once the caller holds that no more.
+    pub(super) fn delegate(&self, by: &Activity, budget_usd: f64) -> Result<Delegated, Refusal> {
         let (root, depth) = match by.commission().and_then(|id| self.commissions.get(id)?.now().delegated.clone()) {
             Some(Delegated { root, depth, .. }) => (root, depth + 1),
             None => (by.id().to_owned(), 1),
@@ -42,7 +45,6 @@ impl Hall {
                 (made, usd) = (made + 1, usd + now.delegated_usd());
             }
         }
-        let budget_usd = self.workers()?.budget_usd(&worker.key, overrides);
         let refused = if depth > allowed.depth {
             let why =
                 format!("commissions of commissions go {} deep, and this one would be {depth} deep", allowed.depth);
@@ -62,12 +64,19 @@ impl Hall {
         } else {
             None
         };
-        let Some((key, why)) = refused else { return Ok(Delegated { root, depth, budget_usd, spent_usd: 0.0 }) };
+        match refused {
+            Some((key, why)) => Err(Refusal { key, why }),
+            None => Ok(Delegated { root, depth, budget_usd, spent_usd: 0.0 }),
+        }
+    }
+
+    /// The error of a commission that the manager may not make. The activity's timeline says so.
+    pub(super) async fn refuse(&self, by: &Activity, Refusal { key, why }: Refusal) -> HallError {
         let why = format!("{why} ({key}); go on with what there is, or have the user commission it");
         if let Err(e) = self.note_refusal(by, key, &why).await {
             tracing::warn!(activity = %by, "its timeline does not say that the manager was refused a commission: {e}");
         }
-        Err(HallError::Conflict(why))
+        HallError::Conflict(why)
     }
 
     /// Says in an activity's timeline why the manager was refused a commission, once for each key: a model can ask a thousand times.

@@ -20,6 +20,8 @@ pub struct Filter {
     pub status: Option<Status>,
     /// Of the worker of this name for people.
     pub worker: Option<String>,
+    /// How many are skipped at the beginning of the list.
+    pub offset: usize,
 }
 
 impl Hall {
@@ -28,7 +30,7 @@ impl Hall {
     /// # Errors
     /// Where there is no such project.
     pub async fn list(&self, filter: &Filter) -> Result<Page<CommissionView>, HallError> {
-        Ok(Page::of(&self.matching(filter).await?))
+        Ok(Page::of(&self.matching(filter).await?, filter.offset))
     }
 
     /// The commissions as they are, in the order of a list: what waits, what runs, what went wrong, what is over.

@@ -16,6 +16,7 @@ pub use record::Record;
 pub use state::MeetingStatus;
 
 use crate::{
+    asker::asker,
     commission::{Author, Entry},
     error::HallError,
     store::Kept,
@@ -45,7 +46,8 @@ pub struct Meeting {
     /// Who asked for it.
     #[serde(default)]
     pub created_by: Author,
-    /// The name of the token of whoever spoke in it last, if there was one: what it spends counts for that.
+    /// The name of the token with which it was asked for, and then of that of whoever spoke in it last, if there was one:
+    /// what the meeting spends counts for that token, and what is kept of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The call by which the manager asked for it, so that it is asked for once.
@@ -135,7 +137,7 @@ impl Meeting {
             worktree_dir: None,
             branch_name: None,
             created_by: Author::User,
-            token: None,
+            token: asker(),
             call: None,
             session: None,
             record,

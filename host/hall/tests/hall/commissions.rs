@@ -5,7 +5,7 @@ use std::fs;
 use guild_contract::Decision;
 use guild_git::Checkout;
 use guild_hall::{
-    HallError, NotBegun, Outcome, Worker, Workers as _,
+    HallError, NotBegun, Outcome, Worker, Workers as _, asked_by,
     commission::{Status, record},
     hall::{Changes, Dispatched, NewCommission},
 };
@@ -338,4 +338,19 @@ async fn a_record_that_has_no_directory_is_refused_with_what_to_do() {
         matches!(&refused, HallError::Conflict(why) if why.contains(".lore/work/commissions has to be a directory")),
         "{refused:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_stores_too_much_leaves_room_for_other_callers() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let large = || NewCommission { prompt: "x".repeat(1 << 20), ..commission("large") };
+    let refused = loop {
+        if let Err(why) = asked_by(Some("ci".to_owned()), hall.create(large())).await {
+            break why.to_string();
+        }
+    };
+    assert!(refused.contains("that count for the token ci") && refused.contains("delete"), "{refused}");
+    assert!(asked_by(Some("ann".to_owned()), hall.create(large())).await.is_ok());
+    assert!(hall.create(large()).await.is_ok());
 }

@@ -17,7 +17,10 @@ use guild_session::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::support::{Scripted, World, commission, ids, status, timeline, until, write};
+use crate::{
+    projects::hanging_git,
+    support::{Scripted, World, commission, ids, status, timeline, until, write},
+};
 
 /// The manager, at work on a commission of the project `demo`.
 struct Manager {
@@ -162,6 +165,25 @@ async fn commissions_of_commissions_count_together_and_go_so_deep() {
     assert_eq!(ids(&hall).await.len(), 5);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_whose_git_hangs_keeps_no_manager_from_another() {
+    let mut world = World::new(Scripted::writing());
+    world.add("slow");
+    world.git = Some(hanging_git(&world));
+    let manager = Manager::of(&world).await;
+    let by = Some(manager.attempt.activity.clone());
+    let slow = NewCommission { project: "slow".to_owned(), by, ..commission("slow") };
+    let hanging = {
+        let hall = manager.hall.clone();
+        tokio::spawn(async move { hall.create(slow).await })
+    };
+    // It comes as far as it can.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::timeout(Duration::from_secs(30), manager.makes("1", "quick")).await.unwrap();
+    assert!(!hanging.is_finished());
+    hanging.abort();
+}
+
 #[test]
 fn the_dollars_of_what_the_manager_makes_are_counted_together_also_after_a_restart() {
     let world = World::new(Scripted::writing());
@@ -281,7 +303,7 @@ async fn it_asks_the_user_for_a_meeting_once_however_often_the_call_comes() {
     assert_eq!(manager.does("1", "initiate_meeting", input.clone()).await, asked);
     assert_ne!(manager.does("2", "initiate_meeting", input).await, asked);
     let requests = manager.hall.meetings(Some("demo"), &[MeetingStatus::Requested]).await.unwrap();
-    let shown = serde_json::to_value(&requests).unwrap();
+    let shown = serde_json::to_value(&requests.items).unwrap();
     assert_eq!(requests.len(), 2);
     assert!(requests.iter().all(|one| one.agenda == "The index is done" && one.linked_artifacts == ["specs/plan.md"]));
     assert_eq!(shown[0]["createdBy"], "manager");

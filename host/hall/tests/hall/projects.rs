@@ -140,13 +140,16 @@ async fn a_home_that_others_can_write_is_refused_with_what_to_do() {
     if !settings.exists() {
         fs::write(&settings, "projects: []\n").unwrap();
     }
-    for (path, bad, good) in [(&home, 0o720, 0o700), (&home, 0o702, 0o700), (&settings, 0o666, 0o644)] {
+    for (path, bad, good) in [(&home, 0o702, 0o700), (&settings, 0o666, 0o644)] {
         fs::set_permissions(path, fs::Permissions::from_mode(bad)).unwrap();
         let error = world.open().err().unwrap().to_string();
         assert!(error.contains(&format!("`chmod go-w {}`", path.canonicalize().unwrap().display())), "{error}");
         fs::set_permissions(path, fs::Permissions::from_mode(good)).unwrap();
         world.open().unwrap();
     }
+    // Many systems give each user a group, whose members may write what the user makes.
+    fs::set_permissions(&settings, fs::Permissions::from_mode(0o664)).unwrap();
+    world.open().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +186,7 @@ async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
 }
 
 /// A `git` that stops for ever in the project `slow`.
-fn hanging_git(world: &World) -> std::path::PathBuf {
+pub(crate) fn hanging_git(world: &World) -> std::path::PathBuf {
     let path = world.root().join("bin/git");
     let text = "#!/bin/sh\ncase \"$PWD\" in */slow) exec sleep 600;; esac\nexec git \"$@\"\n";
     write(&world.root(), "bin/git", text);

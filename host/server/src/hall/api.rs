@@ -82,12 +82,15 @@ impl Api {
             audit.end(failure(response.status()).as_ref());
             Ok(response)
         };
-        if routes::is_stream(path) {
-            let place = self.events.place(caller.identity()).ok_or_else(|| events::no_place(&self.events))?;
-            let response = authorized.run(work).await?;
+        let place = match routes::is_stream(path) {
+            true => Some(self.events.place(caller.identity()).ok_or_else(|| events::no_place(&self.events))?),
+            false => None,
+        };
+        let response = authorized.run(work).await?;
+        if let Some(place) = place.filter(|_| routes::is_of_events(&response)) {
             return Ok(listened(response, caller.into_subscription(), place));
         }
-        let (head, body) = authorized.run(work).await?.into_parts();
+        let (head, body) = response.into_parts();
         let whole = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
         Ok(Response::from_parts(head, Body::from(caller.awaits(whole)?)))
     }

@@ -289,6 +289,8 @@ struct List {
     status: Option<Status>,
     /// Only those of this worker: its `displayName`.
     worker: Option<String>,
+    /// How many to skip at the beginning of the list, as after an answer that says `more`.
+    offset: Option<usize>,
 }
 
 fn states(_: &mut SchemaGenerator) -> Schema {
@@ -325,10 +327,12 @@ impl<'a> Brief<'a> {
 
 impl Arguments for List {
     async fn call(self, hall: &Arc<Hall>) -> Result<Value, HallError> {
-        let filter = Filter { project: self.project_name, status: self.status, worker: self.worker };
+        let offset = self.offset.unwrap_or_default();
+        let filter = Filter { project: self.project_name, status: self.status, worker: self.worker, offset };
         let all = hall.matching(&filter).await?;
-        let commissions: Vec<Brief<'_>> = all.iter().take(MOST).map(|now| Brief::of(now)).collect();
-        Ok(match all.len().saturating_sub(MOST) {
+        let rest = all.get(offset..).unwrap_or_default();
+        let commissions: Vec<Brief<'_>> = rest.iter().take(MOST).map(|now| Brief::of(now)).collect();
+        Ok(match rest.len().saturating_sub(MOST) {
             0 => json!({"commissions": commissions}),
             more => json!({"commissions": commissions, "more": more}),
         })

@@ -426,7 +426,12 @@ impl<'a> Message<'a> {
             return Ok(());
         }
         // Says which parameter it is.
-        Params::read(self.parts.params)?.object("_meta")?;
+        let mut params = Params::read(self.parts.params)?;
+        params.object("_meta")?;
+        // The SDK takes a cursor that is no string for none.
+        if self.method().is_some_and(|method| method.ends_with("/list")) {
+            params.optional_text("cursor")?;
+        }
         let read = serde_json::from_str::<ClientJsonRpcMessage>(self.text);
         read.map(drop).map_err(|error| RpcError::invalid_request(format!("Invalid request: {error}")))
     }

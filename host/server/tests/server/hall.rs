@@ -15,6 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_auth::Ingress;
+use guild_config::Config;
 use guild_contract::{Decision, Delegation, JobId, Limits, MemberKey};
 use guild_git::Checkout;
 use guild_hall::{Attempt, Hall, HallError, HallOptions, Home, NotBegun, Outcome, Permit, Worker, Workers};
@@ -172,8 +173,9 @@ impl World {
         hall.begin_work(workers.clone()).await.unwrap();
         let (socket, stop) = (Socket::listen(&hall).unwrap(), CancellationToken::new());
         let served = tokio::spawn({
-            let (limits, stopped) = (Arc::new(limits), stop.clone());
-            let api = Api::new(hall.clone(), Hub::new(&limits), Arc::new(Ingress::of_this_machine(&limits)));
+            let (config, stopped) = (Config { limits, ..Config::default() }, stop.clone());
+            let limits = Arc::new(config.limits.clone());
+            let api = Api::new(hall.clone(), Hub::new(&limits), Arc::new(Ingress::of_this_machine(&config)));
             async move { socket.serve(&api, &limits, stopped.cancelled()).await }
         });
         Self { root, hall, workers, stop, served }
@@ -643,6 +645,10 @@ async fn a_list_cuts_long_texts_and_a_project_keeps_no_more_than_its_room() {
         assert!(cut.ends_with('…') && cut.len() < 4096, "{} bytes", cut.len());
     }
     assert_eq!(world.read(&made[0]).await["commission"]["prompt"], json!(prompt));
+    let rest = world.ok(&format!("{LIST}?offset=60")).await;
+    let ids = |listed: &[Value]| listed.iter().map(|one| one["commissionId"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(rest["commissions"].as_array().unwrap()), ids(&listed[60..]));
+    assert_eq!(world.ask("GET", &format!("{LIST}?offset=x"), "").await.0, 400);
     let note = "x".repeat(1024 * 1024);
     assert_eq!(world.post(NOTE, json!({"commissionId": made[0], "content": note})).await.0, 409);
     // What is there can still be worked on.

@@ -82,6 +82,10 @@ impl InHall for Meeting {
         &self.project_name
     }
 
+    fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     fn bytes(&self) -> usize {
         let record::Record { agenda, linked_artifacts, meeting_log, body, .. } = &self.record;
         let paths = linked_artifacts.iter().map(String::len).sum::<usize>();

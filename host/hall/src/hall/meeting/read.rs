@@ -22,13 +22,26 @@ impl Hall {
         project: Option<&str>,
         states: &[MeetingStatus],
     ) -> Result<Page<MeetingView>, HallError> {
+        self.meetings_from(project, states, 0).await
+    }
+
+    /// As [`Self::meetings`], without so many at the beginning of the list.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn meetings_from(
+        &self,
+        project: Option<&str>,
+        states: &[MeetingStatus],
+        offset: usize,
+    ) -> Result<Page<MeetingView>, HallError> {
         let mut found = self.meetings_of(project).await?;
         found.retain(|now| states.is_empty() || states.contains(&now.status));
         found.sort_by_cached_key(|now| {
             let record = &now.record;
             (record.deferred_until.clone(), Reverse((record.date.clone(), now.started().to_owned())))
         });
-        Ok(Page::of(&found))
+        Ok(Page::of(&found, offset))
     }
 
     /// The records of all meetings of a project, as artifacts: those that are open first, then the newest.

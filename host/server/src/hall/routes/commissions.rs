@@ -7,7 +7,7 @@ use guild_hall::{
 };
 use serde_json::{Value, json};
 
-use super::request::{Answer, Reply, Request, done, ok, page};
+use super::request::{Answer, Reply, Request, done, offset, ok, page};
 
 pub(super) async fn create(Request { hall, fields, .. }: Request) -> Answer {
     let missing = |_| HallError::Invalid("Missing required fields: projectName, title, workerName, prompt".to_owned());
@@ -64,7 +64,8 @@ pub(super) async fn list(Request { hall, fields, .. }: Request) -> Answer {
     let Ok(status) = fields.maybe(&["status", "state"]).as_deref().map(str::parse).transpose() else {
         return ok(json!({"commissions": []}));
     };
-    let filter = Filter { project: fields.maybe(&["projectName"]), status, worker: fields.maybe(&["worker"]) };
+    let (project, worker) = (fields.maybe(&["projectName"]), fields.maybe(&["worker"]));
+    let filter = Filter { project, status, worker, offset: offset(&fields)? };
     page("commissions", hall.list(&filter).await?)
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{
     super::events,
-    request::{Answer, Fields, Reply, Request, done, ok, page},
+    request::{Answer, Fields, Reply, Request, done, offset, ok, page},
 };
 
 /// The routes that are answered with a stream.
@@ -85,13 +85,15 @@ pub(super) async fn list(Request { hall, fields, .. }: Request) -> Answer {
         else {
             return ok(json!({"meetings": []}));
         };
-        return page("meetings", hall.meetings(project(&fields).as_deref(), &states).await?);
+        return page("meetings", hall.meetings_from(project(&fields).as_deref(), &states, offset(&fields)?).await?);
     }
     let project = fields.project()?;
     match fields.given(&["view"]) {
         Some("artifacts") => ok(json!({"meetings": hall.meeting_artifacts(&project).await?})),
-        Some("open") => page("meetings", hall.meetings(Some(&project), &[MeetingStatus::Open]).await?),
-        _ => page("meetings", hall.meetings(Some(&project), &[MeetingStatus::Requested]).await?),
+        Some("open") => {
+            page("meetings", hall.meetings_from(Some(&project), &[MeetingStatus::Open], offset(&fields)?).await?)
+        }
+        _ => page("meetings", hall.meetings_from(Some(&project), &[MeetingStatus::Requested], offset(&fields)?).await?),
     }
 }
 

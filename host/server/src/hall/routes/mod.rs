@@ -121,13 +121,23 @@ pub(super) fn is_stream(path: &str) -> bool {
     path == EVENTS || meetings::STREAMS.contains(&path)
 }
 
-/// How many bytes the answer of a list takes at most while it is made: the list, the same as values, and its text.
+/// How many bytes an answer takes at most while it is made: what is told, the same as values, and its text.
 pub(super) fn held(path: &str) -> u64 {
-    const LIST: u64 = 4 * 4 * 1024 * 1024;
-    match path.ends_with("commission/list") || path.ends_with("meeting/list") {
-        true => LIST,
-        false => 0,
+    const MIB: u64 = 1024 * 1024;
+    let is =
+        |what: &str| ["commission", "meeting", "document"].iter().any(|of| path.ends_with(&format!("/{of}/{what}")));
+    if is("list") {
+        16 * MIB
+    } else if is("read") {
+        48 * MIB
+    } else {
+        0
     }
+}
+
+/// Whether a response is a stream of events, and no error in place of it.
+pub(super) fn is_of_events(response: &Response) -> bool {
+    response.headers().get(CONTENT_TYPE).is_some_and(|of| of == "text/event-stream")
 }
 
 /// The route, and the fields that the path has.

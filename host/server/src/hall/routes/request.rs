@@ -45,6 +45,12 @@ pub(super) fn page<T: Serialize>(name: &str, Page { items, more }: Page<T>) -> A
     })
 }
 
+/// Where a list begins: `offset`, a number from 0.
+pub(super) fn offset(fields: &Fields) -> Result<usize, HallError> {
+    let offset = fields.maybe(&["offset"]).map_or(Ok(0), |offset| offset.parse());
+    offset.map_err(|_| HallError::Invalid("offset must be a number from 0".to_owned()))
+}
+
 /// What a request says: the fields of its body, and of its query.
 pub(super) struct Fields {
     fields: Map<String, Value>,
