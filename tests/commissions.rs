@@ -318,9 +318,19 @@ fn twenty_commissions_on_four_projects_are_each_merged_once_whenever_the_host_is
             hall.post("/commission/run/dispatch", json!({"commissionId": id}));
         }
     }
+    let url = format!("http://127.0.0.1:{}/mcp", host.port);
+    // A job that was resumed alone when its host was killed is taken for the cause, which it was.
+    let let_on = |read: &Value| {
+        let Some(job) = read["commission"]["jobId"].as_str() else { return };
+        let meta = hall.home.path("members/researcher/jobs").join(job).join("meta.json");
+        if fs::read_to_string(meta).is_ok_and(|meta| meta.contains("heldBack")) {
+            hall.home.run(&["resume", job, "--url", &url]);
+        }
+    };
     for (project, id) in &made {
         let read = wait_for(&format!("{id} to end"), || {
             let read = hall.read(project, id);
+            let_on(&read);
             let status = read["commission"]["status"].as_str().unwrap();
             ["completed", "failed"].contains(&status).then_some(read)
         });

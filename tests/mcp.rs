@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     guest,
@@ -295,6 +295,7 @@ fn every_mistake_in_a_message_is_answered_with_its_id() {
     let ask = |rest: &str| session.send("POST", &format!(r#"{{"jsonrpc":"2.0","id":3,{rest}}}"#)).message();
     for rest in [
         r#""method":"tools/list","params":{"cursor":7}"#,
+        r#""method":"resources/list","params":{"cursor":{}}"#,
         r#""method":"tools/call","params":{"name":"list","arguments":[]}"#,
         r#""method":"tools/call","params":{"name":"list","arguments":"x"}"#,
     ] {

@@ -36,7 +36,7 @@ impl Events {
         Self(BufReader::new(stream))
     }
 
-    fn post(hall: &Hall, path: &str, body: &Value) -> Self {
+    pub(crate) fn post(hall: &Hall, path: &str, body: &Value) -> Self {
         Self::ask(hall, "POST", path, body)
     }
 

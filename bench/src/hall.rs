@@ -39,7 +39,14 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     fs::create_dir_all(&home)?;
     fs::write(home.join("config.yaml"), format!("projects:\n  - name: demo\n    path: {}\n", project.display()))?;
     let permits = vec![Permit { path: project.clone(), ..Permit::default() }];
-    let hall = Hall::open(HallOptions { home, permits, git: None, clock: Arc::new(SystemClock) })?;
+    let hall = Hall::open(HallOptions {
+        home,
+        permits,
+        delegation: Default::default(),
+        git: None,
+        limits: Arc::default(),
+        clock: Arc::new(SystemClock),
+    })?;
     hall.begin_work(Arc::new(Instantly)).await?;
     // The integration worktree is made once.
     hall.create(commission("warm")).await?;

@@ -285,7 +285,7 @@ fn a_config_that_nests_100000_deep_is_refused() {
               \"params\":{{\"description\":\"d\",\"task\":\"t\",\"config\":{deep}}}}}"
         );
         let (status, answer) = case.client().post(&request).unwrap();
-        let expected = json!({"jsonrpc": "2.0", "id": null, "error": {
+        let expected = json!({"jsonrpc": "2.0", "id": 1, "error": {
             "code": -32600, "message": "Invalid request: JSON that nests deeper than 64 levels"}});
         assert_eq!((status, serde_json::from_str(&answer).ok()), (200, Some(expected)));
         assert_eq!(fs::read_dir(case.member.join("jobs")).unwrap().count(), 0);

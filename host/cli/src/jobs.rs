@@ -245,6 +245,7 @@ impl Jobs {
             return self.latest(changes).await;
         }
         // A job's id has no slash, so what is before the last one is its member's key.
+        let asked = wanted;
         let (member, wanted) = wanted.rsplit_once('/').map_or((None, wanted), |(member, id)| (Some(member), id));
         let is_of = |found: &JobRef| member.is_none_or(|key| self.member(found.at).is_none_or(|other| other == key));
         let (mut found, mut left_out) = self.of_id(wanted).await;
@@ -260,13 +261,13 @@ impl Jobs {
         }
         match found.len() {
             1 => found.pop().ok_or_else(|| Failure::error("the job is gone")),
-            0 if self.count() == 1 && left_out.is_empty() && matches!(self, Self::Host { .. }) => {
+            0 if member.is_none() && self.count() == 1 && left_out.is_empty() && matches!(self, Self::Host { .. }) => {
                 // The host's own error is reported.
                 Ok(JobRef { at: 0, id: wanted.to_owned() })
             }
             0 => {
                 left_out.iter().for_each(tell_error);
-                let (wanted, place) = (one_line(wanted, 128), self.place());
+                let (wanted, place) = (one_line(asked, 128), self.place());
                 Err(Failure::error(format!("there is no job {wanted} {place}; `guild list` shows the jobs")))
             }
             _ => self.ambiguous(wanted, found).await,

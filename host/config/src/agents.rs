@@ -15,7 +15,7 @@ use toml::Spanned;
 
 use super::{
     Runtime,
-    value::{Wrong, above_zero, dollars, key_source, text, written_table},
+    value::{Wrong, above_zero, key_source, price_of, text, written_table},
 };
 
 /// The settings of a runtime: `[extractive]`, `[claude]`, or `[api]` with `[[prices]]`.
@@ -265,13 +265,13 @@ pub(crate) fn prices(written: Vec<WrittenPrice>) -> Result<Prices, Wrong> {
             let why = format!("prices.model: {:?} has a price already; leave one of the two out", model.get_ref());
             return Err(Wrong::at(model.span(), why));
         }
-        let optional = |name, price: Option<Spanned<f64>>| price.map(|price| dollars(name, &price)).transpose();
+        let optional = |name, price: Option<Spanned<f64>>| price.map(|price| price_of(name, &price)).transpose();
         prices.push(Price {
             model: text("prices.model", model)?,
-            input: dollars("prices.input", &input)?,
+            input: price_of("prices.input", &input)?,
             cached_input: optional("prices.cached_input", cached_input)?,
             cache_write: optional("prices.cache_write", cache_write)?,
-            output: dollars("prices.output", &output)?,
+            output: price_of("prices.output", &output)?,
             above_input_tokens,
         });
     }

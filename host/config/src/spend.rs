@@ -5,8 +5,8 @@ use toml::Spanned;
 
 use super::value::{Wrong, amount};
 
-/// What may be spent in a day, of UTC, in US dollars. What is spent is counted over all hosts that use this `guild.toml`, of
-/// all runtimes, and survives a restart. A cost that is not known does not count.
+/// What may be spent in a day, of UTC, in US dollars. It is counted over all hosts that use this
+/// `guild.toml`, on all runtimes, and survives a restart. A cost that is not known does not count.
 #[derive(Default, Deserialize)]
 pub(crate) struct WrittenSpend {
     /// What all jobs, commissions and meetings may spend together. Without it, there is no such cap.

@@ -42,20 +42,17 @@ pub(crate) fn above_zero<T: Default + PartialOrd>(
 
 /// An amount of US dollars. `name` is the whole of its key.
 pub(crate) fn amount(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
-    let usd = *value.get_ref();
-    if usd.is_finite() && usd >= 0.0 {
-        return Ok(usd);
-    }
-    Err(Wrong::at(value.span(), format!("{name}: {usd} is no amount; write US dollars, as 20.0")))
+    dollars(value, || format!("{name}: {} is no amount; write US dollars, as 20.0", value.get_ref()))
 }
 
 /// A price in US dollars.
-pub(crate) fn dollars(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
+pub(crate) fn price_of(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
+    dollars(value, || format!("{name}: {} is no price; write US dollars for a million tokens, as 3.0", value.get_ref()))
+}
+
+fn dollars(value: &Spanned<f64>, why: impl FnOnce() -> String) -> Result<f64, Wrong> {
     let usd = *value.get_ref();
-    if usd.is_finite() && usd >= 0.0 {
-        return Ok(usd);
-    }
-    Err(Wrong::at(value.span(), format!("{name}: {usd} is no price; write US dollars for a million tokens, as 3.0")))
+    if usd.is_finite() && usd >= 0.0 { Ok(usd) } else { Err(Wrong::at(value.span(), why())) }
 }
 
 /// A text that is not empty.

@@ -297,7 +297,8 @@ limits! {
     @start requests_bytes: u64 = 512 * MIB;
     /// Requests in a JSON-RPC batch.
     batch: u32 = 100;
-    /// Connections at a time; others wait to be accepted.
+    /// Connections at a time, of the port and of a hall's socket each. Beyond it the one that has waited for its client for
+    /// longest is closed; where all have requests in progress, others wait.
     @start connections: u32 = 4096;
     /// Connections of one address (of IPv6: of one /64) other than loopback at a time; more are closed.
     @start connections_per_address: u32 = 256;
