@@ -384,18 +384,15 @@ fn a_session_has_the_tools_of_commissions_and_what_it_writes_with_them_is_merged
         2 => Reply::call("report_progress", json!({"summary": "Half of it is done."}))
             .and_call("record_decision", decided.clone())
             .and_call("log_question", json!({"question": "Which moth?"}))
-            .and_call("write_memory", note.clone()),
+            .and_call("write_memory", note.clone())
+            .and_call("write_memory", json!({"scope": "global", "path": "moths", "content": "For everybody."})),
         3 => Reply::call("submit_result", json!({"summary": "A week.", "artifacts": ["reports/moths.md"]})),
         _ => Reply::text("Done."),
     }));
     let hall = Hall::new(&["demo"]);
     hall.home.researcher("researcher");
-    hall.home.edit_manifest("researcher", |manifest| {
-        let component = &mut manifest["component"];
-        component["grants"] = json!({"lore": {"write": true}, "worktree": {"write": true}});
-        component["scopes"] = json!(["worker", "project"]);
-        component["checkoutScope"] = json!("full");
-    });
+    // It asks for none of them: they are those of every worker (REQ-WKR-2, REQ-WKR-9).
+    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["tools"] = json!([]));
     hall.ask(&provider);
     let host = hall.serve();
     let id = hall.create("demo", "researcher", json!({}));
@@ -422,13 +419,17 @@ fn a_session_has_the_tools_of_commissions_and_what_it_writes_with_them_is_merged
         "They live for a week."
     );
 
-    // These tools and no others: no shell, and no web that nobody granted.
+    // Notes for all projects take a rule of the operator's.
     let asked = runtime.block_on(provider.received(5));
+    let refused = asked[3].body["messages"].to_string();
+    assert!(refused.contains("memory:global:write") && refused.contains("[member."), "{refused}");
+    assert!(!hall.home.path("hall/memory/global/moths.md").exists());
+
+    // These tools and no others: no shell, and no web that nobody granted.
     let expected = [
         "Glob",
         "Grep",
         "Read",
-        "WebSearch",
         "edit_memory",
         "list_artifacts",
         "log_question",
@@ -531,7 +532,6 @@ fn as_many_characters_of_memories_are_given_as_the_limit_and_no_more() {
 fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
     let hall = Hall::new(&["demo", "other"]);
     hall.home.researcher("researcher");
-    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["scopes"] = json!(["worker", "project"]));
     hall.home.write("members/researcher/memory/own.md", "Ask the keeper of the moths.");
     hall.home.write("hall/memory/projects/demo/lamps.md", "The lamps burn until three.");
     hall.home.write("hall/memory/projects/demo.md", "## Doors\nThe cellar door sticks.\n");
@@ -542,6 +542,7 @@ fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
         manifest["component"]["grants"] = guest::everything();
         manifest["component"]["scopes"] = json!(["worker", "global"]);
     });
+    hall.configure("[member.probe]\nallow = [\"*\", \"memory:global:write\"]");
     let _host = hall.serve();
 
     let id = hall.create("demo", "researcher", json!({}));
@@ -554,11 +555,12 @@ fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
         ("worker note `own`", "Ask the keeper of the moths."),
         ("project note `lamps`", "The lamps burn until three."),
         ("project note `Doors`", "The cellar door sticks."),
+        ("global note `all`", "Everybody's."),
     ];
     for (heading, text) in given {
         assert!(prompt.contains(heading) && prompt.contains(text), "{heading}: {prompt}");
     }
-    assert!(!prompt.contains("Nobody else's.") && !prompt.contains("Everybody's."), "{prompt}");
+    assert!(!prompt.contains("Nobody else's."), "{prompt}");
     let transcript = fs::read_to_string(job.join("transcript.jsonl")).unwrap();
     for tool in ["read_memory", "write_memory", "edit_memory"] {
         assert!(transcript.lines().next().unwrap().contains(&format!("\"{tool}\"")), "{tool}: {transcript}");
@@ -613,4 +615,81 @@ fn a_gitignore_hides_no_tracked_file_from_a_commission_and_what_it_drops_is_refu
     assert_eq!(git(&project, &["show", "claude/main:src/code.txt"]), "moths");
     let (status, output) = host.stop();
     assert!(status.success(), "{output}");
+}
+
+#[test]
+fn a_first_commission_and_a_first_meeting_read_a_project_without_documents_of_the_halls() {
+    let hall = Hall::new(&["demo"]);
+    let project = hall.project("demo");
+    git(&project, &["rm", "--quiet", "-r", ".lore"]);
+    fs::write(project.join("README.md"), "# Moths\n\nThe luna moth lives for a week.\n").unwrap();
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "--message=No documents"]);
+    hall.home.researcher("researcher");
+    let _host = hall.serve();
+    let body =
+        json!({"projectName": "demo", "workerName": "researcher", "prompt": "How long does the luna moth live?"});
+    let mut stream = UnixStream::connect(hall.home.path("hall/guild-hall.sock")).unwrap();
+    let body = body.to_string();
+    write!(
+        stream,
+        "POST /meeting/request/meeting/create HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: \
+         {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.contains("lives for a week") && said.contains("turn_end"), "{said}");
+
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    let read = hall.until("demo", &id, "completed");
+    let report = read["commission"]["result_summary"].as_str().unwrap();
+    assert!(report.contains("The luna moth lives for a week.") && report.contains("demo/README.md"), "{report}");
+}
+
+#[test]
+fn a_worker_that_was_approved_under_an_earlier_host_gains_nothing_until_it_is_approved_again() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match request.turn() {
+        0 => Reply::call("submit_result", json!({"summary": "A week."})),
+        _ => Reply::text("Done."),
+    }));
+    let hall = Hall::with_researcher(&provider);
+    let approve = |options: &[&str]| {
+        let output = hall.home.run(&[&["approve", "researcher", "--members", "members"], options].concat());
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    approve(&["--yes"]);
+    // That host knew no base toolbox.
+    let file = hall.home.path("config/guild/guild.lock");
+    let lock = fs::read_to_string(&file).unwrap();
+    let (before, rest) = lock.split_once("base = [").unwrap();
+    fs::write(&file, before.to_owned() + rest.split_once("]\n").unwrap().1).unwrap();
+
+    let host = hall.serve();
+    let tools = || {
+        let seen = provider.requests().len();
+        let id = hall.create("demo", "researcher", json!({}));
+        hall.dispatch(&id);
+        hall.until("demo", &id, "completed");
+        provider.requests()[seen].tool_names()
+    };
+    let had = tools();
+    assert!(had.contains("Read") && had.contains("read_artifact"), "it asks for Read: {had:?}");
+    for new in ["workspace_write", "write_artifact"] {
+        assert!(!had.contains(new), "{new}: {had:?}");
+    }
+    let shown = approve(&[]);
+    for new in ["worktree:write", "lore:write", "memory:project:write", "memory:global"] {
+        assert!(shown.contains(&format!("+ capability unasked in commissions: {new}\n")), "{new}: {shown}");
+    }
+    assert!(!shown.contains("unasked in commissions: Read"), "{shown}");
+    assert!(!tools().contains("workspace_write"), "it was only looked at");
+    approve(&["--yes"]);
+    wait_for("the approval to be in service", || tools().contains("workspace_write").then_some(()));
+    assert!(approve(&[]).contains("is approved already, as it is"));
+    let (status, output) = host.stop();
+    assert!(status.success() && output.contains("until `guild approve` has shown"), "{output}");
 }

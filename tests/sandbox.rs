@@ -397,9 +397,14 @@ fn the_compile_cache_keeps_to_its_size() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_reaches_the_memories_of_the_scopes_that_it_was_granted() {
-    let bench = Bench::new(Limits::default());
+    let mut bench = Bench::new(Limits::default());
+    // What it writes for all projects takes a rule that names it.
+    let allow = ["*", "memory:global:write"].map(|name| name.parse().unwrap());
+    let rule = Rule { members: "*".parse().unwrap(), allow: Some(allow.into()), ..Rule::default() };
+    bench.policy.rules.push(rule);
     let mut component = autonomous();
     component["grants"] = guest::everything();
+    component["scopes"] = json!(["worker", "global"]);
     let plugin = bench.prepare(&guest::built("probe"), component).unwrap();
     let shared = |name: &str, scope| {
         let with = (bench.limits.clone(), Arc::new(SystemClock) as _);

@@ -43,7 +43,7 @@ impl Reach {
             writes_memory: (has_jobs && grants.sessions.memory)
                 || (imported(Interface::Memory) && grants.component.memory_write),
             writes_artifacts: has_jobs && grants.artifacts,
-            writes_project: has_jobs && (grants.lore_write || grants.worktree_write),
+            writes_project: has_jobs && (grants.base.lore_write || grants.base.worktree_write),
             manages_hall: has_jobs && grants.has(Interface::Manager),
             reports: has_jobs,
             answers_tools: spec.world.exports_toolbox(),

@@ -64,7 +64,7 @@ fn approve_member(
     let Some(spec) = &found.manifest.component else {
         return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
     };
-    let granted = Granted::of(&found, spec, config).map_err(Failure::error)?;
+    let granted = Granted::of(&found, spec, config, approval).map_err(Failure::error)?;
     let max = granted.limits.limits.component_bytes;
     // What is shown has to be what is approved.
     let (_, before) = approval.look(&found.key, &found.dir, spec, max)?;

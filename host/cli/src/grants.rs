@@ -8,7 +8,7 @@ use std::{
 use anstyle::AnsiColor;
 use guild_config::Config;
 use guild_contract::{
-    Bounds, Grants, Limits, Narrowed,
+    Bounds, Grants, Limits, Narrowed, base_toolbox,
     grants::{Names, Verdict},
 };
 use guild_roster::{
@@ -163,6 +163,9 @@ fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
     ];
     let memory: Vec<&str> = memory.into_iter().filter(|(granted, _)| *granted).map(|(_, what)| what).collect();
     row("memory", &if memory.is_empty() { "none".to_owned() } else { memory.join(", ") })?;
+    let parts = base_toolbox::PARTS.into_iter().chain(["memory:global:write"]);
+    let parts: Vec<&str> = parts.filter(|part| grants.base.has(part)).collect();
+    row("in commissions", &if parts.is_empty() { "nothing unasked".to_owned() } else { parts.join(", ") })?;
     if grants.artifacts {
         let (bytes, entries) = (count(shown.artifacts_bytes), count(shown.artifacts_entries));
         row("artifacts", &format_args!("at most {bytes} bytes and {entries} files and directories"))?;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     MemberKey,
+    base_toolbox::BaseToolbox,
     manifest::{ComponentSpec, FILE_TOOLS, Interface, Scope, WebRequest},
 };
 
@@ -78,12 +79,14 @@ pub struct Grants {
     pub hosts: Option<Names>,
     /// Whether the job's files may be written.
     pub artifacts: bool,
-    /// Whose memories it is given in a commission, besides its own.
+    /// Whose memories its component reads in a commission, besides its own.
     pub scopes: ScopeGrants,
-    /// Whether the texts of a commission's project may be written.
+    /// Whether its component may write documents of a commission's project.
     pub lore_write: bool,
-    /// Whether the other files that are checked out for a commission may be written.
+    /// Whether it asked to write the other files that are checked out for a commission, and may.
     pub worktree_write: bool,
+    /// What its sessions have in commissions and meetings, asked for or not.
+    pub base: BaseToolbox,
     /// Whether a component that imports what was not granted is refused.
     pub strict_imports: bool,
 }
@@ -106,6 +109,17 @@ pub struct ScopeGrants {
     pub project: bool,
     /// Those of all projects.
     pub global: bool,
+}
+
+impl ScopeGrants {
+    /// Whether the notes of a scope are among them. A worker's own always are.
+    pub fn has(self, scope: Scope) -> bool {
+        match scope {
+            Scope::Worker => true,
+            Scope::Project => self.project,
+            Scope::Global => self.global,
+        }
+    }
 }
 
 /// What a component may do by itself.
@@ -163,10 +177,7 @@ impl Grants {
         let reads_files = asked.asks(Interface::Files) || uses(&FILE_TOOLS) || uses(&["WebSearch"]);
         let reads_web = asked.asks(Interface::Web) || uses(&["WebFetch"]);
         let asked_roots = asked.files.as_ref().map(|files| files.roots.clone()).unwrap_or_default();
-        let roots = (reads_files && whole(Interface::Files)).then(|| {
-            let root = |c: &Capability| if let Capability::Root(root) = c { Some(root.clone()) } else { None };
-            rules.names(Interface::Files, asked_roots, root)
-        });
+        let roots = (reads_files && whole(Interface::Files)).then(|| rules.roots(asked_roots));
         let asked_hosts = asked.web.as_ref().map(|web| web.hosts.clone()).unwrap_or_default();
         let hosts = (reads_web && whole(Interface::Web)).then(|| {
             let host = |c: &Capability| if let Capability::Host(host) = c { Some(host.clone()) } else { None };
@@ -179,6 +190,9 @@ impl Grants {
             "WebSearch" => denial(&Capability::Search),
             _ => denial(&Capability::Interface(Interface::Files)),
         };
+        let base = BaseToolbox::new(rules.roots(Vec::new()), |wanted| {
+            denial(wanted).or_else(|| rules.unnamed(wanted, spec, policy))
+        });
         let writes = asked.memory.is_some_and(|memory| memory.write);
         let searches = asked.web.as_ref().is_some_and(|web| web.search);
         let own_tools = asked.agent.is_some_and(|agent| agent.own_tools);
@@ -221,6 +235,7 @@ impl Grants {
             scopes: ScopeGrants { project: holds(Capability::MemoryProject), global: holds(Capability::MemoryGlobal) },
             lore_write: holds(Capability::LoreWrite),
             worktree_write: holds(Capability::WorktreeWrite),
+            base,
             strict_imports: policy.strict_imports,
             verdicts,
         }
@@ -255,6 +270,7 @@ impl Grants {
             },
             lore_write: self.lore_write && then.lore_write,
             worktree_write: self.worktree_write && then.worktree_write,
+            base: self.base.and(then),
             strict_imports: self.strict_imports || then.strict_imports,
         }
     }
@@ -380,6 +396,44 @@ impl<'a> Rules<'a> {
         (!allowed.any(lets_in)).then(|| not_allowed(wanted, self.key))
     }
 
+    /// Why a capability is not allowed that takes a rule which names it, where there is none. Notes of all projects speak in
+    /// every prompt, and those of a project in each prompt there: a page of the web or a tool of somebody else's must not
+    /// reach them through a session unless the operator says so.
+    fn unnamed(&self, wanted: &Capability, spec: &ComponentSpec, policy: &Policy) -> Option<String> {
+        let why = match wanted {
+            Capability::MemoryGlobalWrite => "what it writes there is told to every worker in every project".to_owned(),
+            Capability::MemoryProjectWrite => {
+                let uses = |tool: &str| spec.tools.iter().any(|asked| asked == tool);
+                let web = Capability::Interface(Interface::Web);
+                let has_web = policy.web
+                    && (uses("WebFetch") || uses("WebSearch") || spec.grants.asks(Interface::Web))
+                    && (self.denial(&web).is_none() || self.denial(&Capability::Search).is_none());
+                let reads = match spec.toolboxes.first() {
+                    _ if has_web => "the web".to_owned(),
+                    Some(toolbox) => format!("the toolbox {toolbox}"),
+                    None => return None,
+                };
+                format!("its sessions have {reads}, and what it writes there is told to every worker in the project")
+            }
+            _ => return None,
+        };
+        let is_named = self.allowed().is_some_and(|mut allowed| allowed.any(|allowed| allowed == wanted));
+        let wanted = wanted.to_string();
+        let others = if self.allowed().is_some() { "" } else { "\"*\", " };
+        (!is_named).then(|| {
+            format!(
+                "{why}; `allow = [{others}{wanted:?}]` under [member.{:?}] in guild.toml permits it",
+                self.key.as_str()
+            )
+        })
+    }
+
+    /// The read roots that are granted, out of those that are asked for.
+    fn roots(&self, asked: Vec<String>) -> Names {
+        let root = |c: &Capability| if let Capability::Root(root) = c { Some(root.clone()) } else { None };
+        self.names(Interface::Files, asked, root)
+    }
+
     /// The names of an interface that are granted, out of those that are asked for; `name` reads one.
     fn names(&self, interface: Interface, asked: Vec<String>, name: impl Fn(&Capability) -> Option<String>) -> Names {
         let mut all_of: Vec<_> = [asked].into_iter().filter(|asked| !asked.is_empty()).collect();
@@ -398,6 +452,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::base_toolbox::PARTS;
 
     fn spec(component: Value) -> ComponentSpec {
         let mut whole = json!({"file": "x.wasm", "world": "autonomous-worker"});
@@ -627,5 +682,89 @@ mod tests {
         let wanted = json!({"grants": {"files": {"roots": ["docs", "src"]}}});
         let both = grants(wanted, vec![rule("*", Some(&["files:docs", "files:secret"]), &[])]);
         assert_eq!(roots(&both), ["docs"]);
+    }
+
+    const NOTES: [&str; 2] = ["memory:project:write", "memory:global:write"];
+
+    fn parts(grants: &Grants) -> Vec<&'static str> {
+        PARTS.into_iter().chain(["memory:global:write"]).filter(|part| grants.base.has(part)).collect()
+    }
+
+    #[test]
+    fn sessions_have_the_base_toolbox_in_commissions_though_nothing_was_asked_for() {
+        let nothing = grants(json!({}), Vec::new());
+        assert_eq!(parts(&nothing), PARTS);
+        assert_eq!(nothing.activity_tools(), FILE_TOOLS);
+        // Outside of them, and for the component, it is as if there were none.
+        assert!(nothing.sessions.tools.is_empty() && nothing.roots.is_none());
+        assert!(!nothing.lore_write && !nothing.worktree_write && !nothing.scopes.project && !nothing.scopes.global);
+    }
+
+    #[test]
+    fn a_rule_takes_each_part_of_the_base_toolbox_away() {
+        for (denied, gone) in [
+            ("files", &["Read", "Grep", "Glob"][..]),
+            ("lore:write", &["lore:write"]),
+            ("worktree:write", &["worktree:write"]),
+            ("memory:project", &["memory:project", "memory:project:write"]),
+            ("memory:global", &["memory:global"]),
+            ("memory:project:write", &["memory:project:write"]),
+            ("memory:write", &["memory:project:write"]),
+            ("memory", &["memory:project", "memory:global", "memory:project:write"]),
+            ("*", &PARTS),
+        ] {
+            let some = grants(json!({"tools": ["Read"]}), vec![rule("team/*", None, &[denied])]);
+            let left: Vec<_> = PARTS.into_iter().filter(|part| !gone.contains(part)).collect();
+            assert_eq!(parts(&some), left, "{denied}");
+            for part in gone {
+                assert!(some.base.denied[*part].contains("take "), "{denied}: {:?}", some.base.denied);
+            }
+        }
+        // Where something is allowed, nothing else is.
+        let some = grants(json!({}), vec![rule("*", Some(&["files:docs", "memory:project", "memory:write"]), &[])]);
+        assert_eq!(parts(&some), ["Read", "Grep", "Glob", "memory:project", "memory:project:write"]);
+        let roots = some.base.roots.unwrap();
+        assert!(roots.grant("docs", wildcard) && !roots.grant("lore", wildcard));
+    }
+
+    #[test]
+    fn notes_that_would_speak_in_every_prompt_take_a_rule_that_names_them() {
+        let may = |wanted: &Value, allow: Option<&[&str]>| {
+            let rules = allow.map(|allow| rule("team/ann", Some(allow), &[])).into_iter().collect();
+            let some = grants(wanted.clone(), rules);
+            NOTES.map(|part| some.base.has(part))
+        };
+        let plain = json!({"tools": ["Read", "WebSearch"], "toolboxes": []});
+        let no_web = Grants::of(&"team/ann".parse().unwrap(), &spec(plain), &Policy::default());
+        assert!(no_web.base.write.project, "WebSearch searches the read roots where there is no web");
+        for wanted in
+            [json!({"tools": ["WebFetch"]}), json!({"grants": {"web": {}}}), json!({"toolboxes": ["forms"], "tools": []})]
+        {
+            assert_eq!(may(&wanted, None), [false, false], "{wanted}");
+            assert_eq!(may(&wanted, Some(&["*"])), [false, false], "{wanted}");
+            assert_eq!(may(&wanted, Some(&["*", "memory"])), [false, false], "{wanted}");
+            assert_eq!(may(&wanted, Some(&["*", NOTES[0]])), [true, false], "{wanted}");
+            assert_eq!(may(&wanted, Some(&["*", NOTES[1]])), [false, true], "{wanted}");
+        }
+        let why = grants(json!({"tools": ["WebFetch"]}), Vec::new()).base.denied[NOTES[0]].clone();
+        assert!(why.contains("have the web") && why.contains(r#"allow = ["*", "memory:project:write"]"#), "{why}");
+        assert!(why.contains(r#"[member."team/ann"] in guild.toml"#), "{why}");
+        // A member that asks for the memories of all projects may read them, and no more.
+        let asked = grants(json!({"scopes": ["global"], "grants": {"memory": {"write": true}}}), Vec::new());
+        assert!(asked.scopes.global && asked.base.may_write(Scope::Global).unwrap_err().contains(NOTES[1]));
+    }
+
+    #[test]
+    fn an_approved_member_gains_nothing_by_an_upgrade_and_keeps_what_it_asked_for() {
+        let wanted = json!({"tools": ["Read"], "scopes": ["project"], "grants": {"lore": {"write": true}}});
+        let before = grants(wanted.clone(), Vec::new()).approved_with(|_| false);
+        assert_eq!(parts(&before), ["Read", "lore:write", "memory:project", "memory:project:write"]);
+        assert_eq!(before.base.roots, None);
+        assert_eq!(before.base.waiting().collect::<Vec<_>>(), ["Glob", "Grep", "memory:global", "worktree:write"]);
+        assert_eq!(parts(&grants(wanted.clone(), Vec::new()).approved_with(|_| true)), PARTS);
+        // A job that began under an earlier host, which knew no base toolbox.
+        let stored = Grants { base: BaseToolbox::default(), ..grants(wanted.clone(), Vec::new()) };
+        let resumed = grants(wanted, Vec::new()).and(&stored);
+        assert_eq!(parts(&resumed), ["Read", "lore:write", "memory:project", "memory:project:write"]);
     }
 }

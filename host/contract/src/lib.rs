@@ -4,6 +4,7 @@
 //! Nothing here does I/O. A type that a caller, a member directory or a `guild.toml` can spell is
 //! checked where it is parsed, so that the rest of the host handles only values that are sound.
 
+pub mod base_toolbox;
 pub mod bounds;
 pub mod event;
 pub mod grants;

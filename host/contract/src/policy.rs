@@ -37,8 +37,12 @@ pub enum Capability {
     MemoryWrite,
     /// `memory:project`: the memories of the project that a commission is about, of which all its workers are told.
     MemoryProject,
+    /// `memory:project:write`: writing them. A worker whose sessions have the web or a toolbox needs a rule that names it.
+    MemoryProjectWrite,
     /// `memory:global`: those of all projects and workers.
     MemoryGlobal,
+    /// `memory:global:write`: writing them, which always needs a rule that names it.
+    MemoryGlobalWrite,
     /// `files:ROOT`: one read root, by its name; `*` stands for any characters.
     Root(String),
     /// `web:HOST`: hosts, by the patterns of `[web]`.
@@ -61,7 +65,11 @@ impl Capability {
         match self {
             Self::All | Self::Artifacts | Self::LoreWrite | Self::WorktreeWrite => None,
             Self::Interface(interface) => Some(*interface),
-            Self::MemoryWrite | Self::MemoryProject | Self::MemoryGlobal => Some(Interface::Memory),
+            Self::MemoryWrite
+            | Self::MemoryProject
+            | Self::MemoryProjectWrite
+            | Self::MemoryGlobal
+            | Self::MemoryGlobalWrite => Some(Interface::Memory),
             Self::Root(_) => Some(Interface::Files),
             Self::Host(_) | Self::Search => Some(Interface::Web),
             Self::OwnTools => Some(Interface::Agent),
@@ -73,6 +81,8 @@ impl Capability {
         match self {
             Self::All => true,
             Self::Interface(interface) => wanted.interface() == Some(*interface),
+            Self::MemoryProject if *wanted == Self::MemoryProjectWrite => true,
+            Self::MemoryGlobal if *wanted == Self::MemoryGlobalWrite => true,
             other => other == wanted,
         }
     }
@@ -85,7 +95,9 @@ impl fmt::Display for Capability {
             Self::Interface(interface) => f.write_str(interface.grant()),
             Self::MemoryWrite => f.write_str("memory:write"),
             Self::MemoryProject => f.write_str("memory:project"),
+            Self::MemoryProjectWrite => f.write_str("memory:project:write"),
             Self::MemoryGlobal => f.write_str("memory:global"),
+            Self::MemoryGlobalWrite => f.write_str("memory:global:write"),
             Self::Root(root) => write!(f, "files:{root}"),
             Self::Host(host) => write!(f, "web:{host}"),
             Self::Search => f.write_str("web:search"),
@@ -116,7 +128,9 @@ impl FromStr for Capability {
             None => {}
             Some(("memory", "write")) => return Ok(Self::MemoryWrite),
             Some(("memory", "project")) => return Ok(Self::MemoryProject),
+            Some(("memory", "project:write")) => return Ok(Self::MemoryProjectWrite),
             Some(("memory", "global")) => return Ok(Self::MemoryGlobal),
+            Some(("memory", "global:write")) => return Ok(Self::MemoryGlobalWrite),
             Some(("lore", "write")) => return Ok(Self::LoreWrite),
             Some(("worktree", "write")) => return Ok(Self::WorktreeWrite),
             Some(("files", root)) if !root.is_empty() => return Ok(Self::Root(root.to_owned())),
@@ -133,7 +147,9 @@ impl FromStr for Capability {
             "artifacts",
             "memory:write",
             "memory:project",
+            "memory:project:write",
             "memory:global",
+            "memory:global:write",
             "web:search",
             "agent:own-tools",
             "lore:write",
@@ -263,7 +279,9 @@ mod tests {
             "artifacts",
             "agent:own-tools",
             "memory:project",
+            "memory:project:write",
             "memory:global",
+            "memory:global:write",
             "lore:write",
             "worktree:write",
             "hall:read",

@@ -7,11 +7,15 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{Grants, Limits, grants::ScopeGrants, manifest::Scope};
+use guild_contract::{
+    Grants, Limits,
+    grants::{Capability, ScopeGrants},
+    manifest::Scope,
+};
 use guild_jobs::{
     Clock, Condenser, MemoryStore, ScopedMemory,
     durable::open_dir,
-    memory::{Original, ScopeNotes, denial},
+    memory::{Original, ScopeNotes},
 };
 use tokio::runtime::Handle;
 
@@ -93,9 +97,14 @@ impl Scopes {
         (worker, own): (&str, Arc<MemoryStore>),
         grants: &Grants,
     ) -> Result<ScopedMemory, HallError> {
-        let ScopeGrants { project: of_project, global } = grants.scopes;
-        let project = if of_project { Ok(self.project(project)?) } else { Err(denial(Scope::Project, grants)) };
-        let global = if global { Ok(self.global()?) } else { Err(denial(Scope::Global, grants)) };
+        let ScopeGrants { project: of_project, global } = grants.base.read;
+        let project = if of_project {
+            Ok(self.project(project)?)
+        } else {
+            Err(grants.base.denial(&Capability::MemoryProject).into())
+        };
+        let global =
+            if global { Ok(self.global()?) } else { Err(grants.base.denial(&Capability::MemoryGlobal).into()) };
         // A name that leads elsewhere is no file of the original's.
         let original = (!worker.contains('/')).then(|| self.original(&format!("{WORKERS}/{worker}"))).transpose()?;
         Ok(ScopedMemory::new(ScopeNotes::new(own, original), project, global))

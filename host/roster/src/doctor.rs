@@ -405,7 +405,7 @@ fn look_at_member(member: Surveyed, agent: Result<Runtime, String>, resources: O
         if let Err(why) = is_ready(world, agent, &granted.grants, &reach, &resources.runtimes) {
             return Check::new(Kind::Member, found.path, true, Err(format!("dispatches are refused: {why}")));
         }
-        let given = reach.tools(&granted.grants);
+        let given = reach.tools;
         let absent: Vec<_> = asked.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
         if !absent.is_empty() {
             detail.push_str(&format!(", without {}", absent.join(", ")));

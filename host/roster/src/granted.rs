@@ -9,6 +9,7 @@ use guild_contract::{
     manifest::{ComponentSpec, SESSION_TOOLS, World},
 };
 use guild_session::meter::session_limits;
+use guild_trust::Approval;
 use guild_web::check_host_pattern;
 
 use crate::discovery::FoundMember;
@@ -23,18 +24,23 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// What `config` grants a member, whose component is as `spec` says.
+    /// What `config` grants a member, whose component is as `spec` says, as far as it was approved.
     ///
     /// # Errors
     /// Where its manifest asks for what cannot be, with the line.
-    pub fn of(member: &FoundMember, spec: &ComponentSpec, config: &Config) -> Result<Self, String> {
+    pub fn of(
+        member: &FoundMember,
+        spec: &ComponentSpec,
+        config: &Config,
+        approval: &Approval,
+    ) -> Result<Self, String> {
         if let Some(web) = &spec.grants.web {
             const HOSTS: &str = "component.grants.web.hosts";
             let checked = web.hosts.iter().try_for_each(|host| check_host_pattern(host));
             checked.map_err(|why| format!("{}: `{HOSTS}`: {why}", member.manifest.lines.place(HOSTS)))?;
         }
         Ok(Self {
-            grants: Arc::new(Grants::of(&member.key, spec, &config.policy)),
+            grants: Arc::new(approval.narrowed(Grants::of(&member.key, spec, &config.policy), &member.dir)),
             limits: MemberLimits::of(&member.key, spec, &config.policy, &config.limits),
         })
     }

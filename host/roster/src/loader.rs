@@ -63,7 +63,7 @@ impl WantedComponent {
         config: &Config,
         approval: Arc<Approval>,
     ) -> Result<(Self, Granted), String> {
-        let granted = Granted::of(member, &spec, config)?;
+        let granted = Granted::of(member, &spec, config, &approval)?;
         let wanted = Self {
             key: member.key.clone(),
             dir: member.dir.try_clone().map_err(|e| e.to_string())?,

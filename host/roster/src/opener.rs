@@ -132,7 +132,7 @@ impl Opener {
         let member = Member::new(data.clone(), manifest, context, granted.grants, component)?;
         let (wanted, interrupted) = (Arc::new(wanted), data.interrupted.clone());
         let sha256 = before.component().ready().map(|loaded| loaded.plugin.sha256().to_owned());
-        let is_still = match sha256.filter(|_| same) {
+        let is_still = match sha256.filter(|_| same && member.grants == before.grants) {
             Some(sha256) => {
                 let (wanted, interrupted) = (wanted.clone(), interrupted.clone());
                 let looked = self.loader.in_turn(move || Loader::is_still(&wanted, &sha256, &interrupted));
@@ -161,6 +161,12 @@ impl Opener {
                 Ok(Change::Another(member))
             }
         }
+    }
+
+    /// Whether a member is granted something else by now than it has in service.
+    pub(crate) fn is_granted_otherwise(&self, member: &Arc<Member>) -> bool {
+        let wanted = served(member).and_then(|found| wanted(&self.context(), &found));
+        matches!(wanted, Ok(Some(wanted)) if wanted.granted.grants != member.grants)
     }
 
     /// The members as they are under `context`, each over the same data. They are not in service yet.
@@ -198,8 +204,7 @@ pub(crate) struct Renewed {
 /// # Errors
 /// Why it cannot be.
 pub(crate) fn renewed(context: &HostContext, before: &Arc<Member>) -> Result<Renewed, String> {
-    let dir = before.data.dir.try_clone().map_err(|e| e.to_string())?;
-    let found = FoundMember::served(before.key().clone(), dir, before.manifest().clone());
+    let found = served(before)?;
     let wanted = wanted(context, &found)?.ok_or("it has no component")?;
     let Wanted { component: wanted, granted, context } = wanted;
     let may_still = context.approval.allows_all_of(&before.context.approval);
@@ -223,6 +228,12 @@ pub(crate) fn renewed(context: &HostContext, before: &Arc<Member>) -> Result<Ren
     Ok(Renewed { member, load: Some(Load { wanted, done, interrupted }) })
 }
 
+/// A member as it is in service.
+fn served(member: &Member) -> Result<FoundMember, String> {
+    let dir = member.data.dir.try_clone().map_err(|e| e.to_string())?;
+    Ok(FoundMember::served(member.key().clone(), dir, member.manifest().clone()))
+}
+
 /// What a member is to be; none where it has no component.
 fn wanted(context: &HostContext, found: &FoundMember) -> Result<Option<Wanted>, String> {
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
@@ -239,6 +250,13 @@ fn log(context: &HostContext, found: &FoundMember, granted: &Granted) {
         tracing::warn!(member = %found.key, "{warning}");
     }
     granted.log(found, &context.resources.sources.granted(&granted.grants));
+    let waiting = granted.grants.base.waiting().collect::<Vec<_>>().join(", ");
+    if context.hall.is_some() && !waiting.is_empty() {
+        tracing::warn!(
+            member = %found.key,
+            "its sessions have no {waiting} in commissions and meetings until `guild approve` has shown that this host gives it"
+        );
+    }
     for root in found.manifest.component.iter().flat_map(|spec| context.resources.sources.missing(spec)) {
         tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use guild_config::{Config, Runtime};
 use guild_contract::Grants;
+use guild_trust::Approval;
 use serde::Serialize;
 
 use crate::{
@@ -54,7 +55,7 @@ impl Preview {
             (None, Some(_)) => Searched::ReadRoots,
             (None, None) => Searched::Nothing,
         };
-        (reach.tools(grants), searched)
+        (reach.tools, searched)
     }
 }
 
@@ -80,7 +81,7 @@ impl PlannedHost {
     /// Why it would not.
     pub fn serve(&self, member: &FoundMember) -> Result<Serving, String> {
         let spec = member.manifest.component.as_ref().ok_or("it has no `component`: its own process serves it")?;
-        let granted = Granted::of(member, spec, &self.config)?;
+        let granted = Granted::of(member, spec, &self.config, &Approval::new(&self.config))?;
         Serving::of(&member.key, &granted.grants, &self.config, &self.sources)
     }
 }

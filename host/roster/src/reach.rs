@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_agent::Broker;
+use guild_agent::{Broker, LocalSearch};
 use guild_contract::{Grants, Limits, MemberKey, manifest::Interface};
 use guild_hall::Attempt;
 use guild_session::{files::Files, web::Web};
@@ -22,7 +22,8 @@ impl Resources {
     /// What one job of a member reaches with these grants; without a member, it is only to be shown. The web keeps the pages
     /// that the job has read.
     pub(crate) fn reach(&self, member: Option<&MemberKey>, grants: &Grants) -> Reach {
-        self.with_reader(self.sources.of(member, grants, &self.runtimes), grants)
+        let reader = self.sources.of(member, grants, &self.runtimes);
+        self.with_readers((reader.clone(), reader), grants, &grants.sessions.tools)
     }
 
     /// As [`Self::reach`], for a job that works in a place of its own.
@@ -30,35 +31,38 @@ impl Resources {
     /// # Errors
     /// Where that cannot be read.
     pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
-        let reader = self.sources.with(attempt.roots(), grants, (&self.runtimes, limits));
-        Ok(self.with_reader(reader?, grants))
+        let readers = self.sources.with(attempt.roots(), grants, (&self.runtimes, limits))?;
+        Ok(self.with_readers(readers, grants, &grants.activity_tools()))
     }
 
-    fn with_reader(&self, Reader { files, broker, local }: Reader, grants: &Grants) -> Reach {
+    /// Of two readers, that of the component and that of its sessions.
+    fn with_readers(&self, (own, sessions): (Reader, Reader), grants: &Grants, tools: &[String]) -> Reach {
         let provided = self.runtimes.web(grants);
-        let search = provided.search.clone().or_else(|| local.map(|local| local as _));
-        let web = Web { search, fetch: provided.fetch.clone() };
-        let own_web = if grants.has(Interface::Files) { web.clone() } else { provided };
-        Reach { files, broker, web, own_web }
+        let or_local = |local: Option<Arc<LocalSearch>>| Web {
+            search: provided.search.clone().or_else(|| local.map(|local| local as _)),
+            fetch: provided.fetch.clone(),
+        };
+        let web = or_local(sessions.local);
+        let own_web = if grants.has(Interface::Files) { or_local(own.local) } else { provided.clone() };
+        let tools = tools.iter().filter(|tool| sessions.broker.offers(tool, &web)).cloned().collect();
+        Reach { files: own.files, session_files: sessions.files, broker: sessions.broker, tools, web, own_web }
     }
 }
 
 /// What a job reaches.
 #[derive(Clone)]
 pub(crate) struct Reach {
-    /// The read roots; none where none is granted.
+    /// The read roots of its component; none where none is granted.
     pub(crate) files: Option<Arc<dyn Files>>,
-    /// The read-only tools over them.
+    /// Those of its sessions: in a commission or a meeting they read the worktree whether that was asked for or not
+    /// (REQ-WKR-2).
+    pub(crate) session_files: Option<Arc<dyn Files>>,
+    /// The read-only tools over these.
     pub(crate) broker: Broker,
+    /// The read-only tools that its sessions can be given: granted, and with something to read.
+    pub(crate) tools: Vec<String>,
     /// The web of its sessions. Without a provider, or where that is not granted, a search is one of the read roots.
     pub(crate) web: Web,
     /// The web of its component, which reaches the read roots only where it was granted `files`.
     pub(crate) own_web: Web,
-}
-
-impl Reach {
-    /// The read-only tools that its sessions can be given: granted, and with something to read.
-    pub(crate) fn tools(&self, grants: &Grants) -> Vec<String> {
-        grants.sessions.tools.iter().filter(|tool| self.broker.offers(tool, &self.web)).cloned().collect()
-    }
 }

@@ -314,7 +314,14 @@ impl Reconciler {
             Again::Nothing => false,
             // A manifest with a mistake has it as long as it is the same.
             Again::Unopened => known.busy || entry.as_ref().is_some_and(is_error) && found.member.is_ok(),
-            Again::All => known.busy || entry.as_ref().is_some_and(|entry| entry.error().is_some()),
+            // An approval can also add to what a member in service has.
+            Again::All => {
+                known.busy
+                    || entry.as_ref().is_some_and(|entry| {
+                        entry.error().is_some()
+                            || entry.member().is_some_and(|member| self.opener.is_granted_otherwise(member))
+                    })
+            }
         };
         if same && !tried {
             return;

@@ -8,7 +8,11 @@ use std::{
 
 use guild_agent::{Broker, LocalSearch, ReadRoots, RootError};
 use guild_config::Config;
-use guild_contract::{Grants, Limits, MemberKey, grants::wildcard, manifest::ComponentSpec};
+use guild_contract::{
+    Grants, Limits, MemberKey,
+    grants::{Names, wildcard},
+    manifest::ComponentSpec,
+};
 use guild_session::files::Files;
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +89,8 @@ impl Sources {
         asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
     }
 
-    /// What one job reads that has a worktree of its own besides the roots that its member is granted. It needs the grant to read files.
+    /// What the component and the sessions of one job read that has a worktree of its own besides the roots that its member
+    /// is granted. Sessions read the worktree by their base toolbox.
     ///
     /// # Errors
     /// Where one cannot be opened, or has the name of another.
@@ -94,18 +99,22 @@ impl Sources {
         own: Vec<(String, PathBuf)>,
         grants: &Grants,
         (runtimes, limits): (&Runtimes, &Limits),
-    ) -> Result<Reader, String> {
+    ) -> Result<(Reader, Reader), String> {
         let names = self.granted(grants);
-        let may_read = |name: &String| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard));
-        let own = own.into_iter().filter(|(name, _)| may_read(name));
         let own = ReadRoots::open_worktree(own).map_err(|e| e.to_string())?.with_limits(limits);
-        let roots = match &self.roots {
-            Some(roots) => roots.only(&names).and(&own).map_err(|e| e.to_string())?,
-            None => own,
+        let reader = |may_read: Option<&Names>| {
+            let read = |name: &String| may_read.is_some_and(|roots| roots.grant(name, wildcard));
+            let own = own.only(&own.roots().into_iter().filter(read).collect::<Vec<_>>());
+            let roots = match &self.roots {
+                Some(roots) => roots.only(&names).and(&own).map_err(|e| e.to_string())?,
+                None => own,
+            };
+            let files = (!roots.roots().is_empty()).then(|| Arc::new(roots) as Arc<dyn Files>);
+            let local = files.as_ref().map(|files| Arc::new(runtimes.search(files)));
+            Ok::<_, String>(Reader { broker: Broker::new(files.clone()), files, local })
         };
-        let files = (!roots.roots().is_empty()).then(|| Arc::new(roots) as Arc<dyn Files>);
-        let local = files.as_ref().map(|files| Arc::new(runtimes.search(files)));
-        Ok(Reader { broker: Broker::new(files.clone()), files, local })
+        let of_component = grants.roots.as_ref();
+        Ok((reader(of_component)?, reader(grants.base.roots.as_ref().or(of_component))?))
     }
 
     /// Those of a member who read what is granted.

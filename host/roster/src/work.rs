@@ -305,7 +305,7 @@ impl Work {
     /// The read roots, for a session that has all three tools which read them.
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
-        self.reach.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
+        self.reach.session_files.clone().filter(|_| FILE_TOOLS.iter().all(has))
     }
 
     /// The whole sets of tools that a session has which the host runs.
@@ -522,7 +522,7 @@ impl Sessions for OwnSessions {
                 },
             ));
         }
-        let (resources, files) = (work.context.resources.clone(), work.reach.files.clone());
+        let (resources, files) = (work.context.resources.clone(), work.reach.session_files.clone());
         let (model, agent) = (query.model.clone(), self.agent);
         let ready = self.host.spawn_blocking(move || {
             let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };

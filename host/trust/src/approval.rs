@@ -20,7 +20,7 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use guild_auth::audit_log::{Event, Log, Outcome, Who};
 use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 use guild_contract::{
-    Manifest, MemberKey,
+    Grants, Manifest, MemberKey, base_toolbox,
     grants::Pattern,
     manifest::{ComponentSpec, FILE_NAME, McpCommand, POSTURE, POSTURE_BYTES, package},
     text::hex,
@@ -223,6 +223,19 @@ impl Approval {
         Ok(lock)
     }
 
+    /// The grants of the member in a directory, without what came with this host and was not approved. A member that will be
+    /// pinned at its first use has all of it.
+    pub fn narrowed(&self, grants: Grants, dir: &Dir) -> Grants {
+        // Where the lock cannot be read, nothing is loaded.
+        let Ok(lock) = self.lock() else { return grants.approved_with(|_| false) };
+        let pin = directory_path(dir).ok().and_then(|directory| lock.pins.get(&directory).cloned());
+        match pin {
+            Some(pin) => grants.approved_with(|part| pin.base.contains(part)),
+            None if self.required => grants.approved_with(|_| false),
+            None => grants,
+        }
+    }
+
     /// Reads a member's component, which may have `max` bytes, and finds whether it is trusted. It writes nothing, and refuses
     /// only what cannot be read.
     ///
@@ -258,6 +271,7 @@ impl Approval {
             mcp: manifest.and_then(|text| Manifest::parse(&text).ok()?.mcp).map(|line| spelled(&line)),
             key: signature.key().map(str::to_owned),
             imports: candidate.outside.imports.iter().cloned().collect(),
+            base: base_toolbox::PARTS.into_iter().map(str::to_owned).collect(),
             requested: Asked::of(spec),
         };
         let lock = self.lock()?;
@@ -431,7 +445,10 @@ impl Approval {
                     mcp: presented.mcp.clone().or(pin.mcp),
                     ..pin
                 },
-                Trusted::Copy(_) => Pin { how: How::Copied, ..presented.clone() },
+                Trusted::Copy(of) => {
+                    let base = lock.pins.get(&of).map(|pin| pin.base.clone()).unwrap_or_default();
+                    Pin { how: How::Copied, base, ..presented.clone() }
+                }
                 Trusted::New => Pin { how: How::FirstUse, ..presented.clone() },
             };
             tracing::info!(member = name, directory, sha256 = pin.sha256, "pinned: {}", pin.how.as_str());

@@ -110,6 +110,10 @@ impl Pin {
         for import in &self.imports {
             add("import", one_line(import, CHARS), String::new());
         }
+        // Those that it asks for are among these.
+        for part in self.base.iter().filter(|part| !self.requested.asks(part)) {
+            add("capability", format!("unasked in commissions: {part}"), String::new());
+        }
         self.requested.add_facts(add);
         facts
     }
@@ -124,6 +128,17 @@ fn signer(key: &str, trust: &Trust) -> String {
 }
 
 impl Asked {
+    /// Whether a part of the base toolbox is asked for.
+    fn asks(&self, part: &str) -> bool {
+        match part {
+            "lore:write" => self.grants.lore_write(),
+            "worktree:write" => self.grants.worktree_write(),
+            "memory:project" | "memory:project:write" => self.scopes.contains(Scope::Project.as_str()),
+            "memory:global" => self.scopes.contains(Scope::Global.as_str()),
+            tool => self.tools.contains(tool),
+        }
+    }
+
     /// Adds each thing that is requested; what `guild.toml` can allow or deny as it is spelled there.
     fn add_facts(&self, mut add: impl FnMut(&'static str, String, String)) {
         add("identity", "world".to_owned(), self.world.as_str().to_owned());

@@ -82,6 +82,10 @@ pub struct Pin {
     pub key: Option<String>,
     /// What the component imports, sorted. They follow from its hash, and stand here so that a change can be shown.
     pub imports: BTreeSet<String>,
+    /// The parts of the base toolbox that its sessions have unasked in commissions and meetings. None in a lock that a host
+    /// wrote which gave nothing unasked: they wait for an approval.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub base: BTreeSet<String>,
     /// What its manifest asked for.
     #[serde(rename = "wishes", alias = "requested")]
     pub requested: Asked,
@@ -250,6 +254,7 @@ pub(crate) mod tests {
             mcp: None,
             key: None,
             imports: BTreeSet::new(),
+            base: BTreeSet::new(),
             requested: Asked::of(spec),
         }
     }

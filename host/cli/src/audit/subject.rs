@@ -78,7 +78,7 @@ impl Subject {
         let bytes = opened.and_then(|file| read(file.into_std()));
         let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
         let signature = signature(&path, &bytes, config, Some(&found.key))?;
-        let granted = Granted::of(&found, spec, config).map_err(fail)?;
+        let granted = Granted::of(&found, spec, config, &Approval::new(config)).map_err(fail)?;
         let posture = found.posture().map_err(|why| fail(format!("{}: {POSTURE} {why}", directory.display())))?;
         let memories = package::memories(&found);
         let others = package::other_files(&found, spec, is_loaded(&found, config)?);

@@ -11,6 +11,8 @@ use super::{CommissionCell, Hall, blocking, tools::note_once};
 use crate::{
     commission::{Commission, End, Status, record},
     error::HallError,
+    project::Project,
+    protected::LORE,
     store,
     workers::{Attempt, NotBegun, Outcome},
 };
@@ -124,6 +126,27 @@ impl Hall {
         });
     }
 
+    /// Makes the place in which an attempt works: a worktree on a branch of its own, or without a branch the integration
+    /// worktree. It has a directory for documents, also in a project that has none yet.
+    pub(super) async fn make_worktree(
+        &self,
+        project: &Project,
+        attempt: &Attempt,
+        branch: Option<&str>,
+    ) -> Result<(), HallError> {
+        let failed = |e: &dyn std::fmt::Display| HallError::Internal(format!("Workspace preparation failed: {e}"));
+        let integration = self.projects.integration(&self.home, project).await.map_err(|e| failed(&e))?;
+        if let Some(branch) = branch {
+            let branch = AttemptBranch::new(branch)?;
+            let started = integration.start_attempt(&branch, &attempt.worktree, attempt.checkout).await;
+            started.map_err(|e| failed(&e))?;
+        }
+        match std::fs::create_dir(attempt.worktree.join(LORE)) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(failed(&format!("{LORE}: {e}"))),
+            _ => Ok(()),
+        }
+    }
+
     /// From the worktree to the end of the job.
     async fn carry_out(&self, cell: &CommissionCell) -> Result<(), HallError> {
         let workers = self.workers()?;
@@ -138,12 +161,8 @@ impl Hall {
         let attempt =
             attempt.ok_or_else(|| HallError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
         if now.status == Status::Dispatched {
-            let failed = |e: &dyn std::fmt::Display| HallError::Internal(format!("Workspace preparation failed: {e}"));
             if is_cancelled().is_none() {
-                let integration = self.projects.integration(&self.home, &project).await.map_err(|e| failed(&e))?;
-                let branch = branch(&now)?;
-                let started = integration.start_attempt(&branch, &attempt.worktree, attempt.checkout).await;
-                started.map_err(|e| failed(&e))?;
+                self.make_worktree(&project, &attempt, now.branch_name.as_deref()).await?;
                 self.change(cell, |commission| {
                     commission.attempt.iter_mut().for_each(|attempt| attempt.begun = true);
                     Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_contract::{Grants, JobId, Limits};
+use guild_contract::{Grants, JobId, Limits, base_toolbox::BaseToolbox};
 use guild_jobs::JobTools;
 use guild_session::tools::ToolError;
 use tokio::runtime::Handle;
@@ -46,11 +46,12 @@ impl Hall {
         let grants = match &attempt.activity {
             // The integration worktree is only read: what is written there is committed for everybody.
             Activity::Meeting(_, MeetingScope::Project) => {
-                Arc::new(Grants { lore_write: false, worktree_write: false, ..(**grants).clone() })
+                let base = BaseToolbox { lore_write: false, worktree_write: false, ..grants.base.clone() };
+                Arc::new(Grants { lore_write: false, worktree_write: false, base, ..(**grants).clone() })
             }
             _ => grants.clone(),
         };
-        let writes = grants.lore_write || grants.worktree_write;
+        let writes = grants.base.lore_write || grants.base.worktree_write;
         let links = if writes { integration.repository().links(&attempt.worktree).await? } else { Vec::new() };
         let (home, at, running) = (self.home.clone(), attempt.clone(), job.job().clone());
         let repository = integration.repository().clone();

@@ -154,7 +154,7 @@ static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 3]> = LazyLock::new(|| {
 #[async_trait]
 impl Tools for LoreTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        let is_granted = |tool: &&Arc<ToolDefinition>| self.grants.lore_write || tool.read_only;
+        let is_granted = |tool: &&Arc<ToolDefinition>| self.grants.base.lore_write || tool.read_only;
         DEFINITIONS.iter().filter(is_granted).cloned().collect()
     }
 

@@ -23,18 +23,19 @@ const EDIT: &str = "edit_memory";
 /// that comes again takes effect once.
 pub struct MemoryTools {
     job: Arc<JobTools>,
+    grants: Arc<Grants>,
     definitions: Vec<Arc<ToolDefinition>>,
 }
 
 impl MemoryTools {
     /// The tools that these grants allow: the others do not exist.
-    pub fn new(job: Arc<JobTools>, grants: &Grants) -> Self {
+    pub fn new(job: Arc<JobTools>, grants: &Arc<Grants>) -> Self {
         let read = ToolDefinition::of::<ReadMemory>(READ, Some("Read memory"), true);
         let write = ToolDefinition::of::<WriteMemory>(WRITE, Some("Write memory"), false);
         let edit = ToolDefinition::of::<EditMemory>(EDIT, Some("Edit memory"), false);
         let all = [(grants.memory, read), (grants.sessions.memory, write), (grants.sessions.memory, edit)];
         let definitions = all.into_iter().filter(|(granted, _)| *granted).map(|(_, tool)| Arc::new(tool)).collect();
-        Self { job, definitions }
+        Self { job, grants: grants.clone(), definitions }
     }
 }
 
@@ -112,7 +113,7 @@ fn key(path: &str) -> &str {
     path.strip_suffix(".md").unwrap_or(path)
 }
 
-fn call_blocking(job: &JobTools, ToolCall { id, name, input }: ToolCall) -> Result<Value, ToolError> {
+fn call_blocking(job: &JobTools, grants: &Grants, ToolCall { id, name, input }: ToolCall) -> Result<Value, ToolError> {
     let done = |text: &str| Ok(Value::String(text.to_owned()));
     match name.as_str() {
         READ => {
@@ -121,12 +122,14 @@ fn call_blocking(job: &JobTools, ToolCall { id, name, input }: ToolCall) -> Resu
         }
         WRITE => {
             let WriteMemory { scope, path, content } = parse(WRITE, input)?;
+            may_write(grants, scope.into())?;
             job.store_memory(scope.into(), key(&path), &content, Some(&id))?;
             done("The note is written.")
         }
         _ => {
             let EditMemory { scope, path, operation, content } = parse(EDIT, input)?;
             let (scope, key, content) = (scope.into(), key(&path), content.unwrap_or_default());
+            may_write(grants, scope)?;
             match operation {
                 Operation::Upsert => job.store_memory(scope, key, &content, Some(&id))?,
                 Operation::Append => job.append_memory(scope, key, &content, Some(&id))?,
@@ -136,6 +139,10 @@ fn call_blocking(job: &JobTools, ToolCall { id, name, input }: ToolCall) -> Resu
             done("The note is changed.")
         }
     }
+}
+
+fn may_write(grants: &Grants, scope: Scope) -> Result<(), ToolError> {
+    grants.base.may_write(scope).map_err(ToolError::NotGranted)
 }
 
 fn read(job: &JobTools, scope: Scope, path: Option<&str>) -> Result<Value, ToolError> {
@@ -166,8 +173,8 @@ impl Tools for MemoryTools {
         if !self.definitions.iter().any(|tool| tool.name == call.name) {
             return Err(ToolError::InvalidInput(format!("there is no tool {:?}", call.name)));
         }
-        let job = self.job.clone();
-        let done = spawn_blocking(move || call_blocking(&job, call)).await;
+        let (job, grants) = (self.job.clone(), self.grants.clone());
+        let done = spawn_blocking(move || call_blocking(&job, &grants, call)).await;
         done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))?
     }
 }

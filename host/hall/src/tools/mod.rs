@@ -10,10 +10,7 @@ mod worktree;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use guild_contract::{
-    Grants,
-    grants::{Capability, Verdict},
-};
+use guild_contract::{Grants, grants::Capability};
 use guild_git::Checkout;
 use guild_jobs::JobTools;
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
@@ -123,16 +120,10 @@ pub(crate) fn is_offered(set: &dyn Tools, name: &str) -> Result<(), ToolError> {
 
 /// Refuses to write documents where that was not granted.
 fn lore_write(grants: &Grants) -> Result<(), ToolError> {
-    if grants.lore_write {
+    if grants.base.lore_write {
         return Ok(());
     }
-    let wanted = Capability::LoreWrite.to_string();
-    Err(ToolError::NotGranted(match grants.verdicts.details.get(&wanted) {
-        Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
-        _ => format!(
-            "the manifest does not ask for `{wanted}`; add `\"lore\": {{\"write\": true}}` to `component.grants`"
-        ),
-    }))
+    Err(ToolError::NotGranted(grants.base.denial(&Capability::LoreWrite)))
 }
 
 pub(crate) fn answer(text: &str) -> Value {

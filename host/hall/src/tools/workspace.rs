@@ -1,4 +1,4 @@
-//! The tools that write files of a project (REQ-WKR-5): in an attempt's worktree, where the operator granted `worktree:write`.
+//! The tools that write files of a project (REQ-WKR-2): in an attempt's worktree, unless the operator denies `worktree:write`.
 //! They are called neither Write nor Edit: those of other agents reach a whole computer.
 
 use std::sync::{Arc, LazyLock};
@@ -27,7 +27,7 @@ const EDIT: &str = "workspace_edit";
 /// Bytes of a file that is edited, before and after.
 const MAX_EDITED_BYTES: usize = 16 << 20;
 
-/// The tools that write files of a project. Without the grant there are none.
+/// The tools that write files of a project. Where the operator denies them there are none.
 #[derive(Clone)]
 pub struct WorkspaceTools {
     worktree: Arc<Worktree>,
@@ -140,7 +140,7 @@ static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 2]> = LazyLock::new(|| {
 #[async_trait]
 impl Tools for WorkspaceTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        if self.grants.worktree_write { DEFINITIONS.to_vec() } else { Vec::new() }
+        if self.grants.base.worktree_write { DEFINITIONS.to_vec() } else { Vec::new() }
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

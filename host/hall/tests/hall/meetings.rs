@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Decision, Grants, Limits};
+use guild_contract::{Decision, Grants, Limits, base_toolbox::BaseToolbox};
 use guild_hall::{
     Attempt, Hall, HallError, NoSession, NotBegun, Workers as _,
     commission::Author,
@@ -524,7 +524,8 @@ async fn the_managers_own_meetings_have_no_branch_and_leave_their_record() {
     let state = fs::read_to_string(world.home().join(format!("state/meetings/{id}.json"))).unwrap();
     assert!(state.contains("\"scope\": \"project\""), "{state}");
     // It only reads there, whatever it was granted.
-    let grants = Grants { lore_write: true, worktree_write: true, ..Grants::default() };
+    let base = BaseToolbox { lore_write: true, worktree_write: true, ..BaseToolbox::default() };
+    let grants = Grants { base, ..Grants::default() };
     let names = names(&tools(&world, &hall, &attempt, grants).await);
     assert!(names.contains(&"read_artifact".to_owned()), "{names:?}");
     assert!(!names.iter().any(|name| name.contains("write") || name.contains("edit")), "{names:?}");

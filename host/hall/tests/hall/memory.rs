@@ -11,7 +11,8 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
     Bounds, Grants, Limits,
-    grants::{ScopeGrants, SessionGrants, Verdict},
+    base_toolbox::BaseToolbox,
+    grants::{ScopeGrants, SessionGrants},
     manifest::Scope,
 };
 use guild_hall::{memory::Scopes, tools::memory::MemoryTools};
@@ -88,12 +89,12 @@ impl World {
     }
 
     /// The tools of a session of `member`, and its job.
-    fn session(&self, scopes: &Scopes, member: &str, grants: &Grants) -> (MemoryTools, Arc<RunningJob>) {
+    fn session(&self, scopes: &Scopes, member: &str, grants: &Arc<Grants>) -> (MemoryTools, Arc<RunningJob>) {
         let job = self.job(member);
         (self.tools(scopes, member, &job, grants), job)
     }
 
-    fn tools(&self, scopes: &Scopes, member: &str, job: &Arc<RunningJob>, grants: &Grants) -> MemoryTools {
+    fn tools(&self, scopes: &Scopes, member: &str, job: &Arc<RunningJob>, grants: &Arc<Grants>) -> MemoryTools {
         let tools = JobTools::new(job.clone(), self.memory(scopes, member, grants));
         MemoryTools::new(Arc::new(tools), grants)
     }
@@ -104,11 +105,16 @@ impl World {
 }
 
 /// All of memory is granted.
-fn all() -> Grants {
+fn all() -> Arc<Grants> {
+    Arc::new(granted(ScopeGrants { project: true, global: true }))
+}
+
+/// The notes of these scopes are read and written.
+fn granted(scopes: ScopeGrants) -> Grants {
     Grants {
         memory: true,
         sessions: SessionGrants { memory: true, ..SessionGrants::default() },
-        scopes: ScopeGrants { project: true, global: true },
+        base: BaseToolbox { read: scopes, write: scopes, ..BaseToolbox::default() },
         ..Grants::default()
     }
 }
@@ -200,9 +206,11 @@ fn what_is_injected_is_recent_first_over_all_scopes_and_stops_at_the_first_that_
 async fn a_scope_that_was_not_granted_names_the_grant_and_is_not_made() {
     let world = World::new();
     let scopes = world.scopes();
-    let denied = Verdict::Denied("[member.\"ann\"] in guild.toml denies it".to_owned());
-    let mut grants = Grants { scopes: ScopeGrants::default(), ..all() };
-    grants.verdicts.details.insert("memory:project".to_owned(), denied);
+    let mut grants = granted(ScopeGrants::default());
+    for part in ["memory:project", "memory:project:write", "memory:global:write"] {
+        grants.base.denied.insert(part.to_owned(), "[member.\"ann\"] in guild.toml denies it".to_owned());
+    }
+    let grants = Arc::new(grants);
     let (tools, _job) = world.session(&scopes, "ann", &grants);
     let refused = async |name: &str, input: Value| match call(&tools, name, input).await {
         Err(ToolError::NotGranted(text)) => text,
@@ -210,10 +218,11 @@ async fn a_scope_that_was_not_granted_names_the_grant_and_is_not_made() {
     };
     let write = |scope: &str| json!({"scope": scope, "path": "a", "content": "c"});
     let why = refused("write_memory", write("project")).await;
-    assert!(why.contains("`memory:project`") && why.contains("in guild.toml denies it"), "{why}");
+    assert!(why.contains("`memory:project:write`") && why.contains("in guild.toml denies it"), "{why}");
     let why = refused("write_memory", write("global")).await;
-    assert!(why.contains("`memory:global`") && why.contains(r#"add "global" to `component.scopes`"#), "{why}");
-    refused("read_memory", json!({"scope": "project"})).await;
+    assert!(why.contains("`memory:global:write`") && why.contains("in guild.toml denies it"), "{why}");
+    let why = refused("read_memory", json!({"scope": "project"})).await;
+    assert!(why.contains("`memory:project`") && why.contains("in guild.toml denies it"), "{why}");
     refused("edit_memory", json!({"scope": "global", "path": "a", "operation": "delete"})).await;
     call(&tools, "write_memory", write("worker")).await.unwrap();
     assert_eq!(fs::read_to_string(world.member("ann").join("memory/a.md")).unwrap(), "c");
@@ -231,13 +240,14 @@ async fn a_scope_that_was_not_granted_names_the_grant_and_is_not_made() {
 async fn tools_that_were_not_granted_do_not_exist() {
     let world = World::new();
     let scopes = world.scopes();
-    let names = |grants: &Grants| {
+    let names = |grants: &Arc<Grants>| {
         let (tools, _job) = world.session(&scopes, "ann", grants);
         tools.definitions().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(names(&all()), ["read_memory", "write_memory", "edit_memory"]);
-    assert_eq!(names(&Grants { sessions: SessionGrants::default(), ..all() }), ["read_memory"]);
-    let (tools, _job) = world.session(&scopes, "ann", &Grants { sessions: SessionGrants::default(), ..all() });
+    let reading = Arc::new(Grants { sessions: SessionGrants::default(), ..(*all()).clone() });
+    assert_eq!(names(&reading), ["read_memory"]);
+    let (tools, _job) = world.session(&scopes, "ann", &reading);
     let schema = &tools.definitions()[0].input_schema;
     assert_eq!(schema["properties"]["scope"]["enum"], json!(["worker", "project", "global"]), "{schema}");
     let error = call(&tools, "write_memory", json!({"scope": "worker", "path": "a", "content": "c"})).await;

@@ -118,6 +118,11 @@ impl Member {
         let mut plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
         let project = activation.project.as_ref().map(|project| project.name.as_str());
         context.brief(&mut plan, agent, project, &self.grants).await?;
+        if let (Plan::Session(session), true) = (&mut plan, attempt.is_some()) {
+            // They need no asking (REQ-WKR-2).
+            let base = reach.tools.iter().filter(|tool| self.grants.base.has(tool) && !session.tools.contains(tool));
+            session.tools.extend(base.cloned().collect::<Vec<_>>());
+        }
         if attempt.as_ref().is_some_and(|attempt| attempt.activity.is_meeting()) {
             plan = conversation::plan(self.key().as_str(), plan).map_err(RpcError::invalid_params)?;
         }
@@ -131,7 +136,7 @@ impl Member {
             None => self.grants.has(Interface::Agent).then_some((None, true)),
         };
         if let Some((model, later)) = wanted {
-            let (resources, files) = (self.context.resources.clone(), reach.files.clone());
+            let (resources, files) = (self.context.resources.clone(), reach.session_files.clone());
             blocking(move || {
                 let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), later };
                 resources.runtimes.ready(agent, &wanted).map(drop).map_err(RpcError::invalid_params)
@@ -249,12 +254,13 @@ impl Member {
                 agenda: attempt.prompt.clone(),
                 artifacts: attempt.dependencies.clone(),
             }),
-            scopes: memory.scopes(),
+            // Its sessions may read more than it may itself.
+            scopes: memory.scopes().into_iter().filter(|scope| self.grants.scopes.has(*scope)).collect(),
             project: attempt
                 .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: attempt.project_root().to_owned() }),
             posture,
             memories,
-            granted_tools: reach.tools(&self.grants),
+            granted_tools: reach.tools.clone(),
             toolbox_tools: offered.definitions(),
             bounds: self.ceiling_of(attempt),
         };

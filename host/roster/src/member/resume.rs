@@ -63,7 +63,8 @@ impl Resume for Runner {
         let agent = member.agent(Some(&plan.agent)).map_err(|e| e.message)?;
         let attempt = member.context.attempt_of(job);
         let reach = member.context.reach(member.key(), attempt.as_ref(), &grants(&member, plan))?;
-        let wanted = Wanted { model: session.model.as_deref(), files: reach.files.as_deref(), ..Wanted::default() };
+        let wanted =
+            Wanted { model: session.model.as_deref(), files: reach.session_files.as_deref(), ..Wanted::default() };
         let slot = member.context.resources.runtimes.ready(agent, &wanted)?;
         if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
             let why = "its transcript reached limits.transcript_bytes, or could not be written, so it is not known where it was";
@@ -143,7 +144,7 @@ pub(super) struct Allowed {
 /// What a job was allowed then, and is still.
 pub(super) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt>) -> Allowed {
     let grants = grants(member, plan);
-    let today = member.context.reach(member.key(), attempt, &grants).map(|reach| reach.tools(&grants));
+    let today = member.context.reach(member.key(), attempt, &grants).map(|reach| reach.tools);
     let today = today.unwrap_or_default();
     let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
     let ceiling = plan.ceiling.min(member.ceiling_of(attempt));

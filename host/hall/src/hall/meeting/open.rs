@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use guild_git::{AttemptBranch, Checkout};
+use guild_git::Checkout;
 use jiff::civil::Date;
 
 use super::{
@@ -397,13 +397,8 @@ impl Hall {
     async fn prepare_meeting(&self, cell: &MeetingCell) -> Result<(), HallError> {
         let now = cell.now();
         let attempt = self.meeting_attempt(&now)?;
-        if let Some(branch) = &now.branch_name {
-            let project = self.project(&now.project_name)?;
-            let integration = self.projects.integration(&self.home, &project).await?;
-            let branch = AttemptBranch::new(branch)?;
-            let started = integration.start_attempt(&branch, &attempt.worktree, attempt.checkout);
-            started.await.map_err(|e| HallError::Internal(format!("Workspace preparation failed: {e}")))?;
-        }
+        let project = self.project(&now.project_name)?;
+        self.make_worktree(&project, &attempt, now.branch_name.as_deref()).await?;
         let workers = self.workers()?;
         let until = tokio::time::Instant::now() + BUSY;
         loop {

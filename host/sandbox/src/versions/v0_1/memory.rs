@@ -6,7 +6,10 @@ use guild_contract::{
     grants::Capability,
     manifest::{self, Interface},
 };
-use guild_jobs::{JobTools, memory::ScopeNotes};
+use guild_jobs::{
+    JobTools,
+    memory::{ScopeNotes, denial},
+};
 use guild_session::tools::ToolError;
 
 use super::{
@@ -28,7 +31,13 @@ fn keyed<'a>(context: &'a CallContext, scope: Scope, key: &str) -> Result<&'a Sc
 
 fn scoped(context: &CallContext, scope: Scope) -> Result<&ScopeNotes, ToolError> {
     context.granted(Interface::Memory)?;
-    context.memory()?.scope(scope.into())
+    // Its sessions may read more: they have the base toolbox, and a component has what its manifest asks for.
+    let (scope, notes) = (scope.into(), context.memory()?.scope(scope.into())?);
+    if context.grants.scopes.has(scope) {
+        Ok(notes)
+    } else {
+        Err(ToolError::NotGranted(denial(scope, &context.grants).to_string()))
+    }
 }
 
 impl From<manifest::Scope> for Scope {
@@ -56,6 +65,7 @@ fn writer(context: &CallContext, scope: Scope, key: &str, function: &'static str
     keyed(context, scope, key)?;
     let line = r#""memory": { "write": true }"#;
     context.granted_too(context.grants.component.memory_write, &Capability::MemoryWrite, line)?;
+    context.grants.base.may_write(scope.into()).map_err(ToolError::NotGranted)?;
     context.job.clone().ok_or_else(|| context.no_job(function))
 }
 
