@@ -226,7 +226,8 @@ fn what_the_readme_shows_is_accepted() {
     let commands =
         text.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line)).filter(|line| line.starts_with("guild "));
     let help = |command: &str| {
-        let words = command.split(' ').skip(1).take(2).filter(|word| word.bytes().all(|byte| byte.is_ascii_alphabetic()));
+        let words =
+            command.split(' ').skip(1).take(2).filter(|word| word.bytes().all(|byte| byte.is_ascii_alphabetic()));
         let output =
             std::process::Command::new(env!("CARGO_BIN_EXE_guild")).args(words).arg("--help").output().unwrap();
         assert!(output.status.success(), "{command}");

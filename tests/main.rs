@@ -23,6 +23,7 @@ mod commission_commands;
 mod commissions;
 mod corpus;
 mod crash;
+mod defaults;
 mod digest;
 mod doctor;
 mod documents;

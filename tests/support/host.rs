@@ -75,6 +75,11 @@ impl Home {
         self.installed("guild-master", "guild_master.wasm", name)
     }
 
+    /// A member that comes along, under its own name.
+    pub(crate) fn shipped(&self, name: &str) -> PathBuf {
+        self.installed(name, &format!("{}.wasm", name.replace('-', "_")), name)
+    }
+
     fn installed(&self, member: &str, component: &str, name: &str) -> PathBuf {
         let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guild-members").join(member);
         for file in ["guild-member.json", "posture.md", component] {

@@ -737,9 +737,11 @@ mod tests {
         let plain = json!({"tools": ["Read", "WebSearch"], "toolboxes": []});
         let no_web = Grants::of(&"team/ann".parse().unwrap(), &spec(plain), &Policy::default());
         assert!(no_web.base.write.project, "WebSearch searches the read roots where there is no web");
-        for wanted in
-            [json!({"tools": ["WebFetch"]}), json!({"grants": {"web": {}}}), json!({"toolboxes": ["forms"], "tools": []})]
-        {
+        for wanted in [
+            json!({"tools": ["WebFetch"]}),
+            json!({"grants": {"web": {}}}),
+            json!({"toolboxes": ["forms"], "tools": []}),
+        ] {
             assert_eq!(may(&wanted, None), [false, false], "{wanted}");
             assert_eq!(may(&wanted, Some(&["*"])), [false, false], "{wanted}");
             assert_eq!(may(&wanted, Some(&["*", "memory"])), [false, false], "{wanted}");

@@ -1,9 +1,7 @@
 //! What a caller can set, in a dispatch's `config`.
 
-use guild_plugin_sdk::{Bounds, Refusal, Request, config, smaller};
+use guild_plugin_sdk::{Bounds, Refusal, Request, config};
 
-/// Bounds where the caller sets none.
-const DEFAULT: Bounds = Bounds { max_turns: Some(60), max_budget_usd: Some(0.50), deadline_seconds: None };
 const TABLES: &str = "**/*.{csv,tsv}";
 const MAX_TABLES: (u32, u32) = (5, 20);
 
@@ -15,8 +13,8 @@ pub(crate) struct Config {
     pub(crate) max_tables: usize,
     /// `model`: the model's name, as the host's runtime knows it.
     pub(crate) model: Option<String>,
-    /// `maxTurns`, `maxBudgetUsd`, `deadlineSeconds`.
-    bounds: Bounds,
+    /// `maxTurns`, `maxBudgetUsd`, `deadlineSeconds`, where the caller sets them.
+    pub(crate) bounds: Bounds,
 }
 
 impl Config {
@@ -31,16 +29,6 @@ impl Config {
         config.finish()?;
         Ok(parsed)
     }
-
-    /// The caller's bounds, else the defaults; never above the job's ceiling.
-    pub(crate) fn bounds(&self, ceiling: Bounds) -> Bounds {
-        let wanted = Bounds {
-            max_turns: self.bounds.max_turns.or(DEFAULT.max_turns),
-            max_budget_usd: self.bounds.max_budget_usd.or(DEFAULT.max_budget_usd),
-            deadline_seconds: self.bounds.deadline_seconds,
-        };
-        smaller(wanted, ceiling)
-    }
 }
 
 #[cfg(test)]
@@ -52,12 +40,9 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_a_default_below_the_ceiling() {
+    fn every_key_has_a_default() {
         let config = config("{}").unwrap();
         assert_eq!((config.tables.as_str(), config.max_tables, config.model.as_deref()), ("**/*.{csv,tsv}", 5, None));
-        let ceiling = Bounds { max_turns: Some(20), max_budget_usd: None, deadline_seconds: Some(60) };
-        let bounds = Bounds { max_turns: Some(20), max_budget_usd: Some(0.5), deadline_seconds: Some(60) };
-        assert_eq!(config.bounds(ceiling), bounds);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod table;
 
 use guild_plugin_sdk::{
     Activation, HostError, Plan, Refusal, Worker, commission, explain, export_toolbox, export_worker, files, prompt,
-    session_plan,
+    session_plan, smaller,
     toolbox::{Tool, ToolError, Toolbox},
 };
 use schemars::JsonSchema;
@@ -51,7 +51,7 @@ impl Worker for Analyst {
             table::left_out(&left_out),
         );
         let mut plan = session_plan(&activation, &request.task, system_prompt, &TOOLS);
-        plan.bounds = config.bounds(activation.bounds);
+        plan.bounds = smaller(config.bounds, activation.bounds);
         plan.model = config.model;
         Ok(Plan::Session(plan))
     }

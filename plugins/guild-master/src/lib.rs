@@ -5,14 +5,12 @@
 //! can do no more than any other worker: the tools are the member's that the operator names as the manager.
 
 use guild_plugin_sdk::{
-    Activation, Bounds, Plan, Refusal, Worker, commission, config::Config, export_worker, meeting_plan, prompt,
-    session_plan, smaller,
+    Activation, Plan, Refusal, Worker, commission, config::Config, export_worker, meeting_plan, prompt, session_plan,
+    smaller,
 };
 
 /// The built-in tools that it looks at the project with, where they are granted.
 const TOOLS: [&str; 3] = ["Read", "Grep", "Glob"];
-/// Its bounds where the caller sets none: it looks, decides and dispatches, and does not wait for the work.
-const DEFAULTS: Bounds = Bounds { max_turns: Some(100), max_budget_usd: Some(1.0), deadline_seconds: None };
 
 /// What the prompt says of its tools besides that which every worker is told.
 const INSTRUCTIONS: &str = "\
@@ -42,11 +40,6 @@ impl Worker for GuildMaster {
         let system_prompt = prompt::system_prompt(&activation, &request.task);
         let system_prompt = format!("{system_prompt}\n\n# How you manage\n\n{INSTRUCTIONS}");
         let mut plan = session_plan(&activation, &request.task, system_prompt, &TOOLS);
-        let wanted = Bounds {
-            max_turns: wanted.max_turns.or(DEFAULTS.max_turns),
-            max_budget_usd: wanted.max_budget_usd.or(DEFAULTS.max_budget_usd),
-            ..wanted
-        };
         plan.bounds = smaller(wanted, activation.bounds);
         plan.model = model;
         Ok(Plan::Session(plan))
@@ -58,7 +51,7 @@ export_worker!(GuildMaster);
 #[cfg(test)]
 mod tests {
     use guild_plugin_sdk::{
-        Context, Request,
+        Bounds, Context, Request,
         types::{Commission, Meeting, Project},
     };
 
@@ -83,7 +76,7 @@ mod tests {
             assert!(plan.system_prompt.contains(part), "{part}: {}", plan.system_prompt);
         }
         assert_eq!(plan.tools, ["Read", "Glob"]);
-        assert_eq!(plan.bounds, Bounds { max_turns: Some(50), max_budget_usd: Some(1.0), deadline_seconds: Some(60) });
+        assert_eq!(plan.bounds, Bounds { max_turns: Some(50), max_budget_usd: None, deadline_seconds: Some(60) });
     }
 
     #[test]

@@ -7,7 +7,7 @@
 mod config;
 
 use guild_plugin_sdk::{
-    Activation, Plan, Refusal, Worker, commission, export_worker, meeting_plan, prompt, session_plan,
+    Activation, Plan, Refusal, Worker, commission, export_worker, meeting_plan, prompt, session_plan, smaller,
 };
 
 use crate::config::Config;
@@ -27,7 +27,7 @@ impl Worker for Researcher {
         let task = config.task(&request.task);
         let system_prompt = prompt::system_prompt(&activation, &task);
         let mut plan = session_plan(&activation, &task, system_prompt, &TOOLS);
-        plan.bounds = config.bounds(activation.bounds);
+        plan.bounds = smaller(config.bounds, activation.bounds);
         plan.model = config.model;
         Ok(Plan::Session(plan))
     }
@@ -85,8 +85,7 @@ mod tests {
 
     #[test]
     fn a_caller_lowers_the_bounds_and_never_raises_them_above_the_ceiling() {
-        let default = Bounds { max_turns: Some(150), max_budget_usd: Some(0.4), deadline_seconds: Some(3600) };
-        assert_eq!(plan("{}").bounds, default);
+        assert_eq!(plan("{}").bounds, CEILING);
         let lower = r#"{"maxTurns": 10, "maxBudgetUsd": 0.1, "deadlineSeconds": 60}"#;
         let lowered = Bounds { max_turns: Some(10), max_budget_usd: Some(0.1), deadline_seconds: Some(60) };
         assert_eq!(plan(lower).bounds, lowered);
