@@ -528,6 +528,96 @@ fn as_many_characters_of_memories_are_given_as_the_limit_and_no_more() {
     }
 }
 
+/// The system prompt of the attempt of a commission that was answered as `read`.
+fn system_prompt(hall: &Hall, worker: &str, read: &Value) -> String {
+    let job = hall.home.path("members").join(worker).join("jobs").join(read["commission"]["jobId"].as_str().unwrap());
+    let plan: Value = serde_json::from_slice(&fs::read(job.join("plan.json")).unwrap()).unwrap();
+    plan["session"]["systemPrompt"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_busy_project_takes_no_room_from_other_notes_and_what_exceeds_the_limit_is_condensed() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    let scopes = json!(["worker", "project", "global"]);
+    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["scopes"] = scopes);
+    let projects = fs::read_to_string(hall.home.path("hall/config.yaml")).unwrap();
+    hall.home.write("hall/config.yaml", format!("{projects}    memoryLimit: 1000\n"));
+    hall.home.write("members/researcher/memory/own.md", "Ask the keeper of the moths.");
+    hall.home.write("hall/memory/global/style.md", "Write short words.");
+    // These are newer, and more than the limit has room for.
+    for n in 0..12 {
+        let fact = format!("Lamp {n} attracts {n} luna moths in an hour of the night.\n").repeat(8);
+        hall.home.write(&format!("hall/memory/projects/demo/lamp-{n}.md"), fact);
+    }
+    let _host = hall.serve();
+    let prompt = |title: &str| {
+        let id = hall.create("demo", "researcher", json!({"title": title}));
+        hall.dispatch(&id);
+        system_prompt(&hall, "researcher", &hall.until("demo", &id, "completed"))
+    };
+    let given = prompt("First");
+    for expected in ["Ask the keeper of the moths.", "Write short words.", "[project note `lamp-11`"] {
+        assert!(given.contains(expected), "{expected}: {given}");
+    }
+    let lamps = given.matches("[project note `lamp-").count();
+    let said = format!("> Left out of these notes for want of room: {} (project). `read_memory` has them", 12 - lamps);
+    assert!(lamps > 1 && given.contains(&said), "{said}: {given}");
+
+    let condensed = hall.home.path("hall/memory/projects/demo/compacted.md");
+    let condensed = wait_for("the project's notes to be condensed", || fs::read_to_string(&condensed).ok());
+    // Half of the project's share of 4,000 characters, and nothing of the others.
+    assert!(condensed.chars().count() <= 666 && condensed.contains("luna moths"), "{condensed}");
+    assert!(!condensed.contains("keeper") && !condensed.contains("short words"), "{condensed}");
+    wait_for("what was condensed to be gone", || {
+        let left = fs::read_dir(hall.home.path("hall/memory/projects/demo")).unwrap();
+        let lamps = left.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("lamp-"));
+        (lamps.count() == 0).then_some(())
+    });
+    assert_eq!(
+        fs::read_to_string(hall.home.path("members/researcher/memory/own.md")).unwrap(),
+        "Ask the keeper of the moths."
+    );
+    let given = prompt("Second");
+    for expected in
+        ["Ask the keeper of the moths.", "Write short words.", "> [Written by the host, which condensed notes of"]
+    {
+        assert!(given.contains(expected), "{expected}: {given}");
+    }
+    assert!(!given.contains("want of room"), "{given}");
+}
+
+#[test]
+fn prompts_say_who_wrote_the_notes_that_workers_share() {
+    let runtime = Runtime::new().unwrap();
+    let note = |scope: &str| json!({"scope": scope, "path": "moths", "content": "The luna moth does not eat."});
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 => Reply::call("write_memory", note("project")).and_call("write_memory", note("worker")),
+        1 => Reply::call("read_memory", json!({"scope": "project"})),
+        2 => Reply::call("submit_result", json!({"summary": "A week."})),
+        _ => Reply::text("Done."),
+    }));
+    let hall = Hall::with_researcher(&provider);
+    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["scopes"] = json!(["worker", "project"]));
+    hall.home.write("hall/memory/projects/demo/by-hand.md", "Lamps attract them.");
+    let _host = hall.serve();
+    let commission = || {
+        let id = hall.create("demo", "researcher", json!({}));
+        hall.dispatch(&id);
+        let read = hall.until("demo", &id, "completed");
+        (id, system_prompt(&hall, "researcher", &read))
+    };
+    let (first, _) = commission();
+    let (_, prompt) = commission();
+    let written = format!("> [Written by researcher in {first}. Check it before you rely on it.]\n> \n> The luna moth");
+    assert!(prompt.contains(&written), "{written}: {prompt}");
+    assert_eq!(prompt.matches("[Written by").count(), 1, "its own note, and a person's: {prompt}");
+    // The list says so, too.
+    let listed = format!("\\\"writtenBy\\\":\\\"researcher in {first}\\\"");
+    let requests = provider.requests();
+    assert!(requests.iter().any(|request| request.body["messages"].to_string().contains(&listed)), "{listed}");
+}
+
 #[test]
 fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
     let hall = Hall::new(&["demo", "other"]);
@@ -549,8 +639,7 @@ fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
     hall.dispatch(&id);
     let read = hall.until("demo", &id, "completed");
     let job = hall.home.path("members/researcher/jobs").join(read["commission"]["jobId"].as_str().unwrap());
-    let plan: Value = serde_json::from_slice(&fs::read(job.join("plan.json")).unwrap()).unwrap();
-    let prompt = plan["session"]["systemPrompt"].as_str().unwrap();
+    let prompt = system_prompt(&hall, "researcher", &read);
     let given = [
         ("worker note `own`", "Ask the keeper of the moths."),
         ("project note `lamps`", "The lamps burn until three."),

@@ -262,15 +262,16 @@ limits! {
     /// A job's `transcript.jsonl`; then entries are dropped, and one entry says so.
     [member]
     transcript_bytes: u64 = 16 * MIB;
-    /// Memories that an activation is given, in characters, where it is no commission; also the largest memory that can be
-    /// stored.
+    /// Memories that an activation is given, in characters, where it is no commission or meeting; also the largest memory
+    /// that can be stored.
     [member]
     memory_injection_chars: u64 = 8000;
-    /// Memories of all scopes that an attempt at a commission is given, in characters. `memoryLimit` of a project in
-    /// `config.yaml`, in tokens of four characters, goes before it.
+    /// Memories of all scopes that an attempt at a commission, or a meeting, is given, in characters; where there are more,
+    /// each scope is condensed that has more than a third of it. `memoryLimit` of a project in `config.yaml`, in tokens of
+    /// four characters, goes before it.
     [member]
     commission_memory_chars: u64 = 32_000;
-    /// Total size of a scope's memories, in characters, above which they are compacted.
+    /// Total size of a member's own memories, in characters, above which they are condensed when a dispatched job stores one.
     [member]
     memory_compaction_chars: u64 = 16_000;
     /// Memories of a scope: of a member, of a project, of all projects.

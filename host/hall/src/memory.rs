@@ -15,13 +15,14 @@ use guild_contract::{
 use guild_jobs::{
     Clock, Condenser, MemoryStore, ScopedMemory,
     durable::open_dir,
-    memory::{Original, ScopeNotes},
+    memory::{Original, ScopeNotes, Writer},
 };
 use tokio::runtime::Handle;
 
 use crate::{
     error::HallError,
     project::{check_name, lock},
+    workers::Attempt,
 };
 
 const GLOBAL: &str = "memory/global";
@@ -86,28 +87,38 @@ impl Scopes {
         self.notes(format!("{PROJECTS}/{name}"), Scope::Project)
     }
 
-    /// The memories that a commission of `project` is granted, whose worker, called `worker`, keeps its own in `own`. It
-    /// blocks.
+    /// The memories that a commission or meeting is granted, whose worker keeps its own in `own`. It blocks.
+    ///
+    /// They have the limit of the project, or of the worker. A project's own limit holds for the project's notes too; the
+    /// worker's and those of all projects are condensed by the limits of the worker and of the host, whichever project they
+    /// are given in.
     ///
     /// # Errors
     /// Where a scope that is granted cannot be opened.
     pub fn granted(
         &self,
-        project: &str,
-        (worker, own): (&str, Arc<MemoryStore>),
+        attempt: &Attempt,
+        own: Arc<MemoryStore>,
         grants: &Grants,
     ) -> Result<ScopedMemory, HallError> {
-        let ScopeGrants { project: of_project, global } = grants.base.read;
-        let project = if of_project {
-            Ok(self.project(project)?)
-        } else {
-            Err(grants.base.denial(&Capability::MemoryProject).into())
+        let of_host = lock(&self.open).limits.commission_memory_chars;
+        let of_worker = own.limits().commission_memory_chars;
+        let ScopeGrants { project, global } = grants.base.read;
+        let project = match project {
+            true => Ok(self.project(&attempt.project)?.sharing(attempt.memory_chars.unwrap_or(of_host))),
+            false => Err(grants.base.denial(&Capability::MemoryProject).into()),
         };
-        let global =
-            if global { Ok(self.global()?) } else { Err(grants.base.denial(&Capability::MemoryGlobal).into()) };
+        let global = match global {
+            true => Ok(self.global()?.sharing(of_host)),
+            false => Err(grants.base.denial(&Capability::MemoryGlobal).into()),
+        };
+        let worker = attempt.worker_name.as_str();
         // A name that leads elsewhere is no file of the original's.
         let original = (!worker.contains('/')).then(|| self.original(&format!("{WORKERS}/{worker}"))).transpose()?;
-        Ok(ScopedMemory::new(ScopeNotes::new(own, original), project, global))
+        let memory = ScopedMemory::new(ScopeNotes::new(own, original).sharing(of_worker), project, global);
+        let activity = Some(attempt.activity.id().to_owned());
+        let memory = memory.written_by(Writer { member: attempt.worker.clone(), activity });
+        Ok(memory.limited_to(attempt.memory_chars.unwrap_or(of_worker)))
     }
 
     fn notes(&self, path: String, scope: Scope) -> Result<ScopeNotes, HallError> {

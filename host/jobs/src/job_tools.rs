@@ -110,16 +110,25 @@ impl JobTools {
         &self.memory
     }
 
-    /// See [`MemoryStore::store`](crate::MemoryStore::store). A job that has ended stores nothing.
+    /// See [`MemoryStore::store`](crate::MemoryStore::store). A job that has ended stores nothing. Memories that have
+    /// grown too large are condensed in the background.
     pub fn store_memory(&self, scope: Scope, key: &str, content: &str, call: Option<&str>) -> Result<(), ToolError> {
         let notes = self.memory.scope(scope)?.kept();
-        self.job.while_running(|| notes.store(key, content, Some(Source { job: self.job.id(), call })))
+        self.job.while_running(|| notes.store(key, content, Some(self.source(call))))?;
+        self.memory.condense();
+        Ok(())
     }
 
     /// See [`MemoryStore::append`](crate::MemoryStore::append). A job that has ended adds nothing.
     pub fn append_memory(&self, scope: Scope, key: &str, content: &str, call: Option<&str>) -> Result<(), ToolError> {
         let notes = self.memory.scope(scope)?;
-        self.job.while_running(|| notes.append(key, content, Source { job: self.job.id(), call }))
+        self.job.while_running(|| notes.append(key, content, self.source(call)))?;
+        self.memory.condense();
+        Ok(())
+    }
+
+    fn source<'a>(&'a self, call: Option<&'a str>) -> Source<'a> {
+        Source { job: self.job.id(), call, writer: self.memory.writer() }
     }
 
     /// See [`MemoryStore::delete`](crate::MemoryStore::delete). A job that has ended deletes nothing.

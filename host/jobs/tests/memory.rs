@@ -142,7 +142,7 @@ fn an_origin_is_given_while_the_text_is_what_was_stored() {
     let member = Member::new();
     let memory = member.memory();
     let job: JobId = "job-1".parse().unwrap();
-    memory.store("a", "fact", Some(Source { job: &job, call: None })).unwrap();
+    memory.store("a", "fact", Some(Source { job: &job, call: None, writer: None })).unwrap();
     let origin = || member.memory().injection()[0].origin.clone();
     assert_eq!(origin(), Some(job.clone()));
     member.dir.write("memory/a.md", "forged").unwrap();
@@ -160,12 +160,12 @@ fn what_a_crash_left_and_origins_of_what_is_gone_are_cleaned_up() {
     let member = Member::new();
     let memory = member.memory();
     let job: JobId = "job-1".parse().unwrap();
-    memory.store("gone", "fact", Some(Source { job: &job, call: None })).unwrap();
+    memory.store("gone", "fact", Some(Source { job: &job, call: None, writer: None })).unwrap();
     member.dir.remove_file("memory/gone.md").unwrap();
     member.dir.write("memory/.tmp-half.md", "ha").unwrap();
     let memory = member.memory();
     assert!(!member.dir.exists("memory/.tmp-half.md"));
-    memory.store("kept", "fact", Some(Source { job: &job, call: None })).unwrap();
+    memory.store("kept", "fact", Some(Source { job: &job, call: None, writer: None })).unwrap();
     let origins = member.read("memory/.origin.json");
     assert!(origins.contains("kept") && !origins.contains("gone"), "{origins}");
 }
@@ -212,10 +212,16 @@ fn small() -> Member {
     Member::with(Limits { memory_injection_chars: 40, memory_compaction_chars: 50, ..Limits::default() })
 }
 
+/// As a dispatched job stores.
+fn store(memory: &Arc<MemoryStore>, key: &str, content: &str) {
+    memory.store(key, content, None).unwrap();
+    memory.compact_if_large();
+}
+
 /// Three memories, 60 characters together.
 fn fill(memory: &Arc<MemoryStore>) {
     for key in ["a", "b", "c"] {
-        memory.store(key, &key.repeat(20), None).unwrap();
+        store(memory, key, &key.repeat(20));
     }
 }
 
@@ -235,10 +241,10 @@ async fn a_compaction_begins_one_character_above_the_threshold_and_has_its_own_b
         Box::pin(async { Condensed { text: Ok("short".into()), account: Account::default(), seconds: 0.1 } })
     });
     memory.set_condenser(Condenser { agent: "extractive".into(), condense }, Handle::current());
-    memory.store("a", &"a".repeat(50), None).unwrap();
+    store(&memory, "a", &"a".repeat(50));
     ended(&memory);
     assert_eq!(*budget.lock().unwrap(), None);
-    memory.store("b", "b", None).unwrap();
+    store(&memory, "b", "b");
     eventually("the compaction ends", || *budget.lock().unwrap() == Some(0.02) && !memory.is_compacting());
 }
 
@@ -252,13 +258,26 @@ async fn no_more_than_four_times_the_threshold_is_condensed_at_once_and_the_rest
     }
     let gate = Gate::new(&memory);
     let tell = gate.next();
-    memory.store("last", "one too many", None).unwrap();
+    store(&memory, "last", "one too many");
     gate.was_called(1);
-    let given: usize = gate.given.lock().unwrap().iter().map(|note| note.content.len()).sum();
-    assert!((181..=200).contains(&given), "{given}");
+    let given = || gate.given.lock().unwrap().iter().map(|note| note.content.len()).sum::<usize>();
+    assert!((181..=200).contains(&given()), "{}", given());
     tell.send(Ok("short".into())).unwrap();
     ended(&memory);
     assert_eq!(memory.list().unwrap().len(), 1 + 16 - gate.given.lock().unwrap().len());
+
+    // What was condensed before is among it, also where all others are newer.
+    for n in 0..15 {
+        member.dir.write(format!("memory/{n}.md"), "y".repeat(20)).unwrap();
+    }
+    touch(&member, "compacted", 0);
+    let tell = gate.next();
+    store(&memory, "last", "one too many");
+    gate.was_called(2);
+    assert!(gate.given.lock().unwrap().iter().any(|note| note.content == "short"));
+    tell.send(Ok("shorter".into())).unwrap();
+    ended(&memory);
+    assert_eq!(member.read("memory/compacted.md"), "shorter");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,11 +286,11 @@ async fn memories_over_the_threshold_are_condensed_into_one() {
     let memory = member.memory();
     let gate = Gate::new(&memory);
     let tell = gate.next();
-    memory.store("a", &"a".repeat(20), None).unwrap();
-    memory.store("b", &"b".repeat(20), None).unwrap();
+    store(&memory, "a", &"a".repeat(20));
+    store(&memory, "b", &"b".repeat(20));
     assert!(!memory.is_compacting());
     // This does not wait for the condenser, which has no answer yet.
-    memory.store("c", &"c".repeat(20), None).unwrap();
+    store(&memory, "c", &"c".repeat(20));
     gate.was_called(1);
     let mut given: Vec<_> = gate.given.lock().unwrap().iter().map(|note| note.content.clone()).collect();
     given.sort();
@@ -300,8 +319,8 @@ async fn what_was_written_meanwhile_stays() {
     let tell = gate.next();
     fill(&memory);
     gate.was_called(1);
-    memory.store("new", "new", None).unwrap();
-    memory.store("a", &"A".repeat(20), None).unwrap();
+    store(&memory, "new", "new");
+    store(&memory, "a", &"A".repeat(20));
     member.dir.write("memory/b.md", "by hand").unwrap();
     tell.send(Ok("condensed".into())).unwrap();
     ended(&memory);
@@ -317,7 +336,7 @@ async fn a_memory_that_was_rewritten_with_the_same_text_stays_too() {
     let tell = gate.next();
     fill(&memory);
     gate.was_called(1);
-    memory.store("b", &"b".repeat(20), None).unwrap();
+    store(&memory, "b", &"b".repeat(20));
     tell.send(Ok("condensed".into())).unwrap();
     ended(&memory);
     assert_eq!(keys(&memory), ["b", "compacted"]);
@@ -332,7 +351,7 @@ async fn only_one_compaction_runs_at_a_time() {
     fill(&memory);
     gate.was_called(1);
     for _ in 0..5 {
-        memory.store("c", &"c".repeat(20), None).unwrap();
+        store(&memory, "c", &"c".repeat(20));
     }
     assert!(memory.is_compacting());
     tell.send(Err("no".into())).unwrap();
@@ -355,12 +374,12 @@ async fn a_compaction_that_fails_changes_nothing_and_the_next_store_tries_again(
     }
     // A condenser that panics ends its compaction too.
     drop(gate.next());
-    memory.store("a", &"a".repeat(20), None).unwrap();
+    store(&memory, "a", &"a".repeat(20));
     gate.was_called(4);
     ended(&memory);
     assert_eq!(keys(&memory), ["a", "b", "c"]);
     let tell = gate.next();
-    memory.store("a", &"a".repeat(20), None).unwrap();
+    store(&memory, "a", &"a".repeat(20));
     gate.was_called(5);
     tell.send(Ok("x".repeat(20))).unwrap();
     ended(&memory);
@@ -391,7 +410,7 @@ async fn a_crash_between_write_and_unlink_is_made_good_by_the_next_compaction() 
     member.dir.write("memory/.tmp-d.md", "half").unwrap();
     let gate = Gate::new(&memory);
     let tell = gate.next();
-    memory.store("a", &"a".repeat(20), None).unwrap();
+    store(&memory, "a", &"a".repeat(20));
     gate.was_called(1);
     assert_eq!(gate.given.lock().unwrap().len(), 4);
     tell.send(Ok("abc".into())).unwrap();

@@ -6,7 +6,7 @@ use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
 use guild_contract::{Grants, JobId, Limits, MemberKey, manifest::Interface, rpc::RpcError};
 use guild_hall::{Attempt, Hall, hall::HallReader, manager::ManagerTools, memory::Scopes};
-use guild_jobs::{MemoryStore, ScopedMemory};
+use guild_jobs::{MemoryStore, ScopedMemory, memory::Writer};
 use guild_session::{activation::Plan, hall::HallView, tools::Tools};
 use guild_trust::{Approval, seal::Seals};
 use tokio::{runtime::Handle, sync::Semaphore};
@@ -116,13 +116,16 @@ impl HostContext {
     /// Where memories that are granted cannot be opened.
     pub(crate) fn memory(
         &self,
-        own: &Arc<MemoryStore>,
+        member: &MemberKey,
+        own: Arc<MemoryStore>,
         attempt: Option<&Attempt>,
         grants: &Grants,
     ) -> Result<ScopedMemory, String> {
-        let (Some(attempt), Some(shared)) = (attempt, &self.shared) else { return Ok(own.clone().into()) };
-        let worker = (attempt.worker_name.as_str(), own.clone());
-        shared.granted(&attempt.project, worker, grants).map_err(|e| e.to_string())
+        let (Some(attempt), Some(shared)) = (attempt, &self.shared) else {
+            let writer = Writer { member: member.clone(), activity: None };
+            return Ok(ScopedMemory::from(own).written_by(writer));
+        };
+        shared.granted(attempt, own, grants).map_err(|e| e.to_string())
     }
 
     /// Has the memories that workers share be as this context has it: within its limits, and condensed by its runtime.

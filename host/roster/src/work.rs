@@ -174,9 +174,12 @@ impl Work {
         granted_tools: Vec<String>,
     ) -> Result<Self, String> {
         let reach = context.reach(&data.key, attempt, &grants)?;
-        let (granted, own, at) = (grants.clone(), data.memory.clone(), attempt.cloned());
+        let (granted, member, at) = (grants.clone(), data.clone(), attempt.cloned());
         let memories = context.clone();
-        let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
+        let memory = blocking(move || {
+            let memory = memories.memory(&member.key, member.memory.clone(), at.as_ref(), &granted);
+            memory.map_err(RpcError::internal)
+        });
         let memory = memory.await.map_err(|e| e.message)?;
         let (tools, of_sessions) = tools(&context, attempt, &job, memory, &grants).await?;
         let manager = context.manager(job.id(), attempt, &grants);

@@ -15,13 +15,14 @@ use guild_contract::{
     grants::{ScopeGrants, SessionGrants},
     manifest::Scope,
 };
-use guild_hall::{memory::Scopes, tools::memory::MemoryTools};
+use guild_git::Checkout;
+use guild_hall::{Activity, Attempt, commission::Overrides, memory::Scopes, tools::memory::MemoryTools};
 use guild_jobs::{
     Accepted, Condense, Condensed, Condenser, JobStore, JobTools, MemoryStore, NewJob, RunningJob, ScopedMemory,
-    StoreOptions, SystemClock,
+    StoreOptions, SystemClock, memory::ScopeNotes,
 };
 use guild_session::{
-    activation::Plan,
+    activation::{MemoryNote, Plan},
     meter::Account,
     tools::{ToolCall, ToolError, Tools},
 };
@@ -70,7 +71,13 @@ impl World {
 
     /// What a commission of the project `demo` is given, whose worker is `member`.
     fn memory(&self, scopes: &Scopes, member: &str, grants: &Grants) -> ScopedMemory {
-        scopes.granted("demo", (member, self.own(member)), grants).unwrap()
+        scopes.granted(&attempt(member), self.own(member), grants).unwrap()
+    }
+
+    /// The same of a worker that is granted all, in a project with this limit.
+    fn within(&self, scopes: &Scopes, member: &str, max_chars: u64) -> ScopedMemory {
+        let attempt = Attempt { memory_chars: Some(max_chars), ..attempt(member) };
+        scopes.granted(&attempt, self.own(member), &all()).unwrap()
     }
 
     fn job(&self, member: &str) -> Arc<RunningJob> {
@@ -102,6 +109,31 @@ impl World {
     fn read(&self, path: &str) -> String {
         fs::read_to_string(self.home().join(path)).unwrap()
     }
+}
+
+/// An attempt at a commission of the project `demo`.
+fn attempt(member: &str) -> Attempt {
+    Attempt {
+        token: None,
+        activity: Activity::Commission(format!("commission-{member}-20261123-183441").parse().unwrap()),
+        number: 1,
+        project: "demo".to_owned(),
+        worker: member.parse().unwrap(),
+        worker_name: member.to_owned(),
+        job: "job-1".parse().unwrap(),
+        title: "T".to_owned(),
+        prompt: "P".to_owned(),
+        dependencies: Vec::new(),
+        overrides: Overrides::default(),
+        worktree: PathBuf::new(),
+        checkout: Checkout::Sparse,
+        memory_chars: None,
+    }
+}
+
+/// `scope:key` of each.
+fn names(notes: &[MemoryNote]) -> Vec<String> {
+    notes.iter().map(|note| format!("{}:{}", note.scope.as_str(), note.key)).collect()
 }
 
 /// All of memory is granted.
@@ -171,9 +203,10 @@ fn two_members_that_write_to_one_projects_memory_at_once_lose_nothing() {
 }
 
 #[test]
-fn what_is_injected_is_recent_first_over_all_scopes_and_stops_at_the_first_that_does_not_fit() {
+fn what_is_injected_is_recent_first_over_all_scopes_and_within_the_limit_to_the_character() {
     let world = World::new();
-    let memory = world.memory(&world.scopes(), "ann", &all());
+    let scopes = world.scopes();
+    world.memory(&scopes, "ann", &all());
     let files = [
         (world.member("ann").join("memory/mine.md"), "mine mine "),
         (world.home().join("memory/projects/demo/ours.md"), "ours ours "),
@@ -185,21 +218,70 @@ fn what_is_injected_is_recent_first_over_all_scopes_and_stops_at_the_first_that_
             fs::write(path, content).unwrap();
             written(path, time);
         }
-        let notes = memory.injection(max_chars).into_iter();
-        notes.map(|note| format!("{}:{}", note.scope.as_str(), note.key)).collect::<Vec<_>>()
+        names(&world.within(&scopes, "ann", max_chars).injection())
     };
     let newest_first = ["global:theirs", "project:ours", "worker:mine", "worker:old"];
     assert_eq!(order([2, 3, 4, 1], 32_000), newest_first);
     // With the separators between them: 16 + 5 + 10 + 5 + 10 = 46, and 5 + 3 more for the last.
     assert_eq!(order([2, 3, 4, 1], 54), newest_first);
     assert_eq!(order([2, 3, 4, 1], 53), newest_first[..3]);
-    assert_eq!(order([2, 3, 4, 1], 45), newest_first[..2]);
-    // What no longer fits ends it, also where something smaller follows, of whatever scope.
-    assert_eq!(order([4, 1, 2, 3], 33), ["worker:mine", "worker:old"]);
-    // A note that is too long by itself does not keep the others away.
-    assert_eq!(order([2, 3, 4, 1], 15), ["project:ours"]);
+    // A scope whose note has no room keeps the others from none of theirs.
+    assert_eq!(order([1, 4, 3, 2], 18), ["project:ours", "worker:old"]);
     // At the same time, the narrower scope is first.
     assert_eq!(order([1, 1, 1, 1], 32_000), ["worker:mine", "worker:old", "project:ours", "global:theirs"]);
+}
+
+#[test]
+fn a_busy_scope_takes_nothing_from_the_others_and_what_is_left_out_is_said() {
+    let world = World::new();
+    let scopes = world.scopes();
+    world.memory(&scopes, "ann", &all());
+    let note = |path: PathBuf, time: u64| {
+        fs::write(&path, "x".repeat(100)).unwrap();
+        written(&path, time);
+    };
+    let given = |max_chars: u64| {
+        let notes = world.within(&scopes, "ann", max_chars).injection();
+        let size: usize = notes.iter().map(|note| note.content.chars().count() + 5).sum();
+        assert!(size as u64 <= max_chars + 5, "{size}");
+        (names(&notes), notes.last().map(|note| note.content.clone()).unwrap_or_default())
+    };
+    for n in 0..20 {
+        note(world.home().join(format!("memory/projects/demo/{n}.md")), 100 + n);
+    }
+    // Nobody else needs the room.
+    assert_eq!(given(2_095).0.len(), 20);
+    let (names, said) = given(1_000);
+    assert_eq!((names[0].as_str(), names.len()), ("project:19", 9));
+    assert!(
+        said.starts_with("Left out of these notes for want of room: 12 (project). `read_memory` has them"),
+        "{said}"
+    );
+    assert_eq!(names[8], "worker:left-out");
+
+    // The others were written long before.
+    note(world.member("ann").join("memory/a.md"), 2);
+    note(world.member("ann").join("memory/b.md"), 1);
+    for n in 0..9 {
+        note(world.home().join(format!("memory/global/{n}.md")), 10 + n);
+    }
+    let (names, said) = given(1_000);
+    let expected = [
+        "project:19",
+        "project:18",
+        "project:17",
+        "global:8",
+        "global:7",
+        "global:6",
+        "worker:a",
+        "worker:b",
+        "worker:left-out",
+    ];
+    assert_eq!(names, expected);
+    assert!(said.contains(": 17 (project), 6 (global). "), "{said}");
+    // A limit that has no room for the statement has none, and is a limit all the same.
+    assert_eq!(given(100).0, ["worker:a"]);
+    assert!(given(0).0.is_empty());
 }
 
 #[tokio::test]
@@ -228,7 +310,7 @@ async fn a_scope_that_was_not_granted_names_the_grant_and_is_not_made() {
     assert_eq!(fs::read_to_string(world.member("ann").join("memory/a.md")).unwrap(), "c");
     assert!(!world.home().join("memory").exists());
     let memory = world.memory(&scopes, "ann", &grants);
-    assert_eq!((memory.scopes(), memory.injection(32_000).len()), (vec![Scope::Worker], 1));
+    assert_eq!((memory.scopes(), memory.injection().len()), (vec![Scope::Worker], 1));
 
     // Work that is no commission has the worker's own.
     let own = ScopedMemory::from(world.own("ann"));
@@ -347,10 +429,7 @@ async fn notes_of_the_original_are_read_and_never_written() {
     assert_eq!(read("project", "Deploy key").await.unwrap(), "Rotates in March.");
     assert_eq!(read("worker", "Habits").await.unwrap(), "Ask first.");
 
-    let injected = || {
-        let notes = world.memory(&scopes, "ann", &all()).injection(32_000).into_iter();
-        notes.map(|note| format!("{}:{}", note.scope.as_str(), note.key)).collect::<Vec<_>>()
-    };
+    let injected = || names(&world.memory(&scopes, "ann", &all()).injection());
     let theirs = ["worker:Habits", "project:Deploy key", "global:preamble", "global:Style", "global:moths"];
     assert_eq!(injected(), theirs);
 
@@ -371,45 +450,158 @@ async fn notes_of_the_original_are_read_and_never_written() {
 
     // Another worker's are nobody else's, whatever a worker is called.
     for worker in ["bob", "../global", "..", "."] {
-        let memory = scopes.granted("demo", (worker, world.own("bob")), &Grants { memory: true, ..Grants::default() });
-        assert!(memory.unwrap().injection(32_000).is_empty(), "{worker}");
+        let attempt = Attempt { worker_name: worker.to_owned(), ..attempt("bob") };
+        let memory = scopes.granted(&attempt, world.own("bob"), &Grants { memory: true, ..Grants::default() });
+        assert!(memory.unwrap().injection().is_empty(), "{worker}");
     }
     assert!(scopes.project("../global").is_err());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_scope_is_condensed_by_itself_and_nothing_of_a_worker_reaches_a_wider_one() {
-    let limits = Limits { memory_injection_chars: 400, memory_compaction_chars: 60, ..Limits::default() };
-    let world = World::with(limits);
+#[tokio::test]
+async fn each_note_says_who_wrote_it_and_one_that_a_person_edited_does_not() {
+    let world = World::new();
     let scopes = world.scopes();
+    let (ann, _job) = world.session(&scopes, "ann", &all());
+    let (bob, _job) = world.session(&scopes, "bob", &all());
+    let listed = async |scope: &str| {
+        let list = call(&ann, "read_memory", json!({"scope": scope})).await.unwrap();
+        list.as_array().unwrap().iter().map(|note| note["writtenBy"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let prompt = || world.memory(&scopes, "ann", &all()).injection();
+    let log = world.home().join("memory/projects/demo/log.md");
+
+    call(&ann, "edit_memory", append("one")).await.unwrap();
+    let by_ann = "ann in commission-ann-20261123-183441";
+    assert_eq!(listed("project").await, [Some(by_ann.to_owned())]);
+    call(&bob, "edit_memory", append("two")).await.unwrap();
+    let by_both = format!("bob in commission-bob-20261123-183441, {by_ann}");
+    assert_eq!(listed("project").await, [Some(by_both.clone())]);
+    let text = format!("[Written by {by_both}. Check it before you rely on it.]\n\none\ntwo");
+    assert_eq!(prompt()[0].content, text);
+    // The text is in the file, and for whoever asks for it, as it was written.
+    let reading = json!({"scope": "project", "path": "log"});
+    assert_eq!(call(&ann, "read_memory", reading).await.unwrap(), "one\ntwo");
+    assert_eq!(fs::read_to_string(&log).unwrap(), "one\ntwo");
+
+    // A person's text is not for the worker to answer for, also where it adds to it.
+    fs::write(&log, "a person's").unwrap();
+    assert_eq!(listed("project").await, [None]);
+    assert_eq!(prompt()[0].content, "a person's");
+    call(&bob, "edit_memory", append("three")).await.unwrap();
+    assert_eq!(listed("project").await, [Some("bob in commission-bob-20261123-183441 and others".to_owned())]);
+    // A note that replaces it is of who wrote that.
+    let note = json!({"scope": "project", "path": "log", "content": "new"});
+    call(&ann, "write_memory", note).await.unwrap();
+    assert_eq!(listed("project").await, [Some(by_ann.to_owned())]);
+
+    // Its own notes are given as they are.
+    call(&ann, "write_memory", json!({"scope": "worker", "path": "own", "content": "mine"})).await.unwrap();
+    assert_eq!(listed("worker").await, [Some(by_ann.to_owned())]);
+    assert!(prompt().iter().any(|note| note.scope == Scope::Worker && note.content == "mine"));
+
+    // Older hosts stored the job alone.
+    let origins = log.with_file_name(".origin.json");
+    let mut stored: Value = serde_json::from_slice(&fs::read(&origins).unwrap()).unwrap();
+    stored["log"].as_object_mut().unwrap().remove("writers");
+    fs::write(&origins, stored.to_string()).unwrap();
+    let by_job = format!("job {}", stored["log"]["job"].as_str().unwrap());
+    assert_eq!(listed("project").await, [Some(by_job.clone())]);
+    assert!(prompt().iter().any(|note| note.content.contains(&by_job)), "{:?}", prompt());
+}
+
+/// A condenser that keeps a beginning of each note, and what it was given.
+fn condenser() -> (Condenser, Arc<Mutex<Vec<Vec<MemoryNote>>>>) {
     let given = Arc::new(Mutex::new(Vec::new()));
     let sessions = given.clone();
-    // It keeps all that it is given.
     let condense: Condense = Arc::new(move |notes, _, _| {
-        let text = notes.iter().map(|note| note.content.trim()).collect::<Vec<_>>().join("\n");
+        let beginning = |note: &MemoryNote| note.content.chars().take(12).collect::<String>();
+        let text = notes.iter().map(beginning).collect::<Vec<_>>().join("\n");
         sessions.lock().unwrap().push(notes);
         Box::pin(async { Condensed { text: Ok(text), account: Account::default(), seconds: 0.1 } })
     });
-    let condenser = Condenser { agent: "extractive".to_owned(), condense };
-    let memory = world.memory(&scopes, "ann", &all());
+    (Condenser { agent: "extractive".to_owned(), condense }, given)
+}
+
+/// The keys of a scope, once no compaction of it is under way.
+async fn settled(notes: &ScopeNotes) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(10);
+    while notes.kept().is_compacting() {
+        assert!(Instant::now() < until, "the compaction does not end");
+        tokio::task::yield_now().await;
+    }
+    let mut keys: Vec<_> = notes.kept().list().unwrap().into_iter().map(|entry| entry.key).collect();
+    keys.sort();
+    keys
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_whose_own_limit_is_small_condenses_its_own_notes_alone() {
+    let world = World::with(Limits { memory_compaction_chars: 100, ..Limits::default() });
+    let scopes = world.scopes();
+    let (condenser, given) = condenser();
     scopes.set_condenser(&condenser, &Handle::current());
-    memory.worker().kept().set_condenser(condenser, Handle::current());
-    let tools = JobTools::new(world.job("ann"), memory.clone());
-    for scope in memory.scopes() {
+    let wide = world.memory(&scopes, "ann", &all());
+    wide.worker().kept().set_condenser(condenser.clone(), Handle::current());
+    let tools = JobTools::new(world.job("ann"), wide.clone());
+    for scope in wide.scopes() {
         for key in ["a", "b"] {
-            let content = format!("{} {key} {}", scope.as_str().to_uppercase(), "x".repeat(30));
+            let content = format!("{} {}", scope.as_str(), "x".repeat(300));
             tools.store_memory(scope, key, &content, None).unwrap();
         }
     }
-    let until = Instant::now() + Duration::from_secs(10);
-    let is_condensed = |scope: &Scope| {
-        let kept = memory.scope(*scope).unwrap().kept();
-        !kept.is_compacting() && kept.list().unwrap().iter().map(|entry| entry.key.as_str()).eq(["compacted"])
-    };
-    while !memory.scopes().iter().all(is_condensed) {
-        assert!(Instant::now() < until, "the scopes are not condensed");
-        tokio::task::yield_now().await;
+    // All have room, whatever a dispatched job would do.
+    assert_eq!((wide.injection().len(), given.lock().unwrap().len()), (6, 0));
+    // Also in a smaller project, as long as it is not too small for all of them.
+    let narrow = world.within(&scopes, "ann", 3_000);
+    narrow.condense();
+    assert_eq!(settled(narrow.scope(Scope::Project).unwrap()).await, ["a", "b"]);
+
+    let narrow = world.within(&scopes, "ann", 1_500);
+    narrow.worker().kept().set_condenser(condenser, Handle::current());
+    assert_eq!(narrow.injection().last().map(|note| note.key.as_str()), Some("left-out"));
+    narrow.condense();
+    let keys = async |scope: Scope| settled(narrow.scope(scope).unwrap()).await;
+    assert_eq!(keys(Scope::Project).await, ["compacted"]);
+    assert_eq!(
+        (keys(Scope::Worker).await, keys(Scope::Global).await),
+        (vec!["a".into(), "b".into()], vec!["a".into(), "b".into()])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_exceeds_the_limit_is_condensed_each_scope_by_itself_and_says_from_whose_notes() {
+    let world = World::with(Limits { commission_memory_chars: 900, memory_injection_chars: 400, ..Limits::default() });
+    let scopes = world.scopes();
+    let memory = world.memory(&scopes, "ann", &all());
+    let tools = JobTools::new(world.job("ann"), memory.clone());
+    for scope in memory.scopes() {
+        for key in ["a", "b"] {
+            let content = format!("{} {key} {}", scope.as_str().to_uppercase(), "x".repeat(200));
+            tools.store_memory(scope, key, &content, None).unwrap();
+        }
     }
+    fs::write(world.home().join("memory/global/by-hand.md"), "GLOBAL, by hand").unwrap();
+    let (condenser, given) = condenser();
+    scopes.set_condenser(&condenser, &Handle::current());
+    memory.worker().kept().set_condenser(condenser, Handle::current());
+    // What is stored next is one note too many.
+    tools.store_memory(Scope::Project, "c", "PROJECT c", None).unwrap();
+    for scope in memory.scopes() {
+        assert_eq!(settled(memory.scope(scope).unwrap()).await, ["compacted"]);
+    }
+    let notes = memory.injection();
+    let said = |scope: Scope| notes.iter().find(|note| note.scope == scope).unwrap().content.lines().next().unwrap();
+    let by = |whose: &str| {
+        format!("[Written by the host, which condensed notes of {whose}. Check it before you rely on it.]")
+    };
+    assert_eq!(
+        (notes.len(), said(Scope::Project), said(Scope::Global)),
+        (3, by("ann").as_str(), by("ann and others").as_str())
+    );
+    let list = memory.scope(Scope::Global).unwrap().writers().unwrap();
+    assert_eq!(list["compacted"], "the host, which condensed notes of ann and others");
+    // There is nothing left to condense.
+    memory.condense();
     let sessions = given.lock().unwrap();
     assert_eq!(sessions.len(), 3);
     assert!(sessions.iter().all(|notes| notes.iter().all(|note| note.scope == notes[0].scope)));
@@ -423,6 +615,9 @@ async fn each_scope_is_condensed_by_itself_and_nothing_of_a_worker_reaches_a_wid
     let global = texts(global);
     assert!(global.contains("GLOBAL b") && !global.contains("WORKER") && !global.contains("PROJECT"), "{global}");
     assert!(texts(world.member("ann").join("memory")).contains("WORKER a"));
+    let edited = world.home().join("memory/projects/demo/compacted.md");
+    fs::write(&edited, "a person's").unwrap();
+    assert!(memory.scope(Scope::Project).unwrap().writers().unwrap().is_empty());
     // The limits of a host that reads guild.toml again hold for the stores that are open.
     scopes.set_limits(&Arc::new(Limits { memory_entries: 1, ..Limits::default() }));
     let full = tools.store_memory(Scope::Global, "c", "c", None).unwrap_err();

@@ -1,4 +1,4 @@
-//! Compaction: when the memories have grown too large, they are condensed into one (REQ-WD-26).
+//! Compaction: when the memories have grown too large, they are condensed into one (REQ-WD-26, REQ-WKR-23).
 //!
 //! It runs in the background, one at a time. It never loses what was written meanwhile. If it fails, everything stays as it
 //! was, and the next `store` tries again.
@@ -16,7 +16,7 @@ use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, meter::Acc
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, task::spawn_blocking};
 
-use super::{COMPACTED, MEMORY, MemoryStore, Seen};
+use super::{COMPACTED, MEMORY, MemoryStore, Seen, chars};
 use crate::{
     durable::{append, if_there, read_whole},
     sync::lock,
@@ -49,8 +49,11 @@ pub struct Condenser {
 const LEDGER: &str = ".compactions.jsonl";
 /// A ledger of more bytes is replaced by an empty one. A line has some 200 bytes.
 const MAX_LEDGER_BYTES: u64 = 4 * 1024 * 1024;
-/// How many times the threshold is condensed at once, at most.
+/// How many times the threshold is condensed at once, at most: a model reads no more, whatever a person put there. The rest
+/// is for the next time.
 const MOST: u64 = 4;
+/// A note of fewer characters is not worth a session.
+const LEAST_CHARS: u64 = 100;
 /// Seconds that a compaction may take.
 const PATIENCE: u32 = 300;
 
@@ -111,20 +114,41 @@ impl MemoryStore {
         self.compacting.available_permits() == 0
     }
 
-    /// Starts a compaction if the memories are over `limits.memory_compaction_chars`; does not wait for it.
-    pub(crate) fn compact_if_large(self: &Arc<Self>) {
+    /// Starts a compaction if the memories are over `limits.memory_compaction_chars`; does not wait for it. This is the rule
+    /// for a member's own, outside of commissions and meetings.
+    pub fn compact_if_large(self: &Arc<Self>) {
+        let limits = self.limits();
+        let over = limits.memory_compaction_chars;
         // Bytes are never fewer than characters, and need no reading.
         match self.total_bytes() {
-            Ok(bytes) if bytes > self.limits().memory_compaction_chars => {}
-            Ok(_) => return,
-            Err(e) => return tracing::warn!("the memories cannot be read: {e}"),
+            Ok(bytes) if bytes > over => {
+                // Half of what is injected is left for what comes after it.
+                self.compact(Target {
+                    over,
+                    into: limits.memory_injection_chars / 2,
+                    at_once: over.saturating_mul(MOST),
+                });
+            }
+            Ok(_) => {}
+            Err(e) => tracing::warn!("the memories cannot be read: {e}"),
         }
+    }
+
+    /// Starts a compaction of the notes of a scope that exceed its share, so that they take half of it; does not wait for it.
+    pub(super) fn compact_to_share(self: &Arc<Self>, share: u64) {
+        let into = share.min(self.limits().memory_injection_chars) / 2;
+        if into >= LEAST_CHARS {
+            self.compact(Target { over: into, into, at_once: share.saturating_mul(MOST) });
+        }
+    }
+
+    fn compact(self: &Arc<Self>, target: Target) {
         let Some((condenser, runtime)) = lock(&self.condenser).clone() else { return };
         let Ok(permit) = self.compacting.clone().try_acquire_owned() else { return };
         let store = self.clone();
         runtime.spawn(async move {
             let _permit = permit;
-            match compact(&store, condenser).await {
+            match compact(&store, condenser, target).await {
                 Ok(None) => {}
                 Ok(Some(removed)) => tracing::info!("{removed} memories were condensed into {COMPACTED}.md"),
                 Err(reason) => tracing::warn!("the memories stay as they are; condensing them failed: {reason}"),
@@ -133,24 +157,41 @@ impl MemoryStore {
     }
 }
 
+/// What a compaction is to do, in characters.
+#[derive(Clone, Copy)]
+struct Target {
+    /// Fewer are left as they are.
+    over: u64,
+    /// The most that it makes.
+    into: u64,
+    /// The most that it takes.
+    at_once: u64,
+}
+
 /// Condenses; `None` if that is not needed after all, else how many memories it replaced.
-async fn compact(store: &Arc<MemoryStore>, condenser: Condenser) -> Result<Option<usize>, String> {
+async fn compact(
+    store: &Arc<MemoryStore>,
+    condenser: Condenser,
+    Target { over, into, at_once }: Target,
+) -> Result<Option<usize>, String> {
     let snapshot = blocking(store, |store| store.see_all()).await?;
     let limits = store.limits();
-    // A model reads no more at once, whatever a person put there; the rest is for the next time.
-    let mut room = limits.memory_compaction_chars.saturating_mul(MOST);
-    let fits = |(note, _): &Seen| {
-        let left = room.checked_sub(note.content.chars().count() as u64);
+    let mut room = at_once;
+    let fits = |seen: &Seen| {
+        // The new text takes the place of this one, and has to cover it.
+        if seen.note.key == COMPACTED {
+            return true;
+        }
+        let left = room.checked_sub(chars(&seen.note.content));
         left.inspect(|left| room = *left).is_some()
     };
     let seen: Vec<_> = snapshot.into_iter().filter(fits).collect();
-    let notes: Vec<_> = seen.iter().map(|(note, _)| note.clone()).collect();
-    let size = notes.iter().map(|note| note.content.chars().count() as u64).sum::<u64>();
-    if size <= limits.memory_compaction_chars {
+    let notes: Vec<_> = seen.iter().map(|seen| seen.note.clone()).collect();
+    let size = notes.iter().map(|note| chars(&note.content)).sum::<u64>();
+    if size <= over {
         return Ok(None);
     }
-    // Half of what is injected is left for what comes after it.
-    let max = usize::try_from(limits.memory_injection_chars / 2).unwrap_or(usize::MAX);
+    let max = usize::try_from(into).unwrap_or(usize::MAX);
     let bounds = Bounds {
         max_turns: Some(1),
         max_budget_usd: Some(limits.compaction_budget_usd),

@@ -1,15 +1,12 @@
 //! Memory that outlasts a job: files `<key>.md` of a directory, plain text that people read and edit (REQ-WD-26 to
 //! REQ-WD-29). A member's own is `memory/` in its directory; a hall's home has one for each wider scope.
-//!
-//! The origin of a memory is stored in a file of its own and not in the text. It counts only while the text is the one that
-//! was stored.
 
 mod compaction;
+mod origin;
 mod original;
 mod scoped;
 
 use std::{
-    collections::BTreeMap,
     fmt::Display,
     io,
     path::PathBuf,
@@ -19,7 +16,6 @@ use std::{
 use cap_std::fs::Dir;
 use guild_contract::{JobId, Limits, manifest::Scope, text::hex};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Handle, sync::Semaphore};
 
@@ -32,7 +28,10 @@ use crate::{
 };
 use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, tools::ToolError};
 
+use origin::{Origin, Origins, Writers};
+
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
+pub use origin::Writer;
 pub use original::Original;
 pub use scoped::{Granted, ScopeNotes, ScopedMemory, denial};
 
@@ -64,21 +63,6 @@ pub struct MemoryEntry {
     pub modified: String,
 }
 
-/// Where a memory came from.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Origin {
-    /// The job that stored it.
-    job: JobId,
-    /// When: RFC 3339 in UTC.
-    stored: String,
-    /// What it stored.
-    sha256: String,
-    /// The last tool calls that wrote to the memory, newest last: digests of the calls with what they asked for. It is written
-    /// before the text, so the newest of them has taken effect only if the text is the one that was stored.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    calls: Vec<String>,
-}
-
 /// What stores a memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
@@ -86,6 +70,8 @@ pub struct Source<'a> {
     pub job: &'a JobId,
     /// Its tool call, if it is one. The same call takes effect only once.
     pub call: Option<&'a str>,
+    /// The member whose job it is, where that is known.
+    pub writer: Option<&'a Writer>,
 }
 
 impl Source<'_> {
@@ -94,8 +80,6 @@ impl Source<'_> {
         self.call.map(|call| sha256(&format!("{}\0{call}\0{asked}", self.job)))
     }
 }
-
-type Origins = BTreeMap<String, Origin>;
 
 /// The memories of one scope: of a member, of a project, or of all projects. Its methods block on the file system.
 pub struct MemoryStore {
@@ -113,8 +97,21 @@ pub struct MemoryStore {
     compacting: Arc<Semaphore>,
 }
 
-/// A memory that was read, and the state of its file then.
-pub(crate) type Seen = (MemoryNote, Fingerprint);
+/// A memory that was read.
+pub(crate) struct Seen {
+    note: MemoryNote,
+    /// The state of its file then.
+    file: Fingerprint,
+    /// Where the text came from, while it is the one that was stored.
+    origin: Option<Origin>,
+}
+
+/// The text that a write makes of a memory.
+struct Change {
+    text: String,
+    /// Whether text that was there before is a part of it.
+    keeps: bool,
+}
 
 fn file(key: &str) -> String {
     format!("{key}.md")
@@ -214,19 +211,18 @@ impl MemoryStore {
         }))
     }
 
-    /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from. If the memories have grown too
-    /// large, it starts their compaction, and does not wait for it.
+    /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from.
     ///
     /// Refused are a key that is not a file name, is the host's own, or differs from another in case only; empty content; and
     /// content that is too large to be given to a later job.
-    pub fn store(self: &Arc<Self>, key: &str, content: &str, source: Option<Source<'_>>) -> Result<(), ToolError> {
-        self.write(key, content, source, |_| Ok(content.to_owned()))
+    pub fn store(&self, key: &str, content: &str, source: Option<Source<'_>>) -> Result<(), ToolError> {
+        self.write(key, content, source, |_| Ok(Change { text: content.to_owned(), keeps: false }))
     }
 
     /// Adds lines at the end of a memory, or makes it. Where there is none, it begins with `before`. Otherwise as
     /// [`Self::store`].
     pub fn append(
-        self: &Arc<Self>,
+        &self,
         key: &str,
         content: &str,
         before: Option<String>,
@@ -235,72 +231,74 @@ impl MemoryStore {
         self.write(key, content, source, |now| {
             let before = now?.or(before).unwrap_or_default();
             let before = before.trim_end();
-            Ok(if before.is_empty() { content.to_owned() } else { format!("{before}\n{content}") })
+            let keeps = !before.is_empty();
+            Ok(Change { text: if keeps { format!("{before}\n{content}") } else { content.to_owned() }, keeps })
         })
     }
 
     /// Replaces a memory by what `change` makes of its text. `asked` is what the caller said.
     fn write(
-        self: &Arc<Self>,
+        &self,
         key: &str,
         asked: &str,
         source: Option<Source<'_>>,
-        change: impl FnOnce(Result<Option<String>, ToolError>) -> Result<String, ToolError>,
+        change: impl FnOnce(Result<Option<String>, ToolError>) -> Result<Change, ToolError>,
     ) -> Result<(), ToolError> {
         check_own_key(key)?;
         if asked.trim().is_empty() {
             return Err(ToolError::InvalidInput("content must not be empty".to_owned()));
         }
         let doing = "could not store the memory";
-        {
-            let _changes = lock(&self.changes);
-            let dir = self.dir().map_err(StoreError::io(doing))?;
-            let now = self.text(&dir, key);
-            let mut calls = Vec::new();
-            if let Some(origin) = self.origins(&dir).remove(key) {
-                let is_as_stored = matches!(&now, Ok(Some(text)) if sha256(text) == origin.sha256);
-                calls = origin.calls;
-                calls.truncate(calls.len() - usize::from(!is_as_stored && !calls.is_empty()));
+        let _changes = lock(&self.changes);
+        let dir = self.dir().map_err(StoreError::io(doing))?;
+        let now = self.text(&dir, key);
+        let (mut calls, mut earlier) = (Vec::new(), Writers::of(None));
+        if let Some(origin) = self.origins(&dir).remove(key) {
+            let is_as_stored = matches!(&now, Ok(Some(text)) if sha256(text) == origin.sha256);
+            if is_as_stored {
+                earlier = origin.writers();
             }
-            let call = source.and_then(|source| source.digest(asked));
-            if call.as_ref().is_some_and(|call| calls.contains(call)) {
-                return Ok(());
-            }
-            calls.drain(..calls.len().saturating_sub(CALLS - 1));
-            calls.extend(call);
-            let content = change(now)?;
-            let (size, limit) = (chars(&content), self.limits().memory_injection_chars);
-            if size > limit {
-                return Err(ToolError::OverLimit(format!(
-                    "the memory has {size} characters; limits.memory_injection_chars allows {limit}"
-                )));
-            }
-            let there = self.files(&dir).map_err(StoreError::io(doing))?;
-            let others = || there.iter().filter(|(other, _)| other != key);
-            if let Some((other, _)) = others().find(|(other, _)| other.eq_ignore_ascii_case(key)) {
-                return Err(ToolError::InvalidInput(format!(
-                    "there is a memory {other:?}, and {key:?} is differing in case only; use {other:?} or another key"
-                )));
-            }
-            let entries = self.limits().memory_entries;
-            if others().count() >= entries as usize {
-                return Err(ToolError::OverLimit(format!(
-                    "there are {entries} memories, as many as limits.memory_entries allows; overwrite or delete one"
-                )));
-            }
-            let origin = source.map(|source| Origin {
-                job: source.job.clone(),
-                stored: self.now(),
-                sha256: sha256(&content),
-                calls,
-            });
-            self.change_origins(&dir, |origins| {
-                origins.remove(key);
-                origin.map(|origin| (key.to_owned(), origin))
-            });
-            replace(&dir, &file(key), content.as_bytes(), Survives::PowerCut).map_err(StoreError::io(doing))?;
+            calls = origin.calls;
+            calls.truncate(calls.len() - usize::from(!is_as_stored && !calls.is_empty()));
         }
-        self.compact_if_large();
+        let call = source.and_then(|source| source.digest(asked));
+        if call.as_ref().is_some_and(|call| calls.contains(call)) {
+            return Ok(());
+        }
+        calls.drain(..calls.len().saturating_sub(CALLS - 1));
+        calls.extend(call);
+        let Change { text, keeps } = change(now)?;
+        let (size, limit) = (chars(&text), self.limits().memory_injection_chars);
+        if size > limit {
+            return Err(ToolError::OverLimit(format!(
+                "the memory has {size} characters; limits.memory_injection_chars allows {limit}"
+            )));
+        }
+        let there = self.files(&dir).map_err(StoreError::io(doing))?;
+        let others = || there.iter().filter(|(other, _)| other != key);
+        if let Some((other, _)) = others().find(|(other, _)| other.eq_ignore_ascii_case(key)) {
+            return Err(ToolError::InvalidInput(format!(
+                "there is a memory {other:?}, and {key:?} is differing in case only; use {other:?} or another key"
+            )));
+        }
+        let entries = self.limits().memory_entries;
+        if others().count() >= entries as usize {
+            return Err(ToolError::OverLimit(format!(
+                "there are {entries} memories, as many as limits.memory_entries allows; overwrite or delete one"
+            )));
+        }
+        let origin = source.map(|source| {
+            let mut writers = Writers::of(source.writer);
+            if keeps {
+                writers.add(earlier);
+            }
+            Origin { job: Some(source.job.clone()), stored: self.now(), sha256: sha256(&text), writers, calls }
+        });
+        self.change_origins(&dir, |origins| {
+            origins.remove(key);
+            origin.map(|origin| (key.to_owned(), origin))
+        });
+        replace(&dir, &file(key), text.as_bytes(), Survives::PowerCut).map_err(StoreError::io(doing))?;
         Ok(())
     }
 
@@ -353,35 +351,35 @@ impl MemoryStore {
     /// that does not fit. A file that would not fit alone, or is not UTF-8, is left out and logged.
     pub fn injection(&self) -> Vec<MemoryNote> {
         let max_chars = self.limits().memory_injection_chars;
-        within(self.newest(max_chars), max_chars)
+        within(self.newest(max_chars).into_iter().map(|seen| seen.note).collect(), max_chars)
     }
 
     /// The newest memories, until they pass `max_chars`. One that would pass it alone is left out. None, logged, where they
     /// cannot be read.
-    fn newest(&self, max_chars: u64) -> Vec<MemoryNote> {
+    fn newest(&self, max_chars: u64) -> Vec<Seen> {
         self.read_newest(max_chars).unwrap_or_else(|e| {
             tracing::warn!("the memories in {}/ cannot be read, and none is given: {e}", self.path.display());
             Vec::new()
         })
     }
 
-    fn read_newest(&self, max_chars: u64) -> io::Result<Vec<MemoryNote>> {
+    fn read_newest(&self, max_chars: u64) -> io::Result<Vec<Seen>> {
         let dir = self.dir()?;
         let origins = self.origins(&dir);
-        let (mut notes, mut total) = (Vec::new(), 0);
+        let (mut newest, mut total) = (Vec::new(), 0);
         for (key, _) in self.files(&dir)? {
-            let Some((note, _)) = self.see(&dir, &key, &origins) else { continue };
-            let size = chars(&note.content);
+            let Some(seen) = self.see(&dir, &key, &origins) else { continue };
+            let size = chars(&seen.note.content);
             if size > max_chars {
                 continue;
             }
-            notes.push(note);
+            newest.push(seen);
             total += size;
             if total > max_chars {
                 break;
             }
         }
-        Ok(notes)
+        Ok(newest)
     }
 
     /// [`Self::injection`] as one text, separated by `---`.
@@ -390,7 +388,7 @@ impl MemoryStore {
         notes.iter().map(|note| note.content.as_str()).collect::<Vec<_>>().join(SEPARATOR)
     }
 
-    /// All memories that can be injected, newest first, with the states of their files.
+    /// All memories that can be injected, newest first.
     pub(crate) fn see_all(&self) -> io::Result<Vec<Seen>> {
         let dir = self.dir()?;
         let origins = self.origins(&dir);
@@ -402,11 +400,11 @@ impl MemoryStore {
     pub(crate) fn replace_seen(&self, seen: &[Seen], text: &str) -> io::Result<usize> {
         let _changes = lock(&self.changes);
         let dir = self.dir()?;
-        let is_unchanged = |(note, state): &Seen| {
-            let now = self.see(&dir, &note.key, &Origins::new());
-            now.is_some_and(|(now, now_state)| (&now.content, &now_state) == (&note.content, state))
+        let is_unchanged = |seen: &Seen| {
+            let now = self.see(&dir, &seen.note.key, &Origins::new());
+            now.is_some_and(|now| (&now.note.content, &now.file) == (&seen.note.content, &seen.file))
         };
-        let unchanged = match seen.iter().find(|(note, _)| note.key == COMPACTED) {
+        let unchanged = match seen.iter().find(|seen| seen.note.key == COMPACTED) {
             Some(before) => is_unchanged(before),
             None => Fingerprint::at(&dir, file(COMPACTED))?.is_none(),
         };
@@ -415,14 +413,19 @@ impl MemoryStore {
         }
         replace(&dir, &file(COMPACTED), text.as_bytes(), Survives::PowerCut)?;
         let mut removed = Vec::new();
-        for (note, _) in seen.iter().filter(|seen| seen.0.key != COMPACTED && is_unchanged(seen)) {
+        for Seen { note, .. } in seen.iter().filter(|seen| seen.note.key != COMPACTED && is_unchanged(seen)) {
             if_there(dir.remove_file(file(&note.key)))?;
             removed.push(note.key.as_str());
         }
         sync_dir(&dir)?;
+        let mut writers = Writers::default();
+        for seen in seen {
+            writers.add(seen.origin.as_ref().map_or_else(|| Writers::of(None), Origin::writers).members());
+        }
+        let origin = Origin { job: None, stored: self.now(), sha256: sha256(text), writers, calls: Vec::new() };
         self.change_origins(&dir, |origins| {
             origins.retain(|key, _| !removed.contains(&key.as_str()));
-            None
+            Some((COMPACTED.to_owned(), origin))
         });
         Ok(removed.len())
     }
@@ -431,7 +434,8 @@ impl MemoryStore {
         rfc3339(self.clock.now())
     }
 
-    pub(crate) fn limits(&self) -> Arc<Limits> {
+    /// The limits of what is stored or read.
+    pub fn limits(&self) -> Arc<Limits> {
         lock(&self.limits).clone()
     }
 
@@ -487,10 +491,11 @@ impl MemoryStore {
             left_out(&format!("{size} characters are more than limits.memory_injection_chars"));
             return None;
         }
-        let origin = origins.get(key).filter(|origin| origin.sha256 == sha256(&content));
+        let origin = origins.get(key).filter(|origin| origin.sha256 == sha256(&content)).cloned();
+        let job = origin.as_ref().and_then(|origin| origin.job.clone());
         let (key, modified) = (key.to_owned(), time(&fingerprint));
-        let origin = origin.map(|origin| origin.job.clone());
-        Some((MemoryNote { scope: self.scope, key, content, modified, origin }, fingerprint))
+        let note = MemoryNote { scope: self.scope, key, content, modified, origin: job };
+        Some(Seen { note, file: fingerprint, origin })
     }
 
     fn origins(&self, dir: &Dir) -> Origins {

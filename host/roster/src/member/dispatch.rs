@@ -228,14 +228,13 @@ impl Member {
         self.check_config(&request.config, until).await?;
         let at = attempt.cloned();
         let (posture, memory, memories) = blocking(move || {
-            let memory = this.context.memory(&this.data.memory, at.as_ref(), &this.grants);
+            let memory = this.context.memory(this.key(), this.data.memory.clone(), at.as_ref(), &this.grants);
             let memory = memory.map_err(RpcError::internal)?;
-            let most = |attempt: &Attempt| attempt.memory_chars.unwrap_or(this.context.limits.commission_memory_chars);
-            let memories = match &at {
-                _ if !this.grants.memory => Vec::new(),
-                Some(attempt) => memory.injection(most(attempt)),
-                None => memory.worker().kept().injection(),
-            };
+            let memories = if this.grants.memory { memory.injection() } else { Vec::new() };
+            // Where the operator lets it write none, its memories are what people made of them.
+            if at.is_some() && (this.grants.component.memory_write || this.grants.sessions.memory) {
+                memory.condense();
+            }
             Ok((this.posture()?, memory, memories))
         })
         .await?;
