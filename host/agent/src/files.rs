@@ -13,7 +13,7 @@ mod search;
 mod visible;
 
 use std::{
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Seek as _},
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
@@ -23,8 +23,11 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
+use encoding_rs::UTF_8;
+use encoding_rs_io::DecodeReaderBytesBuilder;
 use guild_contract::Limits;
 use guild_session::{
+    charset,
     files::{FileEntry, Files, GrepRequest, GrepResult, GrepWanted, Listing, Reason, Unread},
     tools::ToolError,
 };
@@ -32,10 +35,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    format::document_format,
-    text::{HEAD_BYTES, cut, is_binary},
-};
+use crate::{format::document_format, text::cut};
 
 pub use confined::FILES_TASK;
 use confined::{ChildSearch, Operation};
@@ -470,12 +470,17 @@ impl Files for ReadRoots {
     }
 
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError> {
-        let (file, _) = self.open_file(path, MAX_FILE_BYTES)?;
+        let (mut file, _) = self.open_file(path, MAX_FILE_BYTES)?;
         let failed = |error| unreadable(path, &error);
-        let mut reader = BufReader::with_capacity(PIECE_BYTES, file);
-        if is_binary(reader.fill_buf().map_err(failed)?) {
+        let sample = charset::sample(&mut file).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        if charset::is_binary(&sample) {
             return Err(ToolError::InvalidInput(format!("{path:?} is a binary file")));
         }
+        let mut decoder = DecodeReaderBytesBuilder::new();
+        let encoding = Some(charset::encoding(&sample, None)).filter(|encoding| *encoding != UTF_8);
+        let decoder = decoder.encoding(encoding).utf8_passthru(true).strip_bom(true).build(file);
+        let mut reader = BufReader::with_capacity(PIECE_BYTES, decoder);
         let first = offset.max(1);
         let mut text = String::new();
         for number in 1..first.saturating_add(limit) {
@@ -520,8 +525,8 @@ fn has_text(file: &VisibleFile<'_>) -> Result<bool, Reason> {
     document_format(&file.entry)?;
     let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;
     let mut head = Vec::new();
-    opened.take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|_| Reason::Denied)?;
-    if is_binary(&head) { Err(Reason::Binary) } else { Ok(!head.trim_ascii().is_empty()) }
+    opened.take(charset::HEAD_BYTES as u64).read_to_end(&mut head).map_err(|_| Reason::Denied)?;
+    if charset::is_binary(&head) { Err(Reason::Binary) } else { Ok(!head.trim_ascii().is_empty()) }
 }
 
 fn newest_first(files: &mut [FileEntry]) {
