@@ -129,6 +129,8 @@ struct Root {
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
+    /// Directories that have no sources, as sessions spell them.
+    no_sources: Vec<String>,
     child: ChildSearch,
 }
 
@@ -174,7 +176,7 @@ impl ReadRoots {
             }
             roots.push(Arc::new(Root { name, path: path.to_owned(), real, dir, has_rules }));
         }
-        Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })
+        Ok(Self { roots, no_sources: Vec::new(), child: ChildSearch::new(&Limits::default()) })
     }
 
     /// Those of these names, as they are open already, for one member: its searches share permits with each other, and with
@@ -182,7 +184,7 @@ impl ReadRoots {
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
         let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
-        Self { roots, child: self.child.for_member() }
+        Self { roots, no_sources: self.no_sources.clone(), child: self.child.for_member() }
     }
 
     /// These and others, for one job. Searches share permits with those of `self`.
@@ -200,7 +202,15 @@ impl ReadRoots {
             }
             roots.push(root.clone());
         }
-        Ok(Self { roots, child: self.child.clone() })
+        let no_sources = [self.no_sources.as_slice(), &others.no_sources].concat();
+        Ok(Self { roots, no_sources, child: self.child.clone() })
+    }
+
+    /// The same, where what is in these directories is no source for reports; sessions read it all the same. A
+    /// directory is `<root's name>/<path in it>`.
+    #[must_use]
+    pub fn without_sources(self, directories: Vec<String>) -> Self {
+        Self { no_sources: directories, ..self }
     }
 
     /// The same, with these limits of searches; the default limits hold where this is not said.
@@ -455,6 +465,14 @@ impl Files for ReadRoots {
 
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
         self.ask(Operation::Walk, cancel)
+    }
+
+    fn sources(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
+        let mut listing = self.walk(cancel)?;
+        let is_in =
+            |path: &str, directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+        listing.files.retain(|file| !self.no_sources.iter().any(|directory| is_in(&file.path, directory)));
+        Ok(listing)
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {

@@ -30,7 +30,7 @@ impl Resources {
     /// # Errors
     /// Where that cannot be read.
     pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
-        let reader = self.sources.with(attempt.roots(), grants, (&self.runtimes, limits));
+        let reader = self.sources.with(attempt, grants, (&self.runtimes, limits));
         Ok(self.with_reader(reader?, grants))
     }
 

@@ -9,6 +9,7 @@ use std::{
 use guild_agent::{Broker, LocalSearch, ReadRoots, RootError};
 use guild_config::Config;
 use guild_contract::{Grants, Limits, MemberKey, grants::wildcard, manifest::ComponentSpec};
+use guild_hall::Attempt;
 use guild_session::files::Files;
 use serde::{Deserialize, Serialize};
 
@@ -85,20 +86,22 @@ impl Sources {
         asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
     }
 
-    /// What one job reads that has a worktree of its own besides the roots that its member is granted. It needs the grant to read files.
+    /// What one job reads that has a worktree of its own besides the roots that its member is granted. It needs the
+    /// grant to read files. The hall's records there are no sources of its reports.
     ///
     /// # Errors
     /// Where one cannot be opened, or has the name of another.
     pub(crate) fn with(
         &self,
-        own: Vec<(String, PathBuf)>,
+        attempt: &Attempt,
         grants: &Grants,
         (runtimes, limits): (&Runtimes, &Limits),
     ) -> Result<Reader, String> {
         let names = self.granted(grants);
         let may_read = |name: &String| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard));
-        let own = own.into_iter().filter(|(name, _)| may_read(name));
+        let own = attempt.roots().into_iter().filter(|(name, _)| may_read(name));
         let own = ReadRoots::open_worktree(own).map_err(|e| e.to_string())?.with_limits(limits);
+        let own = own.without_sources(attempt.records());
         let roots = match &self.roots {
             Some(roots) => roots.only(&names).and(&own).map_err(|e| e.to_string())?,
             None => own,
