@@ -220,6 +220,30 @@ fn a_researcher_answers_from_the_projects_documents_and_the_second_commission_wa
 }
 
 #[test]
+fn a_report_cites_no_records_of_the_hall() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    let project = hall.project("demo");
+    for records in ["work/meetings", "meetings", "commissions"] {
+        let record = format!("code/demo/.lore/{records}/old.md");
+        hall.home.write(&record, "# Old\n\nSomebody said that the luna moth lives for a year.\n");
+    }
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "--message=Add old records"]);
+    let _host = hall.serve();
+    for _ in 0..2 {
+        let id = hall.create("demo", "researcher", json!({}));
+        hall.dispatch(&id);
+        hall.until("demo", &id, "completed");
+        let read = hall.read("demo", &id);
+        let report = read["commission"]["result_summary"].as_str().unwrap();
+        assert!(report.contains("The luna moth lives for a week.") && !report.contains("for a year"), "{report}");
+        assert!(report.contains("lore/specs/moths.md") && !report.contains("lore/work"), "{report}");
+        assert!(report.contains("Searched: 1 document in"), "{report}");
+    }
+}
+
+#[test]
 fn a_component_of_0_2_is_told_which_commission_it_works_on_and_one_of_0_1_works_all_the_same() {
     // The activation begins with its context: 36 is whether it is an attempt, 40 and 44 are the commission's id, 48 is which
     // attempt it is.

@@ -13,7 +13,7 @@ mod search;
 mod visible;
 
 use std::{
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Seek as _},
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
@@ -23,8 +23,11 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
+use encoding_rs::UTF_8;
+use encoding_rs_io::DecodeReaderBytesBuilder;
 use guild_contract::Limits;
 use guild_session::{
+    charset,
     files::{FileEntry, Files, GrepRequest, GrepResult, GrepWanted, Listing, Reason, Unread},
     tools::ToolError,
 };
@@ -32,10 +35,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    format::document_format,
-    text::{HEAD_BYTES, cut, is_binary},
-};
+use crate::{format::document_format, text::cut};
 
 pub use confined::FILES_TASK;
 use confined::{ChildSearch, Operation};
@@ -129,6 +129,8 @@ struct Root {
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
+    /// Directories that have no sources, as sessions spell them.
+    no_sources: Vec<String>,
     child: ChildSearch,
 }
 
@@ -174,7 +176,7 @@ impl ReadRoots {
             }
             roots.push(Arc::new(Root { name, path: path.to_owned(), real, dir, has_rules }));
         }
-        Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })
+        Ok(Self { roots, no_sources: Vec::new(), child: ChildSearch::new(&Limits::default()) })
     }
 
     /// Those of these names, as they are open already, for one member: its searches share permits with each other, and with
@@ -182,7 +184,7 @@ impl ReadRoots {
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
         let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
-        Self { roots, child: self.child.for_member() }
+        Self { roots, no_sources: self.no_sources.clone(), child: self.child.for_member() }
     }
 
     /// These and others, for one job. Searches share permits with those of `self`.
@@ -200,7 +202,15 @@ impl ReadRoots {
             }
             roots.push(root.clone());
         }
-        Ok(Self { roots, child: self.child.clone() })
+        let no_sources = [self.no_sources.as_slice(), &others.no_sources].concat();
+        Ok(Self { roots, no_sources, child: self.child.clone() })
+    }
+
+    /// The same, where what is in these directories is no source for reports; sessions read it all the same. A
+    /// directory is `<root's name>/<path in it>`.
+    #[must_use]
+    pub fn without_sources(self, directories: Vec<String>) -> Self {
+        Self { no_sources: directories, ..self }
     }
 
     /// The same, with these limits of searches; the default limits hold where this is not said.
@@ -457,6 +467,14 @@ impl Files for ReadRoots {
         self.ask(Operation::Walk, cancel)
     }
 
+    fn sources(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
+        let mut listing = self.walk(cancel)?;
+        let is_in =
+            |path: &str, directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+        listing.files.retain(|file| !self.no_sources.iter().any(|directory| is_in(&file.path, directory)));
+        Ok(listing)
+    }
+
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
         whole(self.open_file(path, max)?, path, max)
     }
@@ -470,12 +488,17 @@ impl Files for ReadRoots {
     }
 
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError> {
-        let (file, _) = self.open_file(path, MAX_FILE_BYTES)?;
+        let (mut file, _) = self.open_file(path, MAX_FILE_BYTES)?;
         let failed = |error| unreadable(path, &error);
-        let mut reader = BufReader::with_capacity(PIECE_BYTES, file);
-        if is_binary(reader.fill_buf().map_err(failed)?) {
+        let sample = charset::sample(&mut file).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        if charset::is_binary(&sample) {
             return Err(ToolError::InvalidInput(format!("{path:?} is a binary file")));
         }
+        let mut decoder = DecodeReaderBytesBuilder::new();
+        let encoding = Some(charset::encoding(&sample, None)).filter(|encoding| *encoding != UTF_8);
+        let decoder = decoder.encoding(encoding).utf8_passthru(true).strip_bom(true).build(file);
+        let mut reader = BufReader::with_capacity(PIECE_BYTES, decoder);
         let first = offset.max(1);
         let mut text = String::new();
         for number in 1..first.saturating_add(limit) {
@@ -520,8 +543,8 @@ fn has_text(file: &VisibleFile<'_>) -> Result<bool, Reason> {
     document_format(&file.entry)?;
     let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;
     let mut head = Vec::new();
-    opened.take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|_| Reason::Denied)?;
-    if is_binary(&head) { Err(Reason::Binary) } else { Ok(!head.trim_ascii().is_empty()) }
+    opened.take(charset::HEAD_BYTES as u64).read_to_end(&mut head).map_err(|_| Reason::Denied)?;
+    if charset::is_binary(&head) { Err(Reason::Binary) } else { Ok(!head.trim_ascii().is_empty()) }
 }
 
 fn newest_first(files: &mut [FileEntry]) {

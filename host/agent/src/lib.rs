@@ -7,6 +7,7 @@ pub mod api;
 pub mod claude;
 pub mod extractive;
 pub mod files;
+mod fold;
 mod format;
 mod readonly;
 mod shown;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use common::{Job, Kept, roots, session, write};
-use guild_agent::{Extractive, LocalSearch, ToolSet};
+use guild_agent::{Extractive, LocalSearch, ReadRoots, ToolSet};
 use guild_contract::{Bounds, Usage};
 use guild_session::{
     activation::MemoryNote,
@@ -63,6 +63,101 @@ fn manual() -> TempDir {
          reconnect_delay(attempt: u32) -> Duration {\n    Duration::from_secs(2u64.pow(attempt.min(6)))\n}\n";
     write(dir.path(), "docs/src/client.rs", code);
     dir
+}
+
+/// The report on one document and one question.
+async fn report_on(document: &[u8], question: &str) -> String {
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("docs")).unwrap();
+    fs::write(dir.path().join("docs/a.md"), document).unwrap();
+    ask(&dir, question).await.report()
+}
+
+#[tokio::test]
+async fn a_word_is_found_in_all_its_forms_and_quoted_as_it_is() {
+    for (document, question, quoted) in [
+        ("# Gefäß\n\nEin Gefäß ist ein Behälter.\n", "What is a Gefa\u{308}ß?", "Ein Gefäß ist ein Behälter."),
+        (
+            "# Text\n\nEin Gefa\u{308}ß ist ein Beha\u{308}lter.\n",
+            "What is a Gefäß?",
+            "Ein Gefa\u{308}ß ist ein Beha\u{308}lter.",
+        ),
+        ("The Ros\u{ad}ter is the set of members.\n", "What is the roster?", "The Ros\u{ad}ter is the set of members."),
+        ("The o\u{fb03}ce opens at nine.\n", "When does the office open?", "The o\u{fb03}ce opens at nine."),
+        ("Ｇｕｉｌｄ is the name of the host.\n", "What is Guild?", "Ｇｕｉｌｄ is the name of the host."),
+    ] {
+        let report = report_on(document.as_bytes(), question).await;
+        assert!(report.contains(&format!("- “{quoted}” [1]")), "{report}");
+        assert!(!report.contains("## Open questions"), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_understood_where_words_are_not_set_apart_and_in_other_languages() {
+    for (document, question, quoted) in [
+        ("# 名簿\n\n名簿とは、一つのホストが提供するメンバーの集まりである。\n", "名簿とは何ですか？", "名簿とは、"),
+        ("# 名簿\n\n名簿とは、一つのホストが提供するメンバーの集まりである。\n", "What is 名簿?", "名簿とは、"),
+        ("# 名册\n\n名册是一个主机提供的成员集合。\n", "什么是名册？", "名册是一个主机"),
+        ("# Registre\n\nUn registre est une liste de membres.\n", "Qu'est-ce qu'un registre ?", "Un registre est"),
+        ("# Реестр\n\nРеестр — это список участников.\n", "Что такое реестр?", "Реестр — это"),
+        ("# Gefäß\n\nEin Gefäß ist ein Behälter.\n", "Was ist ein Gefäß?", "Ein Gefäß ist"),
+    ] {
+        let report = report_on(document.as_bytes(), question).await;
+        assert!(report.contains(&format!("- “{quoted}")), "{report}");
+        assert!(!report.contains("## Open questions"), "{report}");
+    }
+    let report = report_on("# 名簿\n\n名簿とは、メンバーの集まりである。\n".as_bytes(), "倉庫とは何ですか？").await;
+    assert!(report.contains("倉庫とは何ですか? (they never mention “倉庫”)"), "{report}");
+}
+
+#[tokio::test]
+async fn a_document_is_read_in_its_encoding() {
+    let latin = b"# Harbor\n\nDie Gr\xf6\xdfe des Gef\xe4\xdfes betr\xe4gt f\xfcnf Liter.\n";
+    let wide: Vec<u8> =
+        "\u{feff}# Harbor\n\nThe roster is the set of members.\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (document, question, quoted) in [
+        (&latin[..], "Was ist die Größe des Gefäßes?", "Die Größe des Gefäßes beträgt fünf Liter."),
+        (&wide, "What is the roster?", "The roster is the set of members."),
+    ] {
+        let report = report_on(document, question).await;
+        assert!(report.contains(&format!("- “{quoted}” [1]")), "{report}");
+        assert!(report.contains("`docs/a.md:3`"), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn that_the_sources_never_mention_a_word_is_said_only_where_it_is_true() {
+    let dir = manual();
+    let report = ask(&dir, "What is the retention period of each nightly backup on a zeppelin?").await.report();
+    assert!(report.contains("The sources never mention “zeppelin”; what is quoted is about the rest."), "{report}");
+    // Words of a page's frame and of a table of data are in no passage, and neither is another form of a word.
+    for (path, text) in [
+        ("docs/frame.html", "<nav><p>Zeppelin</p></nav><main><p>Another text.</p></main>"),
+        ("docs/data.csv", "name,price\nzeppelin,9\n"),
+        ("docs/form.md", "Shapes are zeppelinesque.\n"),
+    ] {
+        let dir = manual();
+        write(dir.path(), path, text);
+        let report = ask(&dir, "What is the retention period of each nightly backup on a zeppelin?").await.report();
+        assert!(!report.contains("never mention"), "{path}: {report}");
+    }
+    let dir = manual();
+    fs::write(dir.path().join("docs/scan.pdf"), b"%PDF\0").unwrap();
+    let report = ask(&dir, "How does a zeppelin fly?").await.report();
+    assert!(report.contains("(the documents that could be read never mention “zeppelin”, “fly”)"), "{report}");
+}
+
+#[tokio::test]
+async fn what_is_no_source_is_not_cited() {
+    let dir = manual();
+    write(dir.path(), "docs/work/report.md", "# Report\n\nSigning keys rotate every ten days.\n");
+    let files = ReadRoots::open([dir.path().join("docs")]).unwrap().without_sources(vec!["docs/work".to_owned()]);
+    let (files, job): (Arc<dyn Files>, _) = (Arc::new(files), Arc::new(Job::default()));
+    let runtime = Extractive::new();
+    runtime.run(session("How often do signing keys rotate?", job.clone(), Some(files.clone()))).await;
+    assert!(job.report().contains("every thirty days") && !job.report().contains("work/report.md"), "{}", job.report());
+    let hits = LocalSearch::new(&runtime, files).search("signing keys rotate", 10).await.unwrap();
+    assert!(!hits.is_empty() && hits.iter().all(|hit| hit.url != "docs/work/report.md"), "{hits:?}");
 }
 
 async fn ask(dir: &TempDir, task: &str) -> Arc<Job> {

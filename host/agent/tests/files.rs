@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     os::unix::fs::symlink,
     path::Path,
     time::{Duration, SystemTime},
@@ -10,7 +11,7 @@ use std::{
 
 use guild_agent::ReadRoots;
 use guild_session::{
-    files::{FileMatches, Files, GrepRequest, GrepResult, GrepWanted},
+    files::{FileMatches, Files, GrepRequest, GrepResult, GrepWanted, Listing},
     tools::ToolError,
 };
 use tempfile::TempDir;
@@ -240,6 +241,108 @@ fn large_and_binary_files_are_bounded() {
     assert!(found.full && found.files[0].lines.len() < 200_000);
     let found = grep(&roots, &search("x+"));
     assert!(found.files[0].lines[0].text.len() < 1000);
+}
+
+#[test]
+fn a_file_is_read_and_searched_in_its_encoding() {
+    let dir = tree(&[("r/bom.txt", "\u{feff}Größe in UTF-8\n"), ("r/damaged.txt", "x")]);
+    let wide = |order: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> { text.encode_utf16().flat_map(order).collect() };
+    write(dir.path(), "r/little.txt", &wide(u16::to_le_bytes, "\u{feff}first\r\nGröße in UTF-16\n"));
+    write(dir.path(), "r/big.txt", &wide(u16::to_be_bytes, "\u{feff}Größe in UTF-16\n"));
+    write(dir.path(), "r/latin.txt", b"Die Gr\xf6\xdfe in Latin-1, f\xfcr \xe4ltere Texte\n");
+    write(dir.path(), "r/declared.html", b"<meta charset=koi8-r>\n\xf2\xc5\xc5\xd3\xd4\xd2\n");
+    write(dir.path(), "r/damaged.txt", "Größe für größere Gefäße \u{7f}".as_bytes());
+    fs::File::options().append(true).open(dir.path().join("r/damaged.txt")).unwrap().write_all(b"\xff\n").unwrap();
+    let roots = open(&dir, &["r"]);
+    for (path, text) in [
+        ("bom.txt", "     1\tGröße in UTF-8\n"),
+        ("little.txt", "     1\tfirst\n     2\tGröße in UTF-16\n"),
+        ("big.txt", "     1\tGröße in UTF-16\n"),
+        ("latin.txt", "     1\tDie Größe in Latin-1, für ältere Texte\n"),
+        ("declared.html", "     1\t<meta charset=koi8-r>\n     2\tРеестр\n"),
+        ("damaged.txt", "     1\tGröße für größere Gefäße \u{7f}\u{fffd}\n"),
+    ] {
+        assert_eq!(roots.read(&format!("r/{path}"), 1, 10).unwrap(), text, "{path}");
+    }
+    let found = grep(&roots, &search("Größe|Реестр"));
+    let texts: Vec<String> = found.files.iter().flat_map(lines).collect();
+    assert_eq!(
+        texts,
+        [
+            "1:Größe in UTF-16",
+            "1:Größe in UTF-8",
+            "1:Größe für größere Gefäße \u{7f}\u{fffd}",
+            "2:Реестр",
+            "1:Die Größe in Latin-1, für ältere Texte",
+            "2:Größe in UTF-16",
+        ]
+    );
+    // What is edited or copied are the bytes.
+    assert!(roots.bytes("r/latin.txt", 100).unwrap().contains(&0xf6));
+}
+
+#[test]
+fn a_pattern_finds_a_word_in_all_its_forms_and_the_line_is_shown_as_it_is() {
+    let text = "none\nEin Gefa\u{308}ß\nein Gefäß\nthe ros\u{ad}ter\r\nan o\u{fb03}ce\n（一覧）\n";
+    let dir = tree(&[("r/a.txt", text)]);
+    let roots = open(&dir, &["r"]);
+    let found = |request: &GrepRequest| grep(&roots, request).files.iter().flat_map(lines).collect::<Vec<_>>();
+    for pattern in ["Gefäß", "Gefa\u{308}ß", "^[Ee]in Gef[äö]ß$"] {
+        assert_eq!(found(&search(pattern)), ["2:Ein Gefa\u{308}ß", "3:ein Gefäß"], "{pattern}");
+    }
+    assert_eq!(found(&search("roster|office")), ["4:the ros\u{ad}ter", "5:an o\u{fb03}ce"]);
+    let around = GrepWanted::Lines { before: 1, after: 0 };
+    let request = GrepRequest { wanted: around, ..search("roster") };
+    assert_eq!(found(&request), ["3-ein Gefäß", "4:the ros\u{ad}ter"]);
+    let request = GrepRequest { multiline: true, ..search("Gefäß.the roster") };
+    assert_eq!(found(&request), ["3:ein Gefäß", "4:the ros\u{ad}ter"]);
+    let counts = grep(&roots, &GrepRequest { wanted: GrepWanted::Counts, ..search("gefäß|roster") }).files[0].count;
+    assert_eq!((counts, found(&search("（一"))), (1, vec!["6:（一覧）".to_owned()]));
+}
+
+#[test]
+fn a_pattern_for_the_form_itself_finds_it() {
+    let dir = tree(&[("r/a.txt", "the ros\u{ad}ter\nan o\u{fb03}ce\nGefa\u{308}ß\nplain\n")]);
+    let roots = open(&dir, &["r"]);
+    let found = |pattern: &str| grep(&roots, &search(pattern)).files.iter().flat_map(lines).collect::<Vec<_>>();
+    assert_eq!(found("\u{ad}"), ["1:the ros\u{ad}ter"]);
+    assert_eq!(found("[\u{ad}]"), ["1:the ros\u{ad}ter"]);
+    assert_eq!(found(r"\x{fb03}"), ["2:an o\u{fb03}ce"]);
+    assert_eq!(found(r"a\x{308}"), ["3:Gefa\u{308}ß"]);
+    assert_eq!(found(r"[^\x00-\x7f]").len(), 3);
+}
+
+#[test]
+fn a_glob_finds_a_name_in_all_its_forms_and_says_it_as_it_is() {
+    let dir = tree(&[("r/Gefa\u{308}ß.md", "x"), ("r/dir/Gefäß.md", "x"), ("r/Gefass.md", "x")]);
+    let roots = open(&dir, &["r"]);
+    let found = |pattern: &str| {
+        let mut found = roots.glob(pattern, None, 10, &never()).unwrap();
+        found.sort();
+        found
+    };
+    for pattern in ["Gef*ß.md", "Gefäß.*", "Gefa\u{308}ß.md"] {
+        assert_eq!(found(pattern), ["r/Gefa\u{308}ß.md", "r/dir/Gefäß.md"], "{pattern}");
+    }
+    assert_eq!(found("r/Gefä*"), ["r/Gefa\u{308}ß.md"]);
+    assert_eq!(found("!Gefäß.md"), ["r/Gefass.md"]);
+    assert_eq!(
+        paths(grep(&roots, &GrepRequest { glob: Some("r/Gefäß.md".to_owned()), ..search("x") })),
+        ["r/Gefa\u{308}ß.md"]
+    );
+    // A name as an identity is the bytes that it has.
+    assert!(roots.read("r/Gefäß.md", 1, 1).unwrap_err().to_string().contains("there is no file"));
+}
+
+#[test]
+fn a_directory_without_sources_is_read_like_any_other() {
+    let dir = tree(&[("r/work/a.md", "needle"), ("r/workshop/b.md", "needle"), ("r/c.md", "needle")]);
+    let roots = open(&dir, &["r"]).without_sources(vec!["r/work".to_owned()]);
+    let named = |listing: Listing| listing.files.into_iter().map(|file| file.path).collect::<Vec<_>>();
+    assert_eq!(named(roots.sources(&never()).unwrap()), ["r/c.md", "r/workshop/b.md"]);
+    assert_eq!(walked(&roots), ["r/c.md", "r/work/a.md", "r/workshop/b.md"]);
+    assert_eq!(paths(grep(&roots, &search("needle"))), ["r/c.md", "r/work/a.md", "r/workshop/b.md"]);
+    assert_eq!(named(open(&dir, &[]).and(&roots).unwrap().sources(&never()).unwrap()).len(), 2);
 }
 
 #[test]

@@ -6,6 +6,9 @@
 /// The directory of a project's documents.
 pub(crate) const LORE: &str = ".lore";
 
+/// The directories of [`LORE`] where the hall keeps its records.
+pub(crate) const RECORDS: [&str; 4] = ["work/commissions", "work/meetings", "commissions", "meetings"];
+
 /// Why no session and no caller writes the file of these names, from the top of a worktree; `None` if it may.
 pub(crate) fn protected(names: &[&str]) -> Option<&'static str> {
     let folded: Vec<String> = names.iter().map(|name| fold(name)).collect();
@@ -19,7 +22,7 @@ pub(crate) fn protected(names: &[&str]) -> Option<&'static str> {
     match *folded.as_slice() {
         [LORE, ..] if names.first() != Some(&LORE) => Some("documents are below `.lore`, in small letters"),
         [LORE] | [LORE, "work"] => Some("it is a directory"),
-        [LORE, "work", "commissions" | "meetings", ..] | [LORE, "commissions" | "meetings", ..] => {
+        [LORE, ref inner @ ..] if RECORDS.iter().any(|at| inner.starts_with(&at.split('/').collect::<Vec<_>>())) => {
             Some("it is where the hall keeps its records, which change by what is reported and asked")
         }
         _ => None,

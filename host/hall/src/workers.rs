@@ -14,6 +14,7 @@ use crate::{
     commission::{Commission, CommissionId, Overrides},
     error::HallError,
     meeting::{Meeting, MeetingId, MeetingScope},
+    protected::RECORDS,
 };
 
 /// A worker that can be commissioned.
@@ -168,6 +169,11 @@ impl Attempt {
             Checkout::Sparse => vec![lore],
             Checkout::Full => vec![(self.project.clone(), self.worktree.clone()), lore],
         }
+    }
+
+    /// The directories of these roots with the hall's own records. A report that cited them would cite earlier reports.
+    pub fn records(&self) -> Vec<String> {
+        RECORDS.iter().map(|directory| format!("{LORE}/{directory}")).collect()
     }
 
     /// The name of the read root that holds its project.

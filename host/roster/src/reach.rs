@@ -31,7 +31,7 @@ impl Resources {
     /// # Errors
     /// Where that cannot be read.
     pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
-        let readers = self.sources.with(attempt.roots(), grants, (&self.runtimes, limits))?;
+        let readers = self.sources.with(attempt, grants, (&self.runtimes, limits))?;
         Ok(self.with_readers(readers, grants, &grants.activity_tools()))
     }
 

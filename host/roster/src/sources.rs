@@ -13,6 +13,7 @@ use guild_contract::{
     grants::{Names, wildcard},
     manifest::ComponentSpec,
 };
+use guild_hall::Attempt;
 use guild_session::files::Files;
 use serde::{Deserialize, Serialize};
 
@@ -90,18 +91,22 @@ impl Sources {
     }
 
     /// What the component and the sessions of one job read that has a worktree of its own besides the roots that its member
-    /// is granted. Sessions read the worktree by their base toolbox.
+    /// is granted. Sessions read the worktree by their base toolbox. The hall's records there
+    /// are no sources of its reports.
     ///
     /// # Errors
     /// Where one cannot be opened, or has the name of another.
     pub(crate) fn with(
         &self,
-        own: Vec<(String, PathBuf)>,
+        attempt: &Attempt,
         grants: &Grants,
         (runtimes, limits): (&Runtimes, &Limits),
     ) -> Result<(Reader, Reader), String> {
         let names = self.granted(grants);
-        let own = ReadRoots::open_worktree(own).map_err(|e| e.to_string())?.with_limits(limits);
+        let own = ReadRoots::open_worktree(attempt.roots())
+            .map_err(|e| e.to_string())?
+            .with_limits(limits)
+            .without_sources(attempt.records());
         let reader = |may_read: Option<&Names>| {
             let read = |name: &String| may_read.is_some_and(|roots| roots.grant(name, wildcard));
             let own = own.only(&own.roots().into_iter().filter(read).collect::<Vec<_>>());

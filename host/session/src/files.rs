@@ -232,6 +232,12 @@ pub trait Files: Send + Sync {
     /// read. Symlinks are not followed.
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError>;
 
+    /// Those of [`Files::walk`] that reports may cite. What the host itself writes about its work is no source, though
+    /// sessions read it.
+    fn sources(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
+        self.walk(cancel)
+    }
+
     /// A file's bytes. A file larger than `max` is `OverLimit`.
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError>;
 

@@ -5,6 +5,7 @@
 //! files, `guild-web` search and pages, `guild-jobs` the journal, `guild-server` the sessions of a component.
 
 pub mod activation;
+pub mod charset;
 pub mod files;
 pub mod fingerprint;
 pub mod glob;

@@ -2,12 +2,19 @@
 
 use std::{
     error::Error,
+    io::{self, Read},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use flate2::read::{DeflateDecoder, ZlibDecoder};
 use guild_session::tools::ToolError;
-use reqwest::{Client, RequestBuilder, Response, redirect};
+use reqwest::{
+    Client, RequestBuilder, Response,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue},
+    redirect,
+};
+use tokio::task::spawn_blocking;
 use url::Url;
 
 use crate::{
@@ -18,6 +25,8 @@ use crate::{
 
 /// An idle connection is closed after this.
 const IDLE: Duration = Duration::from_secs(10);
+/// How answers may be compressed. The client decompresses all but `deflate`, which it knows in one of two forms only.
+const ACCEPTED_ENCODINGS: &str = "gzip, br, deflate";
 
 /// The clients. They differ in the addresses that they connect to.
 pub(crate) struct Clients {
@@ -43,6 +52,11 @@ impl Clients {
         let client = client.get_or_init(|| {
             let client = Client::builder()
                 .user_agent(AGENT)
+                .default_headers(HeaderMap::from_iter([(
+                    ACCEPT_ENCODING,
+                    HeaderValue::from_static(ACCEPTED_ENCODINGS),
+                )]))
+                .no_deflate()
                 .no_proxy()
                 .referer(false)
                 .redirect(redirect::Policy::none())
@@ -70,16 +84,44 @@ fn cause(error: &reqwest::Error) -> String {
     causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
+/// Whether the body of an answer is compressed as `deflate`, which [`body`] undoes.
+pub(crate) fn is_deflated(response: &Response) -> bool {
+    response
+        .headers()
+        .get(CONTENT_ENCODING)
+        .is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"deflate"))
+}
+
 /// A body of at most `max_bytes`, after decompression, and whether that is all of it. Reading stops where it is not.
-pub(crate) async fn body(mut response: Response, max_bytes: u64) -> Result<(Vec<u8>, bool), reqwest::Error> {
+pub(crate) async fn body(mut response: Response, max_bytes: u64) -> Result<(Vec<u8>, bool), ToolError> {
+    let (url, is_deflated) = (response.url().clone(), is_deflated(&response));
+    let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        let room = usize::try_from(max_bytes).unwrap_or(usize::MAX).saturating_sub(body.len());
+    while let Some(chunk) = response.chunk().await.map_err(|error| failed(&url, &error))? {
+        let room = max_bytes.saturating_sub(body.len());
         if let Some(fits) = chunk.get(..room).filter(|_| chunk.len() > room) {
             body.extend_from_slice(fits);
             return Ok((body, false));
         }
         body.extend_from_slice(&chunk);
     }
-    Ok((body, true))
+    if !is_deflated {
+        return Ok((body, true));
+    }
+    let inflated = spawn_blocking(move || inflate(&body, max_bytes)).await;
+    let inflated = inflated.unwrap_or_else(|error| Err(io::Error::other(error)));
+    inflated.map_err(|why| ToolError::Unavailable(format!("{} could not be decompressed: {why}", shown(&url))))
+}
+
+/// Decompresses what is called `deflate`. HTTP means zlib's format by it, and some servers send the bare stream.
+fn inflate(body: &[u8], max_bytes: usize) -> io::Result<(Vec<u8>, bool)> {
+    let most = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
+    let mut inflated = Vec::new();
+    if ZlibDecoder::new(body).take(most).read_to_end(&mut inflated).is_err() {
+        inflated.clear();
+        DeflateDecoder::new(body).take(most).read_to_end(&mut inflated)?;
+    }
+    let whole = inflated.len() <= max_bytes;
+    inflated.truncate(max_bytes);
+    Ok((inflated, whole))
 }

@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::{
     WebOptions,
-    client::{Clients, body, failed},
+    client::{Clients, body, failed, is_deflated},
     page::{self, PageHead, essence, is_readable},
     policy::{MemberHosts, Policy, normal, shown},
     robots::{self, RobotsCache, Rules},
@@ -99,7 +99,8 @@ impl Fetcher {
             )));
         }
         // What could be decompressed has no such header any more.
-        if let Some(encoding) = header(CONTENT_ENCODING).filter(|encoding| encoding != "identity") {
+        let compressed = header(CONTENT_ENCODING).filter(|encoding| encoding != "identity" && !is_deflated(&response));
+        if let Some(encoding) = compressed {
             return Err(ToolError::Unavailable(format!("{url} is compressed as {encoding:?}, which is not read")));
         }
         let too_large = || {
@@ -114,7 +115,7 @@ impl Fetcher {
         match body(response, self.page_bytes).await {
             Ok((body, true)) => Ok((PageHead { redirected: url != asked, url, content_type }, body)),
             Ok((_, false)) => Err(too_large()),
-            Err(error) => Err(failed(&url, &error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -170,7 +171,7 @@ impl Fetcher {
                 shown(page)
             ))
         };
-        let (url, response) = self.follow(url, hosts, None).await?;
+        let (_, response) = self.follow(url, hosts, None).await?;
         let status = response.status();
         if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
             return Ok(Rules::default());
@@ -178,7 +179,7 @@ impl Fetcher {
         if !status.is_success() {
             return Err(unknown(format!("it was answered with {status}")));
         }
-        let (file, _) = body(response, robots::MAX_FILE_BYTES as u64).await.map_err(|error| failed(&url, &error))?;
+        let (file, _) = body(response, robots::MAX_FILE_BYTES as u64).await?;
         Ok(Rules::parse(&file))
     }
 }

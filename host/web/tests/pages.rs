@@ -88,6 +88,7 @@ fn compressed(encoding: &str, text: &[u8]) -> Vec<u8> {
     match encoding {
         "gzip" => write::GzEncoder::new(&mut out, Compression::best()).write_all(text).unwrap(),
         "deflate" => write::ZlibEncoder::new(&mut out, Compression::best()).write_all(text).unwrap(),
+        "raw deflate" => write::DeflateEncoder::new(&mut out, Compression::best()).write_all(text).unwrap(),
         "br" => brotli::CompressorWriter::new(&mut out, 4096, 5, 22).write_all(text).unwrap(),
         _ => panic!("{encoding}"),
     }
@@ -106,6 +107,27 @@ async fn a_compressed_page_is_read() {
     for encoding in ["gzip", "deflate", "br"] {
         assert_eq!(read(&site, &format!("/{encoding}")).await.unwrap(), "a page ".repeat(1000), "{encoding}");
     }
+}
+
+#[tokio::test]
+async fn deflate_without_the_header_of_zlib_is_read_within_the_same_bounds() {
+    let site = Site::start(|request| {
+        let text = match request.path.as_str() {
+            "/page" => b"a page ".repeat(1000),
+            "/robots.txt" => b"User-agent: *\nDisallow: /closed\n".to_vec(),
+            _ => vec![b'x'; 8 << 20],
+        };
+        Reply::new("text/plain", compressed("raw deflate", &text)).with("content-encoding", "Deflate")
+    })
+    .await;
+    assert_eq!(read(&site, "/page").await.unwrap(), "a page ".repeat(1000));
+    let with_robots = reader(&WebOptions { robots: true, ..open_to(&site) });
+    assert!(matches!(with_robots.fetch(&site.url("127.0.0.1", "/closed")).await, Err(ToolError::NotGranted(_))));
+    let Err(ToolError::OverLimit(why)) = read(&site, "/bomb").await else { panic!("it is larger than a page") };
+    assert!(why.contains("page_bytes"), "{why}");
+    let broken = Site::start(|_| Reply::text("no deflate").with("content-encoding", "deflate")).await;
+    let why = unavailable(&reader(&open_to(&broken)), &broken.url("127.0.0.1", "/")).await;
+    assert!(why.contains("decompressed"), "{why}");
 }
 
 #[tokio::test]

@@ -188,7 +188,7 @@ impl Sources {
         }
         let (walker, cancelled) = (files.clone(), cancel.clone());
         let walked = self.cpu.run(cancel, move || {
-            let listing = walker.walk(&cancelled)?;
+            let listing = walker.sources(&cancelled)?;
             let fingerprint = fingerprint(&listing);
             Ok::<_, ToolError>((Arc::new(listing), fingerprint))
         });

@@ -69,10 +69,12 @@ async fn look_up(runtime: &Extractive, session: &Session, cancel: &CancellationT
     let roots = files.roots();
     warn(session, &corpus, &roots);
     let searched: Arc<HashSet<u32>> = Arc::new(corpus.within(&inquiry.sources));
+    let (looked_in, stop) = (files.clone(), cancel.clone());
     let written = cpu.run(cancel, move || {
         let look_up = |question| {
             let mut found = answer(&corpus, &searched, question, FINDINGS);
             follow_up(&corpus, &searched, &mut found, FINDINGS);
+            found.verify(&*looked_in, &stop);
             found
         };
         let answers: Vec<_> = inquiry.questions.into_iter().map(look_up).collect();

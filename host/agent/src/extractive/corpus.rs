@@ -13,15 +13,13 @@ use std::{
 use futures::future::try_join_all;
 use guild_confine::{Bounds, Ended};
 use guild_session::{
+    charset,
     files::{FileEntry, Files, Listing, Reason, Unread},
     tools::ToolError,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    format::{Format, MAX_DOCUMENT_BYTES, document_format},
-    text::is_binary,
-};
+use crate::format::{Format, MAX_DOCUMENT_BYTES, document_format};
 
 use super::{
     cpu::{Cpu, CpuError, blocking},
@@ -200,14 +198,14 @@ async fn read(
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some((entry, format)) = sources.get(at) else { break };
             let _permit = cpu.permit(cancel).await?;
-            let text = match text(files, &entry.path).await? {
-                Ok(text) => text,
+            let bytes = match bytes(files, &entry.path).await? {
+                Ok(bytes) => bytes,
                 Err(reason) => {
                     unread.push((at, reason));
                     continue;
                 }
             };
-            match reader.page(*format, &entry.path, text, costly.load(Ordering::Relaxed)).await {
+            match reader.page(*format, &entry.path, bytes, costly.load(Ordering::Relaxed)).await {
                 Ok(page) if page.blocks.is_empty() => {}
                 Ok(page) => {
                     texts.fetch_add(page.text.len(), Ordering::Relaxed);
@@ -260,19 +258,18 @@ async fn read(
     Ok((pages.into_iter().map(|(_, document)| document).collect(), left_out))
 }
 
-/// A file's text, or why it has none.
-async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Result<String, Reason>, CpuError> {
+/// A file's bytes, or why it has no text.
+async fn bytes(files: &Arc<dyn Files>, path: &str) -> Result<Result<Vec<u8>, Reason>, CpuError> {
     let (files, path) = (files.clone(), path.to_owned());
     blocking(move || {
         let bytes = files.listed_bytes(&path, MAX_DOCUMENT_BYTES).map_err(|error| match error {
             ToolError::OverLimit(_) => Reason::Large,
             _ => Reason::Denied,
         })?;
-        if is_binary(&bytes) {
+        if charset::is_binary(&bytes) {
             return Err(Reason::Binary);
         }
-        let text = String::from_utf8(bytes);
-        Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        Ok(bytes)
     })
     .await
 }

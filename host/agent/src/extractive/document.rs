@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use guild_confine::{Bounds, Ended, Task, Worker};
-use serde::{Deserialize, Serialize};
+use guild_session::charset;
 use tokio::time;
 
 use crate::format::Format;
@@ -17,15 +17,9 @@ use super::extract::{self, Page};
 /// Once so many documents of the same sources exceeded their bounds, the others get a tenth of the time.
 const MANY: usize = 8;
 
-/// Reading one document: its text and its page, as postcard has them.
+/// Reading one document. The request is its format and its path, as postcard has them, then its bytes; the reply is its
+/// page.
 pub static DOCUMENT_TASK: Task = Task { name: "document", run };
-
-#[derive(Serialize, Deserialize)]
-struct Request<'a> {
-    format: Format,
-    path: &'a str,
-    text: &'a str,
-}
 
 /// Reads documents, one after another.
 pub(crate) struct Reader {
@@ -46,12 +40,13 @@ impl Reader {
         &mut self,
         format: Format,
         path: &str,
-        text: String,
+        bytes: Vec<u8>,
         beyond: usize,
     ) -> Result<Page, Ended> {
         let failed = |error: postcard::Error| Ended::Failed(error.to_string());
-        let request = postcard::to_allocvec(&Request { format, path, text: &text }).map_err(failed)?;
-        drop(text);
+        let mut request = postcard::to_allocvec(&(format, path)).map_err(failed)?;
+        request.extend_from_slice(&bytes);
+        drop(bytes);
         let time = Duration::from_secs(self.bounds.seconds.into());
         let time = if beyond < MANY { time } else { time / 10 };
         let answer = time::timeout(time, self.worker.ask(request)).await.map_err(|_| Ended::TooLong)??;
@@ -61,6 +56,7 @@ impl Reader {
 
 fn run(request: &[u8]) -> Vec<u8> {
     // An invalid request gets an empty answer, which the host reports as a failure.
-    let Ok(Request { format, path, text }) = postcard::from_bytes(request) else { return Vec::new() };
-    postcard::to_allocvec(&extract::page(format, path, text.to_owned())).unwrap_or_default()
+    let Ok(((format, path), bytes)) = postcard::take_from_bytes::<(Format, &str)>(request) else { return Vec::new() };
+    let text = charset::decode(bytes, None).into_owned();
+    postcard::to_allocvec(&extract::page(format, path, text)).unwrap_or_default()
 }

@@ -4,7 +4,10 @@ use crate::text::one_line;
 
 use super::{
     index::QueryTerm,
-    terms::{among, is_asking, is_stop, is_weak, sentences, stem, symbols, term_mask, words},
+    terms::{
+        among, asked_words, foreign_stop, is_asking, is_hiragana, is_stop, is_weak, sentences, stem, symbols,
+        term_mask, words,
+    },
 };
 
 /// The most questions of one task that are looked up.
@@ -36,7 +39,7 @@ pub(crate) struct Question {
     pub(crate) text: String,
     /// What is looked for, in the question's order.
     pub(crate) terms: Vec<QueryTerm>,
-    /// The words that the terms come from.
+    /// The words that the terms come from. Of a word that is looked for by parts of it, each part has the whole.
     pub(crate) words: Vec<String>,
     /// Whether it asks what something is or means.
     pub(crate) definition: bool,
@@ -68,7 +71,7 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
     let first = |text: &String| lower(text).into_iter().next().unwrap_or_default();
     let asks = |text: &&String| {
         let word = first(text);
-        text.ends_with('?') || [INTERROGATIVES, AUXILIARIES, REQUESTS].iter().any(|list| among(list, &word))
+        text.ends_with(['?', '？']) || [INTERROGATIVES, AUXILIARIES, REQUESTS].iter().any(|list| among(list, &word))
     };
     let instructs = |text: &&String| among(INSTRUCTIONS, &first(text));
     let mut asked: Vec<&String> = said.iter().filter(asks).collect();
@@ -106,41 +109,52 @@ impl Question {
     /// Reads a question. It may refer to the subject of `before`, the question before it. `None` if it has no word that
     /// could be looked up.
     pub(crate) fn new(text: &str, before: Option<&Self>) -> Option<Self> {
+        let foreign = foreign_stop(&lower(text));
+        // French has a blank before the sign that ends a question, and so it is no symbol.
+        let asked = if foreign.is_some() { text.trim_end_matches(['?', '!', ' ']) } else { text };
         // A symbol is looked for as it is written, and not by the words in it.
         let (mut signs, mut spoken, mut end) = (Vec::new(), String::new(), 0);
-        symbols(text, |range, symbol| {
-            spoken.push_str(text.get(end..range.start).unwrap_or_default());
+        symbols(asked, |range, symbol| {
+            spoken.push_str(asked.get(end..range.start).unwrap_or_default());
             spoken.push(' ');
             end = range.end;
             signs.push(symbol.to_owned());
         });
-        spoken.push_str(text.get(end..).unwrap_or_default());
-        let all = lower(&spoken);
+        spoken.push_str(asked.get(end..).unwrap_or_default());
+        let (mut all, mut seen) = (Vec::new(), Vec::new());
+        asked_words(&spoken, |word, whole| {
+            all.push(word.to_owned());
+            seen.push(whole.to_owned());
+        });
+        // Particles and endings are looked for where there is nothing else.
+        let only_particles = all.iter().all(|word| is_hiragana(word));
+        let is_stop = |word: &str| {
+            is_stop(word) || foreign.is_some_and(|stop| stop.contains(word)) || !only_particles && is_hiragana(word)
+        };
         let mut terms: Vec<QueryTerm> = Vec::new();
         let mut kept = Vec::new();
-        let mut add = |word: &str, weight: f32| {
-            let stem = stem(word).into_owned();
+        let mut add = |stem: &str, seen: &str, weight: f32| {
             if terms.len() < MAX_TERMS && !terms.iter().any(|term| term.stem == stem) {
-                terms.push(QueryTerm { stem, weight });
-                kept.push(word.to_owned());
+                terms.push(QueryTerm { stem: stem.to_owned(), weight });
+                kept.push(seen.to_owned());
             }
         };
         let before_each = std::iter::once("").chain(all.iter().map(String::as_str));
         let asks = |at: usize, word: &str| at == 0 && among(REQUESTS, word);
-        let subjects =
-            all.iter().zip(before_each).enumerate().filter(|(at, (word, _))| !is_stop(word) && !asks(*at, word));
-        for (_, (word, last)) in subjects {
+        for (at, ((word, seen), last)) in all.iter().zip(&seen).zip(before_each).enumerate() {
             // "How large", "how long": the answer is a measure, which need not have the word.
             let measured = last == "how" && among(MEASURES, word);
-            add(word, if measured || is_weak(word) { WEAK } else { 1.0 });
+            if !is_stop(word) && !asks(at, word) {
+                add(&stem(word), seen, if measured || is_weak(word) { WEAK } else { 1.0 });
+            }
         }
         // A name of one letter is of an example, as `x`, unless nothing else is asked for.
         signs.iter().for_each(|symbol| {
-            add(symbol, if symbol.bytes().all(|byte| byte.is_ascii_alphanumeric()) { WEAK } else { 1.0 })
+            add(symbol, symbol, if symbol.bytes().all(|byte| byte.is_ascii_alphanumeric()) { WEAK } else { 1.0 })
         });
         if signs.is_empty() && all.iter().all(|word| is_stop(word)) {
             let subjects = all.iter().enumerate().filter(|(at, word)| is_asking(word) && !asks(*at, word));
-            subjects.for_each(|(_, word)| add(word, 1.0));
+            subjects.for_each(|(_, word)| add(&stem(word), word, 1.0));
         }
         let own = signs.len() + all.iter().filter(|word| !is_stop(word) && !is_weak(word)).count();
         if own == 0 && before.is_some() {
@@ -151,7 +165,7 @@ impl Question {
             && all.iter().any(|word| among(PRONOUNS, word))
         {
             for (term, word) in before.terms.iter().zip(&before.words) {
-                add(word, term.weight * TAKEN_OVER);
+                add(&term.stem, word, term.weight * TAKEN_OVER);
             }
         }
         if terms.is_empty() {
@@ -179,6 +193,18 @@ impl Question {
             code: matches!(starts.as_slice(), ["how", "do" | "can" | "to"])
                 || has("command option flag code example examples implement implemented function syntax snippet"),
         })
+    }
+
+    /// Its words of which no term is known.
+    pub(crate) fn unknown(&self, is_known: impl Fn(&QueryTerm) -> bool) -> Vec<String> {
+        let mut unknown: Vec<String> = Vec::new();
+        for word in &self.words {
+            let mut terms = self.terms.iter().zip(&self.words).filter(|(_, whole)| *whole == word);
+            if !unknown.contains(word) && !terms.any(|(term, _)| is_known(term)) {
+                unknown.push(word.clone());
+            }
+        }
+        unknown
     }
 
     /// Whether it asks about an option of a command.

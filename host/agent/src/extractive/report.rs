@@ -139,30 +139,37 @@ impl<'a> Report<'a> {
             };
             return vec![format!("No document of the read roots ({roots}) was read, and {why}.")];
         }
-        let unread = self.corpus.unread.count(Reason::Denied) > 0;
-        let they = if unread { "the documents that could be read" } else { "they" };
         for answer in self.answers {
-            let question = answer.question.text.trim_end_matches(['?', '.']);
-            let unknown = answer.unknown.iter().map(|word| format!("“{word}”")).collect::<Vec<_>>().join(", ");
+            let question = answer.question.text.trim_end_matches(['?', '.', '？', '。', ' ']);
             if !self.computed(answer).is_empty() {
                 continue;
             }
             if answer.findings.is_empty() && !self.figures.is_empty() {
                 open.push(format!("{question}? (it names no column of the tables; see all their figures)"));
             } else if answer.findings.is_empty() {
-                let why = match unknown.as_str() {
-                    "" => "no passage is about all of it".to_owned(),
-                    words => format!("{they} never mention {words}"),
-                };
+                let why = self.lacking(answer, "they").unwrap_or_else(|| "no passage is about all of it".to_owned());
                 open.push(format!("Not found in the sources: {question}? ({why})"));
-            } else if !unknown.is_empty() {
-                let sources = if unread { "documents that could be read" } else { "sources" };
-                open.push(format!(
-                    "{question}? The {sources} never mention {unknown}; what is quoted is about the rest."
-                ));
+            } else if let Some(lacking) = self.lacking(answer, "the sources") {
+                let (first, rest) = lacking.split_at(1);
+                open.push(format!("{question}? {}{rest}; what is quoted is about the rest.", first.to_uppercase()));
             }
         }
         open
+    }
+
+    /// The words of a question that were not found, and how far that is certain. `sources` is what the sources are
+    /// called.
+    fn lacking(&self, answer: &QuestionAnswer, sources: &str) -> Option<String> {
+        let quoted = |words: &[String]| words.iter().map(|word| format!("“{word}”")).collect::<Vec<_>>().join(", ");
+        // Files that are no documents were looked at all the same. Of the others nothing is known.
+        let looked_at = [Reason::Kind, Reason::Beyond, Reason::Costly].map(|reason| self.corpus.unread.count(reason));
+        let all = self.corpus.unread.total() == looked_at.iter().sum::<usize>();
+        let sources = if all { sources } else { "the documents that could be read" };
+        let absent = (!answer.absent.is_empty()).then(|| format!("{sources} never mention {}", quoted(&answer.absent)));
+        let unknown =
+            (!answer.unknown.is_empty()).then(|| format!("no passage was found with {}", quoted(&answer.unknown)));
+        let all: Vec<String> = absent.into_iter().chain(unknown).collect();
+        (!all.is_empty()).then(|| all.join(", and "))
     }
 
     /// The report. It begins with the task, where its reader does not know that.

@@ -1,6 +1,12 @@
 //! Finding the passages that answer a question, and deciding whether any does.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
+
+use guild_session::files::{Files, GrepRequest};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     corpus::Corpus,
@@ -8,8 +14,8 @@ use super::{
     question::Question,
     quote::remarks,
     terms::{
-        counted, defines, first_best, is_meta, is_stop, line_ranges, position, refers_back, sentence_ranges, sentences,
-        similarity, stem, stems, term_mask, tokens, words,
+        counted, defines, first_best, is_meta, is_stop, is_wide, line_ranges, position, refers_back, sentence_ranges,
+        sentences, similarity, stem, stems, term_mask, tokens, words,
     },
 };
 
@@ -36,6 +42,12 @@ const SALIENT: usize = 5;
 /// How much such a word counts.
 const SALIENT_WEIGHT: f32 = 0.35;
 
+/// So many words of a question are looked for in the files one by one, where some of them are there.
+const VERIFIED: usize = 8;
+/// Letters of an ending that a word has in another language, and the least that are left of the word.
+const ENDING: usize = 2;
+const ROOT: usize = 4;
+
 /// A passage that answers a question.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
@@ -54,8 +66,10 @@ pub(crate) struct QuestionAnswer {
     pub(crate) question: Question,
     /// Best first; empty where the sources do not answer.
     pub(crate) findings: Vec<Finding>,
-    /// Words of the question that no source has.
+    /// Words of the question that no passage has; after [`QuestionAnswer::verify`], those that files may still mention.
     pub(crate) unknown: Vec<String>,
+    /// Words of the question that no file mentions which could be read.
+    pub(crate) absent: Vec<String>,
     /// Words that led the second round.
     pub(crate) salient: Vec<String>,
 }
@@ -64,14 +78,49 @@ pub(crate) struct QuestionAnswer {
 pub(crate) fn answer(corpus: &Corpus, within: &HashSet<u32>, question: Question, limit: usize) -> QuestionAnswer {
     let search = Search { corpus, question: &question };
     let candidates = search.candidates(within, &question.terms);
-    let unknown = question.terms.iter().zip(&question.words);
-    let unknown =
-        unknown.filter(|(term, _)| corpus.index.having(&term.stem) == 0).map(|(_, word)| word.clone()).collect();
+    let unknown = question.unknown(|term| corpus.index.having(&term.stem) > 0);
     let mut findings = Vec::new();
     if candidates.iter().any(|candidate| candidate.coverage >= search.needed()) {
         findings = search.covering(search.diverse(candidates, search.related(), limit));
     }
-    QuestionAnswer { question, findings, unknown, salient: Vec::new() }
+    QuestionAnswer { question, findings, unknown, absent: Vec::new(), salient: Vec::new() }
+}
+
+impl QuestionAnswer {
+    /// Looks for the unknown words in the files themselves: a passage has no words of a page's frame, of what pages
+    /// repeat, or of a table of data, and no other form of a word than its own.
+    pub(crate) fn verify(&mut self, files: &dyn Files, cancel: &CancellationToken) {
+        // Where it cannot be found out, nothing is claimed.
+        let is_absent = |words: &[String]| {
+            let pattern = words.iter().map(|word| mentioned(word)).collect::<Vec<_>>().join("|");
+            let request = GrepRequest { pattern, ignore_case: true, limit: 1, ..GrepRequest::default() };
+            let found = || files.grep(&request, cancel);
+            !words.is_empty() && found().is_ok_and(|found| found.files.is_empty() && found.skipped == 0)
+        };
+        if is_absent(&self.unknown) {
+            self.absent = mem::take(&mut self.unknown);
+        } else if self.unknown.len() > 1 {
+            let (alone, rest) = self.unknown.split_at(self.unknown.len().min(VERIFIED));
+            let (absent, unknown): (Vec<String>, Vec<String>) =
+                alone.iter().cloned().partition(|word| is_absent(std::slice::from_ref(word)));
+            (self.unknown, self.absent) = ([unknown, rest.to_vec()].concat(), absent);
+        }
+    }
+}
+
+/// A pattern for where a text mentions a word, in any form that it has: words that begin as it does, but for an ending.
+fn mentioned(word: &str) -> String {
+    let plain = word.chars().all(|c| c.is_alphanumeric() && !is_wide(c));
+    if !plain {
+        return regex::escape(word);
+    }
+    let stem = stem(word);
+    let common = word.chars().zip(stem.chars()).take_while(|(a, b)| a == b).count();
+    let length = word.chars().count();
+    // The stem is that of English. Words of other languages have endings of about two letters.
+    let kept = if word.is_ascii() { common } else { length.saturating_sub(ENDING) };
+    let root: String = word.chars().take(kept.max(length.min(ROOT))).collect();
+    format!(r"(?:\b|_){}", regex::escape(&root))
 }
 
 /// Follows up on the findings: searches again, with the question's words and those that several findings have. Without

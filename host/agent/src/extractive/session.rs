@@ -82,8 +82,12 @@ pub(super) async fn investigate(
     // A report that cannot be submitted goes to the one who asked, and need not repeat the task.
     let task = executor.has("submit_result").then(|| session.prompt.clone());
     let (shared, roots) = (corpus.clone(), files.roots());
+    let (looked_in, stop) = (files.clone(), cancel.clone());
     let written = cpu.run(cancel, move || {
-        answers.iter_mut().for_each(|answer| follow_up(&shared, &within, answer, limit));
+        for answer in &mut answers {
+            follow_up(&shared, &within, answer, limit);
+            answer.verify(&*looked_in, &stop);
+        }
         Written::new(&Report::new(&shared, &answers, &figures, within.len(), &roots), task.as_deref())
     });
     let written = written.await?;

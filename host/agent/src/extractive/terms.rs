@@ -3,8 +3,12 @@
 use std::{borrow::Cow, collections::HashSet, ops::Range, sync::LazyLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::char::is_combining_mark;
 
-use crate::text::trimmed;
+use crate::{
+    fold::fold,
+    text::{cut, trimmed},
+};
 
 use super::index::QueryTerm;
 
@@ -29,8 +33,38 @@ const WEAK_WORDS: &str = "avoid best better choose common compare comparison con
     support supports type types work working works people first last new simple prefer recommend recommended provide provides \
     purpose define defined relate related cause causes allow allows concern";
 
+/// Words of other languages that carry no subject in a question.
+const FOREIGN: &[&str] = &[
+    "als am an auf aus bei bin bis da dann das dass dem den der des die diese diesem dieser dieses doch dort du \
+     durch ein eine einem einen einer eines er es für gibt hat haben hier ich ihr im in ins ist ja kann können \
+     man mein mit muss nach nicht noch nur ob oder ohne sein seine sich sie sind so soll über um und uns unter \
+     vom von vor wann war warum was welche welcher welches wem wen wenn wer werden wie wieso wieviel wird wir wo \
+     wodurch wofür woher wohin womit wurde zu zum zur zwischen",
+    "a al algo como con cual cuál cuáles cuando cuándo cuánto cuántos de del desde donde dónde e el él ella en \
+     entre era es esa ese eso esta está este esto fue ha hace hay la las le lo los más me mi muy no nos o para \
+     pero por porque qué que quien quién se ser si sin sobre son su sus también te tiene un una unas unos y ya \
+     cómo",
+    "à au aux avec c ce ces cela cet cette comment d dans de des dire donc dont du elle elles en entre es est et \
+     eu eux faire fait il ils j je l la le les leur leurs lui ma mais me même mes moi mon n ne nos notre nous on \
+     ont ou où par pas peut plus pour pourquoi qu quand que quel quelle quelles quels qui quoi s sa sans se sera \
+     ses si son sont sous sur ta te tes toi ton tu un une votre vous y était combien lorsque",
+    "a ad al alla alle anche che chi ci come con cosa da dal dalla dei del della delle di dove e è era fra gli ha \
+     hanno i il in io la le lo ma mi ne nel nella no non o per perché più quale quali quando quanti quanto questa \
+     questo se si sono su sua sul sulla suo tra un una uno viene",
+    "a ao aos as até com como da das de do dos e é ela ele em entre era essa esse esta está este eu foi há isso \
+     isto já mais mas me na nas não no nos o onde os ou para pela pelo por porque qual quais quando quanto \
+     quantos que quem se ser seu sua são sobre também tem um uma uns",
+    "а без бы был была были было быть в вам вас весь во вот все вы где да для до его ее её если есть еще же за \
+     зачем и из или им их к как какая какие какова каково каковы какого какое какой когда ко который кто куда ли \
+     мне можно мы на над надо не него нет ни но нужно о об он она они оно от откуда по под почему при про с \
+     сколько со так такая такие такое такой там то того тоже только тот ту ты у уже чего чей чем через что чтобы \
+     эта эти это этого этой этот я является",
+];
+
 static STOP: LazyLock<HashSet<&'static str>> = LazyLock::new(|| STOP_WORDS.split_whitespace().collect());
 static ASKING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| ASKING_WORDS.split_whitespace().collect());
+static FOREIGN_STOP: LazyLock<Vec<HashSet<&'static str>>> =
+    LazyLock::new(|| FOREIGN.iter().map(|list| list.split_whitespace().collect()).collect());
 static WEAK: LazyLock<HashSet<&'static str>> = LazyLock::new(|| WEAK_WORDS.split_whitespace().collect());
 
 /// Whether a list, with white space between its words, has this word.
@@ -43,6 +77,14 @@ pub(crate) fn is_stop(word: &str) -> bool {
     STOP.contains(word) || is_asking(word)
 }
 
+/// The words that carry no subject in the language of a question, by its words in lower case. There are none where it is
+/// English, has as many English ones, or has but one: a word of one language is a noun of another.
+pub(crate) fn foreign_stop(question: &[String]) -> Option<&'static HashSet<&'static str>> {
+    let among = |list: &HashSet<&str>| question.iter().filter(|word| list.contains(word.as_str())).count();
+    let foreign = FOREIGN_STOP.iter().max_by_key(|list| among(list))?;
+    (among(foreign) > among(&STOP).max(1)).then_some(foreign)
+}
+
 /// Whether a word (lower case, not stemmed) belongs to a request for research.
 pub(crate) fn is_asking(word: &str) -> bool {
     ASKING.contains(word)
@@ -53,34 +95,130 @@ pub(crate) fn is_weak(word: &str) -> bool {
     WEAK.contains(word)
 }
 
-/// Scripts without blanks between words: each character counts as one.
-fn is_wide(c: char) -> bool {
-    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
+/// The script of a character, where its texts have no blanks between words, or words are not told apart by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    Han,
+    Hiragana,
+    Katakana,
+    Hangul,
 }
 
-/// Calls `each` with every word of a text, in lower case. Single Latin letters are no words.
-pub(crate) fn words(text: &str, mut each: impl FnMut(&str)) {
-    let mut word = String::new();
-    let mut flush = |word: &mut String| {
-        if word.len() > 1 || word.starts_with(|c: char| c.is_ascii_digit()) {
-            each(word);
+impl Script {
+    fn of(c: char) -> Option<Self> {
+        match c {
+            '\u{3005}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{20000}'..='\u{3134f}' => {
+                Some(Self::Han)
+            }
+            '\u{3041}'..='\u{3096}' | '\u{309d}'..='\u{309f}' => Some(Self::Hiragana),
+            '\u{30a1}'..='\u{30fa}' | '\u{30fc}'..='\u{30ff}' => Some(Self::Katakana),
+            '\u{ac00}'..='\u{d7af}' => Some(Self::Hangul),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a word is of a script in which Japanese writes what has no subject of its own, as endings and particles.
+pub(crate) fn is_hiragana(word: &str) -> bool {
+    word.chars().all(|c| Script::of(c) == Some(Script::Hiragana))
+}
+
+/// Whether a character is of a script that does not set its words apart.
+pub(crate) fn is_wide(c: char) -> bool {
+    Script::of(c).is_some()
+}
+
+/// Calls `each` with every word of a text, folded and in lower case, and with every run of characters of one script
+/// whose words are not set apart. Single Latin letters are no words.
+fn runs(text: &str, mut each: impl FnMut(&str, Option<Script>)) {
+    let (mut word, mut script) = (String::new(), None);
+    let mut flush = |word: &mut String, script: Option<Script>| {
+        if script.is_some() || word.len() > 1 || word.starts_with(|c: char| c.is_ascii_digit()) {
+            each(word, script);
         }
         word.clear();
     };
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() {
-            word.push(c.to_ascii_lowercase());
-        } else if is_wide(c) {
-            flush(&mut word);
-            word.push(c);
-            flush(&mut word);
+    for c in fold(text).chars() {
+        if c.is_ascii() {
+            if !c.is_ascii_alphanumeric() || script.is_some() {
+                flush(&mut word, script.take());
+            }
+            if c.is_ascii_alphanumeric() {
+                word.push(c.to_ascii_lowercase());
+            }
         } else if c.is_alphanumeric() {
+            let of = Script::of(c);
+            if of != script {
+                flush(&mut word, script);
+            }
+            script = of;
             word.extend(c.to_lowercase());
-        } else {
-            flush(&mut word);
+        } else if !is_combining_mark(c) {
+            // An accent of its own, as dictionaries put it on Russian words, is no end of a word.
+            flush(&mut word, script.take());
         }
     }
-    flush(&mut word);
+    flush(&mut word, script);
+}
+
+/// Calls `each` with each character of a run, and with each two beside each other, which are a word more often than one
+/// is. It is also told how many characters there are.
+fn grams(run: &str, mut each: impl FnMut(&str, usize)) {
+    for (at, _) in run.char_indices() {
+        let rest = run.get(at..).unwrap_or_default();
+        let (one, last) = cut(rest, 1);
+        each(one, 1);
+        if !last {
+            each(cut(rest, 2).0, 2);
+        }
+    }
+}
+
+/// Calls `each` with every word of a text, in lower case. Single Latin letters are no words. Where words are not set
+/// apart, each character counts as one, and of Chinese and Japanese each two beside each other do, too.
+pub(crate) fn words(text: &str, mut each: impl FnMut(&str)) {
+    runs(text, |run, script| match script {
+        None => each(run),
+        Some(script) => grams(run, |gram, length| {
+            if length == 1 || script != Script::Hangul {
+                each(gram);
+            }
+        }),
+    });
+}
+
+/// Calls `each` with every word of a question as [`words`] has them, and with the word that a reader sees it in. Where
+/// words are not set apart, pairs of characters stand for single ones, and what only asks is left out.
+pub(crate) fn asked_words(text: &str, mut each: impl FnMut(&str, &str)) {
+    runs(text, |run, script| {
+        let Some(script) = script else { return each(run, run) };
+        let mut rest = run;
+        while let Some((asking, at)) = first_asking(rest) {
+            let (part, behind) = rest.split_at(at);
+            asked_grams(part, script, &mut each);
+            rest = behind.strip_prefix(asking).unwrap_or_default();
+        }
+        asked_grams(rest, script, &mut each);
+    });
+}
+
+fn asked_grams(part: &str, script: Script, mut each: impl FnMut(&str, &str)) {
+    let single = script == Script::Hangul || part.chars().nth(1).is_none();
+    grams(part, |gram, length| {
+        if single == (length == 1) {
+            each(gram, part);
+        }
+    });
+}
+
+/// Words of Chinese and Japanese that ask, and say nothing of the subject. A longer one stands before its beginning.
+const ASKING_PARTS: &str = "为什么 為什麼 什么 什麼 怎么样 怎麼樣 怎么 怎麼 怎样 怎樣 如何 哪些 哪个 哪個 哪里 哪裡 多少 \
+    请问 請問 是 谁 誰 吗 嗎 呢 的 何 とは でしょうか ですか ますか なんですか ください について";
+
+/// The first word that only asks, and where it begins; of several that begin there, the longest.
+fn first_asking(run: &str) -> Option<(&'static str, usize)> {
+    let found = ASKING_PARTS.split_ascii_whitespace().filter_map(|asking| Some((asking, run.find(asking)?)));
+    found.min_by_key(|(asking, at)| (*at, usize::MAX - asking.len()))
 }
 
 /// Punctuation that structures a text. It is a symbol only in backticks.
@@ -450,7 +588,48 @@ mod tests {
     fn words_are_split_as_programmers_write_them() {
         let mut seen = Vec::new();
         words("Rc<T>'s read_to_string, HTTP/2 in 2024 und Straße; 日本", |word| seen.push(word.to_owned()));
-        assert_eq!(seen, ["rc", "read", "to", "string", "http", "2", "in", "2024", "und", "straße", "日", "本"]);
+        assert_eq!(
+            seen,
+            ["rc", "read", "to", "string", "http", "2", "in", "2024", "und", "straße", "日", "日本", "本"]
+        );
+    }
+
+    #[test]
+    fn a_word_is_the_same_in_all_its_forms() {
+        let seen = |text: &str| {
+            let mut seen = Vec::new();
+            words(text, |word| seen.push(word.to_owned()));
+            seen
+        };
+        for (text, plain) in [
+            ("Gefa\u{308}ß", "Gefäß"),
+            ("Ros\u{ad}ter", "roster"),
+            ("O\u{fb03}ce", "office"),
+            ("за\u{301}мок", "замок"),
+            ("Ｇｕｉｌｄ ﾒﾝﾊﾞｰ", "guild メンバー"),
+        ] {
+            assert_eq!(seen(text), seen(plain), "{text}");
+        }
+        assert_eq!(
+            seen("x² of メンバーの集"),
+            ["x²", "of", "メ", "メン", "ン", "ンバ", "バ", "バー", "ー", "の", "集"]
+        );
+    }
+
+    #[test]
+    fn a_question_is_its_subject_where_words_are_not_set_apart() {
+        let asked = |text: &str| {
+            let mut asked = Vec::new();
+            asked_words(text, |word, seen| asked.push(format!("{word} of {seen}")));
+            asked
+        };
+        assert_eq!(asked("什么是名册？"), ["名册 of 名册"]);
+        assert_eq!(asked("名簿とは何ですか？"), ["名簿 of 名簿"]);
+        assert_eq!(
+            asked("如何使用插件的目录"),
+            ["使用 of 使用插件", "用插 of 使用插件", "插件 of 使用插件", "目录 of 目录"]
+        );
+        assert_eq!(asked("猫とplugin"), ["猫 of 猫", "と of と", "plugin of plugin"]);
     }
 
     #[test]

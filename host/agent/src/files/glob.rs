@@ -6,11 +6,16 @@ use guild_session::{
     tools::ToolError,
 };
 
+use crate::fold::{fold, fold_pattern};
+
 /// A glob as agents write them: without a `/` it matches a file's name anywhere; with one, the whole path, as it is
 /// or from the directory that is looked in, or from the root. `*` and `?` stop at `/`, `**` does not. With a `!` before
-/// it, it matches what it would not match otherwise.
+/// it, it matches what it would not match otherwise. Names match as they are, and in the form in which texts are
+/// compared.
 pub(super) struct PathGlob {
     matcher: GlobSet,
+    /// Of the folded pattern, for folded names.
+    folded: GlobSet,
     name_only: bool,
     negated: bool,
     /// The directory that is looked in, with a `/` at its end; empty where it is everything.
@@ -29,17 +34,21 @@ impl PathGlob {
         let wanted = wanted.trim_start_matches("./").trim_start_matches('/');
         let matcher =
             compile(wanted, true).map_err(|why| ToolError::InvalidInput(format!("glob {pattern:?}: {why}")))?;
+        let folded = fold_pattern(wanted).and_then(|wanted| compile(&wanted, true).ok());
+        let folded = folded.unwrap_or_else(|| matcher.clone());
         let directory = if directory.is_empty() { String::new() } else { format!("{directory}/") };
-        Ok(Self { matcher, name_only, negated, directory })
+        Ok(Self { matcher, folded, name_only, negated, directory })
     }
 
     pub(super) fn matches(&self, path: &str) -> bool {
+        let is_match =
+            |name: &str| self.matcher.is_match(name) || !name.is_ascii() && self.folded.is_match(fold(name).as_ref());
         let found = if self.name_only {
-            self.matcher.is_match(path.rsplit('/').next().unwrap_or(path))
+            is_match(path.rsplit('/').next().unwrap_or(path))
         } else {
             let in_directory = path.strip_prefix(&self.directory);
             let in_root = path.split_once('/').map(|(_, inner)| inner);
-            [Some(path), in_directory, in_root].into_iter().flatten().any(|path| self.matcher.is_match(path))
+            [Some(path), in_directory, in_root].into_iter().flatten().any(is_match)
         };
         found != self.negated
     }

@@ -1,24 +1,38 @@
 //! Searching the contents of files.
+//!
+//! A file is decoded, and a line is searched as it is, then in the form in which texts are compared. The lines that are
+//! found are shown as they are.
 
-use std::{io, mem, ops::ControlFlow};
+use std::{
+    borrow::Cow,
+    io::{self, Cursor, Read as _},
+    mem,
+    ops::ControlFlow,
+};
 
 use cap_std::fs::File;
+use grep_matcher::Matcher as _;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use guild_session::{
+    charset,
     files::{FileEntry, FileMatches, FoundLine, GrepRequest, GrepResult, GrepWanted, Reason, Unread},
     tools::ToolError,
 };
 use ignore::types::{Types, TypesBuilder};
 use tokio_util::sync::CancellationToken;
 
-use crate::text::cut;
+use crate::{
+    fold::{fold, fold_pattern},
+    text::cut,
+};
 
 use super::{MAX_FILE_BYTES, glob::PathGlob, visible::cancelled};
 
 /// Memory for one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
-/// Memory for the part of a file that is looked at: a line, or for a match over several lines the whole file.
+/// Memory for the part of a file that is looked at at once. A larger file is looked at line by line and as it is, and
+/// not at all for matches over several lines.
 const MAX_SEARCH_BYTES: usize = 16 << 20;
 /// Bytes of results after which the search stops.
 const MAX_FOUND_BYTES: usize = 8 << 20;
@@ -31,7 +45,11 @@ const OVERHEAD: usize = 64;
 
 /// A search under way.
 pub(super) struct Search<'a> {
+    /// Matches the pattern, as it is or folded.
     matcher: RegexMatcher,
+    multiline: bool,
+    /// The bytes of the file that is searched.
+    bytes: Vec<u8>,
     searcher: Searcher,
     glob: Option<PathGlob>,
     types: Option<Types>,
@@ -57,7 +75,13 @@ impl<'a> Search<'a> {
         } else {
             matcher.line_terminator(Some(b'\n'));
         }
-        let matcher = matcher.build(&request.pattern).map_err(|error| {
+        let pattern = request.pattern.as_str();
+        let build = || match fold_pattern(pattern) {
+            // Folded, it may be no pattern any more.
+            Some(folded) => matcher.build_many(&[pattern, &folded]).or_else(|_| matcher.build(pattern)),
+            None => matcher.build(pattern),
+        };
+        let matcher = build().map_err(|error| {
             let hint = match error.kind() {
                 ErrorKind::NotAllowed(_) => ": a match reaches over lines only where multiline is true",
                 _ => "",
@@ -84,8 +108,10 @@ impl<'a> Search<'a> {
             room: MAX_FOUND_BYTES,
             cancel,
             file: FileMatches::default(),
+            original: None,
         };
-        Ok(Self { matcher, searcher, glob, types, found: GrepResult::default(), matches })
+        let (multiline, bytes) = (request.multiline, Vec::new());
+        Ok(Self { matcher, multiline, bytes, searcher, glob, types, found: GrepResult::default(), matches })
     }
 
     /// Whether a file is one of those that are wanted. It is asked before the file is opened.
@@ -111,7 +137,8 @@ impl<'a> Search<'a> {
             return Ok(ControlFlow::Break(()));
         }
         matches.file = FileMatches { path: path.to_owned(), ..FileMatches::default() };
-        let searched = self.searcher.search_reader(&self.matcher, file, &mut *matches);
+        let searched = self.search(file);
+        let matches = &mut self.matches;
         let file = mem::take(&mut matches.file);
         if matches.cancel.is_cancelled() {
             return Err(cancelled());
@@ -131,6 +158,38 @@ impl<'a> Search<'a> {
         self.found.full = matches.room == 0;
         let enough = matches.left == 0 || self.found.full;
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// Searches the text of a file.
+    fn search(&mut self, file: File) -> io::Result<()> {
+        let Self { matcher, searcher, matches, bytes, .. } = self;
+        bytes.clear();
+        // Where there is no memory for it, the child ends and says so: `read_to_end` would only leave the file out.
+        let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        bytes.reserve(length.min(MAX_SEARCH_BYTES));
+        let mut file = file.take(MAX_FILE_BYTES);
+        file.by_ref().take(MAX_SEARCH_BYTES as u64).read_to_end(bytes)?;
+        let matcher = &*matcher;
+        if bytes.len() == MAX_SEARCH_BYTES {
+            return searcher.search_reader(matcher, Cursor::new(bytes).chain(file), matches);
+        }
+        if charset::is_binary(bytes) {
+            return Ok(());
+        }
+        let text = charset::decode(bytes, None);
+        let text = text.split('\0').next().unwrap_or_default();
+        let Cow::Owned(_) = fold(text) else { return searcher.search_slice(matcher, text.as_bytes(), matches) };
+        // What matches as it is has to be found as it is: a pattern may be for what folding takes away. Where a match
+        // may reach over lines, the whole text is one part: no text has the character at which it would be split.
+        let mut folded = String::with_capacity(text.len());
+        for part in text.split_inclusive(if self.multiline { char::MAX } else { '\n' }) {
+            let is_match = matcher.is_match(part.as_bytes()).map_err(io::Error::other)?;
+            folded.push_str(&if is_match { Cow::Borrowed(part) } else { fold(part) });
+        }
+        matches.original = Some(Lines { text: text.to_owned(), at: 0, next: 1 });
+        let searched = searcher.search_slice(matcher, folded.as_bytes(), &mut *matches);
+        matches.original = None;
+        searched
     }
 
     /// What was found; `unread` is what the walk left out.
@@ -160,12 +219,40 @@ struct Matches<'a> {
     room: usize,
     cancel: &'a CancellationToken,
     file: FileMatches,
+    /// The file as it is, where it is searched in another form.
+    original: Option<Lines>,
+}
+
+/// The lines of a text, one after another.
+struct Lines {
+    text: String,
+    /// Where the next line begins.
+    at: usize,
+    /// Its number.
+    next: u64,
+}
+
+impl Lines {
+    /// The line of this number, from 1. Lines before one that was asked for are gone.
+    fn line(&mut self, number: u64) -> &str {
+        let mut line = "";
+        while self.next <= number {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            line = rest.split_inclusive('\n').next().unwrap_or_default();
+            self.at += line.len();
+            self.next += 1;
+        }
+        line
+    }
 }
 
 impl Matches<'_> {
     /// Takes a line; says whether there is room for another one.
     fn take(&mut self, number: Option<u64>, bytes: &[u8], matches: bool) -> bool {
-        let text = String::from_utf8_lossy(bytes);
+        let text = match &mut self.original {
+            Some(lines) => Cow::Borrowed(lines.line(number.unwrap_or_default())),
+            None => String::from_utf8_lossy(bytes),
+        };
         let (shown, whole) = cut(text.trim_end_matches(['\n', '\r']), MAX_LINE_CHARS);
         let text = if whole { shown.to_owned() } else { format!("{shown} (cut)") };
         self.left = self.left.saturating_sub(1);

@@ -6,6 +6,11 @@
 //! so deep that the indentation is longer than the text, and a base address of a megabyte is repeated in each link. So
 //! the page is read piece by piece while its tree and the clock are watched, and the tree is simplified before it is
 //! passed on. The child process bounds the rest.
+//!
+//! It also makes boundaries visible that Markdown has no sign for: `x<sup>2</sup>` becomes `x^2`, and a term and what
+//! it means become paragraphs, the second after a colon.
+
+mod table;
 
 use std::{
     cell::Cell,
@@ -38,6 +43,10 @@ const MAX_LINK_BYTES: usize = 2048;
 const MAX_LINKS_BYTES: usize = 2 * 1024 * 1024;
 /// Longer texts are split into pieces of so many bytes: writing one as HTML looks through all of it at each `&`.
 const MAX_PIECE_BYTES: usize = 2 * 1024;
+/// The cells that tables are filled up with have so many bytes together, each with one more than its text.
+const MAX_ADDED_BYTES: usize = 256 * 1024;
+/// An exponent or index is looked at for so many bytes.
+const MAX_SCRIPT_BYTES: usize = 64;
 /// Reading a page takes at most so long, since a processor is busy with it.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(10);
 /// A title is at most so many characters long.
@@ -49,6 +58,8 @@ const MIN_MAIN_CHARS: usize = 500;
 const NESTING: &[&str] = &["a", "b", "blockquote", "code", "em", "i", "ol", "pre", "strong", "table", "ul"];
 /// What tables are made of. A table in which another stands is no table but a layout, and becomes plain.
 const TABLE: &[&str] = &["caption", "table", "tbody", "td", "tfoot", "th", "thead", "tr"];
+/// Elements that browsers show on lines of their own, and Markdown does not.
+const LINES: &[&str] = &["address", "dd", "dt", "figcaption", "legend", "summary"];
 /// Elements that show nothing.
 const HIDDEN: &str = "script, style, template, noscript, iframe, object, embed, svg, canvas, audio, video, base, \
                       [hidden], [aria-hidden=true]";
@@ -142,7 +153,7 @@ fn simplify(document: &Document, url: &Url) -> Result<(), String> {
     let base = base.as_ref().filter(|base| base.as_str().len() <= MAX_LINK_BYTES).unwrap_or(url);
     document.select(HIDDEN).remove();
 
-    let mut room = MAX_LINKS_BYTES;
+    let (mut room, mut added) = (MAX_LINKS_BYTES, MAX_ADDED_BYTES);
     let mut open = vec![OpenNode { node: document.root(), depth: 0, nested: 0, in_layout: false }];
     while let Some(OpenNode { node, depth, nested, in_layout }) = open.pop() {
         if depth > MAX_DEPTH {
@@ -164,14 +175,23 @@ fn simplify(document: &Document, url: &Url) -> Result<(), String> {
                 continue;
             }
             "img" => resolve(&node, "src", base, &mut room),
+            "sup" => mark(&node, '^'),
+            "sub" => mark(&node, '_'),
+            "dd" => first_paragraph(node).prepend_child(&node.tree.new_text(": ")),
             _ => {}
         }
-        let is_layout = &*name == "table" && node.descendants_it().any(|below| below.has_name("table"));
+        if LINES.contains(&&*name) {
+            node.rename("p");
+        }
+        let nests = NESTING.contains(&&*name);
+        let is_layout = &*name == "table"
+            && (nested >= MAX_NESTED
+                || node.descendants_it().any(|below| below.has_name("table"))
+                || !table::align(&node, &mut added));
         let in_layout = is_layout || in_layout && &*name != "table";
         if in_layout && TABLE.contains(&&*name) {
             node.rename("div");
         }
-        let nests = NESTING.contains(&&*name);
         if nests && nested >= MAX_NESTED {
             let is_block = matches!(&*name, "blockquote" | "ol" | "pre" | "table" | "ul");
             node.rename(if is_block { "div" } else { "span" });
@@ -181,6 +201,38 @@ fn simplify(document: &Document, url: &Url) -> Result<(), String> {
         open.extend(node.children_it(true).map(open_node));
     }
     Ok(())
+}
+
+/// The paragraph that a block begins with; the block itself, where it begins with something else.
+fn first_paragraph(mut block: NodeRef<'_>) -> NodeRef<'_> {
+    let is_blank = |node: &NodeRef<'_>| node.is_comment() || node.is_text() && node.text().trim().is_empty();
+    while let Some(first) = block.children_it(false).find(|node| !is_blank(node)).filter(|node| node.has_name("p")) {
+        block = first;
+    }
+    block
+}
+
+/// Puts a mark before an exponent or index, which would else run together with what stands before it. One that is no
+/// word or number by itself, as `n + 1`, stands in brackets; one that begins with a sign, as `[1]`, needs no mark.
+fn mark(node: &NodeRef<'_>, mark: char) {
+    let mut text = String::new();
+    for part in node.descendants_it().filter(NodeRef::is_text) {
+        text.push_str(&part.text());
+        if text.len() > MAX_SCRIPT_BYTES {
+            break;
+        }
+    }
+    let text = text.trim();
+    let unsigned = text.trim_start_matches(['+', '-', '−']);
+    if !unsigned.starts_with(char::is_alphanumeric) {
+        return;
+    }
+    if unsigned.chars().all(char::is_alphanumeric) {
+        node.prepend_child(&node.tree.new_text(mark.to_string()));
+    } else {
+        node.prepend_child(&node.tree.new_text(format!("{mark}(")));
+        node.append_child(&node.tree.new_text(")"));
+    }
 }
 
 /// A node that is still to be visited, with its depth.
@@ -265,6 +317,34 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_side_by_side_keeps_its_boundary() {
+        for (html, expected) in [
+            ("<p>x<sup>2</sup> and H<sub>2</sub>O", "x^2 and H\\_2O"),
+            ("<p>2<sup>n+1</sup>, 10<sup>-3</sup>, said<sup><a>[1]</a></sup>", "2^(n+1), 10^-3, said\\[1\\]"),
+            (
+                "<dl><dt>Roster</dt><dd>The members.</dd><dt>Key</dt><dd>Its name.</dd></dl>",
+                "Roster\n\n: The members.\n\nKey\n\n: Its name.",
+            ),
+            ("<dl><dt>Roster<dd>\n<p>The members.<p>All of them.</dl>", "Roster\n\n: The members.\n\nAll of them."),
+            (
+                "<table><tr><th>System<th>Chip<th>Bits<tr><td rowspan=2>Linux<td>x86<td>64<tr><td>arm<td>32</table>",
+                "| System | Chip | Bits |\n| ------ | ---- | ---- |\n| Linux | x86 | 64 |\n| Linux | arm | 32 |",
+            ),
+            (
+                "<table><tr><th>a<th>b<th>c<tr><td colspan=2>both<td>one<tr><td>1<td>2<td rowspan=0>3<tr><td>4<td>5<tr><td>6</table>",
+                "| a | b | c |\n| - | - | - |\n| both | both | one |\n| 1 | 2 | 3 |\n| 4 | 5 | 3 |\n| 6 |  | 3 |",
+            ),
+            ("<table><tr><td>a<td>b<tr><td>c</table>", "|   |   |\n| - | - |\n| a | b |\n| c |  |"),
+            (
+                "<table><tr><td>a<td>b<table><tr><td>c<td>d</table></table>",
+                "a\n\nb\n\n\n|   |   |\n| - | - |\n| c | d |",
+            ),
+        ] {
+            assert_eq!(read(html).unwrap().1, expected, "{html}");
+        }
+    }
+
+    #[test]
     fn a_base_address_is_that_of_the_links_but_not_a_huge_one() {
         let link = |base: &str| read(&format!("<base href='{base}'><a href=x>y</a>")).unwrap().1;
         assert_eq!(link("/other/"), "[y](https://example.org/other/x)");
@@ -289,6 +369,11 @@ mod tests {
             ("deep tables", format!("{}{}", "<table><tr><td>x</td><td>".repeat(50), "<p>x".repeat(50_000))),
             ("many references", "&a".repeat(100_000)),
             ("a long base", format!("<base href=/{}/>{}", "b".repeat(2000), "<a href=x>y</a>".repeat(30_000))),
+            ("a table of cells that reach down", {
+                let spans = "<td rowspan=65534 colspan=1000>a text that is repeated ".repeat(300);
+                format!("<table><tr>{spans}{}", "<tr><td>x".repeat(50_000))
+            }),
+            ("scripts in scripts", format!("{}{}", "<sup>x".repeat(200), "<sub>y</sub>".repeat(50_000))),
             ("a wide table", format!("<table><tr><td colspan=1000000000>{}", "<tr><td>x".repeat(20_000))),
         ];
         for (name, html) in pages {

@@ -2,12 +2,12 @@
 //!
 //! A child process makes it, so that its time and memory are bounded however a page is written. It ends with its caller.
 
-mod charset;
 mod html;
 
 use std::time::Instant;
 
 use guild_confine::{Bounds, Ended, Task};
+use guild_session::charset;
 use serde::{Deserialize, Serialize};
 use url::Url;
 

@@ -111,7 +111,7 @@ impl Provider {
         match body(response, MAX_ANSWER_BYTES).await {
             Ok((body, true)) => Ok((status, body)),
             Ok((_, false)) => Err(self.unavailable(&format!("its answer is larger than {MAX_ANSWER_BYTES} bytes"))),
-            Err(error) => Err(failed(&self.url, &error)),
+            Err(error) => Err(error),
         }
     }
 

@@ -5,9 +5,10 @@
 //! that are little but links, and, where a page has a `main` or an `article`, whatever stands outside of it. What
 //! several pages repeat is found later, over all pages.
 
+mod cells;
 mod frame;
 
-use std::cell::RefCell;
+use std::{cell::RefCell, mem};
 
 use html5ever::{
     tendril::StrTendril,
@@ -24,15 +25,19 @@ use crate::{
 
 use super::{Block, Form, Page, newlines};
 use crate::extractive::terms::among;
+use cells::Cells;
 use frame::{Open, is_main, skipped};
 
 /// Elements that end the block before them, and whose end ends theirs.
 const BLOCKS: &str = "address article blockquote body br caption dd details div dl dt fieldset figcaption figure h1 h2 h3 h4 h5 h6 \
     head header hr html li main ol p pre section summary table tbody tfoot thead title tr ul";
 
+/// Exponents and indices that stand in each other, at most; those inside of more have no mark.
+const MAX_SCRIPTS: usize = 8;
+
 /// Reads a page.
 pub(super) fn page(source: &str) -> Page {
-    let sink = Sink(RefCell::new(State::new()));
+    let sink = Sink(RefCell::new(State::new(source.len())));
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(source));
@@ -64,6 +69,14 @@ struct State {
     pre: u32,
     item: bool,
     row: bool,
+    /// The cells of the current table.
+    cells: Cells,
+    /// Whether another cell of the row comes next.
+    next_cell: bool,
+    /// Whether a term stands in the current block, before what it means.
+    term: bool,
+    /// Where the exponents and indices that are open begin in the page's text.
+    scripts: Vec<usize>,
     /// Where the current inline code begins in the page's text.
     code: Option<usize>,
     heading: bool,
@@ -73,7 +86,8 @@ struct State {
 }
 
 impl State {
-    fn new() -> Self {
+    /// A page of so many bytes.
+    fn new(bytes: usize) -> Self {
         Self {
             page: Page::new(Format::Html, String::new()),
             areas: Vec::new(),
@@ -86,6 +100,10 @@ impl State {
             pre: 0,
             item: false,
             row: false,
+            cells: Cells::new(bytes),
+            next_cell: false,
+            term: false,
+            scripts: Vec::new(),
             code: None,
             heading: false,
             title: None,
@@ -106,6 +124,7 @@ impl State {
             }
             return;
         }
+        self.cells.text(text);
         let before = self.page.text.len();
         for c in text.chars() {
             let blank = c.is_whitespace() && (c != '\u{a0}' || self.pre == 0);
@@ -140,12 +159,23 @@ impl State {
     }
 
     fn push(&mut self, c: char, line: u32) {
+        if mem::take(&mut self.next_cell) && self.page.text.len() > self.start {
+            self.trim();
+            self.page.text.push_str(" | ");
+        }
         if self.counted != line {
             self.page.lines.push((self.page.text.len() as u32, line));
             self.counted = line;
         }
         self.page.text.push(c);
         self.counted += u32::from(c == '\n');
+    }
+
+    /// Removes the white space at the end of the current block.
+    fn trim(&mut self) {
+        let end = self.page.text.trim_end().len().max(self.start);
+        self.counted = self.counted.saturating_sub(newlines(self.page.slice(end..self.page.text.len())));
+        self.page.text.truncate(end);
     }
 
     /// Marks that between two blocks something was left out that a reader of the page sees.
@@ -157,6 +187,8 @@ impl State {
     /// Ends the current block.
     fn flush(&mut self) {
         self.code = None;
+        (self.term, self.next_cell) = (false, false);
+        self.scripts.clear();
         let block = trimmed(&self.page.text, self.start..self.page.text.len());
         // In a listing the indentation of the first line is part of it.
         let start = if self.pre > 0 { line_start(&self.page.text, self.start, block.start) } else { block.start };
@@ -212,8 +244,15 @@ impl State {
             }
             return raw(name, start);
         }
-        if among(BLOCKS, name) {
-            self.flush();
+        if matches!(name, "td" | "th" | "tr" | "table") {
+            self.cell_ends(name, start, line);
+        }
+        match name {
+            // A term and what it means are one block.
+            "dt" if !start => {}
+            "dd" if start && self.term => self.define(line),
+            _ if among(BLOCKS, name) => self.flush(),
+            _ => {}
         }
         match (name, start) {
             ("title", true) => self.title = self.page.title.is_empty().then(String::new),
@@ -223,12 +262,19 @@ impl State {
                 }
             }
             ("h1" | "h2" | "h3" | "h4" | "h5" | "h6", _) => self.heading = start,
-            ("li" | "dd" | "dt" | "ul" | "ol" | "dl", _) => self.item = start,
+            ("dt", false) => {}
+            ("li" | "dd" | "dt" | "ul" | "ol" | "dl", _) => {
+                self.item = start;
+                self.term = name == "dt";
+            }
             ("tr", _) => self.row = start,
+            ("td" | "th", true) => self.cell(tag, line),
+            ("sup", true) => self.script('^', line),
+            ("sub", true) => self.script('_', line),
+            ("sup" | "sub", false) => self.end_script(),
             ("a", _) => self.link = start,
             ("pre", true) => self.pre += 1,
             ("pre", false) => self.pre = self.pre.saturating_sub(1),
-            ("td" | "th", _) => self.blank(false),
             ("code" | "tt" | "kbd" | "samp", true) if self.pre == 0 && self.code.is_none() => {
                 self.code = Some(self.page.text.len());
                 self.push('`', line);
@@ -251,13 +297,85 @@ impl State {
         let Some(start) = self.code.take() else { return };
         let inner = self.page.text.get(start + 1..).unwrap_or_default();
         if inner.trim().is_empty() || inner.contains(['`', '\n']) {
-            // The lines noted after the backtick move with the text.
             self.page.text.remove(start);
-            for (at, _) in self.page.lines.iter_mut().rev().take_while(|(at, _)| *at as usize > start) {
-                *at -= 1;
-            }
+            self.moved(start, -1);
         } else {
             self.page.text.push('`');
+        }
+    }
+
+    /// What a term means begins.
+    fn define(&mut self, line: u32) {
+        self.trim();
+        if self.page.text.len() > self.start {
+            if !self.page.text.ends_with(':') {
+                self.push(':', line);
+            }
+            self.blank(false);
+        }
+    }
+
+    /// A cell, a row or a table begins or ends: so does the cell before it.
+    fn cell_ends(&mut self, name: &str, start: bool, line: u32) {
+        self.cells.end();
+        // A table in a cell is no end of the row around it.
+        if matches!((name, start), ("tr", _) | ("table", false)) {
+            while let Some(text) = self.cells.above_behind() {
+                self.repeat(&text, line);
+            }
+        }
+        match (name, start) {
+            ("table", _) => self.cells.clear(),
+            ("tr", true) => self.cells.row(),
+            _ => {}
+        }
+    }
+
+    fn cell(&mut self, tag: &Tag, line: u32) {
+        while let Some(text) = self.cells.above() {
+            self.repeat(&text, line);
+        }
+        self.next_cell = true;
+        self.cells.begin(tag);
+    }
+
+    /// The text of a cell that reaches down from a row above.
+    fn repeat(&mut self, text: &str, line: u32) {
+        self.next_cell = true;
+        text.chars().for_each(|c| self.push(c, line));
+    }
+
+    /// An exponent or index begins: a mark stands before it, which else would run together with what is before.
+    fn script(&mut self, mark: char, line: u32) {
+        if self.pre == 0 && self.scripts.len() < MAX_SCRIPTS {
+            self.scripts.push(self.page.text.len());
+            self.push(mark, line);
+        }
+    }
+
+    /// It ends. One that is no word or number by itself, as `n + 1`, stands in brackets; one that begins with a sign,
+    /// as `[1]`, needs no mark.
+    fn end_script(&mut self) {
+        let Some(start) = self.scripts.pop() else { return };
+        let inner = self.page.text.get(start + 1..).unwrap_or_default().trim();
+        let unsigned = inner.trim_start_matches(['+', '-', '−']);
+        if !unsigned.starts_with(char::is_alphanumeric) {
+            self.page.text.remove(start);
+            self.moved(start, -1);
+        } else if !unsigned.chars().all(char::is_alphanumeric) {
+            self.page.text.insert(start + 1, '(');
+            self.moved(start, 1);
+            self.page.text.push(')');
+        }
+    }
+
+    /// Moves what was noted for the text behind a place.
+    fn moved(&mut self, start: usize, by: i8) {
+        for (at, _) in self.page.lines.iter_mut().rev().take_while(|(at, _)| *at as usize > start) {
+            *at = at.saturating_add_signed(by.into());
+        }
+        for at in self.scripts.iter_mut().chain(&mut self.code).filter(|at| **at > start) {
+            *at = at.saturating_add_signed(by.into());
         }
     }
 
@@ -356,6 +474,44 @@ mod tests {
         let page = page(source);
         let four = page.text.find("four").unwrap();
         assert_eq!(page.line(four), 10);
+    }
+
+    #[test]
+    fn what_stands_side_by_side_keeps_its_boundary() {
+        for (source, expected) in [
+            ("<p>x<sup>2</sup> and H<sub>2</sub>O", &["x^2 and H_2O"][..]),
+            (
+                "<p>2<sup>n+1</sup>, a<sub>i<sup>2</sup></sub>, said<sup><a>[1]</a></sup>",
+                &["2^(n+1), a_(i^2), said[1]"],
+            ),
+            (
+                "<dl><dt>Roster</dt>\n<dd>The members.<dt>Key:<dd><p>Its name.</p><p>A number.</dl>",
+                &["Roster: The members.", "Key:", "Its name.", "A number."],
+            ),
+            ("<dl><dt>Alone<dt>Two<dd>b</dl><p>end", &["Alone", "Two: b", "end"]),
+            ("<table><tr><td>a</td>\n<td>b</td></tr><tr><td></td><td>c</table>", &["a | b", "c"]),
+            ("<p><code>é<sup>[`é</code>é</sup> <sup>x<code>é`</sup>é</code>", &["é[`éé ^(xé`)é"]),
+            (
+                "<table><tr><th>System<th>Chip<tr><td rowspan=2><b>Linux</b> 6<td>x86<tr><td>arm<tr><td>BSD<td>vax</table>",
+                &["System | Chip", "Linux 6 | x86", "Linux 6 | arm", "BSD | vax"],
+            ),
+            (
+                "<table><tr><td>a<td colspan=2>b<td rowspan=0>c<tr><td>d<td>e<td>f<tr><td>g</table>",
+                &["a | b | c", "d | e | f | c", "g | c"],
+            ),
+            ("<table><tr><td>a<td><p>b</p><p>c</p><td>d</table>", &["a", "b", "c", "d"]),
+        ] {
+            let texts: Vec<String> = blocks(source).into_iter().map(|(_, text)| text).collect();
+            assert_eq!(texts, expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_cell_that_reaches_down_adds_no_more_than_the_page_has() {
+        let reaching = format!("<td rowspan=65534>{}", "x".repeat(99));
+        let source = format!("<table><tr>{}{}", reaching.repeat(50), "<tr><td>y".repeat(20_000));
+        let page = page(&source);
+        assert!(page.text.len() <= 3 * source.len(), "{} of {}", page.text.len(), source.len());
     }
 
     #[test]
