@@ -7,7 +7,9 @@ use std::{
 };
 
 use guild_config::{Config, PermitError, PermittedProject, shell_word};
-use guild_hall::{HallError, NewProject, PID, Permit, Registered, SOCKET, add_project, list_projects, remove_project};
+use guild_hall::{
+    HallError, NewProject, Permit, Registered, SOCKET, add_project, host_of, list_projects, remove_project,
+};
 
 use crate::{
     failure::Failure,
@@ -29,12 +31,19 @@ pub(crate) async fn project(args: Project) -> Result<(), Failure> {
 async fn add(args: ProjectAdd) -> Result<(), Failure> {
     let (config, home) = open(&args.home)?;
     let new = NewProject { name: args.name, path: args.path, branch: args.branch };
-    let Registered { settings, known, dirty } = add_project(&home, new, &config.limits).await?;
-    let (file, permitted) = config.permit_project(Path::new(&settings.path))?;
+    let Registered { settings, known, moved_from, dirty } = add_project(&home, new, &config.limits).await?;
+    let at = Path::new(&settings.path);
+    let (file, permitted) = match &moved_from {
+        Some(from) => config.move_project(Path::new(from), at)?,
+        None => config.permit_project(at)?,
+    };
     let (name, branch) = (&settings.name, settings.default_branch.as_deref().unwrap_or("its default branch"));
     print(|out| writeln!(out, "{name}"))?;
     let path = one_line(&settings.path, usize::MAX);
     tell(match (known, permitted) {
+        _ if let Some(from) = &moved_from => {
+            format!("the project {name} goes on at {path}; it was at {}", one_line(from, usize::MAX))
+        }
         (false, _) => format!("{path} is the project {name}, whose work begins from {branch}"),
         (true, true) => format!("{path} was listed as the project {name}; {} permits work in it now", file.display()),
         (true, false) => format!("{path} is the project {name} already"),
@@ -49,14 +58,13 @@ async fn add(args: ProjectAdd) -> Result<(), Failure> {
 
 /// How a host comes to know a new permission: it reads `guild.toml` when it starts, and on SIGHUP.
 fn reread(home: &Path, changed: bool) -> String {
-    // A number alone may be that of another process by now.
     if UnixStream::connect(home.join(SOCKET)).is_err() {
         return format!("`guild serve --hall {}`, then ", shell_word(home));
     }
-    match fs::read_to_string(home.join(PID)) {
+    match host_of(home) {
         _ if !changed => String::new(),
-        Ok(pid) => format!("`kill -HUP {}`, so that the host reads guild.toml again, then ", one_line(pid.trim(), 20)),
-        Err(_) => "SIGHUP to the host, so that it reads guild.toml again, then ".to_owned(),
+        Some(pid) => format!("`kill -HUP {pid}`, so that the host reads guild.toml again, then "),
+        None => "SIGHUP to the host, so that it reads guild.toml again, then ".to_owned(),
     }
 }
 

@@ -112,8 +112,13 @@ impl Hall {
     pub fn open(options: HallOptions) -> Result<Arc<Self>, HallError> {
         let home = Home::open(&options.home)?;
         home.sweep();
-        let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
-        let meetings = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
+        let mut kept: Vec<Commission> =
+            store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
+        let mut meetings: Vec<Meeting> = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
+        let dirs = kept.iter_mut().map(|one| &mut one.worktree_dir);
+        for dir in dirs.chain(meetings.iter_mut().map(|one| &mut one.worktree_dir)).flatten() {
+            *dir = home.moved_here(dir);
+        }
         let projects = Arc::new(Projects::new(options.permits, options.git, options.limits));
         projects.now(&home)?;
         Ok(Arc::new(Self {
@@ -157,6 +162,11 @@ impl Hall {
 
     fn workers(&self) -> Result<&Arc<dyn Workers>, HallError> {
         self.workers.get().ok_or_else(|| HallError::Internal("the host is starting; try again".to_owned()))
+    }
+
+    /// Whether there is a commission or a meeting of that id.
+    pub fn has(&self, id: &str) -> bool {
+        self.commissions.named(id).is_some() || self.meetings.named(id).is_some()
     }
 
     fn cell(&self, id: &str) -> Result<Arc<CommissionCell>, HallError> {
