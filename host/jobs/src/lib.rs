@@ -21,6 +21,7 @@ mod plan;
 pub mod quota;
 mod record;
 pub mod records;
+mod removed;
 pub mod running;
 pub mod store;
 mod sync;

@@ -7,20 +7,22 @@ use std::{collections::BTreeMap, io};
 use cap_std::fs::Dir;
 use guild_contract::{JobStatus, JobUsage, Limits, Meta};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{MemoryStore, Records};
+use crate::{MemoryStore, Records, removed};
 
 /// What a member has used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberUsage {
-    /// Jobs that have ended, by runtime and models.
+    /// Jobs that have ended, those that were removed since among them, by runtime and models.
     pub jobs: Vec<Sum>,
     /// Compactions of its memory, by runtime and models.
     pub compactions: Vec<Sum>,
     /// Jobs that run. What they use is written into their `meta.json` when they end.
     pub running: u64,
+    /// How many of the jobs were removed since, by `guild delete` or `guild prune`.
+    pub removed: u64,
     /// Jobs that have ended without a record of what they used, as those of the original.
     pub unrecorded: u64,
     /// Jobs whose `meta.json` cannot be read.
@@ -28,8 +30,8 @@ pub struct MemberUsage {
 }
 
 /// What the jobs, or compactions, with the same runtime and models used.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Sum {
     /// The runtime.
     pub agent: String,
@@ -85,17 +87,17 @@ impl Sum {
 /// Sums by runtime and models.
 type Sums = BTreeMap<(String, Vec<String>), Sum>;
 
-fn add(sums: &mut Sums, used: &JobUsage) {
-    let (agent, models) = (used.agent.clone(), used.models.clone());
+fn of<'a>(sums: &'a mut Sums, agent: &str, models: &[String]) -> &'a mut Sum {
+    let (agent, models) = (agent.to_owned(), models.to_vec());
     let sum = sums.entry((agent.clone(), models.clone()));
-    sum.or_insert_with(|| Sum { agent, models, ..Sum::default() }).add(used);
+    sum.or_insert_with(|| Sum { agent, models, ..Sum::default() })
 }
 
 /// What the member in the directory `member` has used: by the jobs and the compactions that ended at `since` or later; by all of
-/// them without `since`.
+/// them without `since`. Jobs that were removed count, too.
 ///
 /// # Errors
-/// If `jobs/`, or the ledger of compactions, cannot be read.
+/// If `jobs/`, or a ledger, cannot be read.
 pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io::Result<MemberUsage> {
     let (mut usage, mut jobs, mut compactions) = (MemberUsage::default(), Sums::new(), Sums::new());
     let counts = |ended: &str| {
@@ -108,7 +110,7 @@ pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io:
         match read {
             Ok(Meta { status: JobStatus::Running, .. }) => usage.running += 1,
             Ok(meta) if !counts(meta.completed_at.as_ref().unwrap_or(&meta.started_at)) => {}
-            Ok(Meta { usage: Some(used), .. }) => add(&mut jobs, &used),
+            Ok(Meta { usage: Some(used), .. }) => of(&mut jobs, &used.agent, &used.models).add(&used),
             Ok(_) => usage.unrecorded += 1,
             Err(e) => {
                 tracing::debug!(job = %id, "its meta.json cannot be read: {e}");
@@ -116,9 +118,16 @@ pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io:
             }
         }
     }
+    for line in removed::read(member)? {
+        if since.is_none_or(|since| line.is_since(since)) {
+            of(&mut jobs, &line.sum.agent, &line.sum.models).plus(&line.sum);
+            usage.removed += line.sum.count;
+        }
+    }
     for compaction in MemoryStore::compactions(member)? {
         if counts(&compaction.at) {
-            add(&mut compactions, &compaction.usage);
+            let used = &compaction.usage;
+            of(&mut compactions, &used.agent, &used.models).add(used);
         }
     }
     let sums = |sums: Sums| sums.into_values().collect();
