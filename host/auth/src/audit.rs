@@ -38,7 +38,8 @@ impl Authorized {
 
     fn audit(&self) -> Audit {
         let Self { caller, access, .. } = self;
-        let is_audited = access.changes() || (*access == Access::Reads && caller.rules.log_reads);
+        let is_audited =
+            access.changes() || (matches!(access, Access::Reads | Access::Inspects) && caller.rules.log_reads);
         let began = tracing::enabled!(Level::DEBUG).then(Instant::now);
         Audit((is_audited || began.is_some()).then(|| {
             Arc::new(Entry {

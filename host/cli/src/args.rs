@@ -423,6 +423,15 @@ pub(crate) struct Logs {
     /// Go on until the job ends
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// The job of a running host, as http://127.0.0.1:PORT/mcp, instead of the files here
+    #[arg(long, value_name = "URL", conflicts_with_all = ["home", "members"])]
+    pub(crate) url: Option<String>,
+    /// How to authenticate to the host at a URL
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// The job of a member of the hall in this home, as its host serves them
+    #[arg(long, value_name = "HOME", conflicts_with = "members")]
+    pub(crate) home: Option<PathBuf>,
     /// Where members are looked up
     #[command(flatten)]
     pub(crate) local: LocalArgs,
