@@ -24,6 +24,7 @@ pub mod records;
 mod removed;
 pub mod running;
 pub mod store;
+mod sum;
 mod sync;
 pub mod tail;
 pub mod tree;

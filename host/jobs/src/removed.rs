@@ -16,9 +16,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    durable::{Survives, append, ends_with_newline, read_whole, replace},
+    durable::{Survives, append, ends_with_newline, open_dir, read_whole, replace},
     record::JOBS,
-    usage::Sum,
+    sum::Sum,
 };
 
 /// The file in `jobs/`.
@@ -92,7 +92,7 @@ pub(crate) fn note<'a>(jobs: &Dir, metas: impl Iterator<Item = &'a Meta>) -> io:
 pub(crate) fn read(member: &Dir) -> io::Result<Vec<Removed>> {
     match member.symlink_metadata(Path::new(JOBS).join(LEDGER)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        _ => read_in(&crate::durable::open_dir(member, JOBS)?),
+        _ => read_in(&open_dir(member, JOBS)?),
     }
 }
 
@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn a_large_ledger_becomes_sums_and_loses_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let jobs = Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap();
+        // Not by its path alone, so that it can be synced.
+        let jobs = open_dir(&Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap(), ".").unwrap();
         let lines: Vec<_> = (0..200).map(|nth| line(nth, nth)).collect();
         let mut text = text_of(&lines).unwrap();
         // One twice, one whose job is still there, and one that a crash cut.
