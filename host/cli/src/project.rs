@@ -8,12 +8,13 @@ use std::{
 
 use guild_config::{Config, PermitError, PermittedProject, shell_word};
 use guild_hall::{
-    HallError, NewProject, Permit, Registered, SOCKET, add_project, host_of, list_projects, remove_project,
+    HallError, NewProject, Permit, Registered, SOCKET, Tidied, Tidying, add_project, host_of, list_projects,
+    remove_project,
 };
 
 use crate::{
     failure::Failure,
-    hall_args::{HomeArgs, Project, ProjectAdd},
+    hall_args::{HomeArgs, Project, ProjectAdd, ProjectTidy},
     local,
     output::{one_line, print, print_json, state_style, tell},
     table::{Cell, Column, Table},
@@ -24,6 +25,7 @@ pub(crate) async fn project(args: Project) -> Result<(), Failure> {
     match args {
         Project::Add(args) => add(args).await,
         Project::List { home, json } => list(&home, json),
+        Project::Tidy(args) => tidy(args).await,
         Project::Remove { name, home } => remove(&name, &home),
     }
 }
@@ -68,13 +70,40 @@ fn reread(home: &Path, changed: bool) -> String {
     }
 }
 
-fn list(args: &HomeArgs, json: bool) -> Result<(), Failure> {
-    let (config, home) = open(args)?;
-    let permit = |project: PermittedProject| {
-        let PermittedProject { path, push, pull_requests } = project;
+async fn tidy(args: ProjectTidy) -> Result<(), Failure> {
+    let (config, home) = open(&args.home)?;
+    let ProjectTidy { older_than, unmerged, dry_run, .. } = args;
+    let tidying = Tidying { older_than, unmerged, dry_run };
+    let permits = permits(&config);
+    let tidied = guild_hall::tidy(&home, args.project.as_deref(), (&permits, &config.limits), tidying).await?;
+    if args.json {
+        return Ok(print_json(&tidied)?);
+    }
+    let shown = |one: &&Tidied| dry_run || one.removed;
+    let mut table = Table::new(["PROJECT", "BRANCH", "COMMIT", "GOES"].map(Column::Left)).rest("WHY");
+    for one in tidied.iter().filter(shown) {
+        let goes = if one.removed { "yes" } else { "no" };
+        let cells = [&*one.project, &one.branch, one.commit.get(..12).unwrap_or(&one.commit), goes].map(Cell::text);
+        table.row(cells, Some(one.reason.clone()));
+    }
+    table.print()?;
+    let (gone, all) = (tidied.iter().filter(|one| one.removed).count(), tidied.len());
+    let done = if dry_run { "would be removed" } else { "removed" };
+    tell(format_args!("{done}: {gone} of {all} branches of commissions and meetings"));
+    Ok(())
+}
+
+fn permits(config: &Config) -> Vec<Permit> {
+    let permit = |project: &PermittedProject| {
+        let PermittedProject { path, push, pull_requests } = project.clone();
         Permit { path, push, pull_requests }
     };
-    let permits: Vec<Permit> = config.projects.into_iter().map(permit).collect();
+    config.projects.iter().map(permit).collect()
+}
+
+fn list(args: &HomeArgs, json: bool) -> Result<(), Failure> {
+    let (config, home) = open(args)?;
+    let permits = permits(&config);
     let projects = list_projects(&home, &permits)?;
     if json {
         print_json(&projects)?;

@@ -23,6 +23,7 @@ mod protected;
 mod register;
 mod settings;
 mod store;
+mod tidy;
 pub mod tools;
 pub mod view;
 pub mod workers;
@@ -44,4 +45,5 @@ pub use register::{
     NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
 };
 pub use settings::{ProjectSettings, Settings};
+pub use tidy::{Tidied, Tidying, tidy};
 pub use workers::{Activity, Attempt, NoSession, NotBegun, Outcome, Worker, Workers};

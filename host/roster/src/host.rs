@@ -201,6 +201,7 @@ impl Host {
             reconciling.spawn(reconciler.run());
         }
         if let Some(hall) = &hall {
+            hall.set_tidy_after(config.tidy_after);
             let begun = hall.begin_work(Arc::new(Commissions::new(roster.clone(), config.file.clone()))).await;
             begun.map_err(|e| OpenError::Hall(e.to_string()))?;
         }
@@ -270,6 +271,7 @@ impl Host {
             let config = self.config();
             hall.permit(commissions::permits(&config));
             hall.set_delegation(config.delegation);
+            hall.set_tidy_after(config.tidy_after);
             self.opener.context().share();
         }
         // Nobody waits for what there is in them.

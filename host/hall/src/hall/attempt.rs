@@ -99,6 +99,7 @@ impl Hall {
             }
         }
         self.resume_meetings();
+        self.keep_tidy();
         self.check_dependencies(None).await
     }
 

@@ -15,11 +15,13 @@ mod pulls;
 mod queue;
 mod read;
 mod settings;
+mod tidy;
 mod tools;
 
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    time::Duration,
 };
 
 use guild_contract::{Delegation, Limits};
@@ -79,6 +81,8 @@ pub struct Hall {
     opening: tokio::sync::Mutex<()>,
     /// What an activity of the manager may beget.
     delegation: Mutex<Delegation>,
+    /// After what time branches go of what is over, where they do.
+    tidy_after: Mutex<Option<Duration>>,
     /// Held while the manager makes a commission, so that its bounds hold.
     delegating: tokio::sync::Mutex<()>,
     /// Held while it is decided which commissions begin.
@@ -130,6 +134,7 @@ impl Hall {
             meetings: Cells::of(meetings),
             opening: tokio::sync::Mutex::default(),
             delegation: Mutex::new(options.delegation),
+            tidy_after: Mutex::default(),
             delegating: tokio::sync::Mutex::default(),
             scheduling: tokio::sync::Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
