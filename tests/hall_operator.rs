@@ -8,7 +8,7 @@ use std::{
 };
 
 use guild_fakes::git;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     commissions::Hall,
@@ -201,4 +201,115 @@ fn doctor_looks_at_a_hall_as_serve_does() {
     fs::write(&toml, text.replacen("[[project]]\n", "[[project]]\npush = true\npull_requests = true\n", 1)).unwrap();
     says(&["project demo: unusable, guild.toml permits that it is pushed, and it has no origin"]);
     says(&["git gh: "]);
+}
+
+/// The lines of the audit log that are of requests, as `METHOD: WHO OUTCOME ABOUT`.
+fn audited(hall: &Hall) -> Vec<String> {
+    let text = fs::read_to_string(hall.home.path("config/guild/audit.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or("-").to_owned();
+    let line = |line: Value| {
+        let [method, who, outcome, detail] = ["method", "who", "outcome", "detail"].map(|key| text(&line, key));
+        format!("{method}: {who} {outcome} {detail}")
+    };
+    lines.filter(|line| line["event"] == "request").map(line).collect()
+}
+
+#[test]
+fn the_audit_log_has_who_asked_the_socket_for_what_and_what_came_of_it_and_a_failure_is_a_warning() {
+    let hall = with_package();
+    let toml = hall.home.path("config/guild/guild.toml");
+    let text = fs::read_to_string(&toml).unwrap();
+    fs::write(&toml, format!("audit_log = \"audit.jsonl\"\n{text}")).unwrap();
+    let host = hall.home.serve_hall("hall");
+    let id = hall.create("demo", "researcher", json!({}));
+    // In the way of its attempt.
+    git(&hall.project("demo"), &["branch", "claude/commission"]);
+    hall.dispatch(&id);
+    hall.failed("demo", &id);
+    let warning = wait_for("the warning", || {
+        let output = host.output();
+        output.lines().find(|line| line.contains("the commission failed")).map(str::to_owned)
+    });
+    for part in ["WARN", &id, "researcher", "demo", "branch -m claude/commission my-claude-commission"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+    let forged = "nobody\\n{}";
+    assert_eq!(hall.post("/commission/run/cancel", json!({"commissionId": forged})).0, 404);
+    let met = on(&hall, "hall", &["meet", "researcher", "--project", "nowhere", "Hello"], "");
+    assert!(stderr(&met).contains("nowhere"), "{}", stderr(&met));
+    let user = rustix::process::geteuid().as_raw();
+    let lines = audited(&hall);
+    for expected in [
+        format!("/commission/request/commission/create: user:{user} ok {id}"),
+        format!("/commission/run/dispatch: user:{user} ok {id}"),
+        format!("/commission/run/cancel: user:{user} invalid -"),
+        format!("/meeting/request/meeting/create: user:{user} invalid -"),
+    ] {
+        assert_eq!(lines.iter().filter(|line| **line == expected).count(), 1, "{expected}: {lines:#?}");
+    }
+    host.stop();
+}
+
+/// The branches of commissions and meetings of the project `demo`.
+fn branches(hall: &Hall) -> Vec<String> {
+    let listed = git(&hall.project("demo"), &["for-each-ref", "--format=%(refname:short)", "refs/heads/claude"]);
+    listed.lines().filter(|name| *name != "claude/main").map(str::to_owned).collect()
+}
+
+#[test]
+fn branches_of_what_is_over_go_by_a_command_and_by_a_rule() {
+    let hall = with_package();
+    let host = hall.home.serve_hall("hall");
+    let carry_out = || {
+        let id = hall.create("demo", "researcher", json!({}));
+        hall.dispatch(&id);
+        hall.until("demo", &id, "completed");
+        id
+    };
+    let id = carry_out();
+    git(&hall.project("demo"), &["branch", "claude/commission/of-another-machine"]);
+    let branch = format!("claude/commission/{id}");
+    let tidy = |more: &[&str]| {
+        let arguments = [&["project", "tidy", "demo", "--json"], more].concat();
+        json_of(&on(&hall, "hall", &arguments, ""))
+    };
+    let found = tidy(&["--older-than", "1h"]);
+    assert_eq!((&found[0]["branch"], &found[0]["removed"]), (&json!(branch), &json!(false)), "{found}");
+    let shown = succeeds(&on(&hall, "hall", &["project", "tidy", "--older-than", "0s", "--dry-run"], ""));
+    assert!(shown.contains(&branch) && shown.contains("its commission is completed"), "{shown}");
+    assert!(shown.contains("nothing is known here of what it is of"), "{shown}");
+    assert_eq!(branches(&hall).len(), 2);
+    // While a host serves the hall.
+    let removed = tidy(&["--older-than", "0s"]);
+    assert_eq!(removed[0]["removed"], true, "{removed}");
+    assert_eq!(branches(&hall), ["claude/commission/of-another-machine"]);
+    git(&hall.project("demo"), &["branch", &branch, removed[0]["commit"].as_str().unwrap()]);
+    let other = carry_out();
+    host.stop();
+
+    hall.configure("[hall]\ntidy_branches_after_days = 0");
+    let host = hall.home.serve_hall("hall");
+    wait_for("the branches to be gone", || (branches(&hall) == ["claude/commission/of-another-machine"]).then_some(()));
+    assert_eq!(hall.read("demo", &other)["commission"]["status"], "completed");
+    host.stop();
+    let unknown = on(&hall, "hall", &["project", "tidy", "nothing"], "");
+    assert!(stderr(&unknown).contains("project 'nothing' not found"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn logs_of_a_commission_are_read_in_a_home_and_from_its_host() {
+    let hall = with_package();
+    let host = hall.home.serve_hall("hall");
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    hall.until("demo", &id, "completed");
+    let here = succeeds(&on(&hall, "hall", &["logs", "@latest"], ""));
+    assert!(here.contains("session   extractive") && here.contains("end       success"), "{here}");
+    let url = format!("http://127.0.0.1:{}", host.port);
+    let there = hall.home.run(&["logs", "@latest", "--url", &url, "--follow"]);
+    assert_eq!(succeeds(&there), here);
+    host.stop();
+    let both = hall.home.run(&["logs", "@latest", "--url", &url, "--home", "hall"]);
+    assert!(stderr(&both).contains("cannot be used with"), "{}", stderr(&both));
 }
