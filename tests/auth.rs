@@ -325,6 +325,8 @@ fn a_token_reaches_the_methods_and_members_that_it_is_for() {
         }
         assert_eq!(may("worker/dispatch"), *methods != "read");
         assert_eq!(call(&host, "other", token, "worker/resume", job.clone()).status == 403, *methods == "read");
+        // A transcript has what the sessions read, word by word.
+        assert_eq!(may("worker/log"), *methods == "all");
         assert_eq!(may("worker/cancel"), *methods == "all");
         assert_eq!(may("worker/delete"), *methods == "all");
     }

@@ -31,6 +31,7 @@ mod events;
 mod frozen;
 mod grants;
 mod guests;
+mod hall_operator;
 mod hostile;
 mod isolation;
 mod job_commands;

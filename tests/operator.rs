@@ -86,6 +86,38 @@ fn usage_sums_jobs_by_member_agent_and_models() {
 }
 
 #[test]
+fn usage_counts_jobs_that_were_pruned_or_deleted_since() {
+    let home = worked();
+    let total = |more: &[&str]| {
+        let arguments = [&["usage", "--members", "members", "--json"], more].concat();
+        json_of(&guild(&home, &arguments))["total"].clone()
+    };
+    let (before, earlier) = (total(&[]), total(&["--since", "2026-01-15"]));
+    // Pruned by a process of its own, and deleted by a host.
+    let pruned = guild(&home, &["prune", "first", "--members", "members", "--older-than", "1h"]);
+    assert!(stdout(&pruned).contains("first: 4 jobs removed"), "{}", stdout(&pruned));
+    let host = home.serve_roster(&[]);
+    assert_eq!(host.at("group/second").call("worker/delete", json!({"jobId": "d"})).unwrap()["deleted"], true);
+    host.stop();
+    let after = total(&[]);
+    assert_eq!((&before["removed"], &after["removed"]), (&json!(0), &json!(4)));
+    for key in ["jobs", "turns", "inputTokens", "outputTokens", "costUsd", "unknownCosts", "wallSeconds"] {
+        assert_eq!(after[key], before[key], "{key}");
+        assert_eq!(total(&["--since", "2026-01-15"])[key], earlier[key], "{key}");
+    }
+    // A crash between the line and the removal: the job counts, and once.
+    home.job(
+        "first",
+        "a",
+        json!({"status": "completed", "completedAt": "2026-01-01T01:00:00Z",
+        "usage": used("api", &["m"], 2, Some(0.5))}),
+    );
+    let again = total(&[]);
+    assert_eq!((&again["jobs"], &again["costUsd"], &again["removed"]), (&json!(4), &before["costUsd"], &json!(3)));
+    assert!(stderr(&guild(&home, &["usage", "--members", "members"])).contains("counted, too: 3 jobs"));
+}
+
+#[test]
 fn usage_counts_what_ended_since_and_of_one_member() {
     let home = worked();
     let total = |more: &[&str]| {
@@ -226,6 +258,35 @@ fn logs_shows_what_the_user_said_and_the_pieces_of_those_answers_only_that_were_
          \x20                       Since it\n\
          10:00:00   1  end       the session was interrupted; 1 turn, 5 tokens in (0 cached), 1 out, 0.5000 USD\n";
     assert_eq!(shown, expected);
+}
+
+#[test]
+fn logs_of_a_running_host_are_those_of_its_files_page_by_page() {
+    let home = Home::new();
+    home.quick("quick");
+    home.job("quick", "j", json!({"status": "failed", "completedAt": "2026-01-03T00:00:01Z", "error": "no luck"}));
+    let mut entries = transcript();
+    let result = json!({"at": "2026-01-02T10:00:02Z", "type": "result", "session": 1, "call": "1.1.0", "ms": 12,
+        "output": "y".repeat(3000)});
+    // Some pages, after the first lines.
+    entries.splice(4..4, std::iter::repeat_n(result, 300));
+    home.write("members/quick/jobs/j/transcript.jsonl", lines(&entries));
+    let log: String = (0..5000).map(|nth| format!("2026-01-02T10:00:{:02}Z line {nth}\n", nth % 4)).collect();
+    home.write("members/quick/jobs/j/log.txt", &log);
+    let host = home.serve_roster(&[]);
+    let url = format!("http://127.0.0.1:{}/mcp", host.port);
+    for more in [&[][..], &["--json"], &["--follow"], &["--member", "quick"]] {
+        let there = guild(&home, &[&["logs", "j", "--url", &url], more].concat());
+        let here = guild(&home, &[&["logs", "j", "--members", "members"], more].concat());
+        assert!(there.status.success(), "{}", stderr(&there));
+        assert!(stdout(&there) == stdout(&here) && stdout(&there).lines().count() > 5300, "{more:?}");
+        assert_eq!(stderr(&there), stderr(&here));
+    }
+    let wrong = guild(&home, &["logs", "none", "--url", &url]);
+    assert!(!wrong.status.success() && stderr(&wrong).contains("none"), "{}", stderr(&wrong));
+    host.stop();
+    let nobody = guild(&home, &["logs", "j", "--url", &url]);
+    assert!(stderr(&nobody).contains("--url"), "{}", stderr(&nobody));
 }
 
 #[test]

@@ -83,10 +83,12 @@ fn a_project_that_only_config_yaml_names_is_listed_with_what_to_run_and_permitte
     assert!(listed.starts_with("handbook\tno\t"), "{listed}");
     // A host serves it.
     let _socket = UnixListener::bind(home.path("hall/guild-hall.sock")).unwrap();
-    home.write("hall/guild-hall.sock.pid", "4194305");
+    let _open = fs::File::open(home.path("hall")).unwrap();
+    home.write("hall/guild-hall.sock.pid", std::process::id().to_string());
     let added = home.run(&["project", "add", "code/book", "--home", "hall"]);
     assert_eq!(stdout(&added), "handbook\n", "{}", stderr(&added));
-    assert!(stderr(&added).contains("kill -HUP 4194305"), "{}", stderr(&added));
+    let expected = format!("`kill -HUP {}`", std::process::id());
+    assert!(stderr(&added).contains(&expected), "{}", stderr(&added));
     let listed = stdout(&home.run(&["project", "list", "--home", "hall"]));
     assert!(listed.starts_with("handbook\twork\t"), "{listed}");
     let rule = fs::read_to_string(home.path(POLICY)).unwrap() + "push = true\npull_requests = true\n";

@@ -10,8 +10,8 @@ use std::{
 use guild_contract::{
     Decision, Event, JobUsage, MemberReport,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ResultView, Resumed,
-        StatusView, code, method,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, LogParams, LogView,
+        ResultView, Resumed, StatusView, code, method,
     },
     schema::of,
 };
@@ -36,8 +36,16 @@ const OF_ALL: [&str; 10] = [
     "resources/read",
     "rpc.discover",
 ];
-const OF_WORKERS: [&str; 7] =
-    [method::DISPATCH, method::LIST, method::STATUS, method::RESULT, method::CANCEL, method::DELETE, method::RESUME];
+const OF_WORKERS: [&str; 8] = [
+    method::DISPATCH,
+    method::LIST,
+    method::STATUS,
+    method::RESULT,
+    method::LOG,
+    method::CANCEL,
+    method::DELETE,
+    method::RESUME,
+];
 
 fn schema_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema")
@@ -55,6 +63,8 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("result-view", of::<ResultView>()),
         ("cancel-view", of::<CancelView>()),
         ("deleted", of::<Deleted>()),
+        ("log-params", of::<LogParams>()),
+        ("log-view", of::<LogView>()),
         ("resumed", of::<Resumed>()),
         ("decision", of::<Decision>()),
         ("job-usage", of::<JobUsage>()),

@@ -189,6 +189,11 @@ impl Home {
         self.spawn(self.dir.path(), &["--members", members.to_str().unwrap()], options, "")
     }
 
+    /// A host of a hall, with the members in the `packages/` of its home.
+    pub(crate) fn serve_hall(&self, home: &str) -> Host {
+        self.spawn(self.dir.path(), &["--hall", self.path(home).to_str().unwrap()], &[], "")
+    }
+
     fn spawn(&self, cwd: &Path, target: &[&str], options: &[&str], endpoint: &str) -> Host {
         for _ in 0..20 {
             let port = free_port();

@@ -16,7 +16,7 @@ use guild_contract::{
 use tracing::Level;
 
 use crate::{
-    audit_log::{Event, Outcome, Who},
+    audit_log::{Event, Outcome},
     caller::Authorized,
     operation::Access,
 };
@@ -38,7 +38,8 @@ impl Authorized {
 
     fn audit(&self) -> Audit {
         let Self { caller, access, .. } = self;
-        let is_audited = access.changes() || (*access == Access::Reads && caller.rules.log_reads);
+        let is_audited =
+            access.changes() || (matches!(access, Access::Reads | Access::Inspects) && caller.rules.log_reads);
         let began = tracing::enabled!(Level::DEBUG).then(Instant::now);
         Audit((is_audited || began.is_some()).then(|| {
             Arc::new(Entry {
@@ -89,6 +90,11 @@ impl Audit {
         }
     }
 
+    /// What else it is about, in the host's own words or by a name that was checked.
+    pub fn of(&self, what: &str) {
+        self.of_tool(what);
+    }
+
     /// How it ended, where nobody has said so before.
     pub fn end(&self, error: Option<&RpcError>) {
         let Some(entry) = &self.0 else { return };
@@ -108,7 +114,7 @@ impl Entry {
             return;
         }
         let Authorized { caller, member, method, .. } = &self.authorized;
-        let who = caller.credential.as_ref().map_or(Who::Local, |credential| Who::Token(&credential.token.name));
+        let who = caller.who();
         if let Some(began) = self.began {
             tracing::debug!(
                 method = one_line(method, LOGGED_CHARS),

@@ -32,8 +32,17 @@ pub struct Connection {
     pub(crate) peer: SocketAddr,
     /// This end, where it is a name of the host.
     at: Option<SocketAddr>,
-    /// The user's process at the other end, where it came by a Unix socket: the system vouches for it.
-    pub(crate) process: Option<i32>,
+    /// The process at the other end, where it came by a Unix socket: the system vouches for it.
+    pub(crate) process: Option<Process>,
+}
+
+/// A process at the other end of a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id; 0 where the system does not tell.
+    pub pid: i32,
+    /// Its user.
+    pub user: u32,
 }
 
 impl Connection {
@@ -43,7 +52,7 @@ impl Connection {
     }
 
     /// A connection of a process of this host's user, by a Unix socket that nobody else can open.
-    pub fn of_process(ingress: Arc<Ingress>, process: i32) -> Self {
+    pub fn of_process(ingress: Arc<Ingress>, process: Process) -> Self {
         Self { process: Some(process), ..Self::new(ingress, LOCAL, None) }
     }
 
@@ -186,8 +195,17 @@ impl Caller {
     pub fn identity(&self) -> Identity {
         match (&self.credential, self.from.process) {
             (Some(credential), _) => Identity(Some(credential.token.sha256)),
-            (None, Some(process)) => Identity::of_process(process),
+            (None, Some(process)) => Identity::of_process(process.pid),
             (None, None) => Identity(None),
+        }
+    }
+
+    /// Who it is, for the logs.
+    pub(crate) fn who(&self) -> Who<'_> {
+        match (&self.credential, self.from.process) {
+            (Some(credential), _) => Who::Token(&credential.token.name),
+            (None, Some(process)) => Who::User(process.user),
+            (None, None) => Who::Local,
         }
     }
 

@@ -25,7 +25,7 @@ pub mod tls;
 pub mod tokens;
 
 pub use audit::Audit;
-pub use caller::{Authorized, Caller, Connection, LARGE};
+pub use caller::{Authorized, Caller, Connection, LARGE, Process};
 pub use ingress::Ingress;
 pub use names::CalledBy;
 pub use operation::{Access, Operation};

@@ -20,6 +20,8 @@ pub enum Access {
     Notification,
     /// Tells of jobs.
     Reads,
+    /// Tells what a job's sessions read and said, word by word.
+    Inspects,
     /// Makes a job.
     Dispatches,
     /// Ends a job, or removes it.
@@ -48,7 +50,7 @@ impl Access {
         match self {
             Self::Open | Self::Notification | Self::Reads | Self::Unknown => Methods::Read,
             Self::Dispatches => Methods::Dispatch,
-            Self::Ends | Self::Calls => Methods::All,
+            Self::Inspects | Self::Ends | Self::Calls => Methods::All,
         }
     }
 }

@@ -149,6 +149,19 @@ impl Rules {
         }
     }
 
+    /// Writes down that a process of another user connected to a Unix socket of this host's user, and was sent away.
+    pub fn record_stranger(&self, user: Option<u32>) {
+        if let Some(log) = &self.log {
+            log.record_refusal(&Event {
+                event: "request",
+                who: user.map_or(Who::Unknown, Who::User),
+                outcome: Outcome::Forbidden,
+                detail: Some("a process of another user, at the hall's socket".into()),
+                ..Event::default()
+            });
+        }
+    }
+
     /// US dollars that a token may spend in a day, and what says so.
     pub(crate) fn cap_of_token(&self, name: &str) -> Option<(f64, &'static str)> {
         let own = self.tokens().ok().and_then(|good| good.named(name)?.usd_per_day);

@@ -145,8 +145,10 @@ fn what_follows(approval: &Approval, found: &FoundMember) -> String {
              address shows whether it is in service"
         )
     } else {
+        // The number that a file has may be that of another process by now.
+        let kill = if owner.is_alive() { format!(" (`kill {pid}`)") } else { String::new() };
         format!(
-            "process {pid} serves it alone at {url}, and loads it when it is started again: end it (`kill {pid}`), and start it anew"
+            "process {pid} serves it alone at {url}, and loads it when it is started again: end it{kill}, and start it anew"
         )
     }
 }

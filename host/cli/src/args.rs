@@ -423,6 +423,15 @@ pub(crate) struct Logs {
     /// Go on until the job ends
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// The job of a running host, as http://127.0.0.1:PORT/mcp, instead of the files here
+    #[arg(long, value_name = "URL", conflicts_with_all = ["home", "members"])]
+    pub(crate) url: Option<String>,
+    /// How to authenticate to the host at a URL
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// The job of a member of the hall in this home, as its host serves them
+    #[arg(long, value_name = "HOME", conflicts_with = "members")]
+    pub(crate) home: Option<PathBuf>,
     /// Where members are looked up
     #[command(flatten)]
     pub(crate) local: LocalArgs,
@@ -438,7 +447,8 @@ Examples:
   guild usage --since 7d
   guild usage --since 2026-01-01 --member researcher --json
 
-Jobs count from the moment they ended; what a running job has used so far is in `guild status`. The cost of a job whose model has no \
+Jobs count from the moment they ended, also where they were deleted or pruned since: what those used is kept in jobs/.usage.jsonl of \
+their member. What a running job has used so far is in `guild status`. The cost of a job whose model has no \
 known price is not known: such jobs are counted, and their cost comes on top of the sum.")]
 pub(crate) struct Usage {
     /// Only what ended since: a time ago, as 12h, 7d or 2w, or a date (UTC), as 2026-01-01 or 2026-01-01T12:00:00Z [default: all]
@@ -730,16 +740,22 @@ pub(crate) type FailOn = Option<Severity>;
 #[command(after_help = "\
 Examples:
   guild doctor --members ./guild-members --sources ./docs
+  guild doctor --hall
   guild doctor --agent api --online
 
 It looks at a host as `guild serve` with the same options would start it, and starts none. Hosts that run are asked too: those that \
 serve the members here, and the one of --url; where one serves otherwise than it would if it were started now, that is said. \
-Exit code: 0 where everything is usable that guild.toml asks for and that members run on, and members of running hosts are in \
+A hall is looked at where --hall asks for it, and where its home is there: the home, config.yaml, the workers, the manager, each \
+project as the first commission would find it, and gh. Exit code: 0 where everything is usable that guild.toml asks for and that members run on, and members of running hosts are in \
 service; 1 otherwise.")]
 pub(crate) struct Doctor {
     /// Send one real query to the search provider
     #[arg(long)]
     pub(crate) online: bool,
+    /// Look at the hall in this directory, as `guild serve --hall` would serve it [default without a directory: what
+    /// GUILD_HALL_HOME names, else `home` of [hall] in guild.toml, else ~/.guild-hall]
+    #[arg(long, value_name = "HOME", num_args = 0..=1)]
+    pub(crate) hall: Option<Option<PathBuf>>,
     /// Check the host at this URL, too [default: those that serve the members here]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,

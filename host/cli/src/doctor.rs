@@ -4,7 +4,7 @@ mod running;
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anstyle::AnsiColor;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::{
     args::Doctor,
     failure::{Failure, exit},
-    local::{self, LocalArgs},
+    local,
     output::{self, LABEL, harmless, one_line, print, print_json, tell_error},
     progress::Progress,
 };
@@ -43,10 +43,18 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     let config = local::config(&args.local.policy)?;
     let file = config.file.clone();
     let progress = Progress::start();
-    let members = members(&args.local, &config)?;
+    let hall = hall(args.hall.as_ref(), &config)?;
+    let members = members(&args, hall.as_deref(), &config)?;
     let hosts = running::check(&args, members.as_deref(), &config).await?;
-    let examination =
-        Examination { members, config, sources: args.session.sources, agent: args.session.agent, online: args.online };
+    let examination = Examination {
+        members,
+        config,
+        sources: args.session.sources,
+        agent: args.session.agent,
+        hall,
+        serves_hall: args.hall.is_some(),
+        online: args.online,
+    };
     let mut checks = examine(examination, move |what| progress.compiling(what)).await;
     checks.extend(hosts);
     let missing: Vec<_> = checks.iter().filter(|check| check.is_missing()).map(named).collect();
@@ -68,13 +76,27 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     Err(Failure::code(exit::ERROR))
 }
 
-/// The directory of members. It may be missing if none was named.
-fn members(local: &LocalArgs, config: &Config) -> Result<Option<PathBuf>, Failure> {
+/// The home of the hall that is looked at: the one that is asked for, else one that is there.
+fn hall(asked: Option<&Option<PathBuf>>, config: &Config) -> Result<Option<PathBuf>, Failure> {
+    match asked {
+        Some(named) => local::hall_home(named.as_deref(), "--hall", config).map(Some),
+        None => Ok(config.hall_home(None).filter(|home| home.is_dir())),
+    }
+}
+
+/// The directory of members, as `serve` chooses it. It may be missing if none was named.
+fn members(args: &Doctor, hall: Option<&Path>, config: &Config) -> Result<Option<PathBuf>, Failure> {
+    let local = &args.local;
     let is_named = local.members.is_some() || config.members.is_some();
+    // Without --hall, ./guild-members are those of a host without a hall.
+    let packages = || local::members_of_hall(None, hall, config).filter(|packages| packages.is_dir());
+    if args.hall.is_some() && !is_named {
+        return Ok(packages());
+    }
     match local::members_directory(local.members.as_deref(), config) {
         Ok(directory) => Ok(Some(directory)),
         Err(failure) if is_named => Err(failure),
-        Err(_) => Ok(None),
+        Err(_) => Ok(packages()),
     }
 }
 
@@ -86,6 +108,8 @@ fn kind(check: &Check) -> &'static str {
         Kind::Web => "web",
         Kind::Search => "search",
         Kind::Git => "git",
+        Kind::Hall => "hall",
+        Kind::Project => "project",
         Kind::Spend => "spend",
         Kind::Ingress => "auth",
         Kind::Member => "member",

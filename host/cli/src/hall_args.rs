@@ -45,6 +45,19 @@ that begin with claude/, in worktrees below the home. `push` and `pull_requests`
         #[arg(long)]
         json: bool,
     },
+    /// Remove the branches of commissions and meetings that are over
+    #[command(after_help = "\
+Examples:
+  guild project tidy --dry-run                 (shows which branches would go, and why the others stay)
+  guild project tidy handbook --older-than 7d
+  guild project tidy --unmerged --older-than 90d
+
+A branch goes whose commission is completed or abandoned, or whose meeting is closed and merged: its work is in claude/main, or given \
+up. With --unmerged also those go that have work which is nowhere else: of commissions that failed or were cancelled, which could be \
+dispatched again, and of meetings that could not be merged. Branches of what waits or is under way stay, and those of which the hall \
+knows nothing. `git branch NAME COMMIT` makes one again as long as git has its commits. `tidy_branches_after_days` in [hall] of \
+guild.toml has a host do this by itself, without --unmerged.")]
+    Tidy(ProjectTidy),
     /// Take a project out of config.yaml and guild.toml; its branches, worktrees and records stay
     #[command(visible_alias = "rm", after_help = "Example:\n  guild project remove handbook")]
     Remove {
@@ -72,6 +85,29 @@ pub(crate) struct ProjectAdd {
     /// Whose project it is to be
     #[command(flatten)]
     pub(crate) home: HomeArgs,
+}
+
+/// `guild project tidy`.
+#[derive(Debug, Args)]
+pub(crate) struct ProjectTidy {
+    /// The project's name [default: all projects]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
+    pub(crate) project: Option<String>,
+    /// How long ago the commission or the meeting must be over: 12h, 30d, 2w
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = crate::age::parse)]
+    pub(crate) older_than: std::time::Duration,
+    /// Remove those, too, whose work is nowhere else
+    #[arg(long)]
+    pub(crate) unmerged: bool,
+    /// Show what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Whose projects
+    #[command(flatten)]
+    pub(crate) home: HomeArgs,
+    /// Print all branches as JSON, with what became of each
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `guild pr`.

@@ -139,10 +139,14 @@ fn published(member: &Dir, owner: &Owner) -> Result<Serving, String> {
 
 fn refusal(key: &MemberKey, owner: &Owner, why: &str) -> String {
     let Owner { pid, url, .. } = owner;
+    // The number that a file has may be that of another process by now.
+    let (who, end) = match owner.is_alive() {
+        true => (format!("process {pid} serves {key} at {url}"), format!("End that process (`kill {pid}`)")),
+        false => (format!("a process that its .owner does not name serves {key}"), "End that process".to_owned()),
+    };
     let text = format!(
-        "process {pid} serves {key} at {url}, and not as it is asked for here: {why}. End that process (`kill {pid}`) and \
-         try again; or leave the option out, and the work is done as that process does it; or copy the member's \
-         directory, and name the copy"
+        "{who}, and not as it is asked for here: {why}. {end} and try again; or leave the option out, and the work is done \
+         as that process does it; or copy the member's directory, and name the copy"
     );
     harmless(&text).into_owned()
 }

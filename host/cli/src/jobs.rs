@@ -189,6 +189,16 @@ impl Jobs {
         Ok(Self::Host { members: served(endpoint).await?, url: endpoint.url() })
     }
 
+    /// The jobs of the host at a URL that the user named, of one member where that is named.
+    pub(crate) async fn at(url: &str, member: Option<&str>, access: &AccessArgs) -> Result<Self, Failure> {
+        let member = member.map(|member| {
+            let why = || Failure::error(format!("{} is no member's key", one_line(member, 80)));
+            member.parse::<MemberKey>().map_err(|_| why())
+        });
+        let members = served_at(url, member.transpose()?.as_ref(), &access.options()?).await?;
+        Ok(Self::Host { members, url: url.to_owned() })
+    }
+
     /// The jobs in files.
     pub(crate) fn of_files(local: &LocalArgs, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
         Files::open(local, config, member).map(Self::Files)

@@ -75,6 +75,12 @@ pub(crate) fn members_directory(option: Option<&Path>, config: &Config) -> Resul
     }))
 }
 
+/// The directory of members of a host of a hall: the hall's own are the roster where no other is named.
+pub(crate) fn members_of_hall(option: Option<&Path>, hall: Option<&Path>, config: &Config) -> Option<PathBuf> {
+    let packages = || hall.filter(|_| config.members.is_none()).map(|hall| hall.join(guild_hall::PACKAGES));
+    option.map(Path::to_owned).or_else(packages)
+}
+
 /// The directory of one member. A name without `/` is a key if the option names the directory of members. Otherwise it is
 /// a directory or a key; if both exist and are different members, that is an error.
 pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config) -> Result<PathBuf, Failure> {

@@ -1,18 +1,19 @@
 //! `guild logs`: a job's transcript and log in readable form.
 //!
-//! The files are read without owning the job. Their contents come from a model, tools, the component and the web, so they
+//! The files are read without owning the job; a host elsewhere is asked for what they have. Their contents come from a model, tools, the component and the web, so they
 //! are shown without control characters, and shortened.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     io::{self, Write},
-    mem, thread,
+    mem,
     time::{Duration, Instant},
 };
 
 use anstyle::{AnsiColor, Style};
 use cap_std::fs::Dir;
-use guild_contract::{JobId, JobStatus, Limits};
+use guild_client::{JobId, JobStatus, LogPosition, LogView, WorkerHandle};
+use guild_contract::Limits;
 use guild_roster::offline::{Follow, Owner};
 use guild_session::transcript::{Entry, Line, SUCCESS};
 use jiff::Timestamp;
@@ -23,7 +24,7 @@ use crate::{
     args::Logs,
     failure::Failure,
     jobs::Jobs,
-    local,
+    local::{self, LocalArgs},
     output::{self, LABEL, STRONG, harmless, one_line, print, print_json, tell, tokens, visible},
     status::{INTERRUPTED, NEXT_HOST_RESUMES},
 };
@@ -42,22 +43,32 @@ const INDENT: usize = 24;
 /// `guild logs`.
 pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
     let config = local::config(&args.local.policy)?;
-    let jobs = Jobs::of_files(&args.local, &config, args.member.as_deref())?;
-    let found = jobs.find(&args.id).await?;
-    let (id, member): (JobId, _) = match (found.id.parse(), jobs.directory_of(&found)) {
-        (Ok(id), Some(member)) => (id, member),
-        _ => return Err(Failure::error(format!("{} is the id of no job", found.id))),
+    let jobs = match &args.url {
+        Some(url) => Jobs::at(url, args.member.as_deref(), &args.access).await?,
+        None => {
+            let members = args.home.as_deref().and_then(|home| local::members_of_hall(None, Some(home), &config));
+            let local = LocalArgs { members: members.or_else(|| args.local.members.clone()), ..args.local.clone() };
+            Jobs::of_files(&local, &config, args.member.as_deref())?
+        }
     };
-    let job = Follow::open(member, &id).map_err(|e| Failure::error(format!("job {id}: {e}")))?;
-    let mut merged = Merged::of(job.ok_or_else(|| Failure::error("the job was deleted meanwhile"))?);
+    let found = jobs.find(&args.id).await?;
+    let id: JobId = found.id.parse().map_err(|_| Failure::error(format!("{} is the id of no job", found.id)))?;
+    let source = match jobs.directory_of(&found) {
+        Some(member) => {
+            let job = Follow::open(member, &id).map_err(|e| Failure::error(format!("job {id}: {e}")))?;
+            Source::Files(Box::new(job.ok_or_else(|| Failure::error("the job was deleted meanwhile"))?), member)
+        }
+        None => Source::Host(Box::new(AtHost::new(jobs.worker_of(&found, "")?, id))),
+    };
+    let mut merged = Merged { source, transcript: VecDeque::new(), log: VecDeque::new() };
     let mut out = Out { is_json: args.json, pages: Pages::default() };
     let mut is_empty = true;
     // When it was noticed that no process runs the job.
     let mut alone: Option<Instant> = None;
     loop {
         // Read before the lines: a job writes its last line before it ends.
-        let state = State::of(&merged.job, member, &config.limits)?;
-        while let Some(line) = merged.next()? {
+        let (state, error) = merged.source.state(&config.limits).await?;
+        while let Some(line) = merged.next().await? {
             is_empty = false;
             out.line(&line)?;
         }
@@ -68,17 +79,13 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
             alone = Some(Instant::now());
         }
         if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST)) {
-            thread::sleep(POLL);
+            tokio::time::sleep(POLL).await;
             continue;
         }
         if state != State::Runs {
             out.rest()?;
         }
-        let error = match state {
-            State::Ended => merged.job.meta(&config.limits).ok().and_then(|meta| meta.error),
-            State::Runs | State::Interrupted => None,
-        };
-        if let Some(error) = error {
+        if let Some(error) = error.filter(|_| state == State::Ended) {
             tell(format_args!("the job ended with an error: {}", visible(error)));
         } else if state == State::Interrupted {
             tell(format_args!("the job is {INTERRUPTED}; {NEXT_HOST_RESUMES}"));
@@ -101,19 +108,84 @@ enum State {
     Ended,
 }
 
-impl State {
-    fn of(job: &Follow, member: &Dir, limits: &Limits) -> Result<Self, Failure> {
-        // The owner is read first: one that ends in between has already recorded the jobs that ended.
-        let owner = Owner::of(member).map_err(|e| Failure::error(format!("the member's owner: {e}")))?;
-        let meta = job.meta(limits).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => Failure::error("the job was deleted meanwhile"),
-            _ => Failure::error(format!("the job's meta.json: {e}")),
-        })?;
-        Ok(match (meta.status == JobStatus::Running, owner) {
-            (false, _) => Self::Ended,
-            (true, Some(_)) => Self::Runs,
-            (true, None) => Self::Interrupted,
-        })
+/// Where a job's transcript and log are read.
+enum Source<'a> {
+    /// In the files of the member in this directory.
+    Files(Box<Follow>, &'a Dir),
+    /// At a running host.
+    Host(Box<AtHost>),
+}
+
+/// A job of a running host.
+struct AtHost {
+    worker: WorkerHandle,
+    id: JobId,
+    /// What was read; none of it at first.
+    after: Option<LogPosition>,
+    /// The last answer, of which lines were not taken yet.
+    page: Option<LogView>,
+}
+
+impl AtHost {
+    fn new(worker: WorkerHandle, id: JobId) -> Self {
+        Self { worker, id, after: None, page: None }
+    }
+
+    async fn ask(&mut self) -> Result<LogView, Failure> {
+        let view = self.worker.log(self.id.as_str(), self.after).await?.value;
+        self.after = Some(view.next);
+        Ok(view)
+    }
+}
+
+impl Source<'_> {
+    /// The state of the job, and its error. All that it wrote before is read afterwards.
+    async fn state(&mut self, limits: &Limits) -> Result<(State, Option<String>), Failure> {
+        match self {
+            Self::Files(job, member) => {
+                // The owner is read first: one that ends in between has already recorded the jobs that ended.
+                let owner = Owner::of(member).map_err(|e| Failure::error(format!("the member's owner: {e}")))?;
+                let meta = job.meta(limits).map_err(|e| match e.kind() {
+                    io::ErrorKind::NotFound => Failure::error("the job was deleted meanwhile"),
+                    _ => Failure::error(format!("the job's meta.json: {e}")),
+                })?;
+                let state = match (meta.status == JobStatus::Running, owner) {
+                    (false, _) => State::Ended,
+                    (true, Some(_)) => State::Runs,
+                    (true, None) => State::Interrupted,
+                };
+                Ok((state, meta.error))
+            }
+            Self::Host(host) => {
+                let view = host.ask().await?;
+                let state = if view.status == JobStatus::Running { State::Runs } else { State::Ended };
+                let error = view.error.clone();
+                host.page = Some(view);
+                Ok((state, error))
+            }
+        }
+    }
+
+    /// Some more lines of the transcript, and of the log, of those that are wanted at least; none where there are none yet.
+    async fn more(&mut self, wanted: (bool, bool)) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), Failure> {
+        match self {
+            Self::Files(job, _) => {
+                let (mut lines, mut log) = (Vec::new(), Vec::new());
+                if wanted.0 {
+                    lines.extend(job.next_line().map_err(|e| Failure::error(format!("the transcript: {e}")))?);
+                }
+                if wanted.1 {
+                    log.extend(job.next_log().map_err(|e| Failure::error(format!("log.txt: {e}")))?);
+                }
+                Ok((lines, log))
+            }
+            Self::Host(host) => {
+                let Some(view) = host.page.take() else { return Ok((Vec::new(), Vec::new())) };
+                host.page = if view.more { Some(host.ask().await?) } else { None };
+                let bytes = |lines: Vec<String>| lines.into_iter().map(String::into_bytes).collect();
+                Ok((bytes(view.transcript), bytes(view.log)))
+            }
+        }
     }
 }
 
@@ -126,10 +198,10 @@ enum Written {
 }
 
 /// The lines of a job's transcript and log, in the order of their times.
-struct Merged {
-    job: Follow,
-    transcript: Option<(Option<Timestamp>, Vec<u8>)>,
-    log: Option<(Option<Timestamp>, String)>,
+struct Merged<'a> {
+    source: Source<'a>,
+    transcript: VecDeque<(Option<Timestamp>, Vec<u8>)>,
+    log: VecDeque<(Option<Timestamp>, String)>,
 }
 
 /// The time of a line of the transcript.
@@ -138,30 +210,26 @@ struct At {
     at: Timestamp,
 }
 
-impl Merged {
-    fn of(job: Follow) -> Self {
-        Self { job, transcript: None, log: None }
-    }
-
+impl Merged<'_> {
     /// The next line, if there is one.
-    fn next(&mut self) -> Result<Option<Written>, Failure> {
-        if self.transcript.is_none() {
-            let line = self.job.next_line().map_err(|e| Failure::error(format!("the transcript: {e}")))?;
+    async fn next(&mut self) -> Result<Option<Written>, Failure> {
+        while self.transcript.is_empty() || self.log.is_empty() {
+            let (lines, log) = self.source.more((self.transcript.is_empty(), self.log.is_empty())).await?;
+            if lines.is_empty() && log.is_empty() {
+                break;
+            }
             let at = |line: &[u8]| serde_json::from_slice::<At>(line).ok().map(|line| line.at);
-            self.transcript = line.map(|line| (at(&line), line));
-        }
-        if self.log.is_none() {
-            let line = self.job.next_log().map_err(|e| Failure::error(format!("log.txt: {e}")))?;
-            self.log = line.map(|line| split_time(&String::from_utf8_lossy(&line)));
+            self.transcript.extend(lines.into_iter().map(|line| (at(&line), line)));
+            self.log.extend(log.iter().map(|line| split_time(&String::from_utf8_lossy(line))));
         }
         // A line without a time belongs to the one before it.
-        let log_is_next = match (&self.transcript, &self.log) {
+        let log_is_next = match (self.transcript.front(), self.log.front()) {
             (Some((transcript, _)), Some((log, _))) => log <= transcript,
             (transcript, _) => transcript.is_none(),
         };
         Ok(match log_is_next {
-            true => self.log.take().map(|(at, text)| Written::Log(at, text)),
-            false => self.transcript.take().map(|(_, line)| Written::Transcript(line)),
+            true => self.log.pop_front().map(|(at, text)| Written::Log(at, text)),
+            false => self.transcript.pop_front().map(|(_, line)| Written::Transcript(line)),
         })
     }
 }

@@ -7,11 +7,14 @@ use std::{
 };
 
 use guild_config::{Config, PermitError, PermittedProject, shell_word};
-use guild_hall::{HallError, NewProject, PID, Permit, Registered, SOCKET, add_project, list_projects, remove_project};
+use guild_hall::{
+    HallError, NewProject, Permit, Registered, SOCKET, Tidied, Tidying, add_project, host_of, list_projects,
+    remove_project,
+};
 
 use crate::{
     failure::Failure,
-    hall_args::{HomeArgs, Project, ProjectAdd},
+    hall_args::{HomeArgs, Project, ProjectAdd, ProjectTidy},
     local,
     output::{one_line, print, print_json, state_style, tell},
     table::{Cell, Column, Table},
@@ -22,6 +25,7 @@ pub(crate) async fn project(args: Project) -> Result<(), Failure> {
     match args {
         Project::Add(args) => add(args).await,
         Project::List { home, json } => list(&home, json),
+        Project::Tidy(args) => tidy(args).await,
         Project::Remove { name, home } => remove(&name, &home),
     }
 }
@@ -29,12 +33,19 @@ pub(crate) async fn project(args: Project) -> Result<(), Failure> {
 async fn add(args: ProjectAdd) -> Result<(), Failure> {
     let (config, home) = open(&args.home)?;
     let new = NewProject { name: args.name, path: args.path, branch: args.branch };
-    let Registered { settings, known, dirty } = add_project(&home, new, &config.limits).await?;
-    let (file, permitted) = config.permit_project(Path::new(&settings.path))?;
+    let Registered { settings, known, moved_from, dirty } = add_project(&home, new, &config.limits).await?;
+    let at = Path::new(&settings.path);
+    let (file, permitted) = match &moved_from {
+        Some(from) => config.move_project(Path::new(from), at)?,
+        None => config.permit_project(at)?,
+    };
     let (name, branch) = (&settings.name, settings.default_branch.as_deref().unwrap_or("its default branch"));
     print(|out| writeln!(out, "{name}"))?;
     let path = one_line(&settings.path, usize::MAX);
     tell(match (known, permitted) {
+        _ if let Some(from) = &moved_from => {
+            format!("the project {name} goes on at {path}; it was at {}", one_line(from, usize::MAX))
+        }
         (false, _) => format!("{path} is the project {name}, whose work begins from {branch}"),
         (true, true) => format!("{path} was listed as the project {name}; {} permits work in it now", file.display()),
         (true, false) => format!("{path} is the project {name} already"),
@@ -49,24 +60,50 @@ async fn add(args: ProjectAdd) -> Result<(), Failure> {
 
 /// How a host comes to know a new permission: it reads `guild.toml` when it starts, and on SIGHUP.
 fn reread(home: &Path, changed: bool) -> String {
-    // A number alone may be that of another process by now.
     if UnixStream::connect(home.join(SOCKET)).is_err() {
         return format!("`guild serve --hall {}`, then ", shell_word(home));
     }
-    match fs::read_to_string(home.join(PID)) {
+    match host_of(home) {
         _ if !changed => String::new(),
-        Ok(pid) => format!("`kill -HUP {}`, so that the host reads guild.toml again, then ", one_line(pid.trim(), 20)),
-        Err(_) => "SIGHUP to the host, so that it reads guild.toml again, then ".to_owned(),
+        Some(pid) => format!("`kill -HUP {pid}`, so that the host reads guild.toml again, then "),
+        None => "SIGHUP to the host, so that it reads guild.toml again, then ".to_owned(),
     }
+}
+
+async fn tidy(args: ProjectTidy) -> Result<(), Failure> {
+    let (config, home) = open(&args.home)?;
+    let ProjectTidy { older_than, unmerged, dry_run, .. } = args;
+    let tidying = Tidying { older_than, unmerged, dry_run };
+    let permits = permits(&config);
+    let tidied = guild_hall::tidy(&home, args.project.as_deref(), (&permits, &config.limits), tidying).await?;
+    if args.json {
+        return Ok(print_json(&tidied)?);
+    }
+    let shown = |one: &&Tidied| dry_run || one.removed;
+    let mut table = Table::new(["PROJECT", "BRANCH", "COMMIT", "GOES"].map(Column::Left)).rest("WHY");
+    for one in tidied.iter().filter(shown) {
+        let goes = if one.removed { "yes" } else { "no" };
+        let cells = [&*one.project, &one.branch, one.commit.get(..12).unwrap_or(&one.commit), goes].map(Cell::text);
+        table.row(cells, Some(one.reason.clone()));
+    }
+    table.print()?;
+    let (gone, all) = (tidied.iter().filter(|one| one.removed).count(), tidied.len());
+    let done = if dry_run { "would be removed" } else { "removed" };
+    tell(format_args!("{done}: {gone} of {all} branches of commissions and meetings"));
+    Ok(())
+}
+
+fn permits(config: &Config) -> Vec<Permit> {
+    let permit = |project: &PermittedProject| {
+        let PermittedProject { path, push, pull_requests } = project.clone();
+        Permit { path, push, pull_requests }
+    };
+    config.projects.iter().map(permit).collect()
 }
 
 fn list(args: &HomeArgs, json: bool) -> Result<(), Failure> {
     let (config, home) = open(args)?;
-    let permit = |project: PermittedProject| {
-        let PermittedProject { path, push, pull_requests } = project;
-        Permit { path, push, pull_requests }
-    };
-    let permits: Vec<Permit> = config.projects.into_iter().map(permit).collect();
+    let permits = permits(&config);
     let projects = list_projects(&home, &permits)?;
     if json {
         print_json(&projects)?;

@@ -3,8 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use guild_config::Config;
-use guild_hall::{PACKAGES, SOCKET};
-use guild_roster::{Host, MemberEntry, Reloads, Target, mcp_line, roster::MemberState};
+use guild_hall::SOCKET;
+use guild_roster::{Host, MemberEntry, Reloads, Target, doctor::nobody_works, mcp_line, roster::MemberState};
 use guild_server::{
     ServeError, ServeOptions,
     listen::{BindError, Signals},
@@ -14,7 +14,7 @@ use crate::{
     args::Serve,
     failure::{Failure, exit},
     local,
-    output::{one_line, tell},
+    output::{one_line, tell, tell_error},
 };
 
 /// Serves until SIGTERM or Ctrl-C.
@@ -34,9 +34,7 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
             (Target::Member(member), named)
         }
         None => {
-            let packages = hall.as_ref().map(|hall| hall.join(PACKAGES));
-            // The hall's own are the roster where no other is named.
-            let named = args.members.or_else(|| packages.filter(|_| config.members.is_none()));
+            let named = local::members_of_hall(args.members.as_deref(), hall.as_deref(), &config);
             (Target::Members(local::members_directory(named.as_deref(), &config)?), None)
         }
     };
@@ -47,6 +45,10 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     };
     let config = of_command(config);
     let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
+    let roster = match &target {
+        Target::Members(directory) if hall.is_some() => Some(directory.clone()),
+        _ => None,
+    };
     let options = ServeOptions {
         config,
         target,
@@ -58,6 +60,9 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     };
     let served = guild_server::serve(options, signals, |base, host| {
         tell(listening(base, host));
+        if let Some(roster) = roster.filter(|_| host.members().is_empty()) {
+            tell_error(nobody_works(&roster));
+        }
         tell_served(base, host);
     });
     served.await.map_err(|error| {

@@ -39,6 +39,7 @@ struct Member {
 struct Total {
     jobs: u64,
     compactions: u64,
+    removed: u64,
     running: u64,
     unrecorded: u64,
     unreadable: u64,
@@ -57,6 +58,7 @@ impl Total {
         Self {
             jobs: total(|usage| usage.jobs.iter().map(|sum| sum.count).sum()),
             compactions: total(|usage| usage.compactions.iter().map(|sum| sum.count).sum()),
+            removed: total(|usage| usage.removed),
             running: total(|usage| usage.running),
             unrecorded: total(|usage| usage.unrecorded),
             unreadable: total(|usage| usage.unreadable),
@@ -124,7 +126,7 @@ fn cells(member: &str, agent: &str, sum: &Sum) -> Vec<Cell> {
     cells
 }
 
-/// Notes on what the sums do not include.
+/// Notes on what the sums include, and do not.
 fn remarks(total: &Total) -> impl Iterator<Item = String> {
     let remarks = [
         (
@@ -133,6 +135,13 @@ fn remarks(total: &Total) -> impl Iterator<Item = String> {
                 "{} whose cost is not wholly known (+?; the sum has what is known): of a model without a price (see \
                  [[prices]] in guild.toml), or cut off before their cost was known",
                 count(total.unknown_costs)
+            ),
+        ),
+        (
+            total.removed,
+            format!(
+                "counted, too: {} that were deleted or pruned (jobs/.usage.jsonl of their members)",
+                jobs(total.removed)
             ),
         ),
         (

@@ -8,8 +8,8 @@ use std::{
 use guild_contract::{
     JobStatus, MemberKey,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, Resumed,
-        StatusView, method,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, LogParams, LogPosition,
+        LogView, ResultView, Resumed, StatusView, method,
     },
 };
 use reqwest::{
@@ -152,6 +152,14 @@ impl WorkerHandle {
     /// See [`Error`].
     pub async fn delete(&self, job: &str) -> Result<Reply<Deleted>, Error> {
         self.call(method::DELETE, &JobParams { job_id: job.to_owned() }).await
+    }
+
+    /// `worker/log`: what a job's transcript and its log have after what was read before.
+    ///
+    /// # Errors
+    /// See [`Error`]; a token has to be for all methods.
+    pub async fn log(&self, job: &str, after: Option<LogPosition>) -> Result<Reply<LogView>, Error> {
+        self.call(method::LOG, &LogParams { job_id: job.to_owned(), after }).await
     }
 
     /// `worker/resume`: lets a job on that is held back after a crash.

@@ -38,7 +38,7 @@ pub use guild_contract::{
     guidance::{self, Naming},
     rpc::{
         CancelView, Deleted, Detail, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ListedDetails,
-        ResultView, Resumed, StatusView,
+        LogPosition, LogView, ResultView, Resumed, StatusView,
     },
     secret::Secret,
 };

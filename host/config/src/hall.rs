@@ -3,6 +3,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use guild_contract::{Delegation, MemberKey};
@@ -31,6 +32,9 @@ pub(crate) struct WrittenHall {
     delegation_commissions: Option<u32>,
     /// US dollars that these have spent, and may still spend by their budgets. Default: `50.0`.
     delegation_budget_usd: Option<Spanned<f64>>,
+    /// After how many days the branches go of commissions and meetings that are over, as `guild project tidy` has them go. Those
+    /// with work that is nowhere else stay. Without it, all stay.
+    tidy_branches_after_days: Option<u32>,
 }
 
 /// A repository on which workers may work. One such table for each; `guild project add` writes them.
@@ -62,6 +66,10 @@ pub struct PermittedProject {
 impl WrittenHall {
     pub(crate) fn home(&self, base: &Path) -> Option<PathBuf> {
         self.home.as_ref().map(|home| base.join(home))
+    }
+
+    pub(crate) fn tidy_after(&self) -> Option<Duration> {
+        self.tidy_branches_after_days.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600))
     }
 
     pub(crate) fn delegation(&self) -> Result<Delegation, Wrong> {

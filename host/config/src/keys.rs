@@ -188,6 +188,7 @@ mod tests {
             delegation_depth = 2
             delegation_commissions = 10
             delegation_budget_usd = 5.0
+            tidy_branches_after_days = 30
             [spend]
             host_usd_per_day = 20.0
             token_usd_per_day = 5.0

@@ -81,6 +81,26 @@ impl Config {
         })
     }
 
+    /// Permits in a repository at `to` what was permitted in it at `from`, from where it was moved. Returns the file, and whether it
+    /// was changed. It blocks.
+    ///
+    /// # Errors
+    /// See [`PermitError`].
+    pub fn move_project(&self, from: &Path, to: &Path) -> Result<(PathBuf, bool), PermitError> {
+        let moved = change(self.place()?, |text, config| {
+            let Some(nth) = config.projects.iter().position(|known| known.path == from) else { return Ok(None) };
+            if config.projects.iter().any(|known| is_same(&known.path, to)) {
+                return Ok(None);
+            }
+            let mut projects = config.projects.clone();
+            projects.iter_mut().skip(nth).take(1).for_each(|project| project.path = to.to_owned());
+            let line = format!("path = {}", Value::String(to.display().to_string()));
+            let todo = format!("write {line} into the {HEADING} with path = {:?}", from.display().to_string());
+            Ok(Some((with_path(text, nth, &line), projects, todo)))
+        })?;
+        if moved.1 { Ok(moved) } else { self.permit_project(to) }
+    }
+
     /// Permits work there no more: takes its `[[project]]` out of the file. Returns the file, and whether it was changed. It
     /// blocks.
     ///
@@ -97,6 +117,24 @@ impl Config {
             Ok(Some((without(text, nth), projects, todo)))
         })
     }
+}
+
+/// A text whose nth `[[project]]` has another line with its path.
+fn with_path(text: &str, nth: usize, path: &str) -> String {
+    let (mut project, mut is_in) = (0, false);
+    let mut change = |line: &str| {
+        let code = line.split('#').next().unwrap_or_default().trim();
+        if code.starts_with('[') {
+            is_in = code == HEADING && project == nth;
+            project += usize::from(code == HEADING);
+        }
+        let is_path = code.strip_prefix("path").is_some_and(|rest| rest.trim_start().starts_with('='));
+        match is_in && is_path {
+            true => format!("{path}\n"),
+            false => line.to_owned(),
+        }
+    };
+    text.split_inclusive('\n').map(&mut change).collect()
 }
 
 /// A text without its nth `[[project]]`. Comments before the table after it belong to that one.
@@ -190,6 +228,22 @@ mod tests {
         fs::write(&file, last).unwrap();
         of(&file).forbid_project(a).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "\n# the web\n[web]\nallow = []\n");
+    }
+
+    #[test]
+    fn a_project_that_was_moved_keeps_what_is_permitted_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("guild.toml");
+        let text =
+            "[[project]]\npath = \"/srv/x\"\n\n[[project]] # mine\npush = true\npath = \"/srv/a\"\n[web]\nallow = []\n";
+        fs::write(&file, text).unwrap();
+        let [a, b, c] = ["/srv/a", "/srv/b", "/srv/c"].map(Path::new);
+        assert!(of(&file).move_project(a, b).unwrap().1);
+        assert_eq!(fs::read_to_string(&file).unwrap(), text.replace("/srv/a", "/srv/b"));
+        // What was not permitted before is permitted now, without more.
+        assert!(of(&file).move_project(a, c).unwrap().1);
+        let read = Config::parse(&file, &fs::read_to_string(&file).unwrap()).unwrap();
+        assert!(read.projects.iter().any(|known| known.path == c && !known.push));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub mod method {
     pub const STATUS: &str = "worker/status";
     /// A completed job's output.
     pub const RESULT: &str = "worker/result";
+    /// One job's transcript and log.
+    pub const LOG: &str = "worker/log";
     /// End a running job.
     pub const CANCEL: &str = "worker/cancel";
     /// Remove a completed or cancelled job.
@@ -245,6 +247,49 @@ pub struct Deleted {
     /// Always true: a job that cannot be deleted is an error.
     #[schemars(extend("const" = true))]
     pub deleted: bool,
+}
+
+/// How far a job's transcript and its log were read, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogPosition {
+    /// Bytes of the transcript.
+    #[serde(default)]
+    pub transcript: u64,
+    /// Bytes of the log.
+    #[serde(default)]
+    pub log: u64,
+}
+
+/// Parameters of `worker/log`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogParams {
+    /// The id of the job, as its dispatch answered.
+    pub job_id: String,
+    /// What was read before: `next` of an earlier answer. Without it, from the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<LogPosition>,
+}
+
+/// Result of `worker/log`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogView {
+    /// The job.
+    pub job_id: JobId,
+    /// Where it is. All that was written before it came there is in this answer and those with `more` after it.
+    pub status: JobStatus,
+    /// Why it failed; null if it did not.
+    pub error: Option<String>,
+    /// Lines of its transcript, each a JSON object. One of more than 256 KiB is cut off.
+    pub transcript: Vec<String>,
+    /// Lines of its log: a time, a space, and what was logged.
+    pub log: Vec<String>,
+    /// Where the next request goes on.
+    pub next: LogPosition,
+    /// Whether there is more already.
+    pub more: bool,
 }
 
 /// Result of `worker/resume`.

@@ -1,6 +1,10 @@
 //! Why git did not do it.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::version::{OLDEST, Version};
 
@@ -166,11 +170,17 @@ pub enum GitError {
         /// The directory.
         path: PathBuf,
     },
-    /// A branch `claude` leaves no room for `claude/main`.
-    #[error("{} has a branch `claude`, which blocks `claude/main`; rename it: git branch -m claude NEW", path.display())]
+    /// A branch leaves no room for those that the host makes: git has no branch `a/b` beside a branch `a`.
+    #[error("{} has a branch `{branch}`, beside which git can have no branch {blocked}; rename it: git -C {} branch -m \
+        {branch} my-{}, or delete it: git -C {} branch -D {branch}", path.display(), quoted(path), branch.replace('/', "-"),
+        quoted(path))]
     ClaudeBranch {
         /// The directory.
         path: PathBuf,
+        /// The branch.
+        branch: String,
+        /// The branch that cannot be, or the family of those.
+        blocked: &'static str,
     },
     /// The project has submodules.
     #[error("{}: {file} is a submodule; projects with submodules are not supported", path.display())]
@@ -220,11 +230,22 @@ pub enum GitError {
         branch: String,
     },
     /// The directory is something else than a worktree of the repository.
-    #[error("{} is not a worktree of {}; move what is there, or run `git worktree repair` in the latter",
-        dir.display(), path.display())]
+    #[error("{} is not a worktree of {}; if it was one, run `git -C {} worktree repair`; else move what is there to another \
+        place, and the worktree is made anew", dir.display(), path.display(), quoted(path))]
     NotAWorktree {
         /// The directory.
         dir: PathBuf,
+        /// The repository.
+        path: PathBuf,
+    },
+    /// The directory is a copy of a worktree that is still at its place, and git has one place of each.
+    #[error("{} is a copy of the worktree {} of {}; work with that one, or remove it and try again",
+        dir.display(), original.display(), path.display())]
+    CopiedWorktree {
+        /// The directory.
+        dir: PathBuf,
+        /// The worktree that it is a copy of.
+        original: PathBuf,
         /// The repository.
         path: PathBuf,
     },
@@ -311,4 +332,9 @@ impl GitError {
             _ => "the host's log says why".to_owned(),
         }
     }
+}
+
+/// A path as a shell reads it back.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }

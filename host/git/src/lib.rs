@@ -34,6 +34,7 @@ mod repository;
 mod rules;
 mod run;
 mod settings;
+mod tidy;
 mod version;
 mod worktree;
 
@@ -51,5 +52,6 @@ pub use remote::{Origin, Upstream};
 pub use repository::Repository;
 pub use rules::{RULES_BYTES, RULES_LINES, RulesUsage, check_rules, is_rules_file};
 pub use run::{Git, GitOptions};
+pub use tidy::FoundBranch;
 pub use version::{OLDEST, Version};
 pub use worktree::{Checkout, sweep_removed};

@@ -41,6 +41,15 @@ pub(crate) struct Ref {
     pub(crate) is_head: bool,
 }
 
+/// Branches beside which git can have none of ours, as patterns of `for-each-ref`, and what they are in the way of. Without its
+/// brackets a pattern would take all branches below that name, too.
+const BLOCKING: [(&str, &str); 4] = [
+    ("refs/heads/claud[e]", "`claude/main`"),
+    ("refs/heads/claude/commissio[n]", "`claude/commission/...` of a commission"),
+    ("refs/heads/claude/meetin[g]", "`claude/meeting/...` of a meeting"),
+    ("refs/heads/claude/main/", "`claude/main`"),
+];
+
 /// The tree without files, which each repository has.
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
@@ -84,9 +93,7 @@ impl Repository {
         if this.call(&["for-each-ref", "--count=1", "refs/heads"]).run().await?.is_empty() {
             return Err(GitError::NoCommit { path: this.path });
         }
-        if this.tip("refs/heads/claude").await?.is_some() {
-            return Err(GitError::ClaudeBranch { path: this.path });
-        }
+        this.check_names().await?;
         this.default_branch = match default_branch {
             Some(branch) => branch.to_owned(),
             None => this.find_default_branch().await?,
@@ -104,6 +111,20 @@ impl Repository {
     /// The branch that [`crate::INTEGRATION_BRANCH`] begins from, without `refs/heads/`.
     pub fn default_branch(&self) -> &str {
         &self.default_branch
+    }
+
+    /// Checks that no branch leaves no room for those of the host.
+    async fn check_names(&self) -> Result<(), GitError> {
+        let list = ["for-each-ref", "--count=1", "--format=%(refname)"];
+        let found = BLOCKING.iter().fold(self.call(&list), |call, (pattern, _)| call.arg(pattern)).line().await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let branch = Self::short(&found).to_owned();
+        let is_it = |pattern: &str| found == pattern.replace(['[', ']'], "");
+        let known = BLOCKING.iter().find(|(pattern, _)| is_it(pattern)).or(BLOCKING.last());
+        let blocked = known.map_or_else(Default::default, |(_, blocked)| *blocked);
+        Err(GitError::ClaudeBranch { path: self.path.clone(), branch, blocked })
     }
 
     /// Whether the user's working tree or index has changes that are not committed, files included that are not tracked.
@@ -373,7 +394,12 @@ impl Repository {
             Ok(_) => Ok(true),
             Err(error) => {
                 let now = self.refs(dir, &[full_name]).await?.into_iter().next().map(|found| found.tip.commit);
-                if now.as_ref() == old { Err(error) } else { Ok(false) }
+                if now.as_ref() != old {
+                    return Ok(false);
+                }
+                // Somebody may have made a branch since the repository was opened.
+                self.check_names().await?;
+                Err(error)
             }
         }
     }

@@ -145,6 +145,14 @@ impl Git {
         self.version
     }
 
+    /// The program `gh`.
+    ///
+    /// # Errors
+    /// [`GitError::GhNotInstalled`].
+    pub fn gh_program(&self) -> Result<PathBuf, GitError> {
+        self.gh().ok_or(GitError::GhNotInstalled)
+    }
+
     /// The program `gh`, if there is one.
     pub(crate) fn gh(&self) -> Option<PathBuf> {
         let beside = self.beside.as_ref().map(|dir| dir.join("gh")).filter(|gh| gh.is_file());

@@ -1,7 +1,9 @@
 //! Worktrees: making one so that a half-made one is known, removing it at once, and what is in it as a tree.
 
 use std::{
+    ffi::OsStr,
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -92,13 +94,57 @@ impl Repository {
             Ok(_) if fs::read_dir(dir).map_err(failed)?.next().is_none() => return Ok(Found::Nothing),
             Ok(_) => {}
         }
-        let link = fs::read_to_string(dir.join(".git")).unwrap_or_default();
-        let own = link.strip_prefix("gitdir: ").and_then(|own| fs::canonicalize(dir.join(own.trim_end())).ok());
-        Ok(match own.filter(|own| own.parent() == Some(&self.data.join("worktrees"))) {
+        Ok(match self.own_of(dir)? {
             None => Found::Other,
             Some(own) if own.join("index").exists() => Found::Whole(Worktree { dir: dir.to_owned(), own }),
             Some(own) => Found::Half(own),
         })
+    }
+
+    /// Where git keeps the worktree at `dir`; `None` if that is none of this repository. A worktree and its repository name each
+    /// other by absolute paths: where one of them was moved, or both, the names are written again.
+    fn own_of(&self, dir: &Path) -> Result<Option<PathBuf>, GitError> {
+        let file = dir.join(".git");
+        let Some(named) = linked(&file) else { return Ok(None) };
+        let Some(name) = named.file_name() else { return Ok(None) };
+        let own = self.data.join("worktrees").join(name);
+        let is_ours = fs::canonicalize(&named).ok().as_ref() == Some(&own);
+        if !own.is_dir() || (!is_ours && named.exists()) {
+            return Ok(None);
+        }
+        let back = fs::read_to_string(own.join("gitdir")).unwrap_or_default();
+        let back = own.join(back.trim_end());
+        let is_here = back == file || is_same(&back, &file);
+        if is_ours && is_here {
+            return Ok(Some(own));
+        }
+        let original = back.parent().unwrap_or(&back);
+        if !is_here && linked(&back).and_then(|own| fs::canonicalize(own).ok()).as_ref() == Some(&own) {
+            let (dir, original, path) = (dir.to_owned(), original.to_owned(), self.path.clone());
+            return Err(GitError::CopiedWorktree { dir, original, path });
+        }
+        // Where neither names the other any more, the end of the path has to.
+        if !is_ours && !is_here && !end(original).eq(end(dir)) {
+            return Ok(None);
+        }
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| GitError::File { path, source }
+        };
+        if !is_here {
+            let (to, new) = (own.join("gitdir"), own.join("gitdir.new"));
+            let written = fs::write(&new, format!("{}\n", file.display())).and_then(|()| fs::rename(&new, &to));
+            written.map_err(failed(&to))?;
+        }
+        if !is_ours {
+            // Beside the worktree, since all that is in it is committed.
+            let new = dir.with_file_name(format!(".link-{}", dir.file_name().unwrap_or_default().display()));
+            let written =
+                fs::write(&new, format!("gitdir: {}\n", own.display())).and_then(|()| fs::rename(&new, &file));
+            written.map_err(failed(&file))?;
+        }
+        tracing::info!("{} and {} were moved apart, and know each other again", dir.display(), self.path.display());
+        Ok(Some(own))
     }
 
     /// Makes the worktree of a branch where it is missing or half-made. `begun` is called with its directory before the
@@ -166,12 +212,14 @@ impl Repository {
     /// [`GitError::NotAWorktree`] where the directory is something else, or a worktree that is not an attempt's.
     pub async fn remove_worktree(&self, dir: &Path) -> Result<(), GitError> {
         let dir = &place(dir)?;
+        // First, since git lists it at its place only then.
+        let found = self.found(dir)?;
         let listed = self.listed_worktrees().await?;
         let registered = listed.iter().find(|(at, _)| at == dir);
         // The user's have other branches, or none. A half-made one may have none yet.
         let on = registered.and_then(|(_, on)| on.as_deref());
         let attempts = on.map(|on| on.starts_with(OURS) && on != INTEGRATION_REF);
-        match self.found(dir)? {
+        match found {
             Found::Nothing if registered.is_some() => self.forget(dir).await,
             Found::Nothing => Ok(()),
             Found::Whole(_) if attempts == Some(true) => self.discard(dir).await,
@@ -343,6 +391,23 @@ fn place(dir: &Path) -> Result<PathBuf, GitError> {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not an absolute path of a directory")));
     };
     fs::create_dir_all(parent).and_then(|()| fs::canonicalize(parent)).map(|parent| parent.join(name)).map_err(failed)
+}
+
+/// Where the `.git` of a worktree leads, which need not be there.
+fn linked(file: &Path) -> Option<PathBuf> {
+    let link = fs::read_to_string(file).ok()?;
+    let own = link.strip_prefix("gitdir: ")?.trim_end();
+    file.parent().map(|dir| dir.join(own))
+}
+
+/// Whether both paths are of one file that is there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.metadata(), other.metadata()), (Ok(one), Ok(other)) if (one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
+/// The last names of the path of a worktree: its own, and that of its directory.
+fn end(dir: &Path) -> impl Iterator<Item = &OsStr> {
+    dir.iter().rev().take(2)
 }
 
 /// A removal of what may be missing.

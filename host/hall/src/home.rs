@@ -10,7 +10,8 @@ use std::{
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, MetadataExt as _};
 use guild_jobs::{
-    durable::{if_there, open_dir, open_directory, read_whole},
+    Owner,
+    durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
 use rustix::{
@@ -19,13 +20,16 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::HallError;
 
 /// The list of projects, which the original writes too.
 pub const SETTINGS: &str = "config.yaml";
 /// Where the API answers.
 pub const SOCKET: &str = "guild-hall.sock";
-/// The process that answers there, as the original has it: a number.
+/// The number of the process that answers there, as the original has it. It stays behind where a host is killed, and can be
+/// another process's by then.
 pub const PID: &str = "guild-hall.sock.pid";
 /// The roster where none is named.
 pub const PACKAGES: &str = "packages";
@@ -50,13 +54,32 @@ pub(crate) const COMMISSIONS: &str = "state/commissions";
 pub(crate) const MEETINGS: &str = "state/meetings";
 /// What was said in the meetings that are open, for people to read.
 const TRANSCRIPTS: &str = "meetings";
+/// The worktrees of activities, by project.
+const WORKTREES: &str = "worktrees";
+/// The integration worktrees, by project.
+const PROJECTS: &str = "projects";
 /// What is kept of pull requests.
 const PULLS: &str = "state/pr-pending";
+
+/// Where a home is, and was.
+const PLACE: &str = "state/place.json";
+/// The most that is read of it, and of former places that it keeps.
+const MAX_PLACE_BYTES: u64 = 256 * 1024;
+const MAX_FORMER: usize = 16;
+
+/// Where a home is, and was: what names its directories by absolute paths, as git and seals do, goes on after a move.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    path: PathBuf,
+    #[serde(default)]
+    former: Vec<PathBuf>,
+}
 
 /// A home that this process owns, until it is dropped.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
+    former: Vec<PathBuf>,
     dir: Arc<Dir>,
     _lock: FileLock,
 }
@@ -85,17 +108,35 @@ impl Home {
         let Some(lock) = lock else {
             return Err(HallError::Conflict(format!(
                 "another host{} serves the hall in {name}; use that one, or end it first",
-                said_owner(&dir)
+                named_host(&dir)
             )));
         };
         // A hall of the original holds no lock. Its number alone could be that of another process by now.
         if is_served(&path.join(SOCKET)).map_err(HallError::io(doing()))? {
             return Err(HallError::Conflict(format!(
                 "another hall{} listens on {SOCKET} in {name}; use that one, or end it first",
-                said_owner(&dir)
+                named_host(&dir)
             )));
         }
-        Ok(Self { path, dir, _lock: lock })
+        let former = note_place(&path, &dir).map_err(HallError::io(PLACE))?;
+        Ok(Self { path, former, dir, _lock: lock })
+    }
+
+    /// What there is of a home, in words. It changes nothing, and blocks.
+    ///
+    /// # Errors
+    /// Why no host could serve it.
+    pub(crate) fn look_at(path: &Path) -> Result<&'static str, HallError> {
+        let doing = || format!("the hall's home {} cannot be opened", path.display());
+        let dir = match open_directory(path) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok("the first `guild serve --hall` makes it"),
+            Err(e) => return Err(HallError::io(doing())(e)),
+        };
+        check_private(path, &dir)?;
+        let is_held = FileLock::is_held(&dir, LOCK).map_err(HallError::io(doing()))?;
+        let is_served = is_held || is_served(&path.join(SOCKET)).map_err(HallError::io(doing()))?;
+        Ok(if is_served { "a host serves it" } else { "no host serves it" })
     }
 
     /// Makes what a home has and this one has not. Nobody else can read a new one.
@@ -105,7 +146,7 @@ impl Home {
     pub fn make(path: &Path) -> Result<(), HallError> {
         let made = private_dir(path).and_then(|()| {
             let dir = open_directory(path)?;
-            [NEW, COMMISSIONS, MEETINGS, TRANSCRIPTS, PULLS, "projects", "worktrees", PACKAGES]
+            [NEW, COMMISSIONS, MEETINGS, TRANSCRIPTS, PULLS, PROJECTS, WORKTREES, PACKAGES]
                 .into_iter()
                 .try_for_each(|part| dir.create_dir_all(part))
         });
@@ -115,6 +156,23 @@ impl Home {
     /// Its path, canonical.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where it was before it was moved, the last place last.
+    pub fn former(&self) -> &[PathBuf] {
+        &self.former
+    }
+
+    /// Where a worktree of this home is now that may have been made before the home was moved.
+    pub(crate) fn moved_here(&self, dir: &Path) -> PathBuf {
+        let mut names = dir.iter().rev();
+        match (names.next(), names.next(), names.next()) {
+            (Some(activity), Some(project), Some(kind)) if kind == WORKTREES => {
+                self.path.join(kind).join(project).join(activity)
+            }
+            (Some(project), Some(kind), _) if kind == PROJECTS => self.path.join(kind).join(project),
+            _ => dir.to_owned(),
+        }
     }
 
     /// Its directory.
@@ -151,10 +209,10 @@ impl Home {
     /// blocks.
     pub(crate) fn sweep(&self) {
         let log = |path: &Path, e: std::io::Error| tracing::warn!("{} cannot be swept: {e}", path.display());
-        let projects = fs::read_dir(self.path.join("worktrees")).into_iter().flatten().flatten();
+        let projects = fs::read_dir(self.path.join(WORKTREES)).into_iter().flatten().flatten();
         let worktrees =
             projects.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
-        for dir in worktrees.chain([self.path.join("projects")]) {
+        for dir in worktrees.chain([self.path.join(PROJECTS)]) {
             if let Err(e) = guild_git::sweep_removed(&dir) {
                 log(&dir, e);
             }
@@ -169,12 +227,12 @@ impl Home {
 
     /// The integration worktree of a project.
     pub(crate) fn integration(&self, project: &str) -> PathBuf {
-        self.path.join("projects").join(project)
+        self.path.join(PROJECTS).join(project)
     }
 
     /// The worktree of an activity of a project.
     pub(crate) fn worktree(&self, project: &str, activity: &str) -> PathBuf {
-        self.path.join("worktrees").join(project).join(activity)
+        self.path.join(WORKTREES).join(project).join(activity)
     }
 }
 
@@ -191,6 +249,30 @@ fn private_dir(path: &Path) -> std::io::Result<()> {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
         _ => Ok(()),
     }
+}
+
+/// Writes down where a home is. Its former places: one that is still there was copied, and not moved.
+fn note_place(path: &Path, dir: &Dir) -> io::Result<Vec<PathBuf>> {
+    let read = read_whole(dir, PLACE, MAX_PLACE_BYTES)?;
+    // One that cannot be read names no place; it is written anew.
+    let known: Place = read.and_then(|(text, _)| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let Place { path: last, mut former } = known.clone();
+    if last != path && !last.as_os_str().is_empty() {
+        match fs::canonicalize(&last) {
+            Ok(there) if there != path => {}
+            _ => {
+                tracing::info!("the hall's home was moved from {} to {}", last.display(), path.display());
+                former.push(last);
+            }
+        }
+    }
+    former.retain(|place| place != path);
+    former.drain(..former.len().saturating_sub(MAX_FORMER));
+    let now = Place { path: path.to_owned(), former };
+    if now != known {
+        replace(&open_dir(dir, "state")?, "place.json", &serde_json::to_vec_pretty(&now)?, Survives::PowerCut)?;
+    }
+    Ok(now.former)
 }
 
 /// Refuses a home that others can change: they could have decided which projects there are.
@@ -222,11 +304,21 @@ fn check_private(path: &Path, dir: &Dir) -> Result<(), HallError> {
     Ok(())
 }
 
-/// The process that the home's own files name, for an error.
-fn said_owner(dir: &Dir) -> String {
-    let pid = read_whole(dir, PID, MAX_PID_BYTES).ok().flatten().and_then(|(text, _)| String::from_utf8(text).ok());
-    let pid = pid.and_then(|text| text.trim().parse::<u32>().ok());
-    pid.map_or_else(String::new, |pid| format!(", process {pid}"))
+/// The host that serves a home: the process that [`PID`] names, where it has the home's directory open, as each host has. `None`
+/// for one that is not known: a number alone may be that of a process that ended, or of one that is no host.
+pub fn host_of(home: &Path) -> Option<u32> {
+    open_directory(home).ok().and_then(|dir| host_of_dir(&dir))
+}
+
+fn host_of_dir(dir: &Dir) -> Option<u32> {
+    let (text, _) = read_whole(dir, PID, MAX_PID_BYTES).ok()??;
+    let pid = String::from_utf8(text).ok()?.trim().parse().ok()?;
+    Owner { pid, ..Owner::default() }.has_open(dir).then_some(pid)
+}
+
+/// The same in an error.
+fn named_host(dir: &Dir) -> String {
+    host_of_dir(dir).map_or_else(String::new, |pid| format!(", process {pid},"))
 }
 
 /// Whether somebody listens on a Unix socket.

@@ -14,6 +14,7 @@ mod frontmatter;
 pub mod hall;
 mod home;
 mod id;
+mod look;
 pub mod manager;
 pub mod meeting;
 pub mod memory;
@@ -22,6 +23,7 @@ mod protected;
 mod register;
 mod settings;
 mod store;
+mod tidy;
 pub mod tools;
 pub mod view;
 pub mod workers;
@@ -36,10 +38,12 @@ pub mod git {
 pub use asker::asked_by;
 pub use error::HallError;
 pub use hall::{Hall, HallOptions};
-pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET};
+pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET, host_of};
+pub use look::{Looked, look_at};
 pub use project::{Permit, check_name, find_git};
 pub use register::{
     NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
 };
 pub use settings::{ProjectSettings, Settings};
+pub use tidy::{Tidied, Tidying, tidy};
 pub use workers::{Activity, Attempt, NoSession, NotBegun, Outcome, Worker, Workers};

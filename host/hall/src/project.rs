@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -110,6 +111,23 @@ impl Project {
     /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.settings.name
+    }
+
+    /// What the operator permits, where the project is there. It blocks for a moment.
+    ///
+    /// # Errors
+    /// Why it cannot be worked on.
+    pub(crate) fn usable(&self) -> Result<&Permit, HallError> {
+        let permit = self.permit.as_ref().map_err(|why| HallError::Conflict(why.clone()))?;
+        if !Path::new(&self.settings.path).exists() {
+            return Err(HallError::Conflict(format!(
+                "{} is not there; if it was moved, run `guild project add NEW-PATH --name {}`, which goes on with it at its \
+                 new place",
+                self.settings.path,
+                self.name()
+            )));
+        }
+        Ok(permit)
     }
 
     /// As callers see it.
@@ -231,9 +249,8 @@ impl Projects {
     /// Where the project is not permitted, or cannot be worked on.
     pub(crate) async fn integration(&self, home: &Home, project: &Project) -> Result<Arc<Integration>, HallError> {
         let name = project.name();
-        if let Err(why) = &project.permit {
-            return Err(HallError::Conflict(format!("project {name:?} cannot be worked on: {why}")));
-        }
+        let unusable = |e: &dyn Display| HallError::Conflict(format!("project {name:?} cannot be worked on: {e}"));
+        project.usable().map_err(|e| unusable(&e))?;
         let open = async || {
             let git = self.git().await?;
             let path = Path::new(&project.settings.path);
@@ -241,7 +258,7 @@ impl Projects {
             repository.integration(&home.integration(name)).await.map(Arc::new)
         };
         let opened = project.shared.integration.get_or_try_init(open).await;
-        opened.cloned().map_err(|e| HallError::Conflict(format!("project {name:?} cannot be worked on: {e}")))
+        opened.cloned().map_err(|e| unusable(&e))
     }
 }
 

@@ -12,7 +12,7 @@ use cap_std::fs::Dir;
 use guild_contract::Limits;
 use guild_git::Repository;
 use guild_jobs::{
-    durable::{Survives, open_dir, open_directory, read_whole, replace},
+    durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
 
@@ -23,7 +23,7 @@ use crate::{
     meeting::Meeting,
     project::{Permit, Project, check_name, find_git},
     settings::{self, ProjectSettings, Settings},
-    store,
+    store::{self, Kept},
     view::ProjectView,
 };
 
@@ -52,12 +52,15 @@ pub struct Registered {
     pub settings: ProjectSettings,
     /// Whether it was listed before.
     pub known: bool,
+    /// Where it was before, if it was moved.
+    pub moved_from: Option<String>,
     /// Whether its working tree has changes that are not committed. Workers do not see those.
     pub dirty: bool,
 }
 
 /// Examines a project and lists it in the home, without making anything in it. The operator's permission is not given by
-/// this. A project that is listed already stays as it is.
+/// this. A project that is listed already stays as it is; one whose directory is gone is taken for moved where a repository is
+/// given its name.
 ///
 /// # Errors
 /// Why it cannot be a project.
@@ -77,16 +80,22 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
     if let Some(known) = settings.projects().iter().find(is_here) {
         return match new.name.filter(|name| *name != known.name) {
             Some(_) => Err(HallError::Conflict(format!("{written} is already registered as project '{}'", known.name))),
-            None => Ok(Registered { settings: known.clone(), known: true, dirty }),
+            None => Ok(Registered { settings: known.clone(), known: true, moved_from: None, dirty }),
         };
     }
     let of_directory = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = new.name.unwrap_or_else(of_directory);
     check_name(&name)?;
+    let gone = |known: &&ProjectSettings| known.name == name && !Path::new(&known.path).exists();
+    if let Some(known) = settings.projects().iter().find(gone) {
+        list.write(&settings.moved(&name, &written)?)?;
+        let (settings, moved_from) = (ProjectSettings { path: written, ..known.clone() }, Some(known.path.clone()));
+        return Ok(Registered { settings, known: true, moved_from, dirty });
+    }
     let branch = Some(repository.default_branch().to_owned());
     let project = ProjectSettings { name, path: written, default_branch: branch, ..ProjectSettings::default() };
     list.write(&settings.with(&project)?)?;
-    Ok(Registered { settings: project, known: false, dirty })
+    Ok(Registered { settings: project, known: false, moved_from: None, dirty })
 }
 
 /// Takes a project out of the list. Its branches, worktrees and records stay.
@@ -114,12 +123,18 @@ pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, HallEr
 /// # Errors
 /// Where the list cannot be read.
 pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>, HallError> {
+    let view = |settings: &ProjectSettings| Project::new(settings.clone(), permits).view();
+    Ok(read_settings(home)?.projects().iter().map(view).collect())
+}
+
+/// What `config.yaml` of a home says, which need not be there.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(crate) fn read_settings(home: &Path) -> Result<Settings, HallError> {
     match open_directory(home) {
-        Ok(dir) => {
-            let view = |settings: &ProjectSettings| Project::new(settings.clone(), permits).view();
-            Ok(read(&dir)?.projects().iter().map(view).collect())
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(dir) => read(&dir),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Settings::default()),
         Err(e) => Err(HallError::io(home.display())(e)),
     }
 }
@@ -129,8 +144,7 @@ pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>
 /// # Errors
 /// Where they cannot be read.
 pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, HallError> {
-    let kept = open_directory(&home.join(COMMISSIONS)).and_then(|dir| store::load(&dir));
-    kept.map_err(HallError::io(COMMISSIONS))
+    kept(home, COMMISSIONS)
 }
 
 /// The meetings that are kept in a home, in no order.
@@ -138,8 +152,13 @@ pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, HallError> {
 /// # Errors
 /// Where they cannot be read.
 pub fn list_meetings(home: &Path) -> Result<Vec<Meeting>, HallError> {
-    let kept = open_directory(&home.join(MEETINGS)).and_then(|dir| store::load(&dir));
-    kept.map_err(HallError::io(MEETINGS))
+    kept(home, MEETINGS)
+}
+
+/// A home that no host has served yet has none.
+fn kept<T: Kept>(home: &Path, of: &str) -> Result<Vec<T>, HallError> {
+    let dir = if_there(open_directory(&home.join(of))).map_err(HallError::io(of))?;
+    dir.map_or_else(|| Ok(Vec::new()), |dir| store::load(&dir).map_err(HallError::io(of)))
 }
 
 /// The list of projects of a home, which nobody else changes as long as this is there.

@@ -184,6 +184,37 @@ impl Settings {
         self.changed(&lines, &wanted).ok_or_else(by_hand)
     }
 
+    /// With another path of the project of that name, which was moved.
+    ///
+    /// # Errors
+    /// Where there is none, or the text has a form that cannot be changed.
+    pub fn moved(&self, name: &str, path: &str) -> Result<Self, HallError> {
+        let index = self.projects.iter().position(|project| project.name == name);
+        let Some(index) = index else { return Err(HallError::NotFound(format!("project '{name}' not found"))) };
+        let by_hand = || {
+            HallError::Conflict(format!(
+                "{SETTINGS} has a form that is not changed here; make {path:?} the path of {name:?} there"
+            ))
+        };
+        let from = self.lines.get(index).map_or(0, |line| line - 1);
+        let to = self.lines.get(index + 1).map_or(usize::MAX, |next| next - 1);
+        let yaml = serde_saphyr::to_string(&path).map_err(|_| by_hand())?;
+        let mut done = false;
+        let change = |(at, line): (usize, &str)| {
+            let key = line.trim_start_matches(['-', ' ']);
+            if done || !(from..to).contains(&at) || !key.starts_with("path:") {
+                return line.to_owned();
+            }
+            done = true;
+            format!("{}path: {}", line.split_at(line.len() - key.len()).0, yaml.trim_end())
+        };
+        let lines: Vec<String> = self.text.lines().enumerate().map(change).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let mut wanted = self.projects.clone();
+        wanted.iter_mut().filter(|project| project.name == name).for_each(|project| path.clone_into(&mut project.path));
+        self.changed(&lines, &wanted).ok_or_else(by_hand)
+    }
+
     /// The index of the line with the key.
     fn key(&self) -> Option<usize> {
         self.text
@@ -277,6 +308,17 @@ mod tests {
         assert!(without.text().ends_with("  - name: b\n    path: /b\nmodels: []\n"), "{}", without.text());
         assert_eq!(names(&without.without("b").unwrap()), Vec::<&str>::new());
         assert_eq!(settings.without("c").unwrap_err().to_string(), "project 'c' not found");
+    }
+
+    #[test]
+    fn a_project_that_was_moved_keeps_all_but_its_path() {
+        let text = "projects:\n  - name: a\n    path: /a\n  - path: /b # here\n    name: b\n    other: 1\n# end\n";
+        let moved = Settings::parse(text).unwrap().moved("b", "/new: place").unwrap();
+        assert_eq!(moved.projects().last().unwrap().path, "/new: place");
+        let expected = text.replace("/b # here", &serde_saphyr::to_string(&"/new: place").unwrap().trim_end());
+        assert_eq!(moved.text(), expected);
+        let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
+        assert!(flow.moved("a", "/x").unwrap_err().to_string().contains("make \"/x\" the path of \"a\""));
     }
 
     #[test]

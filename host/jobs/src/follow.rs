@@ -1,9 +1,9 @@
 //! The transcript and the log of a job, read as they grow, by a process that need not own the member.
 
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
 use cap_std::fs::{Dir, File};
-use guild_contract::{JobId, Limits, Meta};
+use guild_contract::{JobId, Limits, Meta, rpc::LogPosition};
 
 use crate::{
     durable::{if_there, open, open_dir},
@@ -31,6 +31,18 @@ impl Follow {
         let Some(jobs) = if_there(open_dir(member, JOBS))? else { return Ok(None) };
         let Some(dir) = if_there(open_dir(&jobs, id.as_str()))? else { return Ok(None) };
         Ok(Some(Self { jobs, id: id.clone(), dir, transcript: Tail::of(TRANSCRIPT), log: Tail::of(LOG) }))
+    }
+
+    /// The same, from so many bytes of each on.
+    #[must_use]
+    pub fn after(mut self, LogPosition { transcript, log }: LogPosition) -> Self {
+        (self.transcript.at, self.log.at) = (transcript, log);
+        self
+    }
+
+    /// How many bytes of each were read.
+    pub fn position(&self) -> LogPosition {
+        LogPosition { transcript: self.transcript.at, log: self.log.at }
     }
 
     /// The job's record.
@@ -63,26 +75,33 @@ struct Tail {
     name: &'static str,
     /// The file, once there is one.
     file: Option<BufReader<File>>,
+    /// How many bytes its whole lines had so far.
+    at: u64,
     /// The start of a line that is not complete yet.
     begun: Vec<u8>,
 }
 
 impl Tail {
     fn of(name: &'static str) -> Self {
-        Self { name, file: None, begun: Vec::new() }
+        Self { name, file: None, at: 0, begun: Vec::new() }
     }
 
     fn next(&mut self, dir: &Dir) -> io::Result<Option<Vec<u8>>> {
         let file = match &mut self.file {
             Some(file) => file,
             None => match open(dir, self.name)? {
-                Some((file, _)) => self.file.insert(BufReader::new(file)),
+                Some((mut file, _)) => {
+                    file.seek(SeekFrom::Start(self.at))?;
+                    self.file.insert(BufReader::new(file))
+                }
                 None => return Ok(None),
             },
         };
         let room = (MAX_LINE_BYTES + 1).saturating_sub(self.begun.len());
         file.take(room as u64).read_until(b'\n', &mut self.begun)?;
+        let bytes = self.begun.len() as u64;
         if self.begun.pop_if(|byte| *byte == b'\n').is_some() {
+            self.at = self.at.saturating_add(bytes);
             return Ok(Some(std::mem::take(&mut self.begun)));
         }
         if self.begun.len() > MAX_LINE_BYTES {

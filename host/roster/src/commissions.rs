@@ -147,8 +147,15 @@ impl Workers for Commissions {
         let Some(member) = self.member(&attempt.worker) else { return 0.0 };
         let (store, job, budget) = (member.store().clone(), attempt.job.clone(), member.budget_usd(&attempt.overrides));
         let spent = blocking(move || {
-            let status: StatusView =
-                serde_json::from_slice(&store.status(job.as_str())?).map_err(|e| RpcError::internal(e.to_string()))?;
+            let status = match store.status(job.as_str()) {
+                Ok(status) => status,
+                // Somebody may have deleted it meanwhile.
+                Err(e) => {
+                    let cost = store.cost_of_removed(&job).ok_or(e)?;
+                    return Ok(if cost.1 { cost.0 } else { cost.0.max(budget) });
+                }
+            };
+            let status: StatusView = serde_json::from_slice(&status).map_err(|e| RpcError::internal(e.to_string()))?;
             Ok(status.usage.map_or(0.0, |used| used.usage.cost_usd.unwrap_or(used.usage.known_cost().max(budget))))
         });
         // A job that never began is unknown, and has spent nothing.

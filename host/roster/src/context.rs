@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Why a plan of the manager's is refused on the built-in search.
-const CANNOT_MANAGE: &str = "the manager cannot work on the runtime `extractive`, which searches and decides nothing; it needs one \
+pub(crate) const CANNOT_MANAGE: &str = "the manager cannot work on the runtime `extractive`, which searches and decides nothing; it needs one \
      with a model, `claude` or `api`: set `agent` in guild.toml, for all or in the manager's [member.KEY]";
 
 /// What the operator gives a member to work with. Where `guild.toml` is read again, another one replaces it as a whole; jobs and

@@ -4,7 +4,12 @@
 //! It makes what a host would make and asks each part, so that it says what a dispatch would be answered. It becomes
 //! the owner of no member, ends no process, and sends nothing anywhere unless it is asked to.
 
-use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
 use guild_auth::{Ledger, audit_log::Log, tls::Tls, tokens::TokenFile};
@@ -24,6 +29,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
+    commissions,
+    context::CANNOT_MANAGE,
     reach::{Reach, Resources},
     runtimes::{self, Runtimes},
     sources::{Sources, read_roots},
@@ -46,6 +53,10 @@ pub struct Examination {
     pub sources: Vec<PathBuf>,
     /// The runtime of all sessions, where it is not the configuration's (`--agent`).
     pub agent: Option<Runtime>,
+    /// The home of a hall.
+    pub hall: Option<PathBuf>,
+    /// Whether the host would serve it.
+    pub serves_hall: bool,
     /// Whether to send one real query to the search provider.
     pub online: bool,
 }
@@ -79,8 +90,12 @@ pub enum Kind {
     Web,
     /// What searches.
     Search,
-    /// What works in projects.
+    /// What works in projects, and makes pull requests of them.
     Git,
+    /// The hall: its home, its list of projects, its members, its manager.
+    Hall,
+    /// A project of the hall.
+    Project,
     /// What may be spent in a day.
     Spend,
     /// Who may come in.
@@ -134,8 +149,9 @@ impl Check {
 /// Looks at everything, in the order in which it is to be shown. `compiling` is called with the file of each component that has to
 /// be compiled.
 pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send + 'static) -> Vec<Check> {
-    let Examination { config, members, sources, agent, online } = examination;
+    let Examination { config, members, sources, agent, hall, serves_hall, online } = examination;
     let config = config.with_agent(agent);
+    let packages = members.clone();
     let surveyed = config.clone();
     let survey = tokio::task::spawn_blocking(move || {
         let survey = members.map(|directory| survey_all(&directory, &surveyed, &compiling));
@@ -166,6 +182,11 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     checks.push(look_at_sources(read, needed.contains(&Runtime::Extractive)).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
     checks.push(look_at_git(&config).await);
+    if let Some(home) = &hall {
+        let mut found = look_at_hall(home, packages.as_deref(), &config, &survey).await;
+        found.push(look_at_manager(&config, &survey));
+        checks.extend(found.into_iter().map(|check| Check { needed: check.needed && serves_hall, ..check }));
+    }
     if config.spend != Spend::default() {
         checks.push(Check::new(Kind::Spend, "[spend]", true, look_at_spend(&config)));
     }
@@ -226,6 +247,69 @@ async fn look_at_git(config: &Config) -> Check {
     let found = guild_hall::find_git(None, &config.limits).await;
     let found = found.map(|git| format!("{} is git {}", git.program().display(), git.version()));
     Check::new(Kind::Git, "git", !config.projects.is_empty(), found.map_err(|e| e.to_string()))
+}
+
+/// The hall that a host would have: its home, `config.yaml`, who can be commissioned, and each project.
+async fn look_at_hall(home: &Path, members: Option<&Path>, config: &Config, survey: &[Surveyed]) -> Vec<Check> {
+    let looked = guild_hall::look_at(home, &commissions::permits(config), &config.limits).await;
+    let place = home.display();
+    let workers = survey.iter().filter(|member| member.state == Ok(true) && takes_work(member)).count();
+    let packages = members.map_or_else(|| home.join(guild_hall::PACKAGES), Path::to_owned);
+    let workers = match workers {
+        0 => Err(nobody_works(&packages)),
+        1 => Ok(format!("1 worker can be commissioned, in {}", packages.display())),
+        workers => Ok(format!("{workers} workers can be commissioned, in {}", packages.display())),
+    };
+    let mut checks = vec![
+        Check::new(Kind::Hall, "home", true, looked.home.map(|said| format!("{place}; {said}"))),
+        Check::new(Kind::Hall, guild_hall::SETTINGS, true, looked.settings),
+        Check::new(Kind::Hall, guild_hall::PACKAGES, true, workers),
+    ];
+    if let Some(gh) = looked.gh {
+        checks.push(Check::new(Kind::Git, "gh", true, gh));
+    }
+    checks.extend(looked.projects.into_iter().map(|(name, found)| Check::new(Kind::Project, name, true, found)));
+    checks
+}
+
+/// That a directory of members has none that could work on a commission, and what to do.
+pub fn nobody_works(members: &Path) -> String {
+    let members = members.display();
+    format!(
+        "nobody can be commissioned: no worker is in {members}. Put members there, each in a directory of its own, as `cp -r \
+         guild-members/researcher {members}/` from where they were built or unpacked; a host that runs serves them at once"
+    )
+}
+
+/// The manager that `guild.toml` names, if it names one.
+fn look_at_manager(config: &Config, survey: &[Surveyed]) -> Check {
+    let Some(key) = &config.policy.manager else {
+        let hint =
+            "there is none: `manager` in [hall] of guild.toml names the member that plans and commissions others";
+        return Check::off(Kind::Hall, "manager", hint);
+    };
+    let found = || {
+        let member = survey.iter().find(|member| member.found.path == key.as_str());
+        let member = member.ok_or_else(|| {
+            format!(
+                "[hall] manager = \"{key}\" in guild.toml, and there is no such member; `guild members` shows the keys"
+            )
+        })?;
+        member.state.clone().map_err(|why| format!("{key} cannot be served: {why}"))?;
+        let granted = member.granted.as_ref();
+        if !granted.is_some_and(|granted| granted.grants.has(Interface::Manager)) {
+            let why = granted.and_then(|granted| granted.denied().find(|(name, _)| *name == "hall:manage"));
+            return Err(match why {
+                Some((_, why)) => format!("{key} is not granted `hall:manage`: {why}"),
+                None => format!("{key} does not ask for `hall:manage` in its manifest, so it cannot manage"),
+            });
+        }
+        match config.agent_of(key)? {
+            Runtime::Extractive => Err(CANNOT_MANAGE.to_owned()),
+            agent => Ok(format!("{key}, on {agent}")),
+        }
+    };
+    Check::new(Kind::Hall, "manager", true, found())
 }
 
 /// The keys that are named, and the one that the provider usually has.

@@ -103,6 +103,15 @@ impl Host {
         });
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
+        let mut seals = Seals::new(config.directory.clone());
+        if let Some(home) = hall.as_ref().map(|hall| hall.home()) {
+            for from in home.former() {
+                seals = seals.moved(from, home.path());
+                if let Err(e) = approval.moved(from, home.path()) {
+                    tracing::warn!("members of a home that was moved are new to this host: {e}");
+                }
+            }
+        }
         let limits = Arc::new(config.limits.clone());
         let scopes = |hall: &Arc<Hall>| Scopes::open(hall.home().dir(), limits.clone(), Arc::new(SystemClock));
         let shared = hall.as_ref().map(scopes).transpose().map_err(|e| OpenError::Hall(e.to_string()))?.map(Arc::new);
@@ -127,7 +136,7 @@ impl Host {
             approval,
             resources: resources.clone(),
             ingress: ingress.clone(),
-            seals: Arc::new(Seals::new(config.directory.clone())),
+            seals: Arc::new(seals),
             resumptions: Arc::default(),
             permits,
             budget: MemoryBudget::new(&limits),
@@ -192,6 +201,7 @@ impl Host {
             reconciling.spawn(reconciler.run());
         }
         if let Some(hall) = &hall {
+            hall.set_tidy_after(config.tidy_after);
             let begun = hall.begin_work(Arc::new(Commissions::new(roster.clone(), config.file.clone()))).await;
             begun.map_err(|e| OpenError::Hall(e.to_string()))?;
         }
@@ -261,6 +271,7 @@ impl Host {
             let config = self.config();
             hall.permit(commissions::permits(&config));
             hall.set_delegation(config.delegation);
+            hall.set_tidy_after(config.tidy_after);
             self.opener.context().share();
         }
         // Nobody waits for what there is in them.

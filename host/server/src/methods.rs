@@ -69,7 +69,7 @@ const fn of_sdk(name: &'static str, access: Access) -> Method {
     Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
 }
 
-static METHODS: [Method; 24] = [
+static METHODS: [Method; 25] = [
     Method {
         operation: Operation { name: "initialize", access: Access::Open },
         describe: Some(|shapes| {
@@ -236,6 +236,7 @@ static METHODS: [Method; 24] = [
     of_worker(&worker::LIST),
     of_worker(&worker::STATUS),
     of_worker(&worker::RESULT),
+    of_worker(&worker::LOG),
     of_worker(&worker::CANCEL),
     of_worker(&worker::DELETE),
     of_worker(&worker::RESUME),

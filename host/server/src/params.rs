@@ -1,6 +1,6 @@
 //! Parameters of methods, and of tools that are methods: by name, each checked where it is taken.
 
-use guild_contract::rpc::{Detail, DispatchParams, ListParams, RpcError};
+use guild_contract::rpc::{Detail, DispatchParams, ListParams, LogParams, RpcError};
 use serde_json::{Map, Value};
 
 use crate::json;
@@ -53,6 +53,13 @@ impl Params {
 
     pub(crate) fn job(mut self) -> Result<String, RpcError> {
         self.text("jobId")
+    }
+
+    pub(crate) fn log(mut self) -> Result<LogParams, RpcError> {
+        let job_id = self.text("jobId")?;
+        let after = self.object("after")?.map(|after| serde_json::from_value(Value::Object(after))).transpose();
+        let after = after.map_err(|e| RpcError::invalid_params(format!("Invalid params: in `after`, {e}")))?;
+        Ok(LogParams { job_id, after })
     }
 
     pub(crate) fn dispatch(mut self) -> Result<DispatchParams, RpcError> {

@@ -1,4 +1,4 @@
-//! The methods of a worker, the six of REQ-WD-3 and `worker/resume`, each described once: JSON-RPC, the tools that are these methods, the gate, the
+//! The methods of a worker, the six of REQ-WD-3, `worker/log` and `worker/resume`, each described once: JSON-RPC, the tools that are these methods, the gate, the
 //! audit log and OpenRPC take it from here.
 
 use std::sync::Arc;
@@ -9,11 +9,15 @@ use guild_auth::{Access, Audit, Caller, LARGE, Operation};
 use guild_contract::{
     JobId,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, Resumed, RpcError,
-        StatusView, code, method,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, LogParams, LogView,
+        ResultView, Resumed, RpcError, StatusView, code, method,
     },
 };
-use guild_roster::{blocking, member::Member, to_json};
+use guild_roster::{
+    blocking,
+    member::{LOG_BYTES, Member},
+    to_json,
+};
 
 use crate::{
     json,
@@ -87,6 +91,27 @@ pub(crate) static RESULT: WorkerMethod = WorkerMethod {
     },
     run: |member, caller, params, audit| {
         Box::pin(async move { Ok(to_json(&result(member, caller, &job(params, audit)?).await?)) })
+    },
+};
+
+pub(crate) static LOG: WorkerMethod = WorkerMethod {
+    name: method::LOG,
+    access: Access::Inspects,
+    describe: |shapes| {
+        shapes.of_worker::<LogParams, LogView>(
+            (method::LOG, "log"),
+            "Tells what the sessions of a job did, word by word, and what its component logged, from some place on.",
+            "The member has no such job.",
+        )
+    },
+    run: |member, caller, params, audit| {
+        Box::pin(async move {
+            let params = params.log()?;
+            audit.about(&params.job_id);
+            // Two pages and a line of each, as lines and as JSON.
+            caller.takes(COPIES * LOG_BYTES as u64).await?;
+            Ok(to_json(&member.log(params).await?))
+        })
     },
 };
 

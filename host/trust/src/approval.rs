@@ -495,6 +495,29 @@ impl Approval {
         self.record("approval-refused", by_user(), Outcome::Forbidden, &standing.presented, &standing.directory);
     }
 
+    /// Has members keep their pins whose directories were below `from`, and are below `to` now. A pin holds of what it names, so
+    /// that a member that changed on the way is refused as before.
+    ///
+    /// # Errors
+    /// If the change cannot be written.
+    pub fn moved(&self, from: &Path, to: &Path) -> Result<(), Refused> {
+        let new = |old: &str| Some(to.join(Path::new(old).strip_prefix(from).ok()?).to_str()?.to_owned());
+        let gone = |old: &str| !Path::new(old).exists();
+        if !self.lock()?.pins.keys().any(|old| new(old).is_some() && gone(old)) {
+            return Ok(());
+        }
+        self.change(&to.display().to_string(), |lock| {
+            let pins = std::mem::take(&mut lock.pins);
+            for (old, pin) in pins {
+                match new(&old).filter(|_| gone(&old)) {
+                    Some(new) => drop(lock.pins.entry(new).or_insert(pin)),
+                    None => drop(lock.pins.insert(old, pin)),
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Forgets the pin of a directory; false if there is none.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
@@ -36,6 +36,8 @@ type Key = [u8; KEY_BYTES];
 #[derive(Debug)]
 pub struct Seals {
     directory: Option<PathBuf>,
+    /// Where directories with members were, and are now.
+    moved: Vec<(PathBuf, PathBuf)>,
     /// `Some` once it was read or made, or could not be.
     key: Mutex<Option<Option<Key>>>,
 }
@@ -43,19 +45,31 @@ pub struct Seals {
 impl Seals {
     /// With the key in the directory of `guild.toml`.
     pub fn new(directory: Option<PathBuf>) -> Self {
-        Self { directory, key: Mutex::default() }
+        Self { directory, moved: Vec::new(), key: Mutex::default() }
+    }
+
+    /// Takes seals of members below `to` as well where they were made when that directory was `from`.
+    #[must_use]
+    pub fn moved(mut self, from: &Path, to: &Path) -> Self {
+        self.moved.push((from.to_owned(), to.to_owned()));
+        self
     }
 
     /// The seal of a job with that plan, of the member in the directory `member`, in hexadecimal. The first one makes the key.
     /// `None` if there is no key and none can be made, which is logged once. It blocks.
     pub fn seal(&self, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
-        sealed(&self.key(true)?, member, job, plan)
+        let directory =
+            directory_path(member).inspect_err(|why| tracing::warn!(%job, "the job cannot be sealed: {why}")).ok()?;
+        sealed(&self.key(true)?, Path::new(&directory), job, plan)
     }
 
     /// Whether that is the seal of such a job. It blocks.
     pub fn is_seal(&self, seal: &str, member: &Dir, job: &JobId, plan: &[u8]) -> bool {
-        let own = self.key(false).and_then(|key| sealed(&key, member, job, plan));
-        own.is_some_and(|own| own.as_bytes().ct_eq(seal.as_bytes()).into())
+        let (Some(key), Ok(directory)) = (self.key(false), directory_path(member)) else { return false };
+        let directory = PathBuf::from(directory);
+        let before = self.moved.iter().filter_map(|(from, to)| Some(from.join(directory.strip_prefix(to).ok()?)));
+        let own = std::iter::once(directory.clone()).chain(before).filter_map(|at| sealed(&key, &at, job, plan));
+        own.fold(false, |is_one, own| is_one | bool::from(own.as_bytes().ct_eq(seal.as_bytes())))
     }
 
     /// The key. If there is none and `make` is set, makes it.
@@ -117,12 +131,9 @@ fn read(dir: &Dir) -> io::Result<Option<Key>> {
     bytes.try_into().map(Some).map_err(unsound)
 }
 
-/// `None` if the directory has no path.
-fn sealed(key: &Key, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
-    let directory =
-        directory_path(member).inspect_err(|why| tracing::warn!(%job, "the job cannot be sealed: {why}")).ok()?;
+fn sealed(key: &Key, directory: &Path, job: &JobId, plan: &[u8]) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
-    for part in [directory.as_bytes(), job.as_str().as_bytes(), plan] {
+    for part in [directory.as_os_str().as_encoded_bytes(), job.as_str().as_bytes(), plan] {
         // With its length, so that no part can be taken for another.
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part);

@@ -13,6 +13,7 @@ use std::{
     ffi::OsString,
     io,
     path::{Component, Path, PathBuf},
+    time::Duration,
 };
 
 use guild_agent::{api::ApiOptions, claude::ClaudeOptions};
@@ -67,6 +68,8 @@ pub struct Config {
     pub hall: Option<PathBuf>,
     /// `delegation_*` of `[hall]`: what an activity of the manager may beget.
     pub delegation: Delegation,
+    /// `tidy_branches_after_days` of `[hall]`: after what time branches go of what is over.
+    pub tidy_after: Option<Duration>,
     /// `[spend]`: what may be spent in a day.
     pub spend: Spend,
     /// `[[project]]`: the repositories on which workers may work.
@@ -225,6 +228,7 @@ impl Config {
         }
         config.hall = written.hall.as_ref().and_then(|hall| hall.home(base));
         let manager = written.hall.as_ref().map(WrittenHall::manager).transpose()?.flatten();
+        config.tidy_after = written.hall.as_ref().and_then(WrittenHall::tidy_after);
         config.delegation = written.hall.as_ref().map(WrittenHall::delegation).transpose()?.unwrap_or_default();
         config.spend = written.spend.unwrap_or_default().read()?;
         config.projects = hall::projects(written.project, base)?;

@@ -88,7 +88,7 @@ async fn a_worktree_without_its_link_is_never_taken_for_the_repository_above() {
     write(&project.integration_dir(), "loose.md", "loose\n");
     let refused = integration.commit_loose().await.unwrap_err();
     assert!(matches!(refused, GitError::NotAWorktree { .. }), "{refused}");
-    assert!(refused.to_string().contains("git worktree repair"), "{refused}");
+    assert!(refused.to_string().contains("worktree repair`"), "{refused}");
     assert_eq!(user_git(&project.root(), &["ls-files"]), "");
     // As it says.
     project.git(&["worktree", "repair"]);

@@ -9,6 +9,7 @@ mod hostile;
 mod inspect;
 mod integration;
 mod merges;
+mod moves;
 mod program;
 mod pulls;
 mod repository;

@@ -1,8 +1,8 @@
 //! What can be a project, and how it is said of what cannot.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, process::Command};
 
-use guild_git::{GitError, Repository};
+use guild_git::{Checkout, GitError, Repository};
 
 use crate::support::{Project, branch, git, user_git, write};
 
@@ -70,12 +70,37 @@ async fn a_repository_without_a_commit_is_refused() {
 }
 
 #[tokio::test]
-async fn a_branch_claude_is_refused() {
+async fn a_branch_in_the_way_of_the_hosts_is_refused_with_commands_that_help() {
     let project = Project::new();
-    project.git(&["branch", "claude"]);
-    let refused = project.open().await.unwrap_err();
-    assert!(matches!(refused, GitError::ClaudeBranch { .. }), "{refused}");
-    assert!(refused.to_string().contains("git branch -m claude"), "{refused}");
+    let blocking = ["claude", "claude/commission", "claude/meeting", "claude/main/x"];
+    for (name, command) in blocking.into_iter().flat_map(|name| [(name, "rename"), (name, "delete")]) {
+        project.git(&["branch", name]);
+        let refused = project.open().await.unwrap_err();
+        assert!(matches!(&refused, GitError::ClaudeBranch { branch, .. } if branch == name), "{refused}");
+        let text = refused.to_string();
+        let rest = text.split_once(&format!("{command} it: ")).unwrap().1;
+        let helps = rest.split(", or").next().unwrap();
+        assert!(Command::new("sh").args(["-c", helps]).status().unwrap().success(), "{helps}");
+        project.open().await.unwrap();
+    }
+    // Those of the host are in nobody's way.
+    let integration = project.integration().await.unwrap();
+    project.attempt(&integration, "a", &[("found.md", "found\n")]).await;
+    project.git(&["branch", "claude/meeting/b"]);
+    project.git(&["branch", "claude/commissions"]);
+    project.open().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_attempt_names_the_branch_that_came_in_its_way_later() {
+    let project = Project::new();
+    let integration = project.integration().await.unwrap();
+    project.git(&["branch", "claude/commission"]);
+    let started = integration.start_attempt(&branch("a"), &project.attempt_dir("a"), Checkout::Full).await;
+    let refused = started.unwrap_err();
+    assert!(matches!(&refused, GitError::ClaudeBranch { .. }), "{refused}");
+    project.git(&["branch", "-D", "claude/commission"]);
+    project.attempt(&integration, "a", &[("found.md", "found\n")]).await;
 }
 
 #[tokio::test]

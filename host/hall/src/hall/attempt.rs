@@ -25,6 +25,9 @@ const NOT_COMMITTED: &str = "not_committed";
 const NAMED: usize = 20;
 const NAME_CHARS: usize = 120;
 
+/// Characters of the reason of a failure in the log.
+const REASON_CHARS: usize = 400;
+
 const CANCELLED: &str = "Commission cancelled by user";
 const COMPLETED: &str = "Execution completed";
 const NO_RESULT: &str = "Session completed without submitting result";
@@ -98,6 +101,7 @@ impl Hall {
             }
         }
         self.resume_meetings();
+        self.keep_tidy();
         self.check_dependencies(None).await
     }
 
@@ -107,7 +111,6 @@ impl Hall {
         tokio::spawn(async move {
             let (id, project) = (cell.now().commission_id.clone(), cell.now().project_name.clone());
             if let Err(e) = hall.carry_out(&cell).await {
-                tracing::warn!(commission = %id, "its attempt failed: {e}");
                 let end = End { status: Status::Failed, reason: e.to_string(), time: hall.time() };
                 if let Err(e) = hall.end(&cell, end, None).await {
                     tracing::error!(commission = %id, "its end cannot be stored: {e}");
@@ -296,6 +299,10 @@ impl Hall {
             Ok(())
         })
         .await?;
+        if end.status == Status::Failed {
+            let (id, worker, project) = (&now.commission_id, &now.worker_name, &now.project_name);
+            tracing::warn!(commission = %id, worker, project, "the commission failed: {}", one_line(&end.reason, REASON_CHARS));
+        }
         if let Some(reason) = conflict {
             self.ask_manager(&now.project_name, &reason).await;
         }

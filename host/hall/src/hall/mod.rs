@@ -15,11 +15,13 @@ mod pulls;
 mod queue;
 mod read;
 mod settings;
+mod tidy;
 mod tools;
 
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    time::Duration,
 };
 
 use guild_contract::{Delegation, Limits};
@@ -79,6 +81,8 @@ pub struct Hall {
     opening: tokio::sync::Mutex<()>,
     /// What an activity of the manager may beget.
     delegation: Mutex<Delegation>,
+    /// After what time branches go of what is over, where they do.
+    tidy_after: Mutex<Option<Duration>>,
     /// Held while the manager makes a commission, so that its bounds hold.
     delegating: tokio::sync::Mutex<()>,
     /// Held while it is decided which commissions begin.
@@ -112,8 +116,13 @@ impl Hall {
     pub fn open(options: HallOptions) -> Result<Arc<Self>, HallError> {
         let home = Home::open(&options.home)?;
         home.sweep();
-        let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
-        let meetings = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
+        let mut kept: Vec<Commission> =
+            store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
+        let mut meetings: Vec<Meeting> = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
+        let dirs = kept.iter_mut().map(|one| &mut one.worktree_dir);
+        for dir in dirs.chain(meetings.iter_mut().map(|one| &mut one.worktree_dir)).flatten() {
+            *dir = home.moved_here(dir);
+        }
         let projects = Arc::new(Projects::new(options.permits, options.git, options.limits));
         projects.now(&home)?;
         Ok(Arc::new(Self {
@@ -125,6 +134,7 @@ impl Hall {
             meetings: Cells::of(meetings),
             opening: tokio::sync::Mutex::default(),
             delegation: Mutex::new(options.delegation),
+            tidy_after: Mutex::default(),
             delegating: tokio::sync::Mutex::default(),
             scheduling: tokio::sync::Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
@@ -157,6 +167,11 @@ impl Hall {
 
     fn workers(&self) -> Result<&Arc<dyn Workers>, HallError> {
         self.workers.get().ok_or_else(|| HallError::Internal("the host is starting; try again".to_owned()))
+    }
+
+    /// Whether there is a commission or a meeting of that id.
+    pub fn has(&self, id: &str) -> bool {
+        self.commissions.named(id).is_some() || self.meetings.named(id).is_some()
     }
 
     fn cell(&self, id: &str) -> Result<Arc<CommissionCell>, HallError> {

@@ -22,6 +22,9 @@ use crate::{
     store::Kept,
 };
 
+/// What the notes of a meeting say that could not be merged.
+pub(crate) const NOT_MERGED: &str = "What was written in this meeting is not in claude/main";
+
 /// A meeting, as it is kept in `state/meetings/<id>.json`. This decides; the record in the project is its picture. What was
 /// said is in the transcript of its job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -13,4 +13,5 @@ mod pulls;
 mod queue;
 mod recovery;
 mod support;
+mod tidy;
 mod tools;

@@ -114,10 +114,11 @@ async fn a_home_has_one_owner() {
     assert!(error.contains("another host"), "{error}");
     drop(hall);
     // A hall of the original holds no lock, but listens.
-    fs::write(world.home().join("guild-hall.sock.pid"), "4194305").unwrap();
+    fs::write(world.home().join("guild-hall.sock.pid"), std::process::id().to_string()).unwrap();
     let listener = UnixListener::bind(world.home().join("guild-hall.sock")).unwrap();
     let error = world.open().err().unwrap().to_string();
-    assert!(error.starts_with("another hall, process 4194305 listens on guild-hall.sock"), "{error}");
+    let expected = format!("another hall, process {}, listens on guild-hall.sock", std::process::id());
+    assert!(error.starts_with(&expected), "{error}");
     drop(listener);
     world.open().unwrap();
 }
@@ -130,6 +131,30 @@ async fn a_pid_file_that_names_a_foreign_process_keeps_no_hall_from_starting() {
         fs::write(world.home().join("guild-hall.sock.pid"), pid).unwrap();
         world.open().unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_no_host_is_not_named_as_the_one_to_end() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    // Neither the first process of the system, nor one that has ended and was not reaped, nor none.
+    let mut zombie = std::process::Command::new("true").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", zombie.id());
+    while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    for pid in ["1", "4194305", &zombie.id().to_string()] {
+        for file in ["guild-hall.sock.pid", "guild-hall.pid"] {
+            fs::write(world.home().join(file), pid).unwrap();
+        }
+        let error = world.open().err().unwrap().to_string();
+        assert!(error.starts_with("another host serves the hall in"), "{error}");
+    }
+    drop(hall);
+    let _socket = UnixListener::bind(world.home().join("guild-hall.sock")).unwrap();
+    let error = world.open().err().unwrap().to_string();
+    assert!(error.starts_with("another hall listens on guild-hall.sock"), "{error}");
+    zombie.wait().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

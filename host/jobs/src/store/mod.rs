@@ -43,6 +43,7 @@ use crate::{
     index::{Catalog, Entry, State},
     record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     records::ended_before,
+    removed,
     running::{EndListener, RunningJob},
     sync::lock,
     tree,
@@ -119,6 +120,8 @@ pub struct JobStore {
     recovery: Recovery,
     unreadable: Unreadable,
     trash: Trash,
+    /// Held while the ledger of removed jobs is written.
+    removing: Mutex<()>,
     /// Passed to the jobs that it runs.
     itself: Weak<Self>,
 }
@@ -140,6 +143,7 @@ impl JobStore {
             recovery: Recovery::default(),
             unreadable: Unreadable::default(),
             trash: Trash::default(),
+            removing: Mutex::default(),
             itself: itself.clone(),
         }))
     }
@@ -295,6 +299,8 @@ impl JobStore {
     }
 
     /// Removes a completed or cancelled job and all its files (REQ-WD-17, REQ-WD-18).
+    ///
+    /// What it used is written down before.
     pub fn delete(&self, id: &str) -> Result<Deleted, StoreError> {
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
@@ -302,7 +308,10 @@ impl JobStore {
         match entry.status() {
             JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
             JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
-            JobStatus::Completed | JobStatus::Cancelled => self.take_away(&entry),
+            JobStatus::Completed | JobStatus::Cancelled => {
+                self.note_removed(&entry.meta().into_iter().collect::<Vec<_>>())?;
+                self.take_away(&entry)
+            }
         }?;
         self.discard(std::slice::from_ref(&entry.id));
         Ok(Deleted { job_id: entry.id.clone(), deleted: true })
@@ -315,14 +324,26 @@ impl JobStore {
         let mut report = PruneReport::default();
         let age = SignedDuration::try_from(older_than).unwrap_or(SignedDuration::MAX);
         let Ok(before) = self.context.clock.now().checked_sub(age) else { return report };
-        let entries = self.catalog.read().entries();
+        let mut entries = self.catalog.read().entries();
+        let is_chosen = |meta: &Meta| statuses.contains(&meta.status) && ended_before(meta, before);
+        let mut chosen = Vec::new();
+        entries.retain(|entry| {
+            let _files = lock(&entry.files);
+            let meta = self.refresh(entry).ok().and_then(|_| entry.meta()).filter(is_chosen);
+            chosen.extend(meta.clone());
+            meta.is_some()
+        });
+        if let Err(e) = self.note_removed(&chosen) {
+            report.failed.extend(chosen.into_iter().map(|meta| (meta.job_id, e.to_string())));
+            return report;
+        }
         for entry in entries {
             let _files = lock(&entry.files);
             if self.refresh(&entry).is_err() {
                 continue;
             }
             let Some(meta) = entry.meta() else { continue };
-            if statuses.contains(&meta.status) && ended_before(&meta, before) {
+            if is_chosen(&meta) {
                 match self.take_away(&entry) {
                     Ok(()) => {
                         let bytes = tree::bytes(&self.context.jobs, &format!("{DELETED}{}", meta.job_id));
@@ -335,6 +356,30 @@ impl JobStore {
         }
         self.discard(&report.removed);
         report
+    }
+
+    /// What a job that was removed had cost, as far as that is known, and whether that is all; `None` where nothing is known of it.
+    pub fn cost_of_removed(&self, id: &JobId) -> Option<(f64, bool)> {
+        let lines = removed::read_in(&self.context.jobs).ok()?;
+        let line = lines.into_iter().find(|line| line.job.as_ref() == Some(id))?;
+        Some((line.sum.cost_usd, line.sum.unknown_costs == 0))
+    }
+
+    /// Writes down what jobs used that are about to be removed.
+    fn note_removed(&self, metas: &[Meta]) -> Result<(), StoreError> {
+        let _one = lock(&self.removing);
+        match removed::note(&self.context.jobs, metas.iter()) {
+            Ok(()) => Ok(()),
+            // Removing jobs makes room. The log has what cannot be written then.
+            Err(e) if e.kind() == io::ErrorKind::StorageFull => {
+                for meta in metas {
+                    let used = meta.usage.as_ref().and_then(|used| serde_json::to_string(used).ok());
+                    tracing::error!(job = %meta.job_id, used, "the disk is full, so `guild usage` does not count the job any more");
+                }
+                Ok(())
+            }
+            Err(e) => Err(StoreError::io("what was used cannot be written down, so nothing is removed")(e)),
+        }
     }
 
     /// Removes an ended job from the index and renames its directory; [`Self::discard`] follows. `entry.files` is held.

@@ -14,7 +14,7 @@ use guild_contract::rpc::{RpcError, code};
 use guild_hall::Hall;
 use guild_roster::{events::Hub, host::Host};
 
-use super::routes::{self, Asked};
+use super::routes::{self, Answered, Asked};
 use crate::{declined::Declined, events, json};
 
 /// Why there is nothing below `/hall`.
@@ -79,7 +79,12 @@ impl Api {
         let token = caller.token().map(str::to_owned);
         let work = async |audit: Audit| {
             let response = guild_hall::asked_by(token, routes::answer(&self.hall, asked)).await;
-            audit.end(failure(response.status()).as_ref());
+            let answered = response.extensions().get::<Answered>();
+            if let Some(about) = answered.and_then(|answered| answered.about.as_deref()) {
+                audit.of(about);
+            }
+            let refused = answered.and_then(|answered| answered.refused);
+            audit.end(failure(refused.unwrap_or(response.status())).as_ref());
             Ok(response)
         };
         let place = match routes::is_stream(path) {

@@ -6,7 +6,7 @@ use std::{convert::Infallible, fs, io, os::unix::fs::PermissionsExt as _, path::
 
 use axum::response::Response;
 use futures::FutureExt as _;
-use guild_auth::Connection;
+use guild_auth::{Connection, Process};
 use guild_contract::Limits;
 use guild_hall::{Hall, PID, SOCKET};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
@@ -64,8 +64,10 @@ impl Socket {
             Ok(process) => {
                 Some(serve_one(stream, process, api.clone(), http.clone(), patience, activity, graceful).boxed())
             }
-            Err(who) => {
+            Err(user) => {
+                let who = user.map_or_else(|| "somebody unknown".to_owned(), |user| format!("user {user}"));
                 tracing::warn!("{who} connected to the hall's socket, and was sent away");
+                api.ingress.rules().record_stranger(user);
                 None
             }
         };
@@ -85,19 +87,19 @@ impl Drop for Socket {
     }
 }
 
-/// The process at the other end, where it is the user's; else who it is.
-fn process_of_user(stream: &UnixStream) -> Result<i32, &'static str> {
-    let peer = stream.peer_cred().map_err(|_| "somebody unknown")?;
+/// The process at the other end, where it is the user's; else whose it is, where the system tells.
+fn process_of_user(stream: &UnixStream) -> Result<Process, Option<u32>> {
+    let peer = stream.peer_cred().map_err(|_| None)?;
     match peer.uid() == geteuid().as_raw() {
         // A system that does not tell has all processes be one.
-        true => Ok(peer.pid().unwrap_or_default()),
-        false => Err("another user"),
+        true => Ok(Process { pid: peer.pid().unwrap_or_default(), user: peer.uid() }),
+        false => Err(Some(peer.uid())),
     }
 }
 
 async fn serve_one(
     stream: UnixStream,
-    process: i32,
+    process: Process,
     api: Api,
     http: http1::Builder,
     patience: Duration,

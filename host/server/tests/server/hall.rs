@@ -1025,7 +1025,7 @@ async fn the_socket_is_the_users_alone_and_goes_with_its_owner() {
         clock: Arc::new(SystemClock),
     };
     let refused = tokio::task::spawn_blocking(|| Hall::open(again).map(drop)).await.unwrap().unwrap_err();
-    let expected = format!("another host, process {} serves the hall in", std::process::id());
+    let expected = format!("another host, process {}, serves the hall in", std::process::id());
     assert!(refused.to_string().starts_with(&expected), "{refused}");
     assert_eq!(world.ok(HEALTH).await["status"], "ok");
     world.stop.cancel();

@@ -16,7 +16,7 @@ use crate::{
     error::HallError,
     events::HallEvent,
     hall::NewRequest,
-    meeting::{Close, Meeting, MeetingStatus, Notes, transcript},
+    meeting::{Close, Meeting, MeetingStatus, NOT_MERGED, Notes, transcript},
     store,
     workers::{Attempt, NoSession},
 };
@@ -205,9 +205,7 @@ impl Hall {
             }
         }
         if let Some((branch, why)) = &escalated {
-            over.record.body.push_str(&format!(
-                "\nWhat was written in this meeting is not in claude/main: {why}. Its branch {branch} has it.\n"
-            ));
+            over.record.body.push_str(&format!("\n{NOT_MERGED}: {why}. Its branch {branch} has it.\n"));
         }
         self.change(cell, |meeting| {
             *meeting = over;

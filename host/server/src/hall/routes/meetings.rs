@@ -3,11 +3,10 @@
 //! What begins a turn is answered with its events. Whatever goes wrong once its fields are there is an `error` event of that
 //! stream, as in the original, whose web UI does not look at the status.
 
-use axum::body::Body;
 use guild_hall::{
     HallError,
     hall::{NewMeeting, Turn},
-    meeting::{MeetingStatus, TurnEvent},
+    meeting::MeetingStatus,
 };
 use serde_json::json;
 
@@ -112,8 +111,5 @@ fn project(fields: &Fields) -> Option<String> {
 
 /// The events of a turn, or why there is none.
 fn turn(turn: Result<Turn, HallError>) -> Answer {
-    Ok(Reply::Events(match turn {
-        Ok(turn) => events::of_turn(turn),
-        Err(e) => Body::from(events::frame(0, &TurnEvent::Error { reason: e.to_string() })),
-    }))
+    Ok(turn.map_or_else(Reply::NoEvents, |turn| Reply::Events(events::of_turn(turn))))
 }

@@ -17,7 +17,7 @@ use axum::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use guild_auth::{Access, Operation};
-use guild_hall::{Hall, HallError};
+use guild_hall::{Hall, HallError, meeting::TurnEvent};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
@@ -180,24 +180,54 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     if asked.path == EVENTS && BOTH.contains(asked.method) {
         return events::listen(hall);
     }
-    match route(hall, &asked).await {
-        Ok(Reply::Json(status, value)) => with(status, &value),
-        Ok(Reply::Events(body)) => events::stream(body),
-        Ok(Reply::File(file)) => files::shown(*file),
-        Err(refused) => {
-            let status = match &refused {
-                HallError::Invalid(_) => StatusCode::BAD_REQUEST,
-                HallError::NotFound(_) => StatusCode::NOT_FOUND,
-                HallError::Conflict(_) => StatusCode::CONFLICT,
-                HallError::Spent(_) => StatusCode::TOO_MANY_REQUESTS,
-                HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            error(status, &refused.to_string())
+    let (about, answered) = route(hall, &asked).await;
+    let made = |value: &Value| value["commissionId"].as_str().map(str::to_owned);
+    let (mut response, about, refused) = match answered {
+        Ok(Reply::Json(status, value)) => (with(status, &value), about.or_else(|| made(&value)), None),
+        Ok(Reply::Events(body)) => (events::stream(body), about, None),
+        Ok(Reply::NoEvents(refused)) => {
+            let event = TurnEvent::Error { reason: refused.to_string() };
+            (events::stream(Body::from(events::frame(0, &event))), about, Some(status(&refused)))
         }
+        Ok(Reply::File(file)) => (files::shown(*file), about, None),
+        Err(refused) => (error(status(&refused), &refused.to_string()), about, Some(status(&refused))),
+    };
+    // No text of a caller's gets into the audit log: only what there is.
+    let about = about.filter(|id| hall.has(id));
+    response.extensions_mut().insert(Answered { about, refused });
+    response
+}
+
+/// What an answer is about, and whether it is a refusal, whatever its status says.
+#[derive(Clone)]
+pub(super) struct Answered {
+    /// The commission or the meeting.
+    pub(super) about: Option<String>,
+    /// The status of the refusal.
+    pub(super) refused: Option<StatusCode>,
+}
+
+fn status(refused: &HallError) -> StatusCode {
+    match refused {
+        HallError::Invalid(_) => StatusCode::BAD_REQUEST,
+        HallError::NotFound(_) => StatusCode::NOT_FOUND,
+        HallError::Conflict(_) => StatusCode::CONFLICT,
+        HallError::Spent(_) => StatusCode::TOO_MANY_REQUESTS,
+        HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
-async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
+/// The commission or the meeting that a request names, and its answer.
+async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> (Option<String>, Answer) {
+    let (route, fields) = match of_route(asked) {
+        Ok(found) => found,
+        Err(e) => return (None, Err(e)),
+    };
+    let about = fields.maybe(&["commissionId", "meetingId"]);
+    (about, (route.answer)(Request { hall: hall.clone(), fields, since: asked.since }).await)
+}
+
+fn of_route(asked: &Asked<'_>) -> Result<(&'static Route, Fields), HallError> {
     // Before the body is looked at: what is not here is not found, whatever it says.
     let not_found = || HallError::NotFound(format!("{} {} not found", asked.method, asked.path));
     let (route, named) = find(asked.method, asked.path).ok_or_else(not_found)?;
@@ -208,7 +238,7 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
     for (name, value) in named {
         fields.set(name, &percent_decode_str(value).decode_utf8_lossy());
     }
-    (route.answer)(Request { hall: hall.clone(), fields, since: asked.since }).await
+    Ok((route, fields))
 }
 
 /// An answer that says why there is no other.

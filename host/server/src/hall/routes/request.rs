@@ -16,6 +16,8 @@ pub(crate) enum Reply {
     Json(StatusCode, Value),
     /// Server-sent events, as they happen.
     Events(Body),
+    /// Why there is none, as the one event of such a stream.
+    NoEvents(HallError),
     /// A file of a project, as it is.
     File(Box<ArtifactFile>),
 }

@@ -1,0 +1,187 @@
+//! What removed jobs had used: `jobs/.usage.jsonl`, a line of JSON for each, so that what was spent is known when they are gone.
+//!
+//! A line is there before its job goes. Where a crash comes between the two, the job counts and its line does not. A file that
+//! has grown large is replaced by one with the sums of days, then of months, then of years.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use cap_std::fs::Dir;
+use guild_contract::{JobId, Meta};
+use guild_session::fingerprint::Fingerprint;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durable::{Survives, append, ends_with_newline, open_dir, read_whole, replace},
+    record::JOBS,
+    sum::Sum,
+};
+
+/// The file in `jobs/`.
+const LEDGER: &str = ".usage.jsonl";
+/// A ledger of more bytes is summed up before more is added. A line has some 300 bytes.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// Jobs that are written down at once.
+const AT_ONCE: usize = 1000;
+/// The lengths of the times of sums: of a day, a month, a year.
+const PERIODS: [usize; 3] = ["2026-01-31".len(), "2026-01".len(), "2026".len()];
+
+/// What a removed job had used, or those that ended in a period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Removed {
+    /// When the job ended, RFC 3339; of several its beginning that they have in common, as `2026-01`.
+    at: String,
+    /// The job; none for the sum of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) job: Option<JobId>,
+    /// What was used.
+    #[serde(flatten)]
+    pub(crate) sum: Sum,
+}
+
+impl Removed {
+    fn of(meta: &Meta) -> Option<Self> {
+        let used = meta.usage.as_ref()?;
+        let mut sum = Sum { agent: used.agent.clone(), models: used.models.clone(), ..Sum::default() };
+        sum.add(used);
+        let at = meta.completed_at.as_ref().unwrap_or(&meta.started_at).clone();
+        Some(Self { at, job: Some(meta.job_id.clone()), sum })
+    }
+
+    /// Whether it ended then or later; of several, whether the last one may have. A time that makes no sense hides no cost.
+    pub(crate) fn is_since(&self, since: Timestamp) -> bool {
+        match self.at.parse::<Timestamp>() {
+            Ok(at) => at >= since,
+            Err(_) => since.to_string().get(..self.at.len()).is_none_or(|since| self.at.as_str() >= since),
+        }
+    }
+}
+
+/// Writes down what these jobs used, which are about to be removed. It survives a power cut.
+///
+/// # Errors
+/// If it cannot be written: then none of them may go.
+pub(crate) fn note<'a>(jobs: &Dir, metas: impl Iterator<Item = &'a Meta>) -> io::Result<()> {
+    let lines: Vec<Removed> = metas.filter_map(Removed::of).collect();
+    for lines in lines.chunks(AT_ONCE) {
+        let size = Fingerprint::at(jobs, LEDGER)?.map_or(0, |file| file.size());
+        let (size, mut text) = match size > MAX_BYTES {
+            true => (sum_up(jobs)?, Vec::new()),
+            false => (size, Vec::new()),
+        };
+        if size > 0 && !ends_with_newline(jobs, LEDGER, size)? {
+            // A crash cut the last line.
+            text.push(b'\n');
+        }
+        text.extend(text_of(lines)?);
+        let mut file = append(jobs, LEDGER)?;
+        file.write_all(&text)?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+/// What removed jobs of the member in the directory `member` had used.
+///
+/// # Errors
+/// If the ledger cannot be read.
+pub(crate) fn read(member: &Dir) -> io::Result<Vec<Removed>> {
+    match member.symlink_metadata(Path::new(JOBS).join(LEDGER)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        _ => read_in(&open_dir(member, JOBS)?),
+    }
+}
+
+/// The same of the jobs in `jobs`.
+pub(crate) fn read_in(jobs: &Dir) -> io::Result<Vec<Removed>> {
+    let is_there = |job: &JobId| jobs.symlink_metadata(job.as_str()).is_ok();
+    let lines = all(jobs)?.into_iter();
+    Ok(lines.filter(|line| !line.job.as_ref().is_some_and(is_there)).collect())
+}
+
+/// All lines, each job once.
+fn all(jobs: &Dir) -> io::Result<Vec<Removed>> {
+    let Some((text, _)) = read_whole(jobs, LEDGER, 4 * MAX_BYTES)? else { return Ok(Vec::new()) };
+    let mut seen = BTreeSet::new();
+    let read = |line: &[u8]| serde_json::from_slice::<Removed>(line).ok();
+    let lines = text.split(|byte| *byte == b'\n').filter_map(read);
+    Ok(lines.filter(|line| line.job.as_ref().is_none_or(|job| seen.insert(job.clone()))).collect())
+}
+
+/// Replaces the ledger by one with sums; its size then.
+fn sum_up(jobs: &Dir) -> io::Result<u64> {
+    let is_there = |line: &Removed| line.job.as_ref().is_some_and(|job| jobs.symlink_metadata(job.as_str()).is_ok());
+    let (kept, lines): (Vec<Removed>, Vec<Removed>) = all(jobs)?.into_iter().partition(is_there);
+    let mut text = Vec::new();
+    for period in PERIODS {
+        let mut sums: BTreeMap<(String, String, Vec<String>), Sum> = BTreeMap::new();
+        for line in &lines {
+            let at = line.at.get(..period).unwrap_or(&line.at).to_owned();
+            let Sum { agent, models, .. } = &line.sum;
+            let key = (at, agent.clone(), models.clone());
+            let new = || Sum { agent: agent.clone(), models: models.clone(), ..Sum::default() };
+            sums.entry(key).or_insert_with(new).plus(&line.sum);
+        }
+        let sums = sums.into_iter().map(|((at, ..), sum)| Removed { at, job: None, sum });
+        text = text_of(&kept.iter().cloned().chain(sums).collect::<Vec<_>>())?;
+        if text.len() as u64 <= MAX_BYTES / 2 {
+            break;
+        }
+    }
+    replace(jobs, LEDGER, &text, Survives::PowerCut)?;
+    Ok(text.len() as u64)
+}
+
+fn text_of(lines: &[Removed]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut text, line)?;
+        text.push(b'\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    fn line(nth: usize, day: usize) -> Removed {
+        let sum = Sum { agent: "api".to_owned(), count: 1, cost_usd: 0.5, ..Sum::default() };
+        let at = format!("2026-01-{:02}T00:00:{:02}Z", day % 28 + 1, nth % 60);
+        Removed { at, job: Some(format!("job-{nth}").parse().unwrap()), sum }
+    }
+
+    #[test]
+    fn a_large_ledger_becomes_sums_and_loses_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        // Not by its path alone, so that it can be synced.
+        let jobs = open_dir(&Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap(), ".").unwrap();
+        let lines: Vec<_> = (0..200).map(|nth| line(nth, nth)).collect();
+        let mut text = text_of(&lines).unwrap();
+        // One twice, one whose job is still there, and one that a crash cut.
+        text.extend(text_of(&lines[..1]).unwrap());
+        fs::create_dir(dir.path().join("job-7")).unwrap();
+        text.extend_from_slice(b"{\"at\": \"2026");
+        fs::write(dir.path().join(LEDGER), &text).unwrap();
+        let total = || {
+            let read = read_in(&jobs).unwrap();
+            (read.iter().map(|line| line.sum.count).sum::<u64>(), read.len())
+        };
+        assert_eq!(total(), (199, 199));
+        sum_up(&jobs).unwrap();
+        assert_eq!(total(), (199, 28));
+        fs::remove_dir(dir.path().join("job-7")).unwrap();
+        assert_eq!(total(), (200, 29));
+        let since: Timestamp = "2026-01-15T12:00:00Z".parse().unwrap();
+        let later = read_in(&jobs).unwrap().into_iter().filter(|line| line.is_since(since)).collect::<Vec<_>>();
+        assert!(later.iter().all(|line| line.at.as_str() >= "2026-01-15") && later.len() == 14, "{later:?}");
+    }
+}
