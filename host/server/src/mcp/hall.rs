@@ -65,7 +65,9 @@ fn refused(error: HallError) -> RpcError {
         HallError::NotFound(why) => RpcError::invalid_params(format!(
             "{why}; `list_commissions`, `list_projects` and `list_workers` say what there is"
         )),
-        HallError::Invalid(why) | HallError::Conflict(why) => RpcError::invalid_params(why),
+        HallError::Invalid(why) | HallError::Unsupported(why) | HallError::Conflict(why) => {
+            RpcError::invalid_params(why)
+        }
     }
 }
 

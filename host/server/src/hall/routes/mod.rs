@@ -187,6 +187,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
         Err(refused) => {
             let status = match &refused {
                 HallError::Invalid(_) => StatusCode::BAD_REQUEST,
+                HallError::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 HallError::NotFound(_) => StatusCode::NOT_FOUND,
                 HallError::Conflict(_) => StatusCode::CONFLICT,
                 HallError::Spent(_) => StatusCode::TOO_MANY_REQUESTS,
