@@ -42,4 +42,4 @@ pub use register::{
     NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
 };
 pub use settings::{ProjectSettings, Settings};
-pub use workers::{Activity, Attempt, NoSession, NotBegun, Outcome, Worker, Workers};
+pub use workers::{Activity, Attempt, Model, NO_RESULT, NoSession, NotBegun, Outcome, Worker, Workers};

@@ -108,7 +108,11 @@ async fn a_commission_is_changed_while_it_waits_and_put_away_for_good() {
     let bounds = json!({"maxTurns": 7});
     let update = json!({"commissionId": id, "prompt": "Which moths?", "dependencies": ["specs/a.md"],
         "resourceOverrides": bounds});
-    assert_eq!(world.ok("/commission/request/commission/update", update).await, json!({"status": "ok"}));
+    let blockers = json!([{"dependency": "specs/a.md", "why": "there is no such document in .lore/ of claude/main"}]);
+    assert_eq!(
+        world.ok("/commission/request/commission/update", update).await,
+        json!({"status": "ok", "blockedBy": blockers})
+    );
     let read = world.read(&id, "").await;
     let now = &read["commission"];
     assert_eq!((&now["prompt"], &now["resource_overrides"]), (&json!("Which moths?"), &bounds));
@@ -358,7 +362,9 @@ async fn what_the_hall_serves_is_told() {
     assert_eq!(reloaded, json!({"reloaded": true, "projectCount": 1, "newProjects": []}));
     let workers = world.ok("/system/packages/worker/list", Value::Null).await;
     assert_eq!(workers["workers"][0]["name"], "tester");
-    assert_eq!(world.ok("/system/models/catalog/list", Value::Null).await["builtin"][0]["name"], "opus");
+    // The built-in search has none.
+    let models = world.ok("/system/models/catalog/list", Value::Null).await;
+    assert_eq!(models, json!({"builtin": [], "local": []}));
 
     // config.yaml is read when it is used.
     let file = world.root.path().join("hall/config.yaml");

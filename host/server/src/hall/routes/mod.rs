@@ -22,7 +22,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::events;
-pub(crate) use commissions::dispatched;
+pub(crate) use commissions::{dispatched, updated};
 use request::{Answer, Fields, Reply, Request};
 pub(crate) use system::worker;
 
