@@ -6,6 +6,7 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
+    process::Output,
 };
 
 use guild_fakes::{OpenAi, Provider, Received, Reply, git};
@@ -15,6 +16,7 @@ use tokio::runtime::Runtime;
 use crate::support::{
     guest::{self, Guest},
     host::{Home, Host, PATIENCE, wait_for},
+    output::{stderr, stdout},
 };
 
 /// What the models of providers cost here.
@@ -60,6 +62,12 @@ impl Hall {
 
     fn integration(&self, name: &str) -> PathBuf {
         self.home.path("hall/projects").join(name)
+    }
+
+    /// Runs a command of the command line on it.
+    fn guild(&self, arguments: &[&str]) -> Output {
+        let home = self.home.path("hall");
+        self.home.run(&[arguments, &["--home", home.to_str().unwrap()]].concat())
     }
 
     pub(crate) fn serve(&self) -> Host {
@@ -491,6 +499,150 @@ fn a_commission_overrides_the_turns_and_the_model_of_its_worker() {
         requests.iter().map(|request| request.body["model"].clone()).collect::<Vec<_>>(),
         ["another", "another"]
     );
+}
+
+#[test]
+fn a_session_that_submits_no_result_fails_and_its_branch_and_last_text_are_kept() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match request.turn() {
+        0 => Reply::call("write_artifact", json!({"relativePath": "reports/moths.md", "content": "Half.\n"})),
+        _ => Reply::text("A week, I think."),
+    }));
+    let hall = Hall::with_researcher(&provider);
+    hall.home.edit_manifest("researcher", |manifest| {
+        manifest["component"]["grants"] = json!({"lore": {"write": true}});
+    });
+    let host = hall.serve();
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    let read = hall.failed("demo", &id);
+    let why = "Session completed without submitting result";
+    let timeline = read["timeline"].as_array().unwrap();
+    let [.., text, end] = timeline.as_slice() else { panic!("{read}") };
+    assert_eq!((&text["event"], &text["reason"]), (&json!("last_text"), &json!("A week, I think.")));
+    assert_eq!((&end["event"], &end["reason"]), (&json!("status_failed"), &json!(why)));
+    assert_eq!(read["commission"]["result_summary"], "");
+    let on_branch = |path: &str| git(&hall.project("demo"), &["show", &format!("claude/commission/{id}:.lore/{path}")]);
+    assert_eq!(on_branch("reports/moths.md"), "Half.");
+    let record = on_branch(&format!("work/commissions/{id}.md"));
+    assert!(record.contains("A week, I think.") && record.contains(why), "{record}");
+    assert_eq!(git(&hall.project("demo"), &["ls-tree", "claude/main", ".lore/reports"]), "");
+    let job = host.at("researcher").status(read["commission"]["jobId"].as_str().unwrap()).unwrap();
+    assert_eq!((&job["status"], &job["error"]), (&json!("failed"), &json!(why)));
+    // The last text of a job that was dispatched by itself is its result.
+    let client = host.at("researcher");
+    let job = client.start("How long do moths live?");
+    client.ended(&job);
+    assert_eq!(client.result(&job).unwrap()["output"], "A week, I think.");
+}
+
+#[test]
+fn the_catalogue_has_the_models_of_this_host_and_another_is_refused_at_create() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(vec![Reply::text("never asked")]));
+    let hall = Hall::with_researcher(&provider);
+    let _host = hall.serve();
+    let models = hall.get("/system/models/catalog/list");
+    let known = ["another", "fake"].map(|name| json!({"name": name, "agent": "api"}));
+    assert_eq!(models, json!({"builtin": known, "local": []}));
+    let worker = &hall.get("/system/packages/worker/list")["workers"][0];
+    assert_eq!((&worker["model"]["name"], &worker["agent"]), (&json!("fake"), &json!("api")));
+
+    let refused = |(status, answer): (u16, Value)| {
+        let why = answer["error"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(status, 400, "{answer}");
+        for part in ["resourceOverrides.model: \"gpt-9\" cannot run", "[[prices]]", "It can run another, fake"] {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+    };
+    let overrides = json!({"model": "gpt-9"});
+    let new = json!({"projectName": "demo", "workerName": "researcher", "title": "t", "prompt": "p",
+        "resourceOverrides": overrides});
+    refused(hall.post("/commission/request/commission/create", new));
+    let id = hall.create("demo", "researcher", json!({"resourceOverrides": {"model": "another"}}));
+    let change = json!({"commissionId": id, "resourceOverrides": overrides});
+    refused(hall.post("/commission/request/commission/update", change));
+    let made = hall.guild(&["commission", "create", "demo", "researcher", "t", "--model", "gpt-9"]);
+    assert_eq!(made.status.code(), Some(1));
+    assert!(stderr(&made).contains("\"gpt-9\" cannot run"), "{}", stderr(&made));
+    let listed = hall.get("/commission/request/commission/list");
+    assert_eq!(listed["commissions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_built_in_search_has_no_model_to_ask_for() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    let _host = hall.serve();
+    assert_eq!(hall.get("/system/models/catalog/list"), json!({"builtin": [], "local": []}));
+    let worker = &hall.get("/system/packages/worker/list")["workers"][0];
+    assert_eq!((&worker["model"], &worker["agent"]), (&Value::Null, &json!("extractive")));
+    let new = json!({"projectName": "demo", "workerName": "researcher", "title": "t", "prompt": "p",
+        "resourceOverrides": {"model": "opus"}});
+    let (status, answer) = hall.post("/commission/request/commission/create", new);
+    assert!(status == 400 && answer["error"].as_str().unwrap().contains("has no model"), "{status} {answer}");
+}
+
+#[test]
+fn overrides_are_cut_to_the_operators_limits_and_each_answer_says_so() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|_: &Received| Reply::call("list_artifacts", json!({}))));
+    let hall = Hall::with_researcher(&provider);
+    hall.configure("[limits]\nsession_turns = 30\n[member.researcher.limits]\nsession_turns = 2");
+    let _host = hall.serve();
+    let new = json!({"projectName": "demo", "workerName": "researcher", "title": "t", "prompt": "p",
+        "resourceOverrides": {"maxTurns": 40, "maxBudgetUsd": 100.0}});
+    let (status, made) = hall.post("/commission/request/commission/create", new);
+    assert_eq!(status, 201, "{made}");
+    let cut: Vec<&str> = made["cut"].as_array().unwrap().iter().map(|cut| cut.as_str().unwrap()).collect();
+    let turns = "maxTurns 40 is cut to 2, limits.session_turns of [member.\"researcher\"] in guild.toml";
+    assert_eq!(cut, [turns, "maxBudgetUsd 100 is cut to 5, limits.session_budget_usd in guild.toml"]);
+    let id = made["commissionId"].as_str().unwrap();
+    hall.dispatch(id);
+    let read = hall.failed("demo", id);
+    assert_eq!(read["commission"]["resource_overrides"], json!({"maxTurns": 2, "maxBudgetUsd": 5.0}));
+    let timeline = read["timeline"].as_array().unwrap();
+    let said = timeline.iter().filter(|entry| entry["event"] == "overrides_cut").map(|entry| &entry["reason"]);
+    assert_eq!(said.collect::<Vec<_>>(), cut);
+    assert_eq!(provider.requests().len(), 2);
+    let made = hall.guild(&["commission", "create", "demo", "researcher", "t", "--max-turns", "40"]);
+    assert!(made.status.success() && stderr(&made).contains(turns), "{}", stderr(&made));
+    let shown = stdout(&hall.guild(&["commission", "show", id]));
+    assert!(shown.contains("overrides    2 turns, 5 dollars\n"), "{shown}");
+}
+
+#[test]
+fn the_command_line_tells_what_is_queued_and_what_is_blocked_by_what() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.quick("quick");
+    let projects = fs::read_to_string(hall.home.path("hall/config.yaml")).unwrap();
+    hall.home.write("hall/config.yaml", format!("{projects}    commissionCap: 0\n"));
+    let _host = hall.serve();
+    let create = |more: &[&str]| {
+        let made = hall.guild(&[&["commission", "create", "demo", "quick", "t"], more].concat());
+        assert!(made.status.success(), "{}", stderr(&made));
+        (stdout(&made).trim().to_owned(), stderr(&made))
+    };
+    let (pending, said) = create(&[]);
+    assert_eq!(said, "");
+    let (queued, _) = create(&["--dispatch"]);
+    let (blocked, said) = create(&["--depends", &pending, "--depends", "specs/moth.md", "--dispatch"]);
+    assert!(said.contains(&format!("{blocked} is blocked by {pending}: it is pending")), "{said}");
+    assert!(said.contains("specs/moth.md: there is no such document") && said.contains("specs/moths.md?"), "{said}");
+    let listed = stdout(&hall.guild(&["commission", "list"]));
+    for (id, state) in [(&pending, "pending"), (&queued, "queued"), (&blocked, "blocked, queued")] {
+        assert!(listed.contains(&format!("{id}\t{state}\t")), "{listed}");
+    }
+    let shown = stdout(&hall.guild(&["commission", "show", &blocked]));
+    assert!(shown.contains(&format!("blocked by   {pending}: it is pending")), "{shown}");
+    let read = hall.read("demo", &blocked);
+    let commission = &read["commission"];
+    assert_eq!((&commission["status"], &commission["queued"]), (&json!("blocked"), &json!(true)));
+    assert_eq!(commission["blockedBy"][1]["dependency"], "specs/moth.md");
+    let unknown = "commission-Quick-20200101-000000";
+    let refused = hall.guild(&["commission", "create", "demo", "quick", "t", "--depends", unknown]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains(&format!("there is no commission {unknown}")), "{}", stderr(&refused));
 }
 
 #[test]

@@ -110,6 +110,29 @@ fn each_line_of_a_pipe_is_said_and_the_meeting_goes_on_until_it_is_closed() {
 }
 
 #[test]
+fn the_overrides_of_a_meeting_hold_for_each_turn_and_what_is_cut_is_said() {
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match last(request).as_str() {
+        "Look" => Reply::call("list_artifacts", json!({})),
+        _ => Reply::text("Hello."),
+    }));
+    let hall = Hall::with_researcher(&provider);
+    hall.configure("[limits]\nsession_turns = 2");
+    let _host = hall.serve();
+    let meet = ["meet", "researcher", "--project", "demo"];
+    let refused = run(&hall, &[&meet[..], &["--model", "gpt-9", "Moths"]].concat(), "");
+    assert!(!refused.status.success() && stderr(&refused).contains("It can run another, fake"), "{}", stderr(&refused));
+
+    let met = run(&hall, &[&meet[..], &["--model", "another", "--max-turns", "1", "Moths"]].concat(), "Look\n");
+    assert!(stderr(&met).contains("turns") && !stderr(&met).contains("is cut"), "{}", stderr(&met));
+    let (first, turn) = (&provider.requests()[0], provider.requests().len());
+    assert_eq!((&first.body["model"], turn), (&json!("another"), 2), "a turn each");
+    let met = run(&hall, &[&meet[..], &["--max-turns", "9", "Moths"]].concat(), "");
+    let cut = "maxTurns 9 is cut to 2, limits.session_turns in guild.toml";
+    assert!(stderr(&met).contains(cut), "{}", stderr(&met));
+}
+
+#[test]
 fn a_meeting_that_a_worker_asks_for_is_put_off_accepted_or_declined() {
     let runtime = Runtime::new().unwrap();
     let answer = |request: &Received| match last(request).as_str() {

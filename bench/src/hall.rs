@@ -54,7 +54,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let (mut starts, mut wholes, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for nth in 0..COMMISSIONS {
         bare.push(bare_git(&project, &root.join(format!("bare-{nth}")), nth)?);
-        let id = hall.create(commission(&format!("{nth}"))).await?;
+        let id = hall.create(commission(&format!("{nth}"))).await?.commission_id;
         let mut events = hall.events();
         let begun = Instant::now();
         hall.dispatch(id.as_str()).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     for nth in 0..LISTED {
         let mut new = commission(&format!("waits {nth}"));
         new.dependencies = vec!["never.md".to_owned()];
-        let id: CommissionId = hall.create(new).await?;
+        let id: CommissionId = hall.create(new).await?.commission_id;
         if nth == 0 {
             hall.dispatch(id.as_str()).await?;
         }
@@ -177,6 +177,7 @@ impl Workers for Instantly {
             display_title: "Worker".to_owned(),
             description: String::new(),
             portrait: None,
+            agent: "extractive".to_owned(),
             model: None,
             checkout: Checkout::Sparse,
             manages: false,

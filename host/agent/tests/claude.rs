@@ -1026,3 +1026,20 @@ fn options_that_exclude_each_other_are_refused() {
     fs::write(&file, "").unwrap();
     assert!(refused(ClaudeOptions { state: Some(file), ..fixture.options() }).contains("file"));
 }
+
+#[test]
+fn the_models_of_the_cli_are_its_aliases_and_those_of_claude() {
+    let fixture = Fixture::new(json!({}));
+    let claude = Claude::new(ClaudeOptions { model: Some("my-profile".to_owned()), ..fixture.options() }).unwrap();
+    let models = claude.models();
+    for model in ["haiku", "opus", "sonnet", "my-profile", "claude-opus-5"] {
+        assert!(models.iter().any(|known| known == model), "{model}: {models:?}");
+    }
+    for model in ["sonnet[1m]", "us.anthropic.claude-opus-5-v1:0", "my-profile"] {
+        assert_eq!(claude.check_model(model), Ok(()), "{model}");
+    }
+    for model in ["gpt-5", "opsu", "gemini-2.5-pro"] {
+        assert!(claude.check_model(model).unwrap_err().contains("[[prices]]"), "{model}");
+    }
+    assert_eq!(claude.usual_model(), Some("my-profile"));
+}

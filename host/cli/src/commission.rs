@@ -7,18 +7,18 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use guild_client::{
-    Changed, Commission as View, CommissionDetail, CommissionFilter, HallEvent, NewCommission, Overrides, Reply,
+    Blocker, Changed, Commission as View, CommissionDetail, CommissionFilter, Created, HallEvent, NewCommission, Reply,
     TimelineEntry,
 };
 use guild_hall::commission::Status;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::{
     age,
     failure::{Failure, exit},
-    hall::{Hall, TEXT_CHARS, changed, given, pick},
+    hall::{Hall, TEXT_CHARS, changed, given, overridden, pick},
     hall_args::{Commission, CommissionCreate, CommissionList, CommissionOf, CommissionWatch},
     markdown::print_report,
     output::{BAD, LABEL, STRONG, harmless, one_line, print, print_json, tell},
@@ -76,25 +76,32 @@ async fn found(args: &CommissionOf) -> Result<(Hall, String), Failure> {
 
 async fn create(args: CommissionCreate) -> Result<(), Failure> {
     let prompt = args.prompt.as_deref().map_or_else(|| Ok(args.title.clone()), |prompt| given(prompt, "prompt"))?;
-    let overrides = Overrides { model: args.model, max_turns: args.max_turns, max_budget_usd: args.max_budget_usd };
     let new = NewCommission {
         project_name: args.project,
         title: args.title,
         worker_name: args.worker,
         prompt,
         dependencies: args.depends,
-        resource_overrides: Some(overrides).filter(|overrides| *overrides != Overrides::default()),
+        resource_overrides: args.overrides.overrides(),
     };
     let hall = Hall::open(&args.hall)?;
     let created = hall.ask(hall.client.create(&new).await)?;
-    let id = &created.value.commission_id;
+    let Created { commission_id: id, blocked_by, cut } = &created.value;
+    if !args.hall.json {
+        cut.iter().for_each(|cut| tell(one_line(cut, TEXT_CHARS)));
+        blocked_by.iter().for_each(|blocker| tell(format_args!("{id} is blocked by {}", blocked(blocker))));
+    }
     if !args.dispatch {
         return if args.hall.json { Ok(print_json(&created.json)?) } else { Ok(print(|out| writeln!(out, "{id}"))?) };
     }
     let answer = hall.ask(hall.client.dispatch(id).await);
     // What was made is told, whatever came of its dispatch.
     match (args.hall.json, &answer) {
-        (true, Ok(reply)) => print_json(&json!({"commissionId": id, "status": reply.value.status}))?,
+        (true, Ok(reply)) => {
+            let mut made: Map<String, Value> = serde_json::from_str(created.json.get()).unwrap_or_default();
+            made.insert("status".to_owned(), reply.value.status.clone().into());
+            print_json(&made)?;
+        }
         (true, Err(_)) => print_json(&created.json)?,
         (false, _) => print(|out| writeln!(out, "{id}"))?,
     }
@@ -103,6 +110,20 @@ async fn create(args: CommissionCreate) -> Result<(), Failure> {
         tell(format_args!("{id} {}", dispatched(&reply.value)));
     }
     Ok(())
+}
+
+/// A dependency that is not there, on a line.
+fn blocked(Blocker { dependency, why }: &Blocker) -> String {
+    one_line(&format!("{dependency}: {why}"), TEXT_CHARS)
+}
+
+/// Where a commission is, in a word or two: one whose dispatch was asked for begins by itself.
+fn state(one: &View) -> String {
+    match (one.status.as_str(), one.queued) {
+        ("pending", true) => "queued".to_owned(),
+        (status, true) => format!("{status}, queued"),
+        (status, false) => status.to_owned(),
+    }
 }
 
 /// What a dispatch came to.
@@ -143,7 +164,7 @@ fn table(commissions: &[View], now: Timestamp) -> Table {
         table.row(
             [
                 Cell::text(&one.commission_id),
-                Cell::text(&one.status).styled(style(&one.status)),
+                Cell::text(&state(one)).styled(style(&one.status)),
                 Cell::text(&one.project_name),
                 Cell::text(&one.worker),
                 Cell::text(&one.created_by),
@@ -178,7 +199,10 @@ fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) 
     let style = style(&one.status);
     row("commission", &line(&one.commission_id))?;
     row("title", &line(title(one)))?;
-    row("status", &format_args!("{style}{}{style:#}", line(&one.status)))?;
+    row("status", &format_args!("{style}{}{style:#}", line(&state(one))))?;
+    for blocker in &one.blocked_by {
+        row("blocked by", &blocked(blocker))?;
+    }
     row("project", &line(&one.project_name))?;
     row("worker", &format_args!("{} ({})", line(&one.worker), line(&one.worker_display_title)))?;
     if one.created_by == "manager" {
@@ -188,6 +212,9 @@ fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) 
         if !values.is_empty() {
             row(label, &line(&values.join(", ")))?;
         }
+    }
+    if let Some(overrides) = overridden(&one.resource_overrides) {
+        row("overrides", &overrides)?;
     }
     if let Some(job) = &one.job_id {
         row("job", &line(job))?;

@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     failure::{Failure, exit},
     hall::{Hall, TEXT_CHARS},
-    meeting_args::Meet,
+    meeting_args::{Meet, MeetingAccept},
     output::{BAD, LABEL, STRONG, harmless, one_line, print, print_json, tell, tell_error},
     worker::interrupted,
 };
@@ -36,7 +36,8 @@ pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
             Said::Stopped => return Err(Failure::code(exit::INTERRUPTED)),
         },
     };
-    let new = NewMeeting { project_name: args.project, worker_name: args.worker, agenda };
+    let resource_overrides = args.overrides.overrides();
+    let new = NewMeeting { project_name: args.project, worker_name: args.worker, agenda, resource_overrides };
     let begun = tokio::select! {
         begun = conversation.hall.client.open_meeting(&new) => conversation.hall.ask(begun)?,
         () = conversation.signals.next() => return Err(opening()),
@@ -45,10 +46,12 @@ pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
 }
 
 /// `guild meeting accept`.
-pub(crate) async fn accept(hall: Hall, one: &Meeting, message: Option<&str>, json: bool) -> Result<(), Failure> {
-    let mut conversation = Conversation::new(hall, json)?;
+pub(crate) async fn accept(hall: Hall, one: &Meeting, args: MeetingAccept) -> Result<(), Failure> {
+    let mut conversation = Conversation::new(hall, args.of.hall.json)?;
+    let (message, overrides) = (args.message.as_deref(), args.overrides.overrides());
+    let accepted = conversation.hall.client.accept_meeting(&one.meeting_id, message, overrides.as_ref());
     let begun = tokio::select! {
-        begun = conversation.hall.client.accept_meeting(&one.meeting_id, message) => conversation.hall.ask(begun)?,
+        begun = accepted => conversation.hall.ask(begun)?,
         () = conversation.signals.next() => return Err(opening()),
     };
     conversation.first(begun).await
@@ -257,8 +260,11 @@ impl Conversation {
             match next {
                 Ok(Some(Reply { json, value })) => {
                     (is_lost, is_empty) = (false, false);
-                    if let TurnEvent::Session { meeting_id, worker } = &value {
+                    if let TurnEvent::Session { meeting_id, worker, cut } = &value {
                         self.is_at(meeting_id, worker);
+                        if !self.json {
+                            cut.iter().for_each(|cut| tell(one_line(cut, TEXT_CHARS)));
+                        }
                     }
                     if self.json {
                         print_json(&json)?;

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read as _},
 };
 
-use guild_client::{Changed, Error, HallClient, Options, Reply};
+use guild_client::{Changed, Error, HallClient, Options, Overrides, Reply};
 use guild_config::shell_word;
 use guild_hall::SOCKET;
 
@@ -88,6 +88,18 @@ pub(crate) fn pick<T>(
             Err(Failure::error(format!("{shown} could be each of {}; write more of it", ids.join(", "))))
         }
     }
+}
+
+/// What holds in place of a worker's own bounds, on a line; `None` where nothing does.
+pub(crate) fn overridden(overrides: &Overrides) -> Option<String> {
+    let Overrides { model, max_turns, max_budget_usd } = overrides;
+    let parts = [
+        model.as_ref().map(|model| format!("model {model}")),
+        max_turns.map(|turns| format!("{turns} turns")),
+        max_budget_usd.map(|usd| format!("{usd} dollars")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| one_line(&parts.join(", "), TEXT_CHARS))
 }
 
 /// Tells what became of a commission or a meeting.

@@ -7,6 +7,7 @@ use clap::{
     builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::ArgValueCandidates;
+use guild_client::Overrides;
 use guild_hall::commission::Status;
 
 use crate::{client::AccessArgs, complete, local::PolicyArgs};
@@ -193,7 +194,8 @@ Examples:
   guild commission create book researcher \"Summary\" - --depends ID < prompt.md
 
 PROMPT is what the worker is asked; without one it is the title. A commission begins once it is dispatched, and all that it depends \
-on is there: commissions that are completed, and documents below .lore/.")]
+on is there: commissions that are completed, and documents below .lore/. A commission that there is not is refused; a document that \
+is not there yet is said. So is a bound that is cut, since the operator allows less.")]
     Create(CommissionCreate),
     /// List commissions: what waits, what runs, what went wrong, what is over
     #[command(after_help = "\
@@ -201,13 +203,17 @@ Examples:
   guild commission list
   guild commission list --project book --status failed --json
 
+A commission is `pending` until somebody asks for its dispatch, and then `queued`: it begins by itself once there is room. One that is \
+`blocked` waits for what it depends on, and begins by itself once that is there where it says `blocked, queued`; \
+`guild commission show` says what it waits for.
+
 On a terminal it has columns; in a pipe, each line has the commission's id, its status, its project, its worker, when it came to that \
 status (RFC 3339) and its title, between tabs.")]
     List(CommissionList),
     /// Show a commission: what was asked, what came of it, and all that happened
     #[command(after_help = "Examples:\n  guild commission show ID\n  guild commission show ID --json")]
     Show(CommissionOf),
-    /// Have a pending commission carried out, or put in the queue
+    /// Have a commission carried out that is pending or blocked, or put it in the queue
     #[command(after_help = "Example:\n  guild commission dispatch ID")]
     Dispatch(CommissionOf),
     /// End a commission that waits or runs; what was written stays on its branch
@@ -235,6 +241,28 @@ Exit code: 0 when Ctrl-C or SIGTERM ends it; with ID, 0 completed, 3 failed, 4 c
     Watch(CommissionWatch),
 }
 
+/// Bounds in place of the worker's own.
+#[derive(Debug, Args)]
+pub(crate) struct OverrideArgs {
+    /// The model, in place of the worker's own
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) model: Option<String>,
+    /// Turns of the model, in place of the worker's own; at most `limits.session_turns`
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<u32>,
+    /// US dollars, in place of the worker's own; at most `limits.session_budget_usd`
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_budget_usd: Option<f64>,
+}
+
+impl OverrideArgs {
+    /// What the hall is told; `None` where nothing is overridden.
+    pub(crate) fn overrides(self) -> Option<Overrides> {
+        let Self { model, max_turns, max_budget_usd } = self;
+        Some(Overrides { model, max_turns, max_budget_usd }).filter(|overrides| *overrides != Overrides::default())
+    }
+}
+
 /// `guild commission create`.
 #[derive(Debug, Args)]
 pub(crate) struct CommissionCreate {
@@ -256,15 +284,9 @@ pub(crate) struct CommissionCreate {
     /// Have it carried out at once
     #[arg(long)]
     pub(crate) dispatch: bool,
-    /// The model, in place of the worker's own
-    #[arg(long, value_name = "NAME")]
-    pub(crate) model: Option<String>,
-    /// Turns of the model, in place of the worker's own
-    #[arg(long, value_name = "N")]
-    pub(crate) max_turns: Option<u32>,
-    /// US dollars, in place of the worker's own
-    #[arg(long, value_name = "USD")]
-    pub(crate) max_budget_usd: Option<f64>,
+    /// What holds in place of the worker's own bounds
+    #[command(flatten)]
+    pub(crate) overrides: OverrideArgs,
     /// The hall
     #[command(flatten)]
     pub(crate) hall: HallArgs,

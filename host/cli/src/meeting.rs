@@ -11,7 +11,7 @@ use guild_client::{Meeting as View, MeetingDetail, MeetingFilter, Reply};
 use crate::{
     converse,
     failure::Failure,
-    hall::{Hall, TEXT_CHARS, changed, pick},
+    hall::{Hall, TEXT_CHARS, changed, overridden, pick},
     markdown::print_report,
     meeting_args::{Meeting, MeetingDefer, MeetingList, MeetingOf},
     output::{LABEL, STRONG, harmless, one_line, print, print_json, tell},
@@ -33,7 +33,7 @@ pub(crate) async fn meeting(args: Meeting) -> Result<(), Failure> {
         Meeting::Close(args) => close(args).await,
         Meeting::Accept(args) => {
             let (hall, one) = found(&args.of).await?;
-            converse::accept(hall, &one, args.message.as_deref(), args.of.hall.json).await
+            converse::accept(hall, &one, args).await
         }
         Meeting::Decline(args) => {
             let (hall, View { meeting_id: id, .. }) = found(&args).await?;
@@ -130,6 +130,9 @@ fn write_detail(out: &mut dyn Write, detail: &MeetingDetail) -> io::Result<()> {
         if !value.is_empty() {
             row(label, &line(value))?;
         }
+    }
+    if let Some(overrides) = overridden(&one.resource_overrides) {
+        row("overrides", &overrides)?;
     }
     if let Some(job) = &one.job_id {
         row("job", &line(job))?;

@@ -8,7 +8,10 @@ use clap_complete::ArgValueCandidates;
 use guild_hall::meeting::MeetingStatus;
 use jiff::civil::Date;
 
-use crate::{complete, hall_args::HallArgs};
+use crate::{
+    complete,
+    hall_args::{HallArgs, OverrideArgs},
+};
 
 /// `guild meet`.
 #[derive(Debug, Args)]
@@ -16,6 +19,7 @@ use crate::{complete, hall_args::HallArgs};
 Examples:
   guild meet researcher --project book \"Which documents speak of tides?\"
   guild meet Dalton --project book                       (asks what it is about)
+  guild meet researcher --project book --max-turns 5 \"Tides\"
   printf 'Go on\\nAnd the harbour?\\n' | guild meet researcher --project book \"Tides\"
 
 The worker's answer is shown as it comes; the tools that it calls are shown on a line each. What you type is the next message. Ctrl-C ends \
@@ -34,6 +38,9 @@ pub(crate) struct Meet {
     /// What it is about [default: on a terminal it is asked for; else the first line of stdin]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) agenda: Option<String>,
+    /// What holds in place of the worker's own bounds, for each turn
+    #[command(flatten)]
+    pub(crate) overrides: OverrideArgs,
     /// The hall
     #[command(flatten)]
     pub(crate) hall: HallArgs,
@@ -120,6 +127,9 @@ pub(crate) struct MeetingAccept {
     /// What to tell the worker besides its own agenda
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) message: Option<String>,
+    /// What holds in place of the worker's own bounds, for each turn
+    #[command(flatten)]
+    pub(crate) overrides: OverrideArgs,
 }
 
 /// `guild meeting defer`.

@@ -80,11 +80,25 @@ pub struct CommissionFilter {
 }
 
 /// The answer to a new commission.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Created {
     /// Its id.
     pub commission_id: String,
+    /// What it waits for.
+    pub blocked_by: Vec<Blocker>,
+    /// A sentence for each bound that was above what the operator allows.
+    pub cut: Vec<String>,
+}
+
+/// A dependency of a commission that is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Blocker {
+    /// As the commission names it.
+    pub dependency: String,
+    /// Why what depends on it cannot go on.
+    pub why: String,
 }
 
 /// The answer to a change: `ok`; to a dispatch `accepted`, or `queued` where it has to wait.
@@ -146,6 +160,10 @@ pub struct Commission {
     pub title: String,
     /// Where it is: `pending`, `blocked`, `dispatched`, `in_progress`, `completed`, `failed`, `cancelled`, `abandoned`.
     pub status: String,
+    /// Whether it begins by itself as soon as it can.
+    pub queued: bool,
+    /// What it waits for, where it is blocked.
+    pub blocked_by: Vec<Blocker>,
     /// The worker's name for people.
     pub worker: String,
     /// What the worker is, for people.

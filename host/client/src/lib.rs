@@ -43,7 +43,7 @@ pub use guild_contract::{
     secret::Secret,
 };
 pub use hall::{
-    Changed, Commission, CommissionDetail, CommissionFilter, CommissionList, Created, HallClient, HallEvent,
+    Blocker, Changed, Commission, CommissionDetail, CommissionFilter, CommissionList, Created, HallClient, HallEvent,
     HallEvents, NewCommission, Overrides, PullRequest, SyncResults, Synced, TimelineEntry,
 };
 pub use handle::WorkerHandle;

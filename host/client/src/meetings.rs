@@ -10,11 +10,11 @@ use sse_stream::Sse;
 use crate::{
     Error, Reply,
     connect::{self, FIRST, longer, protocol},
-    hall::{Changed, EVENT_BYTES, HallClient, SILENCE},
+    hall::{Changed, EVENT_BYTES, HallClient, Overrides, SILENCE},
 };
 
 /// What a meeting is to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewMeeting {
     /// Its project.
@@ -24,6 +24,9 @@ pub struct NewMeeting {
     /// What it is about.
     #[serde(rename = "prompt")]
     pub agenda: String,
+    /// In place of the worker's own bounds, for each turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_overrides: Option<Overrides>,
 }
 
 /// Which meetings a list has. What is `None` is no condition.
@@ -75,6 +78,9 @@ pub struct Meeting {
     pub project_name: String,
     /// `user` or `manager`.
     pub created_by: String,
+    /// In place of the worker's own bounds, for each turn.
+    #[serde(rename = "resource_overrides")]
+    pub resource_overrides: Overrides,
     /// The job of its session.
     pub job_id: Option<String>,
 }
@@ -133,6 +139,9 @@ pub enum TurnEvent {
         /// The worker's name for people.
         #[serde(default)]
         worker: String,
+        /// A sentence for each bound that was above what the operator allows.
+        #[serde(default)]
+        cut: Vec<String>,
     },
     /// A piece of the worker's text.
     TextDelta {
@@ -235,12 +244,18 @@ impl HallClient {
         self.turn("meeting/request/meeting/create", None, &json!(new)).await
     }
 
-    /// Opens a meeting that is asked for. Its first turn begins, with `message` where there is one.
+    /// Opens a meeting that is asked for, with these overrides in place of the worker's own bounds. Its first turn begins, with
+    /// `message` where there is one.
     ///
     /// # Errors
     /// As of [`Self::open_meeting`].
-    pub async fn accept_meeting(&self, id: &str, message: Option<&str>) -> Result<TurnEvents, Error> {
-        let body = json!({"meetingId": id, "message": message.unwrap_or_default()});
+    pub async fn accept_meeting(
+        &self,
+        id: &str,
+        message: Option<&str>,
+        overrides: Option<&Overrides>,
+    ) -> Result<TurnEvents, Error> {
+        let body = json!({"meetingId": id, "message": message.unwrap_or_default(), "resourceOverrides": overrides});
         self.turn("meeting/request/meeting/accept", Some(id), &body).await
     }
 

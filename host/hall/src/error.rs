@@ -8,6 +8,9 @@ pub enum HallError {
     /// What was asked makes no sense as it is.
     #[error("{0}")]
     Invalid(String),
+    /// It is no file of the kind that was asked for.
+    #[error("{0}")]
+    Unsupported(String),
     /// There is no such thing. Clients look for the words "not found".
     #[error("{0}")]
     NotFound(String),

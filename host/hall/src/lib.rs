@@ -46,4 +46,4 @@ pub use register::{
 };
 pub use settings::{ProjectSettings, Settings};
 pub use tidy::{Tidied, Tidying, tidy};
-pub use workers::{Activity, Attempt, NoSession, NotBegun, Outcome, Worker, Workers};
+pub use workers::{Activity, Attempt, Model, NO_RESULT, NoSession, NotBegun, Outcome, Worker, Workers};

@@ -108,26 +108,34 @@ impl ManagerTools {
             overrides: Overrides { model, max_turns, max_budget_usd },
             by: Some(activity),
         };
-        let id = self.hall.create_once(new, Some(call)).await?;
-        if dispatch == Some(false) {
-            return Ok(json!({"commissionId": id, "status": "pending"}));
+        let made = self.hall.create_once(new, Some(call)).await?;
+        let mut answer = json!(made);
+        if dispatch != Some(false) {
+            let id = made.commission_id.as_str();
+            let dispatched = self.hall.dispatch_once(id, Some(&format!("{call} dispatch"))).await;
+            let dispatched = match dispatched {
+                Ok(dispatched) => said(id, dispatched),
+                // It is there, and its id is what the manager goes on with.
+                Err(e) => {
+                    json!({"reason": format!("not dispatched: {}", self.hall.host_paths().hide(&e.to_string()))})
+                }
+            };
+            extend(&mut answer, dispatched);
         }
-        let dispatched = self.hall.dispatch_once(id.as_str(), Some(&format!("{call} dispatch"))).await;
-        match dispatched {
-            Ok(dispatched) => Ok(said(id.as_str(), dispatched)),
-            // It is there, and its id is what the manager goes on with.
-            Err(e) => {
-                let reason = format!("not dispatched: {}", self.hall.host_paths().hide(&e.to_string()));
-                Ok(json!({"commissionId": id, "status": "pending", "reason": reason}))
-            }
-        }
+        Ok(answer)
     }
 
     async fn look(&self, id: Option<String>) -> Result<Value, ToolError> {
         let project = self.activity.as_ref().map(|activity| activity.project.clone());
         let Some(id) = id else {
-            let listed = self.hall.matching(&Filter { project, ..Filter::default() }).await?;
-            return Ok(list(&listed));
+            let all = self.hall.matching(&Filter { project, ..Filter::default() }).await?;
+            let mut shown = Vec::new();
+            for now in all.iter().take(MAX_LISTED) {
+                let mut view = CommissionView::of(now);
+                view.blocked_by = self.hall.blocked_by(now).await?;
+                shown.push(line(&view));
+            }
+            return Ok(list(&all, shown));
         };
         if self.activity.is_some() {
             self.check(STATUS, &id, false).await?;
@@ -149,10 +157,15 @@ impl ManagerTools {
             "linked_artifacts": one.linked_artifacts,
             "timeline": timeline,
         });
-        if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
-            shown.extend(more);
-        }
+        extend(&mut shown, more);
         Ok(shown)
+    }
+}
+
+/// Adds the fields of an object to another.
+fn extend(answer: &mut Value, more: Value) {
+    if let (Value::Object(answer), Value::Object(more)) = (answer, more) {
+        answer.extend(more);
     }
 }
 
@@ -168,11 +181,12 @@ fn said(id: &str, dispatched: Dispatched) -> Value {
 fn line(one: &CommissionView) -> Value {
     json!({
         "commissionId": one.id, "projectName": one.project_name, "title": one.title, "status": one.status,
-        "worker": one.worker, "createdBy": one.created_by, "dependencies": one.dependencies, "date": one.relevant_date,
+        "queued": one.queued, "blockedBy": one.blocked_by, "worker": one.worker, "createdBy": one.created_by,
+        "dependencies": one.dependencies, "date": one.relevant_date,
     })
 }
 
-fn list(all: &[Arc<Commission>]) -> Value {
+fn list(all: &[Arc<Commission>], shown: Vec<Value>) -> Value {
     let count = |is: fn(Status) -> bool| all.iter().filter(|one| is(one.status)).count();
     let mut answer = json!({
         "summary": {
@@ -182,7 +196,7 @@ fn list(all: &[Arc<Commission>]) -> Value {
             "failed": count(|status| matches!(status, Status::Failed | Status::Cancelled | Status::Abandoned)),
             "total": all.len(),
         },
-        "commissions": all.iter().take(MAX_LISTED).map(|now| line(&CommissionView::of(now))).collect::<Vec<_>>(),
+        "commissions": shown,
     });
     if let (Some(answer), Some(more)) = (answer.as_object_mut(), all.len().checked_sub(MAX_LISTED).filter(|n| *n > 0)) {
         answer.insert("notShown".to_owned(), more.into());
@@ -191,7 +205,8 @@ fn list(all: &[Arc<Commission>]) -> Value {
 }
 
 /// Make a commission for another worker, and have it dispatched: the user sees that you made it, and can change or cancel it.
-/// Answers its id, and whether it begins now (`accepted`) or waits (`queued`).
+/// Answers its id, whether it begins now (`accepted`) or waits (`queued`), what it waits for (`blockedBy`), and which bounds were
+/// above what the operator allows (`cut`).
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct CreateCommission {
@@ -216,7 +231,7 @@ struct CreateCommission {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 struct ResourceOverrides {
-    /// The model.
+    /// The model. One that the worker cannot run is refused, with those that it can.
     model: Option<String>,
     /// Turns of a model.
     max_turns: Option<u32>,
@@ -224,7 +239,7 @@ struct ResourceOverrides {
     max_budget_usd: Option<f64>,
 }
 
-/// Dispatch a commission that is pending.
+/// Dispatch a commission that is pending, or blocked: that one begins once all that it waits for is there.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct DispatchCommission {

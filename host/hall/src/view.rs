@@ -1,6 +1,6 @@
 //! What callers see of commissions, meetings and projects: the fields of the original's API, in its order.
 
-use std::{ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use serde::Serialize;
 
@@ -75,6 +75,37 @@ fn bytes_of(texts: &[&str], lists: &[&[String]]) -> usize {
         + lists.iter().copied().flatten().map(|text| text.len() + size_of::<String>()).sum::<usize>()
 }
 
+/// A dependency that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Blocker {
+    /// As the commission names it.
+    pub dependency: String,
+    /// Why what depends on it cannot go on.
+    pub why: String,
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.dependency, self.why)
+    }
+}
+
+/// What came of making a commission, or of changing one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Made {
+    /// Its name.
+    pub commission_id: CommissionId,
+    /// Where it is: pending, or blocked.
+    pub status: Status,
+    /// What it waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocked_by: Vec<Blocker>,
+    /// A sentence for each bound that was above what the operator allows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<String>,
+}
+
 /// A commission in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommissionView {
@@ -85,6 +116,11 @@ pub struct CommissionView {
     pub title: String,
     /// Where it is.
     pub status: Status,
+    /// Whether it begins by itself as soon as it can. The original has no such field.
+    pub queued: bool,
+    /// What it waits for. The original has no such field.
+    #[serde(rename = "blockedBy", skip_serializing_if = "Vec::is_empty")]
+    pub blocked_by: Vec<Blocker>,
     /// The worker's name for people.
     pub worker: String,
     /// What the worker is, for people.
@@ -132,6 +168,8 @@ impl CommissionView {
             id: commission.commission_id.clone(),
             relevant_date: commission.relevant_date().to_owned(),
             status: commission.status,
+            queued: commission.is_queued(),
+            blocked_by: Vec::new(),
             created_by: commission.created_by,
             job: commission.attempt.as_ref().map(|attempt| attempt.job.to_string()),
             title: text(&record.title),
@@ -284,6 +322,9 @@ pub struct MeetingView {
     /// Its project.
     #[serde(rename = "projectName")]
     pub project_name: String,
+    /// In place of the worker's own bounds, for each turn. The original has no such field.
+    #[serde(skip_serializing_if = "Overrides::is_empty")]
+    pub resource_overrides: Overrides,
     /// Who asked for it. The original has no such field.
     #[serde(rename = "createdBy")]
     pub created_by: Author,
@@ -303,6 +344,7 @@ impl MeetingView {
         Self {
             id: meeting.meeting_id.clone(),
             status: meeting.status,
+            resource_overrides: meeting.overrides.clone(),
             created_by: meeting.created_by,
             job: meeting.session.as_ref().map(|session| session.job.to_string()),
             title: text(&record.title),

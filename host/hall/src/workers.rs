@@ -7,6 +7,7 @@ use guild_contract::{Decision, JobId, MemberKey};
 use guild_git::Checkout;
 use guild_jobs::RunningJob;
 use guild_session::transcript::Line;
+use serde::Serialize;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +33,9 @@ pub struct Worker {
     pub description: String,
     /// Where its picture is.
     pub portrait: Option<String>,
-    /// The model that it prefers.
+    /// The runtime of its sessions.
+    pub agent: String,
+    /// The model of its sessions, where that is known; the built-in search has none.
     pub model: Option<String>,
     /// What of a project it needs checked out (REQ-WKR-2).
     pub checkout: Checkout,
@@ -40,6 +43,15 @@ pub struct Worker {
     pub manages: bool,
     /// What it was granted, by the names of grants and tools.
     pub can: Vec<String>,
+}
+
+/// A model that the sessions of a host can run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Model {
+    /// Its name.
+    pub name: String,
+    /// The runtime that has it.
+    pub agent: String,
 }
 
 /// What a worker works on.
@@ -153,7 +165,7 @@ impl Attempt {
             title: record.title.clone(),
             prompt: record.agenda.clone(),
             dependencies: record.linked_artifacts.clone(),
-            overrides: Overrides::default(),
+            overrides: meeting.overrides.clone(),
             token: meeting.token.clone(),
             worktree: meeting.worktree_dir.clone()?,
             checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
@@ -185,6 +197,9 @@ impl Attempt {
     }
 }
 
+/// Why an attempt failed whose session ended by itself, and submitted no result.
+pub const NO_RESULT: &str = "Session completed without submitting result";
+
 /// How the job of an attempt ended. Nothing of it runs any more.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
@@ -197,8 +212,10 @@ pub enum Outcome {
     },
     /// It has none.
     Failed {
-        /// Why.
+        /// Why; empty where its session ended by itself, and submitted none.
         error: String,
+        /// The last text of its session, where that is known.
+        text: String,
     },
     /// Somebody ended it.
     Cancelled,
@@ -248,6 +265,24 @@ pub trait Workers: Send + Sync {
     /// Where there is no such worker in service.
     fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError>;
 
+    /// The models that the sessions of this host can run. It blocks.
+    fn models(&self) -> Vec<Model> {
+        Vec::new()
+    }
+
+    /// Checks that the sessions of a worker can run a model.
+    ///
+    /// # Errors
+    /// Why they cannot, and the models that they can run.
+    fn check_model(&self, _worker: &MemberKey, _model: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Cuts overrides to what the operator allows the jobs of a worker. A sentence for each that was cut.
+    fn cut(&self, _worker: &MemberKey, _overrides: &mut Overrides) -> Vec<String> {
+        Vec::new()
+    }
+
     /// US dollars that a job of a worker may spend with these overrides; 0 where its sessions cost nothing.
     fn budget_usd(&self, _worker: &MemberKey, overrides: &Overrides) -> f64 {
         overrides.max_budget_usd.unwrap_or(0.0)
@@ -268,6 +303,11 @@ pub trait Workers: Send + Sync {
 
     /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is left as it is.
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun>;
+
+    /// Why nothing of the job runs until somebody lets it on, if so.
+    async fn held_back(&self, _attempt: &Attempt) -> Option<String> {
+        None
+    }
 
     /// Waits until the job has ended, and nothing of it runs.
     async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>);

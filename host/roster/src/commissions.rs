@@ -1,19 +1,21 @@
 //! The members as the hall sees them: who can be commissioned, and the jobs that attempts are.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
-    Decision, Grants, JobId, JobStatus, Manifest, MemberKey,
+    Decision, Grants, JobId, JobStatus, Manifest, MemberKey, Resumption,
     grants::Verdict,
     manifest::{CheckoutScope, Interface},
     rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
-use guild_hall::{Attempt, HallError, NoSession, NotBegun, Outcome, Permit, Worker, Workers, commission::Overrides};
+use guild_hall::{
+    Attempt, HallError, Model, NoSession, NotBegun, Outcome, Permit, Worker, Workers, commission::Overrides,
+};
 use guild_jobs::{JobStore, RunningJob};
-use guild_session::transcript::Line;
+use guild_session::transcript::{Entry, Line};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -115,13 +117,32 @@ impl Workers for Commissions {
                 display_title: manifest.title().to_owned(),
                 description: manifest.description.clone(),
                 portrait: manifest.portrait_path.clone(),
-                model: manifest.model.clone(),
+                agent: member.agent(None).map(|agent| agent.to_string()).unwrap_or_default(),
+                model: member.usual_model(),
                 checkout: checkout(manifest),
                 manages: member.grants.has(Interface::Manager),
                 can: member.grants.granted().map(str::to_owned).collect(),
             }
         };
         workers.map(worker).collect()
+    }
+
+    fn models(&self) -> Vec<Model> {
+        let all = self.all();
+        // Members share the runtimes.
+        let by_agent: BTreeMap<&str, &MemberKey> =
+            all.iter().map(|worker| (worker.agent.as_str(), &worker.key)).collect();
+        let members = by_agent.into_values().filter_map(|key| self.member(key));
+        members.flat_map(|member| member.models()).collect()
+    }
+
+    fn check_model(&self, worker: &MemberKey, model: &str) -> Result<(), String> {
+        // One that is not in service is refused for that.
+        self.member(worker).map_or(Ok(()), |member| member.check_model(model))
+    }
+
+    fn cut(&self, worker: &MemberKey, overrides: &mut Overrides) -> Vec<String> {
+        self.member(worker).map(|member| member.cut(overrides)).unwrap_or_default()
     }
 
     fn check_settings(&self) -> Result<(), String> {
@@ -230,9 +251,24 @@ impl Workers for Commissions {
         read.await.map_err(|e| HallError::Internal(format!("its transcript cannot be read: {}", e.message)))
     }
 
+    async fn held_back(&self, attempt: &Attempt) -> Option<String> {
+        let member = self.member(&attempt.worker)?;
+        let id = attempt.job.as_str();
+        // It waits until the jobs are read at the start of a host.
+        let (store, job) = (member.store().clone(), attempt.job.clone());
+        let _ = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await;
+        let job = member.store().running(id)?;
+        (job.resumption() == Some(Resumption::HeldBack)).then(|| {
+            format!(
+                "its job {id} is held back, since a host ended soon after it had resumed that job alone; `guild resume {id}` \
+                 lets it on"
+            )
+        })
+    }
+
     async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>) {
         let Some(member) = self.member(&attempt.worker) else {
-            return (Outcome::Failed { error: not_served(&attempt.worker) }, Vec::new());
+            return (failed(not_served(&attempt.worker)), Vec::new());
         };
         let id = attempt.job.as_str();
         // It waits until the jobs are read at the start of a host.
@@ -248,7 +284,7 @@ impl Workers for Commissions {
         }
         let (store, job) = (member.store().clone(), attempt.job.clone());
         let read = blocking(move || Ok(outcome(&store, &job))).await;
-        read.unwrap_or_else(|e| (Outcome::Failed { error: e.message }, Vec::new()))
+        read.unwrap_or_else(|e| (failed(e.message), Vec::new()))
     }
 
     async fn cancel(&self, attempt: &Attempt) {
@@ -278,9 +314,24 @@ fn not_served(worker: &MemberKey) -> String {
     format!("its worker {worker} is not in service; `guild members` says why")
 }
 
+/// An attempt that has no job whose session could have said something.
+fn failed(error: String) -> Outcome {
+    Outcome::Failed { error, text: String::new() }
+}
+
+/// The last text of a job's sessions; empty where its transcript has none. It blocks.
+fn last_text(store: &JobStore, job: &JobId) -> String {
+    let lines = store.transcript(job).unwrap_or_default();
+    let last = lines.into_iter().rev().find_map(|line| match line.entry {
+        Entry::End { text, .. } => Some(text),
+        _ => None,
+    });
+    last.unwrap_or_default()
+}
+
 /// How a job ended, and what its worker decided. It blocks.
 fn outcome(store: &JobStore, job: &JobId) -> (Outcome, Vec<Decision>) {
-    let gone = |error: String| (Outcome::Failed { error }, Vec::new());
+    let gone = |error: String| (failed(error), Vec::new());
     let status = match store.status(job.as_str()) {
         Ok(status) => status,
         Err(e) => return gone(format!("its job {job} is gone: {e}")),
@@ -293,10 +344,12 @@ fn outcome(store: &JobStore, job: &JobId) -> (Outcome, Vec<Decision>) {
     let outcome = match status.status {
         JobStatus::Completed => match store.result(job.as_str()) {
             Ok(result) => Outcome::Completed { result: result.output, error },
-            Err(e) => Outcome::Failed { error: format!("its result cannot be read: {e}") },
+            Err(e) => failed(format!("its result cannot be read: {e}")),
         },
         JobStatus::Cancelled => Outcome::Cancelled,
-        JobStatus::Failed | JobStatus::Running => Outcome::Failed { error: error.unwrap_or_default() },
+        JobStatus::Failed | JobStatus::Running => {
+            Outcome::Failed { error: error.unwrap_or_default(), text: last_text(store, job) }
+        }
     };
     (outcome, status.decisions.unwrap_or_default())
 }

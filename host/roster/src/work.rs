@@ -19,7 +19,7 @@ use guild_contract::{
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
-use guild_hall::Attempt;
+use guild_hall::{Attempt, NO_RESULT};
 use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
 use guild_sandbox::{Plugin, RunScope};
 use guild_session::{
@@ -72,6 +72,7 @@ pub(crate) async fn carry_out(
     held: impl Send,
 ) {
     let attempt = context.attempt_of(job.id());
+    let is_commission = attempt.as_ref().is_some_and(|attempt| attempt.activity.commission().is_some());
     let ingress = context.ingress.clone();
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
@@ -96,6 +97,8 @@ pub(crate) async fn carry_out(
         }
     };
     let outcome = match tokio::spawn(carried_out.instrument(span.clone())).await {
+        // The last text of a session is the result of a job that was dispatched, and not of a commission.
+        Ok(Ok(_)) if is_commission && !job.has_submission() => Err(NO_RESULT.to_owned()),
         Ok(outcome) => outcome,
         // The host ends, and this with it. The next one goes on with the job.
         Err(e) if e.is_cancelled() => return pending().await,

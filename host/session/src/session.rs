@@ -26,6 +26,22 @@ pub trait AgentRuntime: Send + Sync {
     /// is allowed.
     fn check(&self, wanted: &Wanted<'_>) -> Result<(), String>;
 
+    /// The models that are known to run here. Others may, too: [`Self::check_model`] says so.
+    fn models(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The model of a session that asks for none, where that is known.
+    fn usual_model(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether a session could run this model, as far as the configuration tells.
+    ///
+    /// # Errors
+    /// Why not, in words that follow the model's name.
+    fn check_model(&self, model: &str) -> Result<(), String>;
+
     /// Whether a session that a host restart interrupted can be resumed, given its entries in the transcript. The error
     /// says why not.
     fn can_resume(&self, history: &[Entry]) -> Result<(), String>;

@@ -4,7 +4,7 @@
 //! retries, the transcript, and what a session cost. All sessions share one client; a session that waits for its
 //! provider holds its messages and one connection, and no thread.
 
-use std::{mem, sync::OnceLock, time::Duration};
+use std::{collections::BTreeSet, mem, sync::OnceLock, time::Duration};
 
 use async_trait::async_trait;
 use guild_session::{
@@ -129,6 +129,35 @@ impl AgentRuntime for Api {
         let model = self.model(wanted.model)?;
         if self.options.unknown_cost_tokens.is_none() && !self.options.prices.knows(model) {
             return Err(unknown_price(model));
+        }
+        Ok(())
+    }
+
+    fn models(&self) -> Vec<String> {
+        let [operators, list] = self.options.prices.named();
+        let named = self.options.model.as_deref().into_iter().chain(operators);
+        // Another address has models of its own.
+        let list = list.filter(|_| self.options.base_url.is_none());
+        let runs = named.chain(list).filter(|model| self.check_model(model).is_ok());
+        runs.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn usual_model(&self) -> Option<&str> {
+        self.options.model.as_deref()
+    }
+
+    fn check_model(&self, model: &str) -> Result<(), String> {
+        let ApiOptions { provider, base_url, prices, unknown_cost_tokens, .. } = &self.options;
+        let is_listed = prices.knows(model) && !prices.is_operators(model);
+        let is_own = || provider.models().is_some_and(|own| model.starts_with(own));
+        if base_url.is_none() && is_listed && !is_own() {
+            return Err(format!("is of another provider than [api] asks, which is {}", provider.name()));
+        }
+        if unknown_cost_tokens.is_none() && !prices.knows(model) {
+            return Err(
+                "has no known price: give it under [[prices]] in guild.toml, or set unknown_cost_tokens under [api]"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

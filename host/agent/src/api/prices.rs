@@ -113,6 +113,19 @@ impl Prices {
         !self.of(model).is_empty()
     }
 
+    /// Whether a price of the operator's names a model.
+    pub(crate) fn is_operators(&self, model: &str) -> bool {
+        self.operators.iter().any(|price| price.closeness(model).is_some())
+    }
+
+    /// The models that prices name whole: those of the operator's, and those of the list.
+    pub(crate) fn named(&self) -> [impl Iterator<Item = &str>; 2] {
+        [&self.operators, &self.list].map(|prices| {
+            let names = prices.iter().map(|price| price.model.as_str());
+            names.filter(|name| !name.ends_with('*'))
+        })
+    }
+
     /// Whether a model is known to cost nothing.
     pub(crate) fn is_free(&self, model: &str) -> bool {
         let prices = self.of(model);

@@ -42,6 +42,21 @@ impl Provider {
         Some(KeySource::Env(name.to_owned()))
     }
 
+    /// How the names of its own models begin, among those that have a list price.
+    pub(crate) fn models(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic => Some("claude-"),
+            Self::OpenAi => Some("gpt-"),
+            Self::Gemini => Some("gemini-"),
+            Self::Ollama => None,
+        }
+    }
+
+    /// The name by which `api.provider` chooses it.
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find_map(|(name, known)| (known == self).then_some(name)).unwrap_or_default()
+    }
+
     fn usual_base(self) -> &'static str {
         match self {
             Self::Anthropic => "https://api.anthropic.com",

@@ -19,7 +19,7 @@ mod scratch;
 mod turns;
 mod version;
 
-use std::{future::pending, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::pending, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use guild_session::{
@@ -33,6 +33,12 @@ use tracing::Instrument as _;
 use crate::api::Prices;
 use conversation::Conversation;
 use version::Versions;
+
+/// Names by which the CLI takes its newest models, and what may follow them.
+const ALIASES: [&str; 3] = ["haiku", "opus", "sonnet"];
+const LONG_CONTEXT: &str = "[1m]";
+/// A part of the whole names of all models of the CLI, at whichever provider.
+const CLAUDE: &str = "claude";
 
 /// How sessions of Claude Code are run.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,6 +168,30 @@ impl AgentRuntime for Claude {
                 .to_owned());
         }
         Ok(())
+    }
+
+    fn models(&self) -> Vec<String> {
+        let own = ALIASES.into_iter().chain(self.options.model.as_deref());
+        let priced = self.options.prices.named().into_iter().flatten().filter(|model| model.contains(CLAUDE));
+        own.chain(priced).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn usual_model(&self) -> Option<&str> {
+        self.options.model.as_deref()
+    }
+
+    fn check_model(&self, model: &str) -> Result<(), String> {
+        let ClaudeOptions { model: own, prices, .. } = &*self.options;
+        let alias = model.strip_suffix(LONG_CONTEXT).unwrap_or(model);
+        if ALIASES.contains(&alias)
+            || model.contains(CLAUDE)
+            || own.as_deref() == Some(model)
+            || prices.is_operators(model)
+        {
+            return Ok(());
+        }
+        Err("is no model of the Claude Code CLI; where it is one, give its price under [[prices]] in guild.toml"
+            .to_owned())
     }
 
     fn can_resume(&self, history: &[Entry]) -> Result<(), String> {

@@ -92,6 +92,11 @@ impl AgentRuntime for Extractive {
             .to_owned())
     }
 
+    fn check_model(&self, _model: &str) -> Result<(), String> {
+        Err("cannot be asked for, since the built-in search has no model; `agent` in guild.toml chooses a runtime that has"
+            .to_owned())
+    }
+
     fn can_resume(&self, _history: &[Entry]) -> Result<(), String> {
         Ok(())
     }

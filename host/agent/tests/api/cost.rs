@@ -175,3 +175,24 @@ async fn a_request_is_not_made_again_once_the_jobs_other_sessions_have_spent_its
     assert_eq!(run(options(Provider::Anthropic, &base), session).await.ending, Ending::MaxBudget);
     assert_eq!(server.count(), 1);
 }
+
+#[test]
+fn the_models_of_a_provider_are_its_own_and_those_of_the_operators_prices() {
+    let of = |options: ApiOptions| Api::new(options).unwrap();
+    let mut own = ApiOptions::new(Provider::OpenAi);
+    own.prices = priced("my-own", 1.0, 1.0);
+    let runtime = of(own.clone());
+    let models = runtime.models();
+    assert!(models.contains(&"my-own".to_owned()) && models.contains(&"gpt-5".to_owned()), "{models:?}");
+    assert!(models.iter().all(|model| !model.starts_with("claude-")), "{models:?}");
+    assert!(models.iter().all(|model| runtime.check_model(model).is_ok()));
+    assert!(runtime.check_model("gpt-5-2025-08-07").is_ok() && runtime.check_model("my-own").is_ok());
+    let foreign = runtime.check_model("claude-opus-5").unwrap_err();
+    assert!(foreign.contains("another provider") && foreign.contains("openai"), "{foreign}");
+    assert!(runtime.check_model("gpt-99").unwrap_err().contains("[[prices]]"));
+    // Another address has models that nobody here knows.
+    let elsewhere = of(ApiOptions { base_url: Some("http://127.0.0.1:1/v1".to_owned()), ..own.clone() });
+    assert_eq!(elsewhere.models(), ["my-own"]);
+    assert!(elsewhere.check_model("claude-opus-5").is_ok());
+    assert!(of(ApiOptions { unknown_cost_tokens: Some(1), ..own }).check_model("gpt-99").is_ok());
+}

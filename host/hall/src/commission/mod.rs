@@ -203,6 +203,11 @@ impl Commission {
         delegated.spent_usd + if may_spend { delegated.budget_usd } else { 0.0 }
     }
 
+    /// Whether it begins by itself as soon as it can: its dispatch was asked for.
+    pub fn is_queued(&self) -> bool {
+        self.asked.is_some() && matches!(self.status, Status::Pending | Status::Blocked)
+    }
+
     /// When it was made, as far as its record says.
     pub fn created(&self) -> &str {
         self.record.activity_timeline.first().map_or(&self.record.date, |entry| &entry.timestamp)

@@ -66,7 +66,10 @@ pub struct Origin {
     pub description: String,
 }
 
-/// Bounds of a commission in place of its worker's (REQ-WKR-19).
+/// Notes which overrides were above what the operator allows, and what holds in place of them.
+pub(crate) const CUT: &str = "overrides_cut";
+
+/// Bounds of a commission, or of the turns of a meeting, in place of its worker's (REQ-WKR-19).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Overrides {
@@ -82,7 +85,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -92,8 +95,8 @@ impl Overrides {
 pub struct Entry {
     /// When: RFC 3339 in UTC, with milliseconds.
     pub timestamp: String,
-    /// Of a commission `created`, `dispatch_asked`, `status_<state>`, `progress_report`, `result_submitted`, `question`,
-    /// `user_note` or `manager_note`; of a meeting see [`crate::meeting::Record`].
+    /// Of a commission `created`, `overrides_cut`, `dispatch_asked`, `status_<state>`, `held_back`, `progress_report`,
+    /// `result_submitted`, `question`, `last_text`, `not_committed`, `user_note` or `manager_note`; of a meeting see [`crate::meeting::Record`].
     pub event: String,
     /// What, or why.
     pub reason: String,

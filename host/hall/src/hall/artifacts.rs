@@ -59,6 +59,18 @@ impl Hall {
         Ok(found)
     }
 
+    /// The paths of all files below `.lore/`, from there.
+    pub(super) async fn documents(&self, project: &str) -> Result<Vec<String>, HallError> {
+        let (_, integration) = self.integration(project).await?;
+        let home = self.home.clone();
+        let list = move |top: &Path| {
+            let lore = named(LORE)?;
+            let listed = Files::open(&home, top).and_then(|files| files.list(&lore));
+            Ok(listed.map_err(|e| failed(&lore, "listed", &e))?.map(|listed| listed.files).unwrap_or_default())
+        };
+        integration.with_files(list).await?
+    }
+
     /// One artifact, with its whole text. The record of a commission under way, or of an open meeting, is that of its
     /// worktree.
     ///
@@ -96,9 +108,15 @@ impl Hall {
         let path = valid(path)?;
         let media_type = artifact::media_type(&path).filter(|_| Kind::of(&path) == Some(kind));
         let media_type = media_type.ok_or_else(|| {
-            let needed =
-                if kind == Kind::Image { "an image: png, jpg, jpeg, webp, gif or svg" } else { "a mockup: html" };
-            HallError::Invalid(format!("{:?} is not called as {needed}", below_lore(&path)))
+            let file = path.rsplit('/').next().unwrap_or_default();
+            let extension = file.rfind('.').filter(|at| *at > 0).and_then(|at| file.get(at..)).unwrap_or_default();
+            HallError::Unsupported(match kind {
+                Kind::Image => format!(
+                    "Unsupported image type: {extension}; {:?} is no png, jpg, jpeg, webp, gif or svg",
+                    below_lore(&path)
+                ),
+                _ => format!("Unsupported mockup type: {extension}; {:?} is no html", below_lore(&path)),
+            })
         })?;
         let home = self.home.clone();
         let read = move |top: &Path| {
@@ -242,15 +260,39 @@ fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, HallError> {
 fn whole(home: &Home, top: &Path, path: &str) -> Result<(Vec<u8>, Fingerprint), HallError> {
     let names = named(path)?;
     let files = Files::open(home, top).map_err(HallError::io("the worktree"))?;
-    let missing = || HallError::NotFound(format!("Artifact not found: {}", below_lore(path)));
+    let missing = || {
+        let what = match Kind::of(path) {
+            Some(Kind::Image) => "Image",
+            Some(Kind::Mockup) => "Mockup",
+            Some(Kind::Document) | None => "Artifact",
+        };
+        HallError::NotFound(format!("{what} not found: {}", below_lore(path)))
+    };
     files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?.ok_or_else(missing)
 }
 
 /// The path from the top of a worktree of an artifact that a caller calls so.
 fn valid(path: &str) -> Result<String, HallError> {
-    let path = in_lore(path);
+    let path = resolved(path)?;
     named(&path)?;
     Ok(path)
+}
+
+/// A path with its `.` and `..` resolved by the names in it, as documents write paths from their own directory. It never leads
+/// out of `.lore/`.
+pub(super) fn resolved(path: &str) -> Result<String, HallError> {
+    let mut resolved = Vec::new();
+    for name in below_lore(path).split('/') {
+        match name {
+            "." => {}
+            ".." => {
+                let left = || HallError::Invalid(format!("Path traversal detected: {path:?} leads out of .lore/"));
+                resolved.pop().ok_or_else(left)?;
+            }
+            name => resolved.push(name),
+        }
+    }
+    Ok(format!("{LORE}/{}", resolved.join("/")))
 }
 
 fn named(path: &str) -> Result<Names<'_>, HallError> {

@@ -4,17 +4,17 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use guild_contract::{Decision, text::one_line};
+use guild_contract::{Decision, JobId, text::one_line};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
 
-use super::{CommissionCell, Hall, blocking, tools::note_once};
+use super::{CommissionCell, Hall, blocking, cut, tools::note_once};
 use crate::{
     commission::{Commission, End, Status, record},
     error::HallError,
     project::Project,
     protected::LORE,
     store,
-    workers::{Attempt, NotBegun, Outcome},
+    workers::{Attempt, NO_RESULT, NotBegun, Outcome},
 };
 
 /// How long an attempt waits before it asks a host that was busy again.
@@ -30,7 +30,13 @@ const REASON_CHARS: usize = 400;
 
 const CANCELLED: &str = "Commission cancelled by user";
 const COMPLETED: &str = "Execution completed";
-const NO_RESULT: &str = "Session completed without submitting result";
+
+/// The event with the last text of a session that submitted no result, and how much of that the timeline has.
+const LAST_TEXT: &str = "last_text";
+const LAST_TEXT_CHARS: usize = 16_000;
+
+/// The event that says that the job waits for somebody to let it on.
+const HELD_BACK: &str = "held_back";
 
 impl Hall {
     /// Cancels a commission. An attempt has ended, and its session, when this returns; what it wrote is on its branch.
@@ -111,8 +117,9 @@ impl Hall {
         tokio::spawn(async move {
             let (id, project) = (cell.now().commission_id.clone(), cell.now().project_name.clone());
             if let Err(e) = hall.carry_out(&cell).await {
-                let end = End { status: Status::Failed, reason: e.to_string(), time: hall.time() };
-                if let Err(e) = hall.end(&cell, end, None).await {
+                let reason = hall.without_paths(e.to_string()).await;
+                let end = End { status: Status::Failed, reason, time: hall.time() };
+                if let Err(e) = hall.end(&cell, end, Came::Nothing).await {
                     tracing::error!(commission = %id, "its end cannot be stored: {e}");
                 }
             }
@@ -174,7 +181,9 @@ impl Hall {
             }
             loop {
                 if let Some(reason) = is_cancelled() {
-                    return self.end(cell, End { status: Status::Cancelled, reason, time: self.time() }, None).await;
+                    return self
+                        .end(cell, End { status: Status::Cancelled, reason, time: self.time() }, Came::Nothing)
+                        .await;
                 }
                 match workers.begin(&attempt).await {
                     Ok(()) => break,
@@ -191,6 +200,13 @@ impl Hall {
         }
         if is_cancelled().is_some() {
             workers.cancel(&attempt).await;
+        } else if let Some(why) = workers.held_back(&attempt).await {
+            let time = self.time();
+            self.change(cell, |commission| {
+                note_once(commission, HELD_BACK, &why, time);
+                Ok(())
+            })
+            .await?;
         }
         let (outcome, decisions) = tokio::select! {
             ended = workers.ended(&attempt) => ended,
@@ -200,38 +216,44 @@ impl Hall {
             }
         };
         let end = |status, reason: String| End { status, reason, time: self.time() };
-        let (end, result) = match outcome {
-            Outcome::Completed { result, error: None } => (end(Status::Completed, COMPLETED.to_owned()), Some(result)),
-            Outcome::Completed { result, error: Some(error) } => {
-                (end(Status::Completed, format!("{COMPLETED}; after its result: {error}")), Some(result))
+        let (end, came) = match outcome {
+            Outcome::Completed { result, error: None } => {
+                (end(Status::Completed, COMPLETED.to_owned()), Came::Result(result, decisions))
             }
-            Outcome::Failed { error } if error.is_empty() => (end(Status::Failed, NO_RESULT.to_owned()), None),
-            Outcome::Failed { error } => (end(Status::Failed, error), None),
+            Outcome::Completed { result, error: Some(error) } => (
+                end(Status::Completed, format!("{COMPLETED}; after its result: {error}")),
+                Came::Result(result, decisions),
+            ),
+            Outcome::Failed { error, text } => {
+                let reason = if error.is_empty() { NO_RESULT.to_owned() } else { error };
+                (end(Status::Failed, reason), Came::LastText(text))
+            }
             Outcome::Cancelled => {
                 let reason = is_cancelled().unwrap_or_else(|| "Its job was cancelled".to_owned());
-                (end(Status::Cancelled, reason), None)
+                (end(Status::Cancelled, reason), Came::Nothing)
             }
         };
-        let body = result.map(|result| (result, decisions));
-        self.end(cell, end, body).await
+        self.end(cell, end, came).await
     }
 
     /// Stores how an attempt ended. The first end holds.
-    async fn end(
-        &self,
-        cell: &CommissionCell,
-        end: End,
-        result: Option<(String, Vec<Decision>)>,
-    ) -> Result<(), HallError> {
-        let spent = self.spent_usd(&cell.now()).await;
+    async fn end(&self, cell: &CommissionCell, end: End, came: Came) -> Result<(), HallError> {
+        let (spent, time) = (self.spent_usd(&cell.now()).await, self.time());
         self.change(cell, |commission| {
             let Some(attempt) = commission.attempt.as_mut().filter(|attempt| attempt.end.is_none()) else {
                 return Ok(());
             };
             attempt.end = Some(end);
+            let job = attempt.job.clone();
             commission.delegated.iter_mut().for_each(|delegated| delegated.spent_usd += spent);
-            if let Some((result, decisions)) = result {
-                commission.record.body = record::body(&record::fitting(result), &decisions);
+            match came {
+                Came::Result(result, decisions) => {
+                    commission.record.body = record::body(&record::fitting(result), &decisions);
+                }
+                Came::LastText(text) if !text.trim().is_empty() => {
+                    commission.note(LAST_TEXT, &beginning(text.trim(), &job), time);
+                }
+                Came::LastText(_) | Came::Nothing => {}
             }
             Ok(())
         })
@@ -279,7 +301,10 @@ impl Hall {
                         conflict = Some(format!("Commission {} failed: {why}", now.commission_id));
                         end = failed(why);
                     }
-                    Err(e) => end = failed(format!("Finalize error: {e}")),
+                    Err(e) => {
+                        tracing::warn!(commission = %now.commission_id, "it cannot be merged: {e}");
+                        end = failed(self.without_paths(format!("Finalize error: {e}")).await);
+                    }
                 }
             }
             if end.status != Status::Completed {
@@ -376,6 +401,23 @@ fn ended(commission: &Commission, end: &End) -> Result<Commission, HallError> {
         attempt.end = Some(end.clone());
     });
     Ok(over)
+}
+
+/// What came of an attempt besides what is on its branch.
+enum Came {
+    /// Its result, and what its worker decided.
+    Result(String, Vec<Decision>),
+    /// The last text of a session that submitted no result: it can be all that came of the work.
+    LastText(String),
+    Nothing,
+}
+
+/// As much of a last text as a timeline has.
+fn beginning(text: &str, job: &JobId) -> String {
+    let noted = cut(text.to_owned(), LAST_TEXT_CHARS);
+    let rest =
+        if noted == text { String::new() } else { format!("\n\n(All of it is in the transcript of the job {job}.)") };
+    noted + &rest
 }
 
 fn branch(commission: &Commission) -> Result<AttemptBranch, HallError> {

@@ -58,17 +58,23 @@ impl Hall {
         }
         let mut commissions = self.matching(&Filter::default()).await?;
         commissions.sort_by(|a, b| b.relevant_date().cmp(a.relevant_date()));
-        items.extend(commissions.iter().map(|now| commission(&CommissionView::listed(now))));
+        for now in commissions {
+            let mut view = CommissionView::listed(&now);
+            view.blocked_by = self.blocked_by(&now).await?;
+            items.push(commission(&view));
+        }
         items.extend(self.meetings_of(None).await?.iter().map(|meeting| self::meeting(meeting)));
         Ok(render(items))
     }
 }
 
 fn worker(worker: &Worker) -> Item {
-    let Worker { display_name, display_title, description, can, model, .. } = worker;
+    let Worker { display_name, display_title, description, can, agent, model, .. } = worker;
     let can = if can.is_empty() { "nothing".to_owned() } else { can.join(", ") };
-    let model = model.as_ref().map(|model| format!("; model {model}")).unwrap_or_default();
-    Item::new(WORKERS, 0, &format!("{display_name} ({display_title}): {description}. It is granted {can}{model}"))
+    let model = model.as_ref().map(|model| format!(", model {model}")).unwrap_or_default();
+    let text =
+        format!("{display_name} ({display_title}): {description}. It is granted {can}; it runs on {agent}{model}");
+    Item::new(WORKERS, 0, &text)
 }
 
 fn commission(view: &CommissionView) -> Item {
@@ -79,10 +85,13 @@ fn commission(view: &CommissionView) -> Item {
         Status::Cancelled | Status::Completed | Status::Abandoned => 4,
     };
     let by = if view.created_by == Author::Manager { ", made by the manager" } else { "" };
-    let waits = match view.dependencies.as_slice() {
-        [] => String::new(),
-        some => format!(", after {}", some.join(", ")),
+    let blockers: Vec<String> = view.blocked_by.iter().map(ToString::to_string).collect();
+    let waits = match (blockers.as_slice(), view.dependencies.as_slice()) {
+        ([], []) => String::new(),
+        ([], some) => format!(", after {}", some.join(", ")),
+        (blockers, _) => format!(", blocked by {}", blockers.join(", ")),
     };
+    let queued = if view.queued { " and queued" } else { "" };
     let title = view.title.strip_prefix("Commission: ").unwrap_or(&view.title);
     let CommissionView { id, status, worker, project_name, current_progress, relevant_date, .. } = view;
     let progress = if current_progress.is_empty() { "" } else { ": " };
@@ -90,7 +99,7 @@ fn commission(view: &CommissionView) -> Item {
         COMMISSIONS,
         rank,
         &format!(
-            "{id} of {project_name} is {status} ({worker}{by}, {relevant_date}{waits}) “{title}”{progress}{current_progress}"
+            "{id} of {project_name} is {status}{queued} ({worker}{by}, {relevant_date}{waits}) “{title}”{progress}{current_progress}"
         ),
     )
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
+use guild_contract::MemberKey;
 
 use super::{
     CommissionCell, Hall,
@@ -16,6 +17,7 @@ use crate::{
     error::HallError,
     events::HallEvent,
     home::Home,
+    view::Made,
     workers::{Activity, Worker},
 };
 
@@ -25,6 +27,8 @@ const TITLE_BYTES: usize = 1024;
 pub(super) const TEXT_BYTES: usize = 1024 * 1024;
 /// The most dependencies of a commission.
 const DEPENDENCIES: usize = 256;
+/// The most bytes of a model's name.
+const MODEL_BYTES: usize = 256;
 /// The most bytes of a dependency.
 const DEPENDENCY_BYTES: usize = 1024;
 
@@ -62,11 +66,12 @@ pub struct Changes {
 }
 
 impl Hall {
-    /// Makes a commission. It is pending, and begins only once its dispatch is asked for.
+    /// Makes a commission. It is pending, or blocked where something that it depends on is not there, and begins only once its
+    /// dispatch is asked for.
     ///
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
-    pub async fn create(self: &Arc<Self>, new: NewCommission) -> Result<CommissionId, HallError> {
+    pub async fn create(self: &Arc<Self>, new: NewCommission) -> Result<Made, HallError> {
         self.create_once(new, None).await
     }
 
@@ -75,7 +80,7 @@ impl Hall {
         self: &Arc<Self>,
         new: NewCommission,
         call: Option<&str>,
-    ) -> Result<CommissionId, HallError> {
+    ) -> Result<Made, HallError> {
         if let Some(cell) = self.made_by(call) {
             return self.was_made(&cell).await;
         }
@@ -88,14 +93,22 @@ impl Hall {
         }
         check_text("prompt", &new.prompt, TEXT_BYTES)?;
         check_dependencies(&new.dependencies)?;
-        check_overrides(&new.overrides)?;
         let project = self.project(&new.project)?;
         // A project that cannot be worked on is told now, not at the dispatch.
         self.projects.integration(&self.home, &project).await?;
+        self.check_named(&new.project, &new.dependencies).await?;
         let worker = self.worker(&new.worker)?;
-        let budget_usd = self.workers()?.budget_usd(&worker.key, &new.overrides);
+        let (overrides, cut) = self.allowed(&worker.key, new.overrides)?;
+        let budget_usd = self.workers()?.budget_usd(&worker.key, &overrides);
         let author = if new.by.is_some() { Author::Manager } else { Author::User };
         let (now, time) = (self.clock.now(), self.time());
+        let entry = |event: &str, reason: &str| Entry {
+            timestamp: time.clone(),
+            event: event.to_owned(),
+            reason: reason.to_owned(),
+            ..Entry::default()
+        };
+        let created = [entry("created", "Commission created")];
         let record = Record {
             title: format!("Commission: {title}"),
             date: now.strftime("%Y-%m-%d").to_string(),
@@ -104,13 +117,8 @@ impl Hall {
             worker_display_title: worker.display_title,
             prompt: new.prompt,
             dependencies: new.dependencies,
-            resource_overrides: new.overrides,
-            activity_timeline: vec![Entry {
-                timestamp: time,
-                event: "created".to_owned(),
-                reason: "Commission created".to_owned(),
-                ..Entry::default()
-            }],
+            resource_overrides: overrides,
+            activity_timeline: created.into_iter().chain(cut.iter().map(|cut| entry(record::CUT, cut))).collect(),
             project_name: new.project.clone(),
             ..Record::default()
         };
@@ -143,7 +151,40 @@ impl Hall {
         );
         let made = made.await?;
         drop(one);
-        Ok(self.picture_made(&self.commissions, made).await?.commission_id.clone())
+        let id = self.picture_made(&self.commissions, made).await?.commission_id.clone();
+        self.made(&*self.cell(id.as_str())?, cut).await
+    }
+
+    /// What came of making a commission, or of changing it: what it waits for is looked at first.
+    async fn made(&self, cell: &CommissionCell, cut: Vec<String>) -> Result<Made, HallError> {
+        self.check_blocked(cell).await?;
+        let now = cell.now();
+        let blocked_by = self.blocked_by(&now).await?;
+        let blocked_by = self.with_nearest(&now.project_name, blocked_by).await;
+        // A call that comes again is answered as it was, whatever came of the commission since.
+        let status = if now.status == Status::Blocked { Status::Blocked } else { Status::Pending };
+        Ok(Made { commission_id: now.commission_id.clone(), status, blocked_by, cut })
+    }
+
+    /// Overrides as the jobs of a worker can have them, and what was cut.
+    ///
+    /// # Errors
+    /// A bound that makes no sense, or a model that the worker cannot run.
+    pub(super) fn allowed(
+        &self,
+        worker: &MemberKey,
+        mut overrides: Overrides,
+    ) -> Result<(Overrides, Vec<String>), HallError> {
+        check_overrides(&overrides)?;
+        let workers = self.workers()?;
+        overrides.model = overrides.model.filter(|model| !model.trim().is_empty());
+        if let Some(model) = &overrides.model {
+            check_text("resourceOverrides.model", model, MODEL_BYTES)?;
+            let checked = workers.check_model(worker, model);
+            checked.map_err(|why| HallError::Invalid(format!("resourceOverrides.model: {why}")))?;
+        }
+        let cut = workers.cut(worker, &mut overrides);
+        Ok((overrides, cut))
     }
 
     /// The commission that this call made when it came before.
@@ -153,11 +194,16 @@ impl Hall {
         all.find(|cell| cell.now().calls.iter().any(|known| known == call))
     }
 
-    /// The name of a commission, once it is known whether it could be made.
-    async fn was_made(&self, cell: &CommissionCell) -> Result<CommissionId, HallError> {
+    /// What came of making a commission, once it is known whether it could be made.
+    async fn was_made(&self, cell: &CommissionCell) -> Result<Made, HallError> {
         let id = cell.now().commission_id.clone();
-        match cell.hold().await.is_forgotten {
-            false => Ok(id),
+        let is_forgotten = cell.hold().await.is_forgotten;
+        match is_forgotten {
+            false => {
+                let timeline = &cell.now().record.activity_timeline;
+                let cut = timeline.iter().filter(|entry| entry.event == record::CUT);
+                self.made(cell, cut.map(|entry| entry.reason.clone()).collect()).await
+            }
             true => Err(HallError::NotFound(format!("the commission {id} was not made"))),
         }
     }
@@ -167,14 +213,25 @@ impl Hall {
     ///
     /// # Errors
     /// Where it is under way or over, or a field is not acceptable.
-    pub async fn update(self: &Arc<Self>, id: &str, changes: Changes) -> Result<(), HallError> {
-        if let Some(prompt) = &changes.prompt {
+    pub async fn update(self: &Arc<Self>, id: &str, changes: Changes) -> Result<Made, HallError> {
+        let Changes { prompt, dependencies, overrides } = changes;
+        if let Some(prompt) = &prompt {
             check_text("prompt", prompt, TEXT_BYTES)?;
         }
-        check_dependencies(changes.dependencies.as_deref().unwrap_or_default())?;
-        check_overrides(changes.overrides.as_ref().unwrap_or(&Overrides::default()))?;
+        check_dependencies(dependencies.as_deref().unwrap_or_default())?;
         let (cell, workers) = (self.cell(id)?, self.workers()?);
-        let more = changes.prompt.as_ref().map_or(0, String::len).saturating_sub(cell.now().record.prompt.len());
+        if let Some(dependencies) = &dependencies {
+            self.check_named(&cell.now().project_name, dependencies).await?;
+            self.check_cycle(&cell.now().commission_id, dependencies)?;
+        }
+        let (overrides, cut) = match (overrides, cell.now().worker_name.parse()) {
+            (Some(overrides), Ok(worker)) => {
+                self.allowed(&worker, overrides).map(|(allowed, cut)| (Some(allowed), cut))?
+            }
+            (overrides, _) => (overrides, Vec::new()),
+        };
+        let (said, time) = (cut.clone(), self.time());
+        let more = prompt.as_ref().map_or(0, String::len).saturating_sub(cell.now().record.prompt.len());
         if more > 0 {
             check_room(&self.commissions, &cell.now().project_name, more)?;
         }
@@ -187,19 +244,20 @@ impl Hall {
                 )));
             }
             let record = &mut commission.record;
-            let Changes { prompt, dependencies, overrides } = changes;
             record.prompt = prompt.unwrap_or_else(|| record.prompt.clone());
             record.dependencies = dependencies.unwrap_or_else(|| record.dependencies.clone());
             record.resource_overrides = overrides.unwrap_or_else(|| record.resource_overrides.clone());
             if let (Some(delegated), Ok(worker)) = (&mut commission.delegated, commission.worker_name.parse()) {
                 delegated.budget_usd = workers.budget_usd(&worker, &commission.record.resource_overrides);
             }
+            cut.iter().for_each(|cut| commission.note(record::CUT, cut, time.clone()));
             Ok(())
         })
         .await?;
         // It may wait for something else now.
         let project = cell.now().project_name.clone();
-        self.check_dependencies(Some(&project)).await
+        self.check_dependencies(Some(&project)).await?;
+        self.made(&cell, said).await
     }
 
     /// Adds a note of a person's.

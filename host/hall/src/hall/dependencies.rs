@@ -1,14 +1,15 @@
 //! What a commission waits for: other commissions, and artifacts.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
+use guild_contract::nearest::nearest;
 use guild_jobs::durable::open_directory;
 
-use super::{Hall, blocking};
+use super::{CommissionCell, Hall, artifacts::resolved, blocking};
 use crate::{
-    commission::{CommissionId, Status},
+    commission::{Commission, CommissionId, Status},
     error::HallError,
-    view::{Edge, Graph, Node},
+    view::{Blocker, Edge, Graph, Node},
 };
 
 const BLOCKED: &str = "Dependencies not satisfied";
@@ -26,36 +27,120 @@ fn commission(dependency: &str) -> Option<CommissionId> {
     }
 }
 
+/// The path of an artifact that a dependency names, from `.lore/`.
+fn artifact(dependency: &str) -> &str {
+    let path = dependency.trim().trim_start_matches('/');
+    path.strip_prefix(".lore/").unwrap_or(path)
+}
+
 /// Whether there is an artifact of that path below `.lore/`.
 fn is_there(worktree: &Path, dependency: &str) -> bool {
-    let path = dependency.trim().trim_start_matches('/');
-    let path = path.strip_prefix(".lore/").unwrap_or(path);
+    let path = artifact(dependency);
     let lore = open_directory(worktree).and_then(|top| top.open_dir(".lore"));
     !path.is_empty() && lore.and_then(|lore| lore.symlink_metadata(path)).is_ok()
 }
 
+/// Why what depends on a commission cannot go on; `None` where it can.
+fn why_not(now: &Commission) -> Option<String> {
+    let next = match now.status {
+        status if status.satisfies() => return None,
+        Status::Failed | Status::Cancelled => "; dispatch it again, or abandon it",
+        Status::Pending if !now.is_queued() => ", and nobody asked for its dispatch",
+        _ => "",
+    };
+    Some(format!("it is {}{next}", now.status))
+}
+
 impl Hall {
-    /// Those of these dependencies that are not there.
-    pub(super) async fn unmet(&self, project: &str, dependencies: &[String]) -> Result<Vec<String>, HallError> {
-        let (mut unmet, mut paths) = (Vec::new(), Vec::new());
+    /// Those of these dependencies that are not there, with the reason.
+    pub(super) async fn blockers(&self, project: &str, dependencies: &[String]) -> Result<Vec<Blocker>, HallError> {
+        let (mut blockers, mut paths) = (Vec::new(), Vec::new());
         for dependency in dependencies {
-            let known = commission(dependency).map(|id| self.commissions.get(&id));
-            match known {
+            match commission(dependency).map(|id| self.commissions.get(&id)) {
                 Some(Some(cell)) if cell.now().project_name == project => {
-                    if !cell.now().status.satisfies() {
-                        unmet.push(dependency.clone());
-                    }
+                    blockers.extend(why_not(&cell.now()).map(|why| Blocker { dependency: dependency.clone(), why }));
                 }
-                Some(_) => unmet.push(dependency.clone()),
+                Some(_) => {
+                    let why = "there is no such commission in the project".to_owned();
+                    blockers.push(Blocker { dependency: dependency.clone(), why });
+                }
                 None => paths.push(dependency.clone()),
             }
         }
         if !paths.is_empty() {
             let worktree = self.home.integration(project);
             let missing = move || Ok(paths.into_iter().filter(|path| !is_there(&worktree, path)).collect::<Vec<_>>());
-            unmet.extend(blocking(missing).await?);
+            let why = "there is no such document in .lore/ of claude/main".to_owned();
+            let missing = blocking(missing).await?.into_iter();
+            blockers.extend(missing.map(|dependency| Blocker { dependency, why: why.clone() }));
         }
-        Ok(unmet)
+        Ok(blockers)
+    }
+
+    /// Refuses dependencies that can never be there: a commission that the project does not have, and a path that leads out of
+    /// `.lore/`. A document that is not there can still be written.
+    ///
+    /// # Errors
+    /// The first such dependency, and the nearest one that there is.
+    pub(super) async fn check_named(&self, project: &str, dependencies: &[String]) -> Result<(), HallError> {
+        if dependencies.iter().all(|dependency| commission(dependency).is_none()) {
+            return dependencies.iter().try_for_each(|dependency| resolved(artifact(dependency)).map(drop));
+        }
+        // Records that others wrote are looked for first.
+        self.look(&self.commissions, Some(project)).await?;
+        let known: Vec<Arc<Commission>> = self.commissions.now().collect();
+        for dependency in dependencies {
+            let Some(id) = commission(dependency) else {
+                resolved(artifact(dependency))?;
+                continue;
+            };
+            match known.iter().find(|now| now.commission_id == id) {
+                Some(now) if now.project_name == project => {}
+                Some(now) => {
+                    return Err(HallError::Invalid(format!(
+                        "dependencies: {id} is of project \"{}\", and a commission waits for those of its own project",
+                        now.project_name
+                    )));
+                }
+                None => {
+                    let own = known.iter().filter(|now| now.project_name == project);
+                    let near = nearest(id.as_str(), own.map(|now| now.commission_id.as_str()));
+                    let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                    return Err(HallError::Invalid(format!(
+                        "dependencies: there is no commission {id} in project \"{project}\"{near}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses dependencies of a commission that wait for it themselves.
+    pub(super) fn check_cycle(&self, id: &CommissionId, dependencies: &[String]) -> Result<(), HallError> {
+        let (mut waits, mut seen) =
+            (dependencies.iter().filter_map(|on| commission(on)).collect::<Vec<_>>(), BTreeSet::new());
+        while let Some(next) = waits.pop() {
+            if next == *id {
+                return Err(HallError::Invalid(format!("dependencies: {id} would wait for itself")));
+            }
+            let Some(cell) = self.commissions.get(&next).filter(|_| seen.insert(next)) else { continue };
+            waits.extend(cell.now().record.dependencies.iter().filter_map(|on| commission(on)));
+        }
+        Ok(())
+    }
+
+    /// Names the nearest document behind each dependency that is a path of none.
+    pub(super) async fn with_nearest(&self, project: &str, mut blockers: Vec<Blocker>) -> Vec<Blocker> {
+        if blockers.iter().all(|blocker| commission(&blocker.dependency).is_some()) {
+            return blockers;
+        }
+        let Ok(known) = self.documents(project).await else { return blockers };
+        for blocker in blockers.iter_mut().filter(|blocker| commission(&blocker.dependency).is_none()) {
+            if let Some(near) = nearest(artifact(&blocker.dependency), known.iter().map(String::as_str)) {
+                blocker.why.push_str(&format!("; did you mean {near}?"));
+            }
+        }
+        blockers
     }
 
     /// Looks again what commissions wait for, of one project or all, and begins what can begin.
@@ -64,27 +149,32 @@ impl Hall {
     /// Where a change cannot be stored.
     pub async fn check_dependencies(self: &Arc<Self>, project: Option<&str>) -> Result<(), HallError> {
         for cell in self.commissions.all() {
-            let now = cell.now();
-            if project.is_some_and(|project| project != now.project_name)
-                || !matches!(now.status, Status::Pending | Status::Blocked)
-            {
-                continue;
+            if project.is_none_or(|project| project == cell.now().project_name) {
+                self.check_blocked(&cell).await?;
             }
-            let unmet = self.unmet(&now.project_name, &now.record.dependencies).await?;
-            let (next, reason) = match (now.status, unmet.is_empty()) {
-                (Status::Pending, false) => (Status::Blocked, BLOCKED),
-                (Status::Blocked, true) => (Status::Pending, SATISFIED),
-                _ => continue,
-            };
-            let time = self.time();
-            self.change(&cell, |commission| match commission.status == now.status {
-                true => commission.become_(next, reason, time),
-                // Somebody else changed it meanwhile.
-                false => Ok(()),
-            })
-            .await?;
         }
         self.schedule().await
+    }
+
+    /// Looks again what a commission waits for.
+    pub(super) async fn check_blocked(&self, cell: &CommissionCell) -> Result<(), HallError> {
+        let now = cell.now();
+        if !matches!(now.status, Status::Pending | Status::Blocked) {
+            return Ok(());
+        }
+        let blockers = self.blockers(&now.project_name, &now.record.dependencies).await?;
+        let (next, reason) = match (now.status, blockers.is_empty()) {
+            (Status::Pending, false) => (Status::Blocked, BLOCKED),
+            (Status::Blocked, true) => (Status::Pending, SATISFIED),
+            _ => return Ok(()),
+        };
+        let time = self.time();
+        self.change(cell, |commission| match commission.status == now.status {
+            true => commission.become_(next, reason, time),
+            // Somebody else changed it meanwhile.
+            false => Ok(()),
+        })
+        .await
     }
 
     /// Which commissions of a project depend on which.

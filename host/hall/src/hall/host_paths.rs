@@ -1,8 +1,8 @@
-//! What sessions and components are told in place of paths of the host. Users see the paths.
+//! What stands in place of paths of the host for sessions and components, and in records, which are committed. Users see the paths.
 
-use std::{cmp::Reverse, fs};
+use std::{cmp::Reverse, fs, sync::Arc};
 
-use super::Hall;
+use super::{Hall, blocking};
 
 /// What stands for a path outside of the projects and the home.
 const OTHER: &str = "<path>";
@@ -22,6 +22,15 @@ impl Hall {
             [Some(project.path.clone()), real].into_iter().flatten().map(move |path| (path, name.clone()))
         });
         HostPaths::new(projects.chain([home]).collect())
+    }
+}
+
+impl Hall {
+    /// A text for a record, without paths of the host.
+    pub(super) async fn without_paths(self: &Arc<Self>, text: String) -> String {
+        let hall = self.clone();
+        let hidden = blocking(move || Ok(hall.host_paths().hide(&text))).await;
+        hidden.unwrap_or_else(|e| e.to_string())
     }
 }
 

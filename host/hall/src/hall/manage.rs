@@ -22,7 +22,10 @@ impl From<HallError> for ToolError {
         match error {
             HallError::Internal(why) => Self::Unavailable(why),
             HallError::Spent(why) => Self::OverLimit(why),
-            HallError::Invalid(why) | HallError::NotFound(why) | HallError::Conflict(why) => Self::InvalidInput(why),
+            HallError::Invalid(why)
+            | HallError::Unsupported(why)
+            | HallError::NotFound(why)
+            | HallError::Conflict(why) => Self::InvalidInput(why),
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{CommissionCell, Hall};
 use crate::{
     asker::asker,
-    commission::{AttemptState, Author, Commission, Status},
+    commission::{AttemptState, Author, Commission, Status, record::CUT},
     error::HallError,
     events::HallEvent,
     project::lock,
@@ -31,7 +31,7 @@ pub enum Dispatched {
 }
 
 impl Hall {
-    /// Asks for a pending commission to be carried out.
+    /// Asks for a commission to be carried out that is pending, or blocked: that one begins once all that it waits for is there.
     ///
     /// # Errors
     /// Where it is in another state, or its worker is not there.
@@ -45,9 +45,9 @@ impl Hall {
             if commission.is_repeated(call) {
                 return Ok(());
             }
-            if commission.status != Status::Pending {
+            if !matches!(commission.status, Status::Pending | Status::Blocked) {
                 return Err(HallError::Conflict(format!(
-                    "Cannot dispatch commission \"{id}\": status is \"{}\", must be \"pending\"",
+                    "Cannot dispatch commission \"{id}\": status is \"{}\", must be \"pending\" or \"blocked\"",
                     commission.status
                 )));
             }
@@ -102,11 +102,12 @@ impl Hall {
         let reason = match now.status {
             Status::Blocked | Status::Pending => {
                 // What came since the check begins it: then it waits for its turn, as one that was never blocked.
-                let unmet = self.unmet(&now.project_name, &now.record.dependencies).await?;
-                if unmet.is_empty() {
+                let blockers = self.blockers(&now.project_name, &now.record.dependencies).await?;
+                if blockers.is_empty() {
                     self.taken()?.full(&now.project_name).unwrap_or_else(|| "It waits for its turn".to_owned())
                 } else {
-                    format!("Dependencies not yet satisfied: {}", unmet.join(", "))
+                    let blockers: Vec<String> = blockers.iter().map(ToString::to_string).collect();
+                    format!("Dependencies not yet satisfied: {}", blockers.join(", "))
                 }
             }
             _ => return Ok(Dispatched::Accepted),
@@ -154,7 +155,7 @@ impl Hall {
         for cell in waiting {
             let now = cell.now();
             if taken.full(&now.project_name).is_some()
-                || !self.unmet(&now.project_name, &now.record.dependencies).await?.is_empty()
+                || !self.blockers(&now.project_name, &now.record.dependencies).await?.is_empty()
             {
                 continue;
             }
@@ -179,6 +180,8 @@ impl Hall {
         };
         let worktree = self.home.worktree(&now.project_name, id.as_str());
         let full = worker.checkout == guild_git::Checkout::Full;
+        // The operator may allow less by now.
+        let cut = self.workers()?.cut(&worker.key, &mut now.record.resource_overrides.clone());
         if cell.live.is_queued.swap(false, Ordering::Relaxed) {
             let (commission_id, reason) = (id.clone(), DEQUEUED.to_owned());
             self.tell(HallEvent::CommissionDequeued { commission_id, reason });
@@ -191,7 +194,9 @@ impl Hall {
                 commission.worktree_dir = Some(worktree);
                 commission.branch_name = Some(branch);
                 commission.attempt = Some(AttemptState { job, full, begun: false, cancel: None, end: None });
-                commission.become_(Status::Dispatched, "Dispatched to worker", time).map(|()| true)
+                commission.become_(Status::Dispatched, "Dispatched to worker", time.clone())?;
+                cut.iter().for_each(|cut| commission.note(CUT, cut, time.clone()));
+                Ok(true)
             })
             .await?;
         if began {

@@ -7,8 +7,8 @@ use crate::{
     commission::{AttemptState, Commission, Status},
     error::HallError,
     store,
-    view::{CommissionDetail, CommissionView, Page, ProjectView},
-    workers::{Attempt, Worker},
+    view::{Blocker, CommissionDetail, CommissionView, Page, ProjectView},
+    workers::{Attempt, Model, Worker},
 };
 
 /// Which commissions a list has. What is `None` is no condition.
@@ -30,7 +30,23 @@ impl Hall {
     /// # Errors
     /// Where there is no such project.
     pub async fn list(&self, filter: &Filter) -> Result<Page<CommissionView>, HallError> {
-        Ok(Page::of(&self.matching(filter).await?, filter.offset))
+        let all = self.matching(filter).await?;
+        let mut page: Page<CommissionView> = Page::of(&all, filter.offset);
+        for (view, now) in page.items.iter_mut().zip(all.iter().skip(filter.offset)) {
+            view.blocked_by = self.blocked_by(now).await?;
+        }
+        Ok(page)
+    }
+
+    /// What a commission waits for, where it is blocked.
+    ///
+    /// # Errors
+    /// Where the host is stopping.
+    pub async fn blocked_by(&self, now: &Commission) -> Result<Vec<Blocker>, HallError> {
+        match now.status {
+            Status::Blocked => self.blockers(&now.project_name, &now.record.dependencies).await,
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The commissions as they are, in the order of a list: what waits, what runs, what went wrong, what is over.
@@ -75,7 +91,9 @@ impl Hall {
             None => rendered()?,
         };
         let timeline = now.record.activity_timeline.clone();
-        Ok(CommissionDetail { commission: CommissionView::of(&now), timeline, raw_content })
+        let mut commission = CommissionView::of(&now);
+        commission.blocked_by = self.blocked_by(&now).await?;
+        Ok(CommissionDetail { commission, timeline, raw_content })
     }
 
     /// The projects, in the order of `config.yaml`.
@@ -99,6 +117,17 @@ impl Hall {
     /// The workers that can be commissioned.
     pub fn all_workers(&self) -> Vec<Worker> {
         self.workers.get().map(|workers| workers.all()).unwrap_or_default()
+    }
+
+    /// The models that commissions and meetings can ask for.
+    ///
+    /// # Errors
+    /// Where the host is stopping.
+    pub async fn models(&self) -> Result<Vec<Model>, HallError> {
+        match self.workers.get().cloned() {
+            Some(workers) => blocking(move || Ok(workers.models())).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Commissions whose attempts are under way.

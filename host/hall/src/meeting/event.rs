@@ -23,6 +23,9 @@ pub enum TurnEvent {
         session_id: String,
         /// The worker's name for people.
         worker: String,
+        /// A sentence for each bound that was above what the operator allows. The original has no such field.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        cut: Vec<String>,
     },
     /// A piece of the worker's text.
     TextDelta {
@@ -85,6 +88,7 @@ pub(crate) struct Projection {
     meeting: String,
     session: String,
     worker: String,
+    cut: Vec<String>,
     /// The tools of calls that have no result yet.
     calls: BTreeMap<String, String>,
 }
@@ -95,6 +99,7 @@ impl Projection {
             meeting: meeting.meeting_id.to_string(),
             session: meeting.session.as_ref().map(|session| session.job.to_string()).unwrap_or_default(),
             worker: meeting.record.worker.clone(),
+            cut: meeting.cut().map(str::to_owned).collect(),
             calls: BTreeMap::new(),
         }
     }
@@ -112,6 +117,7 @@ impl Projection {
                 meeting_id: self.meeting.clone(),
                 session_id: self.session.clone(),
                 worker: self.worker.clone(),
+                cut: self.cut.clone(),
             },
             Entry::Text { text, .. } => TurnEvent::TextDelta { text },
             Entry::Call { call, tool, input, .. } => {

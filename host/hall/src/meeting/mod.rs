@@ -17,7 +17,7 @@ pub use state::MeetingStatus;
 
 use crate::{
     asker::asker,
-    commission::{Author, Entry},
+    commission::{Author, Entry, Overrides, record::CUT},
     error::HallError,
     store::Kept,
 };
@@ -56,6 +56,9 @@ pub struct Meeting {
     /// The call by which the manager asked for it, so that it is asked for once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
+    /// In place of the worker's own bounds, for each turn.
+    #[serde(default, skip_serializing_if = "Overrides::is_empty")]
+    pub overrides: Overrides,
     /// Its session, from when it is opened on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionState>,
@@ -142,6 +145,7 @@ impl Meeting {
             created_by: Author::User,
             token: asker(),
             call: None,
+            overrides: Overrides::default(),
             session: None,
             record,
         }
@@ -179,6 +183,13 @@ impl Meeting {
         let log = &self.record.meeting_log;
         let opened = log.iter().find(|entry| entry.event == record::OPENED).or(log.first());
         opened.map_or(&self.record.date, |entry| &entry.timestamp)
+    }
+
+    /// What of its overrides was cut when it was opened last.
+    pub(crate) fn cut(&self) -> impl Iterator<Item = &str> {
+        let log = &self.record.meeting_log;
+        let opened = log.iter().rposition(|entry| entry.event == record::OPENED).unwrap_or(0);
+        log.iter().skip(opened).filter(|entry| entry.event == CUT).map(|entry| entry.reason.as_str())
     }
 
     /// What the user said first, as long as the worker was not told it.

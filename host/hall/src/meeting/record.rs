@@ -33,8 +33,8 @@ pub struct Record {
     /// Paths of artifacts below `.lore/` that belong to it.
     #[serde(default)]
     pub linked_artifacts: Vec<String>,
-    /// What happened, in order: `requested`, `deferred`, `opened`, `progress_summary`, `renamed`, `declined`, `closed`. Entries
-    /// are only added.
+    /// What happened, in order: `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`, `declined`,
+    /// `closed`. Entries are only added.
     #[serde(default)]
     pub meeting_log: Vec<Entry>,
     /// The notes: what stands below the frontmatter.

@@ -1,12 +1,12 @@
 //! One commission, from its making to its end.
 
-use std::fs;
+use std::{fs, sync::atomic::Ordering};
 
 use guild_contract::Decision;
 use guild_git::Checkout;
 use guild_hall::{
     HallError, NotBegun, Outcome, Worker, Workers as _, asked_by,
-    commission::{Status, record},
+    commission::{Overrides, Status, record},
     hall::{Changes, Dispatched, NewCommission},
 };
 
@@ -22,7 +22,7 @@ async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
         reasoning: "It is shorter".to_owned(),
     });
     let mut events = hall.events();
-    let id = hall.create(commission("Add \"x\"")).await.unwrap();
+    let id = hall.create(commission("Add \"x\"")).await.unwrap().commission_id;
     assert_eq!(status(&hall, &id).await, Status::Pending);
     assert_eq!(hall.dispatch(id.as_str()).await.unwrap(), Dispatched::Accepted);
     until(&hall, &id, Status::Completed).await;
@@ -74,7 +74,7 @@ async fn a_worker_is_found_by_its_key_and_a_name_that_several_have_is_refused() 
     *world.workers.others.lock().unwrap() = vec![copy("copy", "researcher"), copy("third", "guild-third")];
     let hall = world.hall().await;
     let made = async |worker: &str| {
-        let made = hall.create(NewCommission { worker: worker.to_owned(), ..commission("x") }).await?;
+        let made = hall.create(NewCommission { worker: worker.to_owned(), ..commission("x") }).await?.commission_id;
         let state = fs::read(world.home().join(format!("state/commissions/{made}.json"))).unwrap();
         let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
         Ok::<_, HallError>(state["workerName"].as_str().unwrap().to_owned())
@@ -95,7 +95,7 @@ async fn a_title_that_git_cannot_have_in_a_message_is_refused_and_a_log_has_an_e
     let why = hall.create(commission("a\0b")).await.unwrap_err().to_string();
     assert!(why.contains("without control characters"), "{why}");
 
-    let id = hall.create(commission("noted")).await.unwrap();
+    let id = hall.create(commission("noted")).await.unwrap().commission_id;
     let note = "x".repeat(1024 * 1024);
     hall.note(id.as_str(), &note).await.unwrap();
     let why = hall.note(id.as_str(), &note).await.unwrap_err().to_string();
@@ -110,7 +110,7 @@ async fn a_title_that_git_cannot_have_in_a_message_is_refused_and_a_log_has_an_e
 async fn a_result_that_is_much_longer_once_it_is_escaped_is_read_again_after_a_restart() {
     let world = World::new(Scripted::new(|_| done(&"\u{1}".repeat(8 * 1024 * 1024))));
     let hall = world.hall().await;
-    let id = hall.create(commission("long")).await.unwrap();
+    let id = hall.create(commission("long")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::Completed).await;
     let before = hall.read(id.as_str(), None).await.unwrap().commission;
@@ -124,16 +124,15 @@ async fn a_result_that_is_much_longer_once_it_is_escaped_is_read_again_after_a_r
 async fn an_attempt_without_a_result_fails_and_keeps_what_it_wrote_on_its_branch() {
     let world = World::new(Scripted::new(|attempt| {
         write(&attempt.worktree, ".lore/half.md", "half\n");
-        Outcome::Failed { error: String::new() }
+        Outcome::Failed { error: String::new(), text: "I found half.".to_owned() }
     }));
     let hall = world.hall().await;
-    let id = hall.create(commission("half")).await.unwrap();
+    let id = hall.create(commission("half")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::Failed).await;
-    assert_eq!(
-        timeline(&hall, &id).await.last().unwrap(),
-        "status_failed: Session completed without submitting result"
-    );
+    let happened = timeline(&hall, &id).await;
+    let last = ["last_text: I found half.", "status_failed: Session completed without submitting result"];
+    assert!(happened.ends_with(&last.map(str::to_owned)), "{happened:?}");
     let project = world.project("demo");
     assert_eq!(git(&project, &["show", &format!("claude/commission/{id}:.lore/half.md")]), "half");
     assert_eq!(git(&project, &["ls-tree", "-r", "--name-only", "claude/main", ".lore/half.md"]), "");
@@ -157,6 +156,7 @@ async fn an_attempt_without_a_result_fails_and_keeps_what_it_wrote_on_its_branch
             "created",
             "status_dispatched",
             "status_in_progress",
+            "last_text",
             "status_failed",
             "status_pending",
             "status_dispatched",
@@ -180,7 +180,7 @@ async fn a_conflict_in_code_fails_and_merges_nothing_while_one_in_lore_takes_the
             done("Done.")
         }
     });
-    let id = hall.create(commission("code")).await.unwrap();
+    let id = hall.create(commission("code")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::Failed).await;
     let last = timeline(&hall, &id).await.pop().unwrap();
@@ -196,7 +196,7 @@ async fn a_conflict_in_code_fails_and_merges_nothing_while_one_in_lore_takes_the
         write(&integration, ".lore/specs/plan.md", "ours\n");
         done("Done.")
     });
-    let id = hall.create(commission("lore")).await.unwrap();
+    let id = hall.create(commission("lore")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::Completed).await;
     assert_eq!(git(&world.project("demo"), &["show", "claude/main:.lore/specs/plan.md"]), "theirs");
@@ -207,7 +207,7 @@ async fn a_cancel_waits_for_the_session_and_keeps_the_branch() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     world.workers.hold(true);
-    let id = hall.create(commission("long")).await.unwrap();
+    let id = hall.create(commission("long")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::InProgress).await;
     let dir = world.home().join("worktrees/demo").join(id.as_str());
@@ -220,7 +220,7 @@ async fn a_cancel_waits_for_the_session_and_keeps_the_branch() {
     let again = hall.cancel(id.as_str(), None).await.unwrap_err();
     assert_eq!(again.to_string(), format!("Cannot cancel commission \"{id}\": current state is \"cancelled\""));
 
-    let idle = hall.create(commission("idle")).await.unwrap();
+    let idle = hall.create(commission("idle")).await.unwrap().commission_id;
     hall.cancel(idle.as_str(), None).await.unwrap();
     assert_eq!(timeline(&hall, &idle).await.last().unwrap(), "status_cancelled: Commission cancelled by user");
     hall.abandon(idle.as_str(), "Nobody wants it").await.unwrap();
@@ -233,7 +233,7 @@ async fn what_has_not_begun_can_be_changed_and_what_runs_cannot() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     world.workers.hold(true);
-    let id = hall.create(commission("first")).await.unwrap();
+    let id = hall.create(commission("first")).await.unwrap().commission_id;
     let changes = Changes { prompt: Some("Do it well".to_owned()), ..Changes::default() };
     hall.update(id.as_str(), changes.clone()).await.unwrap();
     hall.note(id.as_str(), "mind $' and \\ and \"q\"\n---\n").await.unwrap();
@@ -258,7 +258,7 @@ async fn a_worker_that_refuses_fails_the_commission_and_a_busy_host_is_waited_fo
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     world.workers.refusals.lock().unwrap().push(NotBegun::Refused("the toolbox mail is missing".to_owned()));
-    let id = hall.create(commission("refused")).await.unwrap();
+    let id = hall.create(commission("refused")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::Failed).await;
     assert_eq!(timeline(&hall, &id).await.last().unwrap(), "status_failed: the toolbox mail is missing");
@@ -311,7 +311,7 @@ async fn files_that_are_not_committed_are_named_in_the_timeline() {
     git(&world.project("demo"), &["add", "--all"]);
     git(&world.project("demo"), &["commit", "--quiet", "--message=Rules"]);
     let hall = world.hall().await;
-    let id = hall.create(commission("Build")).await.unwrap();
+    let id = hall.create(commission("Build")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::Completed).await;
     let lines = timeline(&hall, &id).await;
@@ -353,4 +353,49 @@ async fn a_token_that_stores_too_much_leaves_room_for_other_callers() {
     assert!(refused.contains("that count for the token ci") && refused.contains("delete"), "{refused}");
     assert!(asked_by(Some("ann".to_owned()), hall.create(large())).await.is_ok());
     assert!(hall.create(large()).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overrides_above_what_the_operator_allows_are_cut_and_a_model_that_cannot_run_is_refused() {
+    let world = World::new(Scripted::writing());
+    world.workers.most_turns.store(50, Ordering::Relaxed);
+    let hall = world.hall().await;
+    let turns = |turns: u32| Overrides { max_turns: Some(turns), ..Overrides::default() };
+    let cut = "maxTurns 900 is cut to 50";
+    let made = hall.create(NewCommission { overrides: turns(900), ..commission("long") }).await.unwrap();
+    let id = made.commission_id;
+    assert_eq!(made.cut, [cut]);
+    assert_eq!(timeline(&hall, &id).await, ["created: Commission created".to_owned(), format!("overrides_cut: {cut}")]);
+    let read = async || hall.read(id.as_str(), None).await.unwrap().commission.resource_overrides.max_turns;
+    assert_eq!(read().await, Some(50));
+    let changes = |overrides: Overrides| Changes { overrides: Some(overrides), ..Changes::default() };
+    assert_eq!(hall.update(id.as_str(), changes(turns(20))).await.unwrap().cut, Vec::<String>::new());
+    assert_eq!(hall.update(id.as_str(), changes(turns(900))).await.unwrap().cut, [cut]);
+
+    // The operator allows less by the time it begins.
+    world.workers.most_turns.store(10, Ordering::Relaxed);
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Completed).await;
+    let happened = timeline(&hall, &id).await;
+    assert!(happened.contains(&"overrides_cut: maxTurns 50 is cut to 10".to_owned()), "{happened:?}");
+
+    let absent = Overrides { model: Some("absent".to_owned()), ..Overrides::default() };
+    let refused = hall.create(NewCommission { overrides: absent.clone(), ..commission("x") }).await.unwrap_err();
+    let why = "resourceOverrides.model: \"absent\" cannot run here";
+    assert_eq!(refused, HallError::Invalid(why.to_owned()));
+    let other = hall.create(commission("y")).await.unwrap().commission_id;
+    assert_eq!(hall.update(other.as_str(), changes(absent)).await.unwrap_err().to_string(), why);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_timeline_says_that_a_job_is_held_back() {
+    let world = World::new(Scripted::writing());
+    *world.workers.held_back.lock().unwrap() = Some("its job is held back; `guild resume` lets it on".to_owned());
+    let hall = world.hall().await;
+    let id = hall.create(commission("x")).await.unwrap().commission_id;
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Completed).await;
+    let happened = timeline(&hall, &id).await;
+    let said = "held_back: its job is held back; `guild resume` lets it on";
+    assert_eq!(happened.iter().filter(|entry| *entry == said).count(), 1, "{happened:?}");
 }

@@ -33,7 +33,7 @@ impl Manager {
     async fn of(world: &World) -> Self {
         world.workers.hold(true);
         let hall = world.hall().await;
-        let own = hall.create(commission("manage")).await.unwrap();
+        let own = hall.create(commission("manage")).await.unwrap().commission_id;
         hall.dispatch(own.as_str()).await.unwrap();
         until(&hall, &own, Status::InProgress).await;
         let job = hall.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
@@ -160,7 +160,7 @@ async fn commissions_of_commissions_count_together_and_go_so_deep() {
         assert_eq!(said.iter().filter(|entry| entry.starts_with("delegation_refused")).count(), 1, "{said:?}");
     }
     // The user's own begin anew.
-    let own = hall.create(commission("another")).await.unwrap();
+    let own = hall.create(commission("another")).await.unwrap().commission_id;
     hall.dispatch(own.as_str()).await.unwrap();
     assert_eq!(ids(&hall).await.len(), 5);
 }
@@ -177,8 +177,12 @@ async fn a_project_whose_git_hangs_keeps_no_manager_from_another() {
         let hall = manager.hall.clone();
         tokio::spawn(async move { hall.create(slow).await })
     };
-    // It comes as far as it can.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let hangs = async {
+        while !world.root().join("hangs").exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), hangs).await.unwrap();
     tokio::time::timeout(Duration::from_secs(30), manager.makes("1", "quick")).await.unwrap();
     assert!(!hanging.is_finished());
     hanging.abort();
@@ -269,7 +273,12 @@ async fn it_works_on_the_project_of_its_activity_only_and_says_so() {
     let world = World::new(Scripted::writing());
     world.add("other");
     let manager = Manager::of(&world).await;
-    let foreign = manager.hall.create(NewCommission { project: "other".to_owned(), ..commission("x") }).await.unwrap();
+    let foreign = manager
+        .hall
+        .create(NewCommission { project: "other".to_owned(), ..commission("x") })
+        .await
+        .unwrap()
+        .commission_id;
     for (tool, more) in [
         ("dispatch_commission", json!({})),
         ("cancel_commission", json!({})),
@@ -340,8 +349,8 @@ async fn what_it_does_with_a_commission_of_the_users_says_that_it_did_it() {
     let world = World::new(Scripted::writing());
     let manager = Manager::of(&world).await;
     let (begun, left) = (
-        manager.hall.create(commission("begin")).await.unwrap(),
-        manager.hall.create(commission("leave")).await.unwrap(),
+        manager.hall.create(commission("begin")).await.unwrap().commission_id,
+        manager.hall.create(commission("leave")).await.unwrap().commission_id,
     );
     manager.does("1", "dispatch_commission", json!({"commissionId": begun})).await;
     let told = timeline(&manager.hall, &begun).await;
@@ -439,7 +448,7 @@ async fn what_it_is_told_names_workers_projects_and_commissions_within_8000_char
     for nth in 0..60 {
         let made = manager.hall.create(commission(&format!("{nth} {}", "moth ".repeat(30)))).await.unwrap();
         if nth < 55 {
-            manager.hall.abandon(made.as_str(), "not needed").await.unwrap();
+            manager.hall.abandon(made.commission_id.as_str(), "not needed").await.unwrap();
         }
     }
     let brief = manager.hall.brief(None).await.unwrap();
@@ -456,7 +465,7 @@ async fn whoever_reads_the_hall_sees_workers_and_commissions_of_all_projects_wit
     let manager = Manager::of(&world).await;
     let prompt = "p".repeat(40_000);
     let new = NewCommission { project: "other".to_owned(), prompt, ..commission("long") };
-    let long = manager.hall.create(new).await.unwrap();
+    let long = manager.hall.create(new).await.unwrap().commission_id;
     let reader = HallReader(manager.hall.clone());
     let workers = reader.workers().await.unwrap();
     assert_eq!((workers[0].name.as_str(), workers[0].can.join(" ").as_str()), ("Dalton", "Read lore:write"));

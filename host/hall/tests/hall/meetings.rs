@@ -7,6 +7,7 @@ use guild_contract::{Decision, Grants, Limits, base_toolbox::BaseToolbox};
 use guild_hall::{
     Attempt, Hall, HallError, NoSession, NotBegun, Workers as _,
     commission::Author,
+    commission::Overrides,
     hall::{NewMeeting, NewRequest, Turn},
     meeting::{MeetingStatus, TurnEvent},
     view::MeetingView,
@@ -19,7 +20,12 @@ use tokio::runtime::Runtime;
 use crate::support::{Scripted, World, done, ended, git, received, write};
 
 fn with_dalton(agenda: &str) -> NewMeeting {
-    NewMeeting { project: "demo".to_owned(), worker: "Dalton".to_owned(), agenda: agenda.to_owned() }
+    NewMeeting {
+        project: "demo".to_owned(),
+        worker: "Dalton".to_owned(),
+        agenda: agenda.to_owned(),
+        ..NewMeeting::default()
+    }
 }
 
 fn request(reason: &str) -> NewRequest {
@@ -153,10 +159,13 @@ async fn the_cap_of_a_project_refuses_and_names_what_is_open() {
     assert!(refused.starts_with("Meeting cap reached for project \"demo\" (5 concurrent meetings)"), "{refused}");
     assert!(open.iter().all(|id| refused.contains(id)), "{refused}");
     let asked = hall.request_meeting(request("C")).await.unwrap().to_string();
-    assert!(matches!(hall.accept_meeting(&asked, Some("demo"), None).await, Err(HallError::Conflict(_))));
+    assert!(matches!(
+        hall.accept_meeting(&asked, Some("demo"), None, Overrides::default()).await,
+        Err(HallError::Conflict(_))
+    ));
     assert_eq!(one(&hall, &asked).await.status, MeetingStatus::Requested);
     hall.close_meeting(&open[0]).await.unwrap();
-    heard(hall.accept_meeting(&asked, Some("demo"), None).await.unwrap()).await;
+    heard(hall.accept_meeting(&asked, Some("demo"), None, Overrides::default()).await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -176,14 +185,14 @@ async fn a_request_is_accepted_declined_or_put_off() {
     assert_eq!(view.title, "Meeting request: Which tides, and when?", "it becomes a line of a commit's message");
     assert!(matches!(hall.defer_meeting(&id, None, "soon\nstatus: open").await, Err(HallError::Invalid(_))));
 
-    let first = heard(hall.accept_meeting(&id, None, Some("Gladly")).await.unwrap()).await;
+    let first = heard(hall.accept_meeting(&id, None, Some("Gladly"), Overrides::default()).await.unwrap()).await;
     assert_eq!(first[2]["text"], "Which tides,\nand\0when?\n\nReferenced artifacts: specs/plan.md\n\nGladly");
     assert!(matches!(hall.decline_meeting(&id, None).await, Err(HallError::Conflict(_))));
 
     let other = hall.request_meeting(request("Another")).await.unwrap().to_string();
     hall.decline_meeting(&other, Some("demo")).await.unwrap();
     assert_eq!(one(&hall, &other).await.status, MeetingStatus::Declined);
-    assert!(matches!(hall.accept_meeting(&other, None, None).await, Err(HallError::Conflict(_))));
+    assert!(matches!(hall.accept_meeting(&other, None, None, Overrides::default()).await, Err(HallError::Conflict(_))));
     assert!(matches!(hall.decline_meeting("none", None).await, Err(HallError::NotFound(_))));
 }
 
@@ -199,7 +208,7 @@ async fn the_record_of_an_open_meeting_is_read_as_it_is_now() {
             hall.artifact("demo", &path).await.unwrap().meta.status
         };
         assert_eq!(status(&asked).await, "requested");
-        heard(hall.accept_meeting(&asked, None, None).await.unwrap()).await;
+        heard(hall.accept_meeting(&asked, None, None, Overrides::default()).await.unwrap()).await;
         assert_eq!(status(&asked).await, "open");
         let (opened, turn) = hall.open_meeting(with_dalton("Which moths?")).await.unwrap();
         heard(turn).await;
@@ -233,7 +242,7 @@ async fn a_record_of_the_old_layout_is_read_by_the_path_that_the_list_says() {
     };
     let closed = "meetings/audience-Dalton-20250101-000000.md closed".to_owned();
     assert_eq!(listed().await, [closed.clone(), format!("meetings/{asked}.md requested")]);
-    heard(hall.accept_meeting(asked, Some("demo"), None).await.unwrap()).await;
+    heard(hall.accept_meeting(asked, Some("demo"), None, Overrides::default()).await.unwrap()).await;
     assert_eq!(listed().await, [closed.clone(), format!("meetings/{asked}.md open")]);
     hall.close_meeting(asked).await.unwrap();
     assert_eq!(listed().await, [closed, format!("work/meetings/{asked}.md closed")]);
@@ -504,10 +513,10 @@ async fn a_meeting_that_cannot_be_opened_leaves_nothing_behind() {
 
     let asked = hall.request_meeting(request("B")).await.unwrap().to_string();
     refuse();
-    let events = heard(hall.accept_meeting(&asked, None, None).await.unwrap()).await;
+    let events = heard(hall.accept_meeting(&asked, None, None, Overrides::default()).await.unwrap()).await;
     assert_eq!(events.last().unwrap()["type"], "error");
     assert_eq!(one(&hall, &asked).await.status, MeetingStatus::Requested);
-    let again = heard(hall.accept_meeting(&asked, None, None).await.unwrap()).await;
+    let again = heard(hall.accept_meeting(&asked, None, None, Overrides::default()).await.unwrap()).await;
     assert_eq!(again.last().unwrap()["type"], "turn_end");
 }
 
@@ -617,4 +626,30 @@ async fn a_worker_that_asks_too_often_leaves_room_for_others() {
     );
     let manager = NewRequest { author: Author::Manager, call: Some("1".to_owned()), ..request("Blocked") };
     hall.request_meeting(manager).await.unwrap();
+}
+
+#[tokio::test]
+async fn overrides_of_a_meeting_hold_and_its_log_and_first_event_say_what_was_cut() {
+    let world = World::new(Scripted::writing());
+    world.workers.most_turns.store(50, Ordering::Relaxed);
+    let hall = world.hall().await;
+    let overrides = Overrides { max_turns: Some(900), ..Overrides::default() };
+    let new = NewMeeting { overrides: overrides.clone(), ..with_dalton("Tides") };
+    let (id, turn) = hall.open_meeting(new).await.unwrap();
+    assert_eq!(heard(turn).await[0]["cut"], json!(["maxTurns 900 is cut to 50"]));
+    let read = hall.read_meeting(id.as_str(), None).await.unwrap();
+    assert_eq!(read.meeting.resource_overrides.max_turns, Some(50));
+    let asked = NewRequest {
+        project: "demo".to_owned(),
+        worker: "Dalton".to_owned(),
+        reason: "Tides".to_owned(),
+        ..NewRequest::default()
+    };
+    let asked = hall.request_meeting(asked).await.unwrap().to_string();
+    let absent = Overrides { model: Some("absent".to_owned()), ..Overrides::default() };
+    let refused = hall.accept_meeting(&asked, None, None, absent).await.err().unwrap();
+    assert!(refused.to_string().contains("\"absent\" cannot run"), "{refused}");
+    let few = Overrides { max_turns: Some(3), ..Overrides::default() };
+    let first = heard(hall.accept_meeting(&asked, None, None, few).await.unwrap()).await;
+    assert_eq!(first[0].get("cut"), None);
 }

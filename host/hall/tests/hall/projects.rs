@@ -37,7 +37,7 @@ async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched
     assert!(!world.integration("demo").exists());
     // Once it is permitted, it is worked on.
     hall.permit(vec![Permit { path: world.project("demo"), ..Permit::default() }]);
-    hall.create(commission("x")).await.unwrap();
+    hall.create(commission("x")).await.unwrap().commission_id;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn a_project_in_which_work_is_under_way_is_not_removed() {
     let world = World::new(Scripted::writing());
     world.workers.hold(true);
     let hall = world.hall().await;
-    let id = hall.create(commission("x")).await.unwrap();
+    let id = hall.create(commission("x")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     let error = remove_project(&world.home(), "demo").unwrap_err();
     assert!(matches!(error, HallError::Conflict(_)) && error.to_string().contains(id.as_str()), "{error}");
@@ -201,7 +201,7 @@ async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
     git(&project, &["add", "--all"]);
     git(&project, &["commit", "--quiet", "--message=Old"]);
     let hall = world.hall().await;
-    let new = hall.create(commission("new")).await.unwrap().to_string();
+    let new = hall.create(commission("new")).await.unwrap().commission_id.to_string();
     hall.list(&Filter { project: Some("demo".to_owned()), ..Filter::default() }).await.unwrap();
     let listed = ids(&hall).await;
     assert_eq!(listed, [&new, "commission-Dalton-20260101-000000", "commission-Dalton-20250101-000000"]);
@@ -210,11 +210,14 @@ async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
     until(&hall, &id, Status::Completed).await;
 }
 
-/// A `git` that stops for ever in the project `slow`.
+/// A `git` that stops for ever in the project `slow`, and says so in `hangs`.
 pub(crate) fn hanging_git(world: &World) -> std::path::PathBuf {
     let path = world.root().join("bin/git");
-    let text = "#!/bin/sh\ncase \"$PWD\" in */slow) exec sleep 600;; esac\nexec git \"$@\"\n";
-    write(&world.root(), "bin/git", text);
+    let text = format!(
+        "#!/bin/sh\ncase \"$PWD\" in */slow) touch {}; exec sleep 600;; esac\nexec git \"$@\"\n",
+        world.root().join("hangs").display()
+    );
+    write(&world.root(), "bin/git", &text);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
 }

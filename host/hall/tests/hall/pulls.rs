@@ -33,7 +33,7 @@ fn world() -> World {
 
 /// A commission that is completed, so that `claude/main` has something.
 async fn work(hall: &Arc<Hall>, title: &str) -> CommissionId {
-    let id = hall.create(commission(title)).await.unwrap();
+    let id = hall.create(commission(title)).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(hall, &id, Status::Completed).await;
     id
@@ -107,11 +107,11 @@ async fn other_work_under_way_refuses_a_pull_request_and_the_one_that_asks_does_
     let hall = world.permitting(true, true).await;
     work(&hall, "x").await;
     world.workers.hold(true);
-    let asking = hall.create(commission("asking")).await.unwrap();
+    let asking = hall.create(commission("asking")).await.unwrap().commission_id;
     hall.dispatch(asking.as_str()).await.unwrap();
     until(&hall, &asking, Status::InProgress).await;
     // What waits is not under way.
-    hall.create(commission("waits")).await.unwrap();
+    hall.create(commission("waits")).await.unwrap().commission_id;
     let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
     assert!(matches!(&refused, HallError::Conflict(why) if why.contains(asking.as_str())), "{refused}");
     assert_eq!(at_origin(&world), "refs/heads/main");
@@ -131,7 +131,7 @@ async fn the_managers_own_work_is_no_other_work_and_the_pull_request_is_its_tool
     world.workers.hold(true);
     let mut under_way = Vec::new();
     for title in ["manage", "other"] {
-        let id = hall.create(commission(title)).await.unwrap();
+        let id = hall.create(commission(title)).await.unwrap().commission_id;
         hall.dispatch(id.as_str()).await.unwrap();
         until(&hall, &id, Status::InProgress).await;
         under_way.push(id);

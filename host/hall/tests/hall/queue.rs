@@ -3,23 +3,28 @@
 use std::fs;
 
 use guild_hall::{
+    HallError,
     commission::{CommissionId, Status},
-    hall::Dispatched,
+    hall::{Changes, Dispatched, Filter, NewCommission},
 };
 
-use crate::support::{Scripted, World, commission, received, status, until, write};
+use crate::support::{Scripted, World, commission, ids, received, status, until, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
-    let first = hall.create(commission("first")).await.unwrap();
+    let first = hall.create(commission("first")).await.unwrap().commission_id;
     let mut new = commission("second");
     new.dependencies = vec![first.to_string(), "specs/plan.md".to_owned(), format!(".lore/reports/{first}.md")];
-    let second = hall.create(new).await.unwrap();
     let mut events = hall.events();
+    let second = hall.create(new).await.unwrap().commission_id;
+    assert_eq!(status(&hall, &second).await, Status::Blocked);
     let queued = hall.dispatch(second.as_str()).await.unwrap();
-    let reason = format!("Dependencies not yet satisfied: {first}, .lore/reports/{first}.md");
+    let reason = format!(
+        "Dependencies not yet satisfied: {first} (it is pending, and nobody asked for its dispatch), \
+         .lore/reports/{first}.md (there is no such document in .lore/ of claude/main)"
+    );
     assert_eq!(queued, Dispatched::Queued { reason: reason.clone() });
     assert_eq!(status(&hall, &second).await, Status::Blocked);
     assert_eq!(
@@ -33,7 +38,7 @@ async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
     // One that was never dispatched waits, whatever comes.
     let mut new = commission("third");
     new.dependencies = vec!["later.md".to_owned()];
-    let third = hall.create(new).await.unwrap();
+    let third = hall.create(new).await.unwrap().commission_id;
     hall.check_dependencies(Some("demo")).await.unwrap();
     assert_eq!(status(&hall, &third).await, Status::Blocked);
     write(&world.integration("demo"), ".lore/later.md", "now\n");
@@ -50,6 +55,88 @@ async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn states_tell_what_begins_by_itself_from_what_is_blocked_and_by_what() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let after = |title: &str, dependencies: &[&str]| NewCommission {
+        dependencies: dependencies.iter().map(|&on| on.to_owned()).collect(),
+        ..commission(title)
+    };
+    let first = hall.create(commission("first")).await.unwrap();
+    assert_eq!((first.status, first.blocked_by.len()), (Status::Pending, 0));
+    let first = first.commission_id;
+    let second = hall.create(after("second", &[first.as_str(), "specs/plna.md"])).await.unwrap();
+    let blockers: Vec<_> = second.blocked_by.iter().map(ToString::to_string).collect();
+    assert_eq!(second.status, Status::Blocked);
+    assert_eq!(
+        blockers,
+        [
+            format!("{first} (it is pending, and nobody asked for its dispatch)"),
+            "specs/plna.md (there is no such document in .lore/ of claude/main; did you mean specs/plan.md?)"
+                .to_owned(),
+        ]
+    );
+    let second = second.commission_id;
+    let shown = async |id: &CommissionId| hall.read(id.as_str(), None).await.unwrap().commission;
+    assert_eq!((shown(&first).await.queued, shown(&second).await.queued), (false, false));
+
+    world.workers.hold(true);
+    let cap = world.home().join("config.yaml");
+    let text = fs::read_to_string(&cap).unwrap();
+    fs::write(&cap, format!("{text}    commissionCap: 0\n")).unwrap();
+    hall.dispatch(first.as_str()).await.unwrap();
+    assert!(matches!(hall.dispatch(second.as_str()).await.unwrap(), Dispatched::Queued { .. }));
+    let listed = hall.list(&Filter::default()).await.unwrap();
+    let states: Vec<_> = listed.iter().map(|view| (view.status, view.queued, view.blocked_by.len())).collect();
+    assert_eq!(states, [(Status::Pending, true, 0), (Status::Blocked, true, 2)]);
+    let brief = hall.brief(Some("demo")).await.unwrap();
+    assert!(brief.contains(&format!("{first} of demo is pending and queued")), "{brief}");
+    assert!(brief.contains("is blocked and queued") && brief.contains(&format!("blocked by {first} (")), "{brief}");
+    assert_eq!(shown(&second).await.blocked_by[0].why, "it is pending");
+
+    // What failed does not come by itself.
+    hall.cancel(first.as_str(), None).await.unwrap();
+    assert_eq!(shown(&second).await.blocked_by[0].why, "it is cancelled; dispatch it again, or abandon it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dependency_that_can_never_be_there_is_refused_and_names_the_nearest() {
+    let world = World::new(Scripted::writing());
+    world.add("other");
+    let hall = world.hall().await;
+    let first = hall.create(commission("first")).await.unwrap().commission_id;
+    let elsewhere = NewCommission { project: "other".to_owned(), ..commission("elsewhere") };
+    let elsewhere = hall.create(elsewhere).await.unwrap().commission_id;
+    // Some seconds earlier or later.
+    let mut unknown = first.to_string();
+    let last = unknown.pop().and_then(|last| last.to_digit(10)).unwrap();
+    unknown.push_str(&((last + 5) % 10).to_string());
+    for (dependency, why) in [
+        (unknown.clone(), format!("there is no commission {unknown} in project \"demo\"; did you mean {first}?")),
+        (format!(".lore/work/commissions/{unknown}.md"), format!("did you mean {first}?")),
+        (elsewhere.to_string(), "is of project \"other\"".to_owned()),
+        ("specs/../../src/code.rs".to_owned(), "leads out of .lore/".to_owned()),
+    ] {
+        let new = NewCommission { dependencies: vec![dependency.clone()], ..commission("second") };
+        let refused = hall.create(new).await.unwrap_err();
+        assert!(matches!(&refused, HallError::Invalid(said) if said.contains(&why)), "{refused}");
+        let changes = Changes { dependencies: Some(vec![dependency]), ..Changes::default() };
+        let refused = hall.update(first.as_str(), changes).await.unwrap_err();
+        assert!(matches!(&refused, HallError::Invalid(said) if said.contains(&why)), "{refused}");
+    }
+    assert_eq!(ids(&hall).await.len(), 2);
+    let changes = |on: &CommissionId| Changes { dependencies: Some(vec![on.to_string()]), ..Changes::default() };
+    let new = NewCommission { dependencies: vec![first.to_string()], ..commission("second") };
+    let second = hall.create(new).await.unwrap().commission_id;
+    for on in [&first, &second] {
+        let refused = hall.update(first.as_str(), changes(on)).await.unwrap_err();
+        assert!(refused.to_string().contains("would wait for itself"), "{refused}");
+    }
+    let said = hall.update(second.as_str(), changes(&first)).await.unwrap();
+    assert_eq!(said.blocked_by.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_caps_hold_and_those_that_wait_begin_in_the_order_of_their_making() {
     let world = World::new(Scripted::writing());
     for name in ["two", "three", "four"] {
@@ -62,7 +149,7 @@ async fn the_caps_hold_and_those_that_wait_begin_in_the_order_of_their_making() 
         for project in ["demo", "two", "three", "four"] {
             let mut new = commission(&format!("{project} {round}"));
             new.project = project.to_owned();
-            made.push(hall.create(new).await.unwrap());
+            made.push(hall.create(new).await.unwrap().commission_id);
         }
     }
     // Asked for from the last to the first.
@@ -106,7 +193,7 @@ async fn a_lower_cap_ends_nothing_and_a_higher_one_lets_others_begin() {
     world.workers.hold(true);
     let mut made = Vec::new();
     for nth in 0..4 {
-        made.push(hall.create(commission(&format!("{nth}"))).await.unwrap());
+        made.push(hall.create(commission(&format!("{nth}"))).await.unwrap().commission_id);
     }
     for id in &made {
         hall.dispatch(id.as_str()).await.unwrap();
@@ -133,7 +220,7 @@ async fn two_commissions_of_one_second_have_two_names() {
     let hall = world.hall().await;
     let makings = (0..8).map(|nth| {
         let hall = hall.clone();
-        tokio::spawn(async move { hall.create(commission(&format!("{nth}"))).await.unwrap() })
+        tokio::spawn(async move { hall.create(commission(&format!("{nth}"))).await.unwrap().commission_id })
     });
     let mut names = Vec::new();
     for making in makings.collect::<Vec<_>>() {

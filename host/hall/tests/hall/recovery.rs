@@ -35,7 +35,7 @@ fn crash_at(nth: usize) -> Option<()> {
     // The project is opened before: its making is the git crate's to test.
     let id: CommissionId = first.block_on(async {
         let hall = world.hall().await;
-        hall.create(commission("crash")).await.unwrap()
+        hall.create(commission("crash")).await.unwrap().commission_id
     });
     first.shutdown_timeout(Duration::from_secs(10));
     world.git = Some(stopping_git(shim.path(), nth));
@@ -112,7 +112,7 @@ fn an_attempt_under_way_goes_on_with_the_next_host() {
         let hall = world.hall().await;
         let mut made = Vec::new();
         for nth in 0..5 {
-            let id = hall.create(commission(&format!("{nth}"))).await.unwrap();
+            let id = hall.create(commission(&format!("{nth}"))).await.unwrap().commission_id;
             hall.dispatch(id.as_str()).await.unwrap();
             made.push(id);
         }
@@ -140,7 +140,7 @@ fn a_cancel_that_was_stored_holds_after_a_crash() {
     let first = Runtime::new().unwrap();
     let id = first.block_on(async {
         let hall = world.hall().await;
-        let id = hall.create(commission("x")).await.unwrap();
+        let id = hall.create(commission("x")).await.unwrap().commission_id;
         hall.dispatch(id.as_str()).await.unwrap();
         until(&hall, &id, Status::InProgress).await;
         id

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -19,7 +19,7 @@ pub(crate) use guild_fakes::git;
 use guild_git::Checkout;
 use guild_hall::{
     Attempt, Hall, HallError, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, Workers,
-    commission::{CommissionId, Status},
+    commission::{CommissionId, Overrides, Status},
     events::HallEvent,
     hall::{Filter, NewCommission},
     meeting::event::{CONVERSATION, INTERRUPTED},
@@ -71,6 +71,10 @@ pub(crate) struct Scripted {
     pub(crate) output: Mutex<Option<String>>,
     /// What the session that writes notes answers.
     pub(crate) notes: Mutex<Result<String, NoSession>>,
+    /// The most turns that the operator allows.
+    pub(crate) most_turns: AtomicU32,
+    /// Why jobs wait for somebody to let them on.
+    pub(crate) held_back: Mutex<Option<String>>,
     _dir: TempDir,
 }
 
@@ -90,6 +94,8 @@ impl Scripted {
             is_full: AtomicBool::new(false),
             output: Mutex::default(),
             notes: Mutex::new(Ok("What was settled.".to_owned())),
+            most_turns: AtomicU32::new(u32::MAX),
+            held_back: Mutex::default(),
             _dir: dir,
             work: Mutex::new(Arc::new(work)),
             jobs: Mutex::default(),
@@ -144,6 +150,7 @@ impl Workers for Scripted {
             display_title: "Guild Artificer".to_owned(),
             description: "Looks things up".to_owned(),
             portrait: None,
+            agent: "extractive".to_owned(),
             model: None,
             checkout: *self.checkout.lock().unwrap(),
             manages: self.manages.load(Ordering::Relaxed),
@@ -154,6 +161,21 @@ impl Workers for Scripted {
 
     fn new_job(&self, _: &MemberKey) -> Result<JobId, HallError> {
         Ok(format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed)).parse().unwrap())
+    }
+
+    fn check_model(&self, _: &MemberKey, model: &str) -> Result<(), String> {
+        if model == "absent" { Err("\"absent\" cannot run here".to_owned()) } else { Ok(()) }
+    }
+
+    fn cut(&self, _: &MemberKey, overrides: &mut Overrides) -> Vec<String> {
+        let most = self.most_turns.load(Ordering::Relaxed);
+        let cut = overrides.max_turns.filter(|turns| *turns > most);
+        overrides.max_turns = overrides.max_turns.map(|turns| turns.min(most));
+        cut.map(|turns| format!("maxTurns {turns} is cut to {most}")).into_iter().collect()
+    }
+
+    async fn held_back(&self, _: &Attempt) -> Option<String> {
+        self.held_back.lock().unwrap().clone()
     }
 
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun> {

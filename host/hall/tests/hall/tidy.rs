@@ -24,7 +24,7 @@ fn branches(world: &World) -> Vec<String> {
 }
 
 async fn carried_out(hall: &Arc<Hall>, title: &str, status: Status) -> CommissionId {
-    let id = hall.create(commission(title)).await.unwrap();
+    let id = hall.create(commission(title)).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(hall, &id, status).await;
     id
@@ -35,7 +35,7 @@ async fn work_that_is_nowhere_else_goes_only_where_that_is_asked_for() {
     let world = World::new(Scripted::new(|attempt| {
         write(&attempt.worktree, &format!(".lore/{}.md", attempt.activity), "found\n");
         match attempt.title.as_str() {
-            "fails" => Outcome::Failed { error: "no luck".to_owned() },
+            "fails" => Outcome::Failed { error: "no luck".to_owned(), text: String::new() },
             _ => done("Done."),
         }
     }));
@@ -45,7 +45,7 @@ async fn work_that_is_nowhere_else_goes_only_where_that_is_asked_for() {
     let given_up = carried_out(&hall, "fails", Status::Failed).await;
     hall.abandon(given_up.as_str(), "not needed").await.unwrap();
     world.workers.hold(true);
-    let runs = hall.create(commission("runs")).await.unwrap();
+    let runs = hall.create(commission("runs")).await.unwrap().commission_id;
     hall.dispatch(runs.as_str()).await.unwrap();
     until(&hall, &runs, Status::InProgress).await;
 

@@ -783,7 +783,7 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     let world = World::new(workers.clone());
     let hall = world.hall().await;
     let mut events = hall.events();
-    let id = hall.create(commission("Look")).await.unwrap();
+    let id = hall.create(commission("Look")).await.unwrap().commission_id;
     hall.dispatch(id.as_str()).await.unwrap();
     until(&hall, &id, Status::InProgress).await;
 

@@ -126,7 +126,8 @@ impl Member {
         if attempt.as_ref().is_some_and(|attempt| attempt.activity.is_meeting()) {
             plan = conversation::plan(self.key().as_str(), plan).map_err(RpcError::invalid_params)?;
         }
-        if let (Plan::Session(session), Some(model)) = (&mut plan, attempt.and_then(|attempt| attempt.overrides.model))
+        if let (Plan::Session(session) | Plan::Conversation(session), Some(model)) =
+            (&mut plan, attempt.and_then(|attempt| attempt.overrides.model))
         {
             session.model = Some(model);
         }

@@ -10,13 +10,14 @@ use std::{sync::Arc, time::Instant};
 
 use guild_config::Runtime;
 use guild_contract::{
-    Bounds, Grants, Manifest, MemberKey, MemberLimits,
+    Bounds, Grants, Manifest, MemberKey, MemberLimits, Narrowed,
     manifest::ComponentSpec,
+    nearest::choices,
     rpc::{RpcError, code},
 };
-use guild_hall::{Attempt, commission::Overrides};
+use guild_hall::{Attempt, Model, commission::Overrides};
 use guild_jobs::JobStore;
-use guild_session::meter::session_limits;
+use guild_session::{meter::session_limits, session::Wanted};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, watch},
@@ -195,6 +196,56 @@ impl Member {
     /// Whether its sessions may begin to spend; see [`may_spend`].
     pub(crate) fn may_spend(&self, token: Option<&str>) -> Result<(), String> {
         may_spend(&self.context.ingress, self.agent, token).map(drop)
+    }
+
+    /// The model of its sessions, where that is known.
+    pub(crate) fn usual_model(&self) -> Option<String> {
+        let runtime = self.context.resources.runtimes.get(self.agent).ok()?.runtime;
+        runtime.usual_model().map(str::to_owned)
+    }
+
+    /// The models that its sessions can run now, with their runtime. It blocks.
+    pub(crate) fn models(&self) -> Vec<Model> {
+        let wanted = Wanted { later: true, ..Wanted::default() };
+        let Ok(slot) = self.context.resources.runtimes.ready(self.agent, &wanted) else { return Vec::new() };
+        let models = slot.runtime.models().into_iter();
+        models.map(|name| Model { name, agent: self.agent.to_string() }).collect()
+    }
+
+    /// Checks that its sessions can run a model.
+    ///
+    /// # Errors
+    /// Why they cannot, and the models that they can run.
+    pub(crate) fn check_model(&self, model: &str) -> Result<(), String> {
+        let runtime = self.context.resources.runtimes.get(self.agent)?.runtime;
+        runtime.check_model(model).map_err(|why| {
+            let known = runtime.models();
+            let known = if known.is_empty() { String::new() } else { format!(". It can run {}", choices(known)) };
+            format!("{model:?} cannot run: {} runs on {}, where it {why}{known}", self.key(), self.agent)
+        })
+    }
+
+    /// Cuts overrides to what the operator allows its jobs, whatever its manifest asks for. A sentence for each that was cut.
+    pub(crate) fn cut(&self, overrides: &mut Overrides) -> Vec<String> {
+        let Some(spec) = self.manifest.component.clone() else { return Vec::new() };
+        let config = &self.context.config;
+        let spec = ComponentSpec { resources: Bounds::default(), ..spec };
+        let MemberLimits { limits, narrowed } = MemberLimits::of(self.key(), &spec, &config.policy, &config.limits);
+        let whose = |name: &str| match narrowed.get(name) {
+            Some(Narrowed::Operator(members)) => format!("limits.{name} of [member.\"{members}\"] in guild.toml"),
+            _ => format!("limits.{name} in guild.toml"),
+        };
+        let mut cut = Vec::new();
+        if let Some(turns) = overrides.max_turns.filter(|turns| *turns > limits.session_turns) {
+            overrides.max_turns = Some(limits.session_turns);
+            cut.push(format!("maxTurns {turns} is cut to {}, {}", limits.session_turns, whose("session_turns")));
+        }
+        if let Some(usd) = overrides.max_budget_usd.filter(|usd| *usd > limits.session_budget_usd) {
+            overrides.max_budget_usd = Some(limits.session_budget_usd);
+            let most = limits.session_budget_usd;
+            cut.push(format!("maxBudgetUsd {usd} is cut to {most}, {}", whose("session_budget_usd")));
+        }
+        cut
     }
 
     /// US dollars that a job of an attempt with these overrides may spend; 0 on the built-in search, which costs nothing.

@@ -9,6 +9,7 @@ use guild_hall::{
     Hall, HallError,
     commission::{Commission, CommissionId, Overrides, Status},
     hall::{Changes, Filter, NewCommission},
+    view::Blocker,
 };
 use guild_roster::to_json;
 use guild_session::tools::{ToolDefinition, parse};
@@ -65,7 +66,9 @@ fn refused(error: HallError) -> RpcError {
         HallError::NotFound(why) => RpcError::invalid_params(format!(
             "{why}; `list_commissions`, `list_projects` and `list_workers` say what there is"
         )),
-        HallError::Invalid(why) | HallError::Conflict(why) => RpcError::invalid_params(why),
+        HallError::Invalid(why) | HallError::Unsupported(why) | HallError::Conflict(why) => {
+            RpcError::invalid_params(why)
+        }
     }
 }
 
@@ -134,7 +137,7 @@ fn done() -> Result<Value, HallError> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Bounds {
-    /// The model.
+    /// The model, one that `list_workers` has.
     model: Option<String>,
     /// Turns of the model.
     max_turns: Option<u32>,
@@ -148,7 +151,8 @@ impl From<Bounds> for Overrides {
     }
 }
 
-/// Makes a commission: a piece of work for a worker, on a project. It begins once it is dispatched.
+/// Makes a commission: a piece of work for a worker, on a project. It begins once it is dispatched. Answers its id, what it waits
+/// for (`blockedBy`), and which bounds were above what the operator allows (`cut`).
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Create {
@@ -176,7 +180,7 @@ impl Arguments for Create {
             overrides: self.resource_overrides.map(Overrides::from).unwrap_or_default(),
             ..NewCommission::default()
         };
-        Ok(json!({"commissionId": hall.create(new).await?}))
+        Ok(json!(hall.create(new).await?))
     }
 }
 
@@ -196,12 +200,11 @@ impl Arguments for Update {
     async fn call(self, hall: &Arc<Hall>) -> Result<Value, HallError> {
         let Self { commission_id, prompt, dependencies, resource_overrides } = self;
         let changes = Changes { prompt, dependencies, overrides: resource_overrides.map(Overrides::from) };
-        hall.update(&commission_id, changes).await?;
-        done()
+        Ok(routes::updated(&hall.update(&commission_id, changes).await?))
     }
 }
 
-/// Has a pending commission carried out. Answers at once: `accepted`, or `queued` and what it waits for.
+/// Has a commission carried out that is pending or blocked. Answers at once: `accepted`, or `queued` and what it waits for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Dispatch {
@@ -304,6 +307,9 @@ struct Brief<'a> {
     commission_id: &'a CommissionId,
     title: &'a str,
     status: Status,
+    queued: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    blocked_by: Vec<Blocker>,
     worker: &'a str,
     project_name: &'a str,
     relevant_date: &'a str,
@@ -312,11 +318,13 @@ struct Brief<'a> {
 }
 
 impl<'a> Brief<'a> {
-    fn of(now: &'a Commission) -> Self {
+    fn of(now: &'a Commission, blocked_by: Vec<Blocker>) -> Self {
         Self {
             commission_id: &now.commission_id,
             title: &now.record.title,
             status: now.status,
+            queued: now.is_queued(),
+            blocked_by,
             worker: &now.record.worker,
             project_name: &now.project_name,
             relevant_date: now.relevant_date(),
@@ -331,7 +339,10 @@ impl Arguments for List {
         let filter = Filter { project: self.project_name, status: self.status, worker: self.worker, offset };
         let all = hall.matching(&filter).await?;
         let rest = all.get(offset..).unwrap_or_default();
-        let commissions: Vec<Brief<'_>> = rest.iter().take(MOST).map(|now| Brief::of(now)).collect();
+        let mut commissions = Vec::new();
+        for now in rest.iter().take(MOST) {
+            commissions.push(Brief::of(now, hall.blocked_by(now).await?));
+        }
         Ok(match rest.len().saturating_sub(MOST) {
             0 => json!({"commissions": commissions}),
             more => json!({"commissions": commissions, "more": more}),
@@ -368,7 +379,8 @@ impl Arguments for Projects {
     }
 }
 
-/// Lists the workers that commissions can be for, in their own words.
+/// Lists the workers that commissions can be for, in their own words, and the models that this host can run (`models`), each with
+/// the `agent` that a worker has to run on.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Workers {}
@@ -376,6 +388,6 @@ struct Workers {}
 impl Arguments for Workers {
     async fn call(self, hall: &Arc<Hall>) -> Result<Value, HallError> {
         let workers: Vec<Value> = hall.all_workers().iter().map(routes::worker).collect();
-        Ok(json!({"workers": workers}))
+        Ok(json!({"workers": workers, "models": hall.models().await?}))
     }
 }

@@ -18,7 +18,7 @@ use guild_auth::Ingress;
 use guild_config::Config;
 use guild_contract::{Decision, Delegation, JobId, Limits, MemberKey};
 use guild_git::Checkout;
-use guild_hall::{Attempt, Hall, HallError, HallOptions, Home, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_hall::{Attempt, Hall, HallError, HallOptions, Home, Model, NotBegun, Outcome, Permit, Worker, Workers};
 use guild_jobs::SystemClock;
 use guild_roster::events::Hub;
 use guild_server::hall::{Api, socket::Socket};
@@ -85,11 +85,16 @@ impl Workers for AtOnce {
             display_title: "Guild Artificer".to_owned(),
             description: "Looks things up".to_owned(),
             portrait: Some("/images/portraits/dalton.webp".to_owned()),
+            agent: "claude".to_owned(),
             model: Some("opus".to_owned()),
             checkout: Checkout::Sparse,
             manages: false,
             can: Vec::new(),
         }]
+    }
+
+    fn models(&self) -> Vec<Model> {
+        vec![Model { name: "opus".to_owned(), agent: "claude".to_owned() }]
     }
 
     fn check_settings(&self) -> Result<(), String> {
@@ -111,7 +116,7 @@ impl Workers for AtOnce {
             biased;
             _ = cancelled.wait_for(|cancelled| cancelled.contains(&job)) => Outcome::Cancelled,
             _ = open.wait_for(|open| *open) => match self.result.lock().unwrap().clone() {
-                result if result.is_empty() => Outcome::Failed { error: "It found nothing".to_owned() },
+                result if result.is_empty() => Outcome::Failed { error: "It found nothing".to_owned(), text: String::new() },
                 result => Outcome::Completed { result, error: None },
             }
         };
@@ -989,11 +994,11 @@ async fn workers_models_and_health_have_the_fields_that_clients_read() {
     let worker = json!({
         "name": "guild-researcher", "displayName": "Dalton", "displayTitle": "Guild Artificer",
         "description": "Looks things up", "portraitUrl": "/images/portraits/dalton.webp",
-        "model": {"name": "opus", "isLocal": false},
+        "model": {"name": "opus", "isLocal": false}, "agent": "claude",
     });
     assert_eq!(world.ok(WORKERS).await, json!({"workers": [worker]}));
     let models = world.ok(MODELS).await;
-    assert_eq!((&models["builtin"][0]["name"], &models["local"]), (&json!("opus"), &json!([])));
+    assert_eq!(models, json!({"builtin": [{"name": "opus", "agent": "claude"}], "local": []}));
     let health = world.ok(HEALTH).await;
     assert!(health["uptime"].is_u64(), "{health}");
     assert_eq!((&health["status"], &health["meetings"]), (&json!("ok"), &json!(0)));

@@ -69,7 +69,12 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/workspace/artifact/document/list?projectName=demo&recent=true&limit=0", Value::Null, 400, "limit"),
         ("/workspace/artifact/document/read?projectName=demo", Value::Null, 400, "path"),
         ("/workspace/artifact/document/read?projectName=demo&path=no.md", Value::Null, 404, "not found"),
-        ("/workspace/artifact/document/read?projectName=demo&path=../../config.yaml", Value::Null, 400, "path"),
+        (
+            "/workspace/artifact/document/read?projectName=demo&path=../../config.yaml",
+            Value::Null,
+            400,
+            "out of .lore/",
+        ),
         ("/workspace/artifact/document/write", json!({"projectName": "demo"}), 400, "artifactPath, content"),
         ("/workspace/git/lore/commit", json!({"projectName": "demo", "message": " "}), 400, "message"),
         ("/workspace/git/lore/commit", json!({"projectName": "x", "message": "m"}), 404, "not found"),
@@ -103,7 +108,11 @@ async fn a_commission_is_changed_while_it_waits_and_put_away_for_good() {
     let bounds = json!({"maxTurns": 7});
     let update = json!({"commissionId": id, "prompt": "Which moths?", "dependencies": ["specs/a.md"],
         "resourceOverrides": bounds});
-    assert_eq!(world.ok("/commission/request/commission/update", update).await, json!({"status": "ok"}));
+    let blockers = json!([{"dependency": "specs/a.md", "why": "there is no such document in .lore/ of claude/main"}]);
+    assert_eq!(
+        world.ok("/commission/request/commission/update", update).await,
+        json!({"status": "ok", "blockedBy": blockers})
+    );
     let read = world.read(&id, "").await;
     let now = &read["commission"];
     assert_eq!((&now["prompt"], &now["resource_overrides"]), (&json!("Which moths?"), &bounds));
@@ -255,7 +264,11 @@ async fn images_and_mockups_are_shown_by_their_names_and_run_nothing_of_the_read
     fs::write(lore.join("lamp.svg"), "<svg/>").unwrap();
     fs::write(lore.join("page.html"), "<p>Hello</p>").unwrap();
     std::os::unix::fs::symlink(&outside, lore.join("link.png")).unwrap();
+    std::os::unix::fs::symlink(world.root.path(), lore.join("out")).unwrap();
     for (path, kind, policy) in [
+        // As a document in `notes/` names an image: from its own directory, which need not be there.
+        ("image/read?projectName=demo&path=notes/../lamp.svg", "image/svg+xml", "sandbox; default-src 'none'"),
+        ("image/read?projectName=demo&path=.lore/./a/b/../../lamp.svg", "image/svg+xml", "sandbox; default-src 'none'"),
         ("image/read?projectName=demo&path=lamp.svg", "image/svg+xml", "sandbox; default-src 'none'"),
         ("mockup/read?projectName=demo&path=.lore/page.html", "text/html; charset=utf-8", "sandbox allow-scripts;"),
     ] {
@@ -270,16 +283,35 @@ async fn images_and_mockups_are_shown_by_their_names_and_run_nothing_of_the_read
     assert_eq!((&meta["relativePath"], &meta["meta"]["title"]), (&json!("lamp.svg"), &json!("Lamp")));
     for (path, status) in [
         ("image/read?projectName=demo&path=no.png", 404),
-        ("image/read?projectName=demo&path=plan.md", 400),
-        ("image/read?projectName=demo&path=page.html", 400),
-        ("mockup/read?projectName=demo&path=lamp.svg", 400),
+        ("image/read?projectName=demo&path=plan.md", 415),
+        ("image/read?projectName=demo&path=page.html", 415),
+        ("image/meta?projectName=demo&path=plan.md", 415),
+        ("mockup/read?projectName=demo&path=lamp.svg", 415),
+        ("mockup/read?projectName=demo&path=no.html", 404),
         ("image/read?projectName=demo&path=link.png", 400),
+        ("image/read?projectName=demo&path=out/canary.png", 400),
+        ("image/read?projectName=demo&path=out/../../canary.png", 400),
+        ("image/read?projectName=demo&path=../.lore/lamp.svg", 400),
+        ("mockup/read?projectName=demo&path=../page.html", 400),
+        ("document/read?projectName=demo&path=specs/../../src/code.txt", 400),
         ("image/read?projectName=demo&path=../../../../canary.png", 400),
         ("image/meta?projectName=x&path=lamp.svg", 404),
     ] {
         let (found, answer) = world.ask_route(&format!("/workspace/artifact/{path}"), &Value::Null).await;
         assert!(found == status && answer["error"].is_string(), "{path}: {found} {answer}");
     }
+    let said = async |path: &str| {
+        let path = format!("/workspace/artifact/{path}");
+        world.ask_route(&path, &Value::Null).await.1["error"].as_str().unwrap().to_owned()
+    };
+    let wrong = said("image/read?projectName=demo&path=plan.md").await;
+    assert!(wrong.starts_with("Unsupported image type: .md"), "{wrong}");
+    let wrong = said("mockup/read?projectName=demo&path=lamp.svg").await;
+    assert!(wrong.starts_with("Unsupported mockup type: .svg"), "{wrong}");
+    assert_eq!(said("image/read?projectName=demo&path=a/../no.png").await, "Image not found: no.png");
+    assert_eq!(said("mockup/read?projectName=demo&path=no.html").await, "Mockup not found: no.html");
+    let left = said("image/read?projectName=demo&path=../../../../canary.png").await;
+    assert!(left.starts_with("Path traversal detected"), "{left}");
 }
 
 #[tokio::test]
@@ -330,7 +362,9 @@ async fn what_the_hall_serves_is_told() {
     assert_eq!(reloaded, json!({"reloaded": true, "projectCount": 1, "newProjects": []}));
     let workers = world.ok("/system/packages/worker/list", Value::Null).await;
     assert_eq!(workers["workers"][0]["name"], "tester");
-    assert_eq!(world.ok("/system/models/catalog/list", Value::Null).await["builtin"][0]["name"], "opus");
+    // The built-in search has none.
+    let models = world.ok("/system/models/catalog/list", Value::Null).await;
+    assert_eq!(models, json!({"builtin": [], "local": []}));
 
     // config.yaml is read when it is used.
     let file = world.root.path().join("hall/config.yaml");

@@ -192,7 +192,10 @@ impl Hall {
                     Err(e @ (GitError::Busy { .. } | GitError::TimedOut { .. } | GitError::File { .. })) => {
                         return Err(e.into());
                     }
-                    Err(e) => escalated = Some((branch, e.to_string())),
+                    Err(e) => {
+                        tracing::warn!(meeting = %now.meeting_id, "it cannot be merged: {e}");
+                        escalated = Some((branch, self.without_paths(e.to_string()).await));
+                    }
                 }
                 if let Err(e) = integration.repository().remove_worktree(dir).await {
                     tracing::warn!(meeting = %now.meeting_id, "{} stays: {e}", dir.display());

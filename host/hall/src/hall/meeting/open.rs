@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     asker::asker,
-    commission::{Author, Entry},
+    commission::{Author, Entry, Overrides, record::CUT},
     error::HallError,
     events::HallEvent,
     meeting::{Meeting, MeetingId, MeetingScope, MeetingStatus, Record, SessionState, record::OPENED},
@@ -42,6 +42,8 @@ pub struct NewMeeting {
     pub worker: String,
     /// What it is about.
     pub agenda: String,
+    /// In place of the worker's own bounds, for each turn.
+    pub overrides: Overrides,
 }
 
 /// A meeting that somebody asks the user for.
@@ -74,6 +76,7 @@ impl Hall {
         // A project that cannot be worked on is told now.
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker)?;
+        let (overrides, cut) = self.allowed(&worker.key, new.overrides)?;
         let (now, time, token) = (self.clock.now(), self.time(), asker());
         self.check_spend(worker.key.as_str(), token.as_deref())?;
         let _one = self.opening.lock().await;
@@ -85,7 +88,7 @@ impl Hall {
             worker_display_title: worker.display_title.clone(),
             agenda: new.agenda.clone(),
             meeting_log: vec![Entry {
-                timestamp: time,
+                timestamp: time.clone(),
                 event: OPENED.to_owned(),
                 reason: "User started audience".to_owned(),
                 ..Entry::default()
@@ -97,6 +100,8 @@ impl Hall {
         let made = self.make(&self.meetings, name, |id| {
             let mut meeting = Meeting::new(id, new.project, worker.key.to_string(), MeetingStatus::Open, record);
             meeting.token = token;
+            meeting.overrides = overrides;
+            cut.iter().for_each(|cut| meeting.note(CUT, cut, time.clone()));
             self.begin_in(&mut meeting, &worker, session);
             meeting
         });
@@ -197,16 +202,17 @@ impl Hall {
         Ok(id)
     }
 
-    /// Accepts a request. The first turn, which is about its agenda and what the user says besides, is under way when this
-    /// returns.
+    /// Accepts a request, with these overrides in place of the worker's own bounds. The first turn, which is about its agenda and
+    /// what the user says besides, is under way when this returns.
     ///
     /// # Errors
-    /// Where there is no such request, its worker is not there, or the project's cap is reached.
+    /// Where there is no such request, its worker is not there, an override is not acceptable, or the project's cap is reached.
     pub async fn accept_meeting(
         self: &Arc<Self>,
         id: &str,
         project: Option<&str>,
         message: Option<&str>,
+        overrides: Overrides,
     ) -> Result<Turn, HallError> {
         let message = message.map(str::trim).filter(|message| !message.is_empty());
         message.map_or(Ok(()), |message| check_text("message", message, TEXT_BYTES))?;
@@ -217,6 +223,7 @@ impl Hall {
             Err(_) if now.worker_name == now.record.worker => self.worker(&now.worker_name),
             found => found,
         }?;
+        let (overrides, cut) = self.allowed(&worker.key, overrides)?;
         let mut opening = now.record.agenda.clone();
         if !now.record.linked_artifacts.is_empty() {
             opening.push_str(&format!("\n\nReferenced artifacts: {}", now.record.linked_artifacts.join(", ")));
@@ -230,7 +237,9 @@ impl Hall {
         let _one = self.opening.lock().await;
         self.check_meeting_cap(&now.project_name)?;
         self.change(&cell, |meeting| {
-            meeting.become_(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time)?;
+            meeting.become_(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time.clone())?;
+            cut.iter().for_each(|cut| meeting.note(CUT, cut, time.clone()));
+            meeting.overrides = overrides;
             meeting.worker_name = worker.key.to_string();
             meeting.token = token;
             self.begin_in(meeting, &worker, session);
@@ -414,7 +423,7 @@ impl Hall {
     }
 
     /// After a meeting could not be opened, there is none; a request is one again.
-    async fn undo_opening(&self, cell: &MeetingCell, failed: Failed, why: &HallError) {
+    async fn undo_opening(self: &Arc<Self>, cell: &MeetingCell, failed: Failed, why: &HallError) {
         let now = cell.now();
         if failed == Failed::Stays {
             return;
@@ -429,12 +438,12 @@ impl Hall {
         if failed == Failed::Forgotten {
             return self.forget(&self.meetings, cell).await;
         }
-        let time = self.time();
+        let (time, why) = (self.time(), self.without_paths(why.to_string()).await);
         let undone = self.change(cell, |meeting| {
             // The one step back that there is: nothing was said yet.
             meeting.status = MeetingStatus::Requested;
             (meeting.session, meeting.worktree_dir, meeting.branch_name) = (None, None, None);
-            meeting.note("not_opened", &why.to_string(), time);
+            meeting.note("not_opened", &why, time);
             Ok(())
         });
         if let Err(e) = undone.await {

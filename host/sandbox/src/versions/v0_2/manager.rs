@@ -24,12 +24,20 @@ fn text(answer: &Value, key: &str) -> Option<String> {
     answer.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
+/// Why a commission waits, and which of its bounds were cut.
+fn reason(answer: &Value) -> Option<String> {
+    let cut = answer.get("cut").and_then(Value::as_array).into_iter().flatten();
+    let all: Vec<String> =
+        text(answer, "reason").into_iter().chain(cut.filter_map(|cut| cut.as_str().map(str::to_owned))).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 /// What came of a dispatch, out of the answer of a tool.
 fn dispatched(answer: Result<Value, ToolError>) -> HostResult<Dispatched> {
     Ok(answer.map_err(Into::into).map(|answer| Dispatched {
         commission: text(&answer, "commissionId").unwrap_or_default(),
         status: text(&answer, "status").unwrap_or_default(),
-        reason: text(&answer, "reason"),
+        reason: reason(&answer),
     }))
 }
 

@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use guild_hall::{
     HallError,
     hall::{Changes, Dispatched, Filter, NewCommission},
+    view::Made,
 };
 use serde_json::{Value, json};
 
@@ -20,8 +21,7 @@ pub(super) async fn create(Request { hall, fields, .. }: Request) -> Answer {
         overrides: fields.overrides()?.unwrap_or_default(),
         ..NewCommission::default()
     };
-    let id = hall.create(new).await?;
-    Ok(Reply::Json(StatusCode::CREATED, json!({"commissionId": id})))
+    Ok(Reply::Json(StatusCode::CREATED, json!(hall.create(new).await?)))
 }
 
 pub(super) async fn update(Request { hall, fields, .. }: Request) -> Answer {
@@ -30,8 +30,7 @@ pub(super) async fn update(Request { hall, fields, .. }: Request) -> Answer {
         dependencies: fields.list("dependencies")?,
         overrides: fields.overrides()?,
     };
-    hall.update(&fields.commission()?, changes).await?;
-    done()
+    ok(updated(&hall.update(&fields.commission()?, changes).await?))
 }
 
 pub(super) async fn note(Request { hall, fields, .. }: Request) -> Answer {
@@ -85,6 +84,16 @@ pub(super) async fn graph(Request { hall, fields, .. }: Request) -> Answer {
 
 fn accepted(dispatched: Value) -> Answer {
     Ok(Reply::Json(StatusCode::ACCEPTED, dispatched))
+}
+
+/// What an update is answered with: that it is done, what the commission waits for, and what was cut.
+pub(crate) fn updated(made: &Made) -> Value {
+    let mut answer = json!(made);
+    if let Some(answer) = answer.as_object_mut() {
+        answer.remove("commissionId");
+        answer.insert("status".to_owned(), "ok".into());
+    }
+    answer
 }
 
 /// What a dispatch is answered with.

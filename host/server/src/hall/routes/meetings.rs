@@ -32,6 +32,7 @@ pub(super) async fn create(Request { hall, fields, .. }: Request) -> Answer {
         project: fields.project().map_err(missing)?,
         worker: fields.text(&["workerName", "worker"]).map_err(missing)?,
         agenda: fields.text(&["prompt", "agenda"]).map_err(missing)?,
+        overrides: fields.overrides()?.unwrap_or_default(),
     };
     turn(hall.open_meeting(new).await.map(|(_, turn)| turn))
 }
@@ -39,7 +40,8 @@ pub(super) async fn create(Request { hall, fields, .. }: Request) -> Answer {
 pub(super) async fn accept(Request { hall, fields, .. }: Request) -> Answer {
     let (id, project) = (fields.meeting()?, project(&fields));
     let message = fields.maybe(&["message", "content"]);
-    turn(hall.accept_meeting(&id, project.as_deref(), message.as_deref()).await)
+    let overrides = fields.overrides()?.unwrap_or_default();
+    turn(hall.accept_meeting(&id, project.as_deref(), message.as_deref(), overrides).await)
 }
 
 pub(super) async fn decline(Request { hall, fields, .. }: Request) -> Answer {

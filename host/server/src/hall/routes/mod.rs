@@ -22,7 +22,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::events;
-pub(crate) use commissions::dispatched;
+pub(crate) use commissions::{dispatched, updated};
 use request::{Answer, Fields, Reply, Request};
 pub(crate) use system::worker;
 
@@ -210,6 +210,7 @@ pub(super) struct Answered {
 fn status(refused: &HallError) -> StatusCode {
     match refused {
         HallError::Invalid(_) => StatusCode::BAD_REQUEST,
+        HallError::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         HallError::NotFound(_) => StatusCode::NOT_FOUND,
         HallError::Conflict(_) => StatusCode::CONFLICT,
         HallError::Spent(_) => StatusCode::TOO_MANY_REQUESTS,

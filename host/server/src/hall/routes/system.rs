@@ -67,8 +67,10 @@ pub(super) async fn health(Request { hall, since, .. }: Request) -> Answer {
     )
 }
 
-pub(super) async fn models(_: Request) -> Answer {
-    ok(json!({"builtin": [{"name": "opus"}, {"name": "sonnet"}, {"name": "haiku"}], "local": []}))
+/// The models that this host can run. The original tells those at addresses of the user's (`local`) apart; here the one
+/// provider of `[api]` has them all.
+pub(super) async fn models(Request { hall, .. }: Request) -> Answer {
+    ok(json!({"builtin": hall.models().await?, "local": []}))
 }
 
 /// A worker, as callers see it.
@@ -76,7 +78,7 @@ pub(crate) fn worker(worker: &guild_hall::Worker) -> Value {
     let model = worker.model.as_ref().map(|name| json!({"name": name, "isLocal": false}));
     json!({
         "name": worker.package, "displayName": worker.display_name, "displayTitle": worker.display_title,
-        "description": worker.description, "portraitUrl": worker.portrait, "model": model,
+        "description": worker.description, "portraitUrl": worker.portrait, "model": model, "agent": worker.agent,
     })
 }
 
