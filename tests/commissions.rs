@@ -958,3 +958,21 @@ fn a_worker_that_was_approved_under_an_earlier_host_gains_nothing_until_it_is_ap
     let (status, output) = host.stop();
     assert!(status.success() && output.contains("until `guild approve` has shown"), "{output}");
 }
+
+#[test]
+fn a_worker_that_has_the_documents_alone_says_which_files_it_does_not_have() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["checkoutScope"] = json!("sparse"));
+    let project = hall.project("demo");
+    git(&project, &["rm", "--quiet", "-r", ".lore"]);
+    git(&project, &["commit", "--quiet", "--message=No documents"]);
+    let _host = hall.serve();
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    let read = hall.until("demo", &id, "completed");
+    let report = read["commission"]["result_summary"].as_str().unwrap();
+    let expected = "Of the project demo only the documents in `.lore/` are checked out for researcher; \
+                    `\"checkoutScope\": \"full\"` in its manifest is for all files.";
+    assert!(report.contains("No document was read") && report.contains(expected), "{report}");
+}

@@ -131,6 +131,8 @@ pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
     /// Directories that have no sources, as sessions spell them.
     no_sources: Vec<String>,
+    /// A sentence on the files that are not there.
+    absent: Option<String>,
     child: ChildSearch,
 }
 
@@ -176,7 +178,7 @@ impl ReadRoots {
             }
             roots.push(Arc::new(Root { name, path: path.to_owned(), real, dir, has_rules }));
         }
-        Ok(Self { roots, no_sources: Vec::new(), child: ChildSearch::new(&Limits::default()) })
+        Ok(Self { roots, no_sources: Vec::new(), absent: None, child: ChildSearch::new(&Limits::default()) })
     }
 
     /// Those of these names, as they are open already, for one member: its searches share permits with each other, and with
@@ -184,7 +186,7 @@ impl ReadRoots {
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
         let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
-        Self { roots, no_sources: self.no_sources.clone(), child: self.child.for_member() }
+        Self { roots, child: self.child.for_member(), ..self.clone() }
     }
 
     /// These and others, for one job. Searches share permits with those of `self`.
@@ -203,7 +205,8 @@ impl ReadRoots {
             roots.push(root.clone());
         }
         let no_sources = [self.no_sources.as_slice(), &others.no_sources].concat();
-        Ok(Self { roots, no_sources, child: self.child.clone() })
+        let absent = self.absent.clone().or_else(|| others.absent.clone());
+        Ok(Self { roots, no_sources, absent, child: self.child.clone() })
     }
 
     /// The same, where what is in these directories is no source for reports; sessions read it all the same. A
@@ -211,6 +214,12 @@ impl ReadRoots {
     #[must_use]
     pub fn without_sources(self, directories: Vec<String>) -> Self {
         Self { no_sources: directories, ..self }
+    }
+
+    /// The same, with a sentence that says which files are not there that one could look for.
+    #[must_use]
+    pub fn without(self, absent: Option<String>) -> Self {
+        Self { absent, ..self }
     }
 
     /// The same, with these limits of searches; the default limits hold where this is not said.
@@ -461,6 +470,10 @@ fn unreadable(path: &str, error: &io::Error) -> ToolError {
 impl Files for ReadRoots {
     fn roots(&self) -> Vec<String> {
         self.roots.iter().map(|root| root.name.clone()).collect()
+    }
+
+    fn absent(&self) -> Option<String> {
+        self.absent.clone()
     }
 
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {

@@ -188,6 +188,17 @@ impl Attempt {
         RECORDS.iter().map(|directory| format!("{LORE}/{directory}")).collect()
     }
 
+    /// A sentence that says which files of the project its worker does not have, where it does not have all of them.
+    pub fn absent(&self) -> Option<String> {
+        (self.checkout == Checkout::Sparse).then(|| {
+            format!(
+                "Of the project {} only the documents in `.lore/` are checked out for {}; `\"checkoutScope\": \"full\"` \
+                 in its manifest is for all files.",
+                self.project, self.worker
+            )
+        })
+    }
+
     /// The name of the read root that holds its project.
     pub fn project_root(&self) -> &str {
         match self.checkout {

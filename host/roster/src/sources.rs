@@ -106,7 +106,8 @@ impl Sources {
         let own = ReadRoots::open_worktree(attempt.roots())
             .map_err(|e| e.to_string())?
             .with_limits(limits)
-            .without_sources(attempt.records());
+            .without_sources(attempt.records())
+            .without(attempt.absent());
         let reader = |may_read: Option<&Names>| {
             let read = |name: &String| may_read.is_some_and(|roots| roots.grant(name, wildcard));
             let own = own.only(&own.roots().into_iter().filter(read).collect::<Vec<_>>());

@@ -228,6 +228,11 @@ pub trait Files: Send + Sync {
     /// The names of the roots, in the order in which they were granted.
     fn roots(&self) -> Vec<String>;
 
+    /// A sentence that says which files are not there that one could look for, where that is known.
+    fn absent(&self) -> Option<String> {
+        None
+    }
+
     /// All files under the roots that `.gitignore` does not leave out, and what of the rest is not hidden and cannot be
     /// read. Symlinks are not followed.
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError>;

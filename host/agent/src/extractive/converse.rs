@@ -78,7 +78,8 @@ async fn look_up(runtime: &Extractive, session: &Session, cancel: &CancellationT
             found
         };
         let answers: Vec<_> = inquiry.questions.into_iter().map(look_up).collect();
-        Report::new(&corpus, &answers, &[], searched.len(), &roots).markdown(None)
+        let report = Report::new(&corpus, &answers, &[], searched.len(), &roots);
+        Report { absent: looked_in.absent(), ..report }.markdown(None)
     });
     Ok(written.await?)
 }

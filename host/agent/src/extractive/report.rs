@@ -52,6 +52,8 @@ pub(crate) struct Report<'a> {
     pub(crate) searched: usize,
     /// The names of the read roots.
     roots: &'a [String],
+    /// A sentence on the files that are not among them.
+    pub(crate) absent: Option<String>,
     /// For each answer, its findings; a passage that answers two questions has one number.
     cited: Vec<Vec<Cited<'a>>>,
 }
@@ -75,7 +77,7 @@ impl<'a> Report<'a> {
             });
             cited.push(own.collect());
         }
-        Self { corpus, answers, figures, searched, roots, cited }
+        Self { corpus, answers, figures, searched, roots, absent: None, cited }
     }
 
     /// How many passages are quoted.
@@ -137,7 +139,8 @@ impl<'a> Report<'a> {
             } else {
                 "none has a path that the task names after `Sources:`"
             };
-            return vec![format!("No document of the read roots ({roots}) was read, and {why}.")];
+            let absent = self.absent.as_ref().map(|absent| format!(" {absent}")).unwrap_or_default();
+            return vec![format!("No document of the read roots ({roots}) was read, and {why}.{absent}")];
         }
         for answer in self.answers {
             let question = answer.question.text.trim_end_matches(['?', '.', '？', '。', ' ']);
@@ -198,7 +201,8 @@ impl<'a> Report<'a> {
         self.not_read(&mut text);
         let roots = self.roots.iter().map(|root| format!("`{root}`")).collect::<Vec<_>>().join(", ");
         let searched = count(self.searched, "document");
-        let _ = writeln!(text, "---\n\n{EXTRACTED} *Searched: {searched} in {roots}.*");
+        let absent = self.absent.as_ref().map(|absent| format!(" {absent}")).unwrap_or_default();
+        let _ = writeln!(text, "---\n\n{EXTRACTED} *Searched: {searched} in {roots}.{absent}*");
         text
     }
 

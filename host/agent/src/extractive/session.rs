@@ -88,7 +88,8 @@ pub(super) async fn investigate(
             follow_up(&shared, &within, answer, limit);
             answer.verify(&*looked_in, &stop);
         }
-        Written::new(&Report::new(&shared, &answers, &figures, within.len(), &roots), task.as_deref())
+        let report = Report::new(&shared, &answers, &figures, within.len(), &roots);
+        Written::new(&Report { absent: looked_in.absent(), ..report }, task.as_deref())
     });
     let written = written.await?;
     executor.progress(written.summary.clone()).await?;

@@ -183,7 +183,7 @@ impl ReadRoots {
             Ok(Arc::new(Root { real: path.clone(), path, name, dir, has_rules }))
         };
         let roots = names.into_iter().zip(guild_confine::directories()).map(open).collect::<Result<_, ToolError>>()?;
-        Ok(Self { roots, no_sources: Vec::new(), child: ChildSearch::new(&Limits::default()) })
+        Ok(Self { roots, no_sources: Vec::new(), absent: None, child: ChildSearch::new(&Limits::default()) })
     }
 }
 

@@ -119,6 +119,9 @@ impl Member {
         let project = activation.project.as_ref().map(|project| project.name.as_str());
         context.brief(&mut plan, agent, project, &self.grants).await?;
         if let (Plan::Session(session), true) = (&mut plan, attempt.is_some()) {
+            if let Some(absent) = attempt.as_ref().and_then(Attempt::absent) {
+                session.system_prompt.push_str(&format!("\n\n{absent}"));
+            }
             // They need no asking (REQ-WKR-2).
             let base = reach.tools.iter().filter(|tool| self.grants.base.has(tool) && !session.tools.contains(tool));
             session.tools.extend(base.cloned().collect::<Vec<_>>());
