@@ -37,7 +37,7 @@ async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched
     assert!(!world.integration("demo").exists());
     // Once it is permitted, it is worked on.
     hall.permit(vec![Permit { path: world.project("demo"), ..Permit::default() }]);
-    hall.create(commission("x")).await.unwrap().commission_id;
+    hall.create(commission("x")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

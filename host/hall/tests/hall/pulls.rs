@@ -111,7 +111,7 @@ async fn other_work_under_way_refuses_a_pull_request_and_the_one_that_asks_does_
     hall.dispatch(asking.as_str()).await.unwrap();
     until(&hall, &asking, Status::InProgress).await;
     // What waits is not under way.
-    hall.create(commission("waits")).await.unwrap().commission_id;
+    hall.create(commission("waits")).await.unwrap();
     let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
     assert!(matches!(&refused, HallError::Conflict(why) if why.contains(asking.as_str())), "{refused}");
     assert_eq!(at_origin(&world), "refs/heads/main");
