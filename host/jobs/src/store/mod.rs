@@ -358,7 +358,8 @@ impl JobStore {
         report
     }
 
-    /// What a job that was removed had cost, as far as that is known, and whether that is all; `None` where nothing is known of it.
+    /// What a job that was removed had cost, as far as that is known, and whether that is all; `None` where nothing is known
+    /// of it.
     pub fn cost_of_removed(&self, id: &JobId) -> Option<(f64, bool)> {
         let lines = removed::read_in(&self.context.jobs).ok()?;
         let line = lines.into_iter().find(|line| line.job.as_ref() == Some(id))?;
