@@ -447,7 +447,7 @@ Examples:
   guild usage --since 7d
   guild usage --since 2026-01-01 --member researcher --json
 
-Jobs count from the moment they ended, also where they were deleted or pruned since: what those used is kept in jobs/.usage.jsonl of \
+Jobs count from the moment they ended, also where they were deleted or pruned since: what those used is kept in .usage.jsonl of \
 their member. What a running job has used so far is in `guild status`. The cost of a job whose model has no \
 known price is not known: such jobs are counted, and their cost comes on top of the sum.")]
 pub(crate) struct Usage {

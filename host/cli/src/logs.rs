@@ -1,7 +1,7 @@
 //! `guild logs`: a job's transcript and log in readable form.
 //!
-//! The files are read without owning the job; a host elsewhere is asked for what they have. Their contents come from a model, tools, the component and the web, so they
-//! are shown without control characters, and shortened.
+//! The files are read without owning the job; a host elsewhere is asked for what they have. Their contents come from a model,
+//! tools, the component and the web, so they are shown without control characters, and shortened.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

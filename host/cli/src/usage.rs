@@ -140,7 +140,7 @@ fn remarks(total: &Total) -> impl Iterator<Item = String> {
         (
             total.removed,
             format!(
-                "counted, too: {} that were deleted or pruned (jobs/.usage.jsonl of their members)",
+                "counted, too: {} that were deleted or pruned (.usage.jsonl of their members)",
                 jobs(total.removed)
             ),
         ),

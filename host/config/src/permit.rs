@@ -81,8 +81,8 @@ impl Config {
         })
     }
 
-    /// Permits in a repository at `to` what was permitted in it at `from`, from where it was moved. Returns the file, and whether it
-    /// was changed. It blocks.
+    /// Permits in a repository at `to` what was permitted in it at `from`, from where it was moved. Returns the file, and
+    /// whether it was changed. It blocks.
     ///
     /// # Errors
     /// See [`PermitError`].

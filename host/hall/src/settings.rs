@@ -315,7 +315,7 @@ mod tests {
         let text = "projects:\n  - name: a\n    path: /a\n  - path: /b # here\n    name: b\n    other: 1\n# end\n";
         let moved = Settings::parse(text).unwrap().moved("b", "/new: place").unwrap();
         assert_eq!(moved.projects().last().unwrap().path, "/new: place");
-        let expected = text.replace("/b # here", &serde_saphyr::to_string(&"/new: place").unwrap().trim_end());
+        let expected = text.replace("/b # here", serde_saphyr::to_string(&"/new: place").unwrap().trim_end());
         assert_eq!(moved.text(), expected);
         let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
         assert!(flow.moved("a", "/x").unwrap_err().to_string().contains("make \"/x\" the path of \"a\""));

@@ -1,4 +1,5 @@
-//! What removed jobs had used: `jobs/.usage.jsonl`, a line of JSON for each, so that what was spent is known when they are gone.
+//! What removed jobs had used: `.usage.jsonl` in the member's directory, a line of JSON for each, so that what was spent is
+//! known when they are gone.
 //!
 //! A line is there before its job goes. Where a crash comes between the two, the job counts and its line does not. A file that
 //! has grown large is replaced by one with the sums of days, then of months, then of years.
@@ -16,12 +17,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    durable::{Survives, append, ends_with_newline, open_dir, read_whole, replace},
+    durable::{Survives, append, ends_with_newline, read_whole, replace},
     record::JOBS,
     sum::Sum,
 };
 
-/// The file in `jobs/`.
+/// The file in the member's directory.
 const LEDGER: &str = ".usage.jsonl";
 /// A ledger of more bytes is summed up before more is added. A line has some 300 bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -65,20 +66,20 @@ impl Removed {
 ///
 /// # Errors
 /// If it cannot be written: then none of them may go.
-pub(crate) fn note<'a>(jobs: &Dir, metas: impl Iterator<Item = &'a Meta>) -> io::Result<()> {
+pub(crate) fn note<'a>(member: &Dir, metas: impl Iterator<Item = &'a Meta>) -> io::Result<()> {
     let lines: Vec<Removed> = metas.filter_map(Removed::of).collect();
     for lines in lines.chunks(AT_ONCE) {
-        let size = Fingerprint::at(jobs, LEDGER)?.map_or(0, |file| file.size());
+        let size = Fingerprint::at(member, LEDGER)?.map_or(0, |file| file.size());
         let (size, mut text) = match size > MAX_BYTES {
-            true => (sum_up(jobs)?, Vec::new()),
+            true => (sum_up(member)?, Vec::new()),
             false => (size, Vec::new()),
         };
-        if size > 0 && !ends_with_newline(jobs, LEDGER, size)? {
+        if size > 0 && !ends_with_newline(member, LEDGER, size)? {
             // A crash cut the last line.
             text.push(b'\n');
         }
         text.extend(text_of(lines)?);
-        let mut file = append(jobs, LEDGER)?;
+        let mut file = append(member, LEDGER)?;
         file.write_all(&text)?;
         file.sync_data()?;
     }
@@ -90,22 +91,18 @@ pub(crate) fn note<'a>(jobs: &Dir, metas: impl Iterator<Item = &'a Meta>) -> io:
 /// # Errors
 /// If the ledger cannot be read.
 pub(crate) fn read(member: &Dir) -> io::Result<Vec<Removed>> {
-    match member.symlink_metadata(Path::new(JOBS).join(LEDGER)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        _ => read_in(&open_dir(member, JOBS)?),
-    }
+    Ok(all(member)?.into_iter().filter(|line| !is_there(member, line)).collect())
 }
 
-/// The same of the jobs in `jobs`.
-pub(crate) fn read_in(jobs: &Dir) -> io::Result<Vec<Removed>> {
-    let is_there = |job: &JobId| jobs.symlink_metadata(job.as_str()).is_ok();
-    let lines = all(jobs)?.into_iter();
-    Ok(lines.filter(|line| !line.job.as_ref().is_some_and(is_there)).collect())
+/// Whether the job of a line is there.
+fn is_there(member: &Dir, line: &Removed) -> bool {
+    let job = line.job.as_ref().map(|job| Path::new(JOBS).join(job.as_str()));
+    job.is_some_and(|job| member.symlink_metadata(job).is_ok())
 }
 
 /// All lines, each job once.
-fn all(jobs: &Dir) -> io::Result<Vec<Removed>> {
-    let Some((text, _)) = read_whole(jobs, LEDGER, 4 * MAX_BYTES)? else { return Ok(Vec::new()) };
+fn all(member: &Dir) -> io::Result<Vec<Removed>> {
+    let Some((text, _)) = read_whole(member, LEDGER, 4 * MAX_BYTES)? else { return Ok(Vec::new()) };
     let mut seen = BTreeSet::new();
     let read = |line: &[u8]| serde_json::from_slice::<Removed>(line).ok();
     let lines = text.split(|byte| *byte == b'\n').filter_map(read);
@@ -113,9 +110,8 @@ fn all(jobs: &Dir) -> io::Result<Vec<Removed>> {
 }
 
 /// Replaces the ledger by one with sums; its size then.
-fn sum_up(jobs: &Dir) -> io::Result<u64> {
-    let is_there = |line: &Removed| line.job.as_ref().is_some_and(|job| jobs.symlink_metadata(job.as_str()).is_ok());
-    let (kept, lines): (Vec<Removed>, Vec<Removed>) = all(jobs)?.into_iter().partition(is_there);
+fn sum_up(member: &Dir) -> io::Result<u64> {
+    let (kept, lines): (Vec<Removed>, Vec<Removed>) = all(member)?.into_iter().partition(|line| is_there(member, line));
     let mut text = Vec::new();
     for period in PERIODS {
         let mut sums: BTreeMap<(String, String, Vec<String>), Sum> = BTreeMap::new();
@@ -132,7 +128,7 @@ fn sum_up(jobs: &Dir) -> io::Result<u64> {
             break;
         }
     }
-    replace(jobs, LEDGER, &text, Survives::PowerCut)?;
+    replace(member, LEDGER, &text, Survives::PowerCut)?;
     Ok(text.len() as u64)
 }
 
@@ -152,6 +148,7 @@ mod tests {
     use cap_std::ambient_authority;
 
     use super::*;
+    use crate::durable::open_dir;
 
     fn line(nth: usize, day: usize) -> Removed {
         let sum = Sum { agent: "api".to_owned(), count: 1, cost_usd: 0.5, ..Sum::default() };
@@ -163,25 +160,25 @@ mod tests {
     fn a_large_ledger_becomes_sums_and_loses_nothing() {
         let dir = tempfile::tempdir().unwrap();
         // Not by its path alone, so that it can be synced.
-        let jobs = open_dir(&Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap(), ".").unwrap();
+        let member = open_dir(&Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap(), ".").unwrap();
         let lines: Vec<_> = (0..200).map(|nth| line(nth, nth)).collect();
         let mut text = text_of(&lines).unwrap();
         // One twice, one whose job is still there, and one that a crash cut.
         text.extend(text_of(&lines[..1]).unwrap());
-        fs::create_dir(dir.path().join("job-7")).unwrap();
+        fs::create_dir_all(dir.path().join("jobs/job-7")).unwrap();
         text.extend_from_slice(b"{\"at\": \"2026");
         fs::write(dir.path().join(LEDGER), &text).unwrap();
         let total = || {
-            let read = read_in(&jobs).unwrap();
+            let read = read(&member).unwrap();
             (read.iter().map(|line| line.sum.count).sum::<u64>(), read.len())
         };
         assert_eq!(total(), (199, 199));
-        sum_up(&jobs).unwrap();
+        sum_up(&member).unwrap();
         assert_eq!(total(), (199, 28));
-        fs::remove_dir(dir.path().join("job-7")).unwrap();
+        fs::remove_dir(dir.path().join("jobs/job-7")).unwrap();
         assert_eq!(total(), (200, 29));
         let since: Timestamp = "2026-01-15T12:00:00Z".parse().unwrap();
-        let later = read_in(&jobs).unwrap().into_iter().filter(|line| line.is_since(since)).collect::<Vec<_>>();
+        let later = read(&member).unwrap().into_iter().filter(|line| line.is_since(since)).collect::<Vec<_>>();
         assert!(later.iter().all(|line| line.at.as_str() >= "2026-01-15") && later.len() == 14, "{later:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The methods of a worker, the six of REQ-WD-3, `worker/log` and `worker/resume`, each described once: JSON-RPC, the tools that are these methods, the gate, the
-//! audit log and OpenRPC take it from here.
+//! The methods of a worker, the six of REQ-WD-3, `worker/log` and `worker/resume`, each described once: JSON-RPC, the tools that
+//! are these methods, the gate, the audit log and OpenRPC take it from here.
 
 use std::sync::Arc;
 

@@ -112,6 +112,8 @@ pub struct PruneReport {
 ///
 /// All methods block on the file system, except [`Self::new_id`], [`Self::running`] and [`Self::brief`].
 pub struct JobStore {
+    /// The member's directory.
+    member: Dir,
     context: Arc<StoreContext>,
     catalog: Catalog,
     lists: Lists,
@@ -131,10 +133,13 @@ impl JobStore {
     /// [`Self::load`].
     pub fn open(member: &Dir, options: StoreOptions) -> io::Result<Arc<Self>> {
         let jobs = open_or_make_dir(member, JOBS)?;
+        // Not by its path alone, so that what is renamed in it can be synced.
+        let member = open_dir(member, ".")?;
         let StoreOptions { limits, clock } = options;
         let (limits, generation, subscriber) = (Mutex::new(limits), AtomicU64::new(0), OnceLock::new());
         let context = StoreContext { jobs, limits, clock, generation, subscriber };
         Ok(Arc::new_cyclic(|itself| Self {
+            member,
             context: Arc::new(context),
             catalog: Catalog::default(),
             lists: Lists::default(),
@@ -358,9 +363,10 @@ impl JobStore {
         report
     }
 
-    /// What a job that was removed had cost, as far as that is known, and whether that is all; `None` where nothing is known of it.
+    /// What a job that was removed had cost, as far as that is known, and whether that is all; `None` where nothing is known
+    /// of it.
     pub fn cost_of_removed(&self, id: &JobId) -> Option<(f64, bool)> {
-        let lines = removed::read_in(&self.context.jobs).ok()?;
+        let lines = removed::read(&self.member).ok()?;
         let line = lines.into_iter().find(|line| line.job.as_ref() == Some(id))?;
         Some((line.sum.cost_usd, line.sum.unknown_costs == 0))
     }
@@ -368,7 +374,7 @@ impl JobStore {
     /// Writes down what jobs used that are about to be removed.
     fn note_removed(&self, metas: &[Meta]) -> Result<(), StoreError> {
         let _one = lock(&self.removing);
-        match removed::note(&self.context.jobs, metas.iter()) {
+        match removed::note(&self.member, metas.iter()) {
             Ok(()) => Ok(()),
             // Removing jobs makes room. The log has what cannot be written then.
             Err(e) if e.kind() == io::ErrorKind::StorageFull => {
