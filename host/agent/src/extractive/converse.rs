@@ -78,8 +78,9 @@ async fn look_up(runtime: &Extractive, session: &Session, cancel: &CancellationT
             found
         };
         let answers: Vec<_> = inquiry.questions.into_iter().map(look_up).collect();
-        let report = Report::new(&corpus, &answers, &[], searched.len(), &roots);
-        Report { absent: looked_in.absent(), ..report }.markdown(None)
+        let mut report = Report::new(&corpus, &answers, &[], searched.len(), &roots);
+        report.absent = looked_in.absent();
+        report.markdown(None)
     });
     Ok(written.await?)
 }

@@ -88,8 +88,9 @@ pub(super) async fn investigate(
             follow_up(&shared, &within, answer, limit);
             answer.verify(&*looked_in, &stop);
         }
-        let report = Report::new(&shared, &answers, &figures, within.len(), &roots);
-        Written::new(&Report { absent: looked_in.absent(), ..report }, task.as_deref())
+        let mut report = Report::new(&shared, &answers, &figures, within.len(), &roots);
+        report.absent = looked_in.absent();
+        Written::new(&report, task.as_deref())
     });
     let written = written.await?;
     executor.progress(written.summary.clone()).await?;
