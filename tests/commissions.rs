@@ -247,7 +247,7 @@ fn a_report_cites_no_records_of_the_hall() {
         let report = read["commission"]["result_summary"].as_str().unwrap();
         assert!(report.contains("The luna moth lives for a week.") && !report.contains("for a year"), "{report}");
         assert!(report.contains("lore/specs/moths.md") && !report.contains("lore/work"), "{report}");
-        assert!(report.contains("Searched: 1 document in"), "{report}");
+        assert!(report.contains("Searched: 2 documents in"), "{report}");
     }
 }
 

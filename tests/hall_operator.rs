@@ -175,6 +175,11 @@ fn doctor_looks_at_a_hall_as_serve_does() {
     );
     fs::rename(hall.home.researcher("researcher"), hall.home.path("hall/packages/researcher")).unwrap();
     says(&["hall packages: usable, 1 worker can be commissioned"]);
+    // It needs no read roots for that.
+    says(&[
+        "member researcher: usable, ",
+        "works on commissions and in meetings, and dispatches besides these are refused",
+    ]);
     says(&["hall manager: off, there is none"]);
 
     fs::remove_dir_all(hall.project("gone")).unwrap();

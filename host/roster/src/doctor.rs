@@ -173,13 +173,17 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     let workers = survey.iter().filter(|member| is_ours(member) && takes_work(member));
     let of_members = workers.filter_map(|member| agent_of(member).ok());
     let needed: BTreeSet<Runtime> = of_members.chain(is_named.then_some(config.agent)).collect();
+    // The workers of a hall read their worktrees, with or without read roots.
+    let reads_worktrees = serves_hall && hall.is_some();
+    let needs_roots = needed.contains(&Runtime::Extractive) && !reads_worktrees;
     let mut checks = Vec::new();
     for runtime in Runtime::ALL {
         let found = look_at_runtime(runtime, &config, files.as_ref()).await;
-        checks.push(Check::new(Kind::Runtime, runtime, needed.contains(&runtime), found));
+        let is_needed = if runtime == Runtime::Extractive { needs_roots } else { needed.contains(&runtime) };
+        checks.push(Check::new(Kind::Runtime, runtime, is_needed, found));
     }
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
-    checks.push(look_at_sources(read, needed.contains(&Runtime::Extractive)).await);
+    checks.push(look_at_sources(read, needs_roots).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
     checks.push(look_at_git(&config).await);
     if let Some(home) = &hall {
@@ -196,7 +200,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
     checks.extend(survey.into_iter().map(|member| {
         let agent = agent_of(&member);
-        look_at_member(member, agent, resources.as_ref().ok())
+        look_at_member(member, agent, resources.as_ref().ok(), reads_worktrees)
     }));
     if !known.is_empty() {
         checks.extend(config.strangers(|key| known.contains(key)).map(|key| {
@@ -472,7 +476,12 @@ async fn ask(search: &dyn Search) -> Result<String, String> {
 }
 
 /// A member, its component, what its sessions do not have, and what else was not granted.
-fn look_at_member(member: Surveyed, agent: Result<Runtime, String>, resources: Option<&Resources>) -> Check {
+fn look_at_member(
+    member: Surveyed,
+    agent: Result<Runtime, String>,
+    resources: Option<&Resources>,
+    reads_worktrees: bool,
+) -> Check {
     let Surveyed { found, state, granted, warnings, .. } = member;
     let agent = match (state, agent) {
         (Ok(true), Ok(agent)) => agent,
@@ -487,7 +496,11 @@ fn look_at_member(member: Surveyed, agent: Result<Runtime, String>, resources: O
     if let (Some(granted), Some(resources)) = (granted, resources) {
         let reach = resources.reach(None, &granted.grants);
         if let Err(why) = is_ready(world, agent, &granted.grants, &reach, &resources.runtimes) {
-            return Check::new(Kind::Member, found.path, true, Err(format!("dispatches are refused: {why}")));
+            if agent != Runtime::Extractive || !reads_worktrees {
+                return Check::new(Kind::Member, found.path, true, Err(format!("dispatches are refused: {why}")));
+            }
+            detail.push_str("; it works on commissions and in meetings, and dispatches besides these are refused: ");
+            detail.push_str(&why);
         }
         let given = reach.tools;
         let absent: Vec<_> = asked.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
