@@ -116,7 +116,7 @@ fn each_token_has_a_cap_of_its_own() {
     }
     // Without a token there is no such cap.
     let id = host.client().start("job");
-    assert!(host.client().ended(&id)["error"].as_str().unwrap().contains("budget of 0.5 USD"));
+    assert!(host.client().ended(&id)["error"].as_str().unwrap().contains("budget of 4 USD"));
     let listed = fixture.home.run(&["token", "list", "--json", "--config", config.to_str().unwrap()]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!((&listed[0]["usdPerDay"], &listed[1]["usdPerDay"]), (&Value::Null, &json!(0.15)));
