@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    grants::{Grants, Names, ScopeGrants, Verdict},
-    manifest::{FILE_TOOLS, Scope},
-    policy::Capability,
+    manifest::{FILE_TOOLS, Interface, Scope},
+    policy::{Capability, Names, ScopeGrants},
 };
 
 /// The parts of the base toolbox, as `guild.lock` and `guild approve` name them. Writing notes for all projects is none: that
@@ -54,7 +53,7 @@ impl BaseToolbox {
             }
             None => true,
         };
-        let files = [Capability::Interface(crate::manifest::Interface::Files)];
+        let files = [Capability::Interface(Interface::Files)];
         let tools: Vec<String> = FILE_TOOLS.iter().filter(|tool| has(tool, &files)).map(ToString::to_string).collect();
         let (project, global) = (Capability::MemoryProject, Capability::MemoryGlobal);
         let mut writes = |read: &Capability, write: Capability| {
@@ -103,21 +102,18 @@ impl BaseToolbox {
         self
     }
 
-    /// The same as far as sessions had it `then`.
-    pub(crate) fn and(mut self, then: &Grants) -> Self {
-        // A job of an earlier host has no base toolbox: its sessions had what their member asked for.
-        let base = &then.base;
-        let had = |tool: &String| base.tools.contains(tool) || then.sessions.tools.contains(tool);
-        self.tools.retain(had);
-        if base.roots.is_none() {
+    /// The parts that are in both.
+    pub(crate) fn and(mut self, then: &Self) -> Self {
+        self.tools.retain(|tool| then.tools.contains(tool));
+        if then.roots.is_none() {
             self.roots = None;
         }
-        self.lore_write &= base.lore_write || then.lore_write;
-        self.worktree_write &= base.worktree_write || then.worktree_write;
-        self.read.project &= base.read.project || then.scopes.project;
-        self.read.global &= base.read.global || then.scopes.global;
-        self.write.project &= base.write.project || (then.scopes.project && then.sessions.memory);
-        self.write.global &= base.write.global || (then.scopes.global && then.sessions.memory);
+        self.lore_write &= then.lore_write;
+        self.worktree_write &= then.worktree_write;
+        self.read.project &= then.read.project;
+        self.read.global &= then.read.global;
+        self.write.project &= then.write.project;
+        self.write.global &= then.write.global;
         self
     }
 
@@ -157,26 +153,5 @@ impl BaseToolbox {
         let why = self.denied.get(&wanted.to_string());
         let why = why.map_or("the job began without it", String::as_str);
         format!("`{wanted}` is not granted to this member: {why}")
-    }
-}
-
-impl Grants {
-    /// The same for a member that was approved with these parts of the base toolbox and no others. It keeps what its manifest
-    /// asks for and is granted.
-    #[must_use]
-    pub fn approved_with(mut self, parts: impl Fn(&str) -> bool) -> Self {
-        let details = &self.verdicts.details;
-        let asked = |part: &str| {
-            let part = if part == "memory:project:write" { "memory:project" } else { part };
-            details.get(part) == Some(&Verdict::Granted)
-        };
-        self.base = self.base.approved(|part| parts(part) || asked(part));
-        self
-    }
-
-    /// The read-only tools that sessions may be given in a commission or a meeting.
-    pub fn activity_tools(&self) -> Vec<String> {
-        let has = |tool: &&str| self.base.has(tool) || self.sessions.tools.iter().any(|granted| granted == tool);
-        crate::manifest::SESSION_TOOLS.into_iter().filter(has).map(str::to_owned).collect()
     }
 }

@@ -12,37 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     MemberKey,
     base_toolbox::BaseToolbox,
-    manifest::{ComponentSpec, FILE_TOOLS, Interface, Scope, WebRequest},
+    manifest::{ComponentSpec, FILE_TOOLS, Interface, SESSION_TOOLS, Scope, WebRequest},
 };
 
-pub use crate::policy::{Capability, Pattern, Policy, Rule, wildcard};
-
-/// Names that are granted: read roots, or hosts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Names {
-    /// One pattern of each of these lists has to match: what was asked for, what is allowed. None: every name.
-    pub all_of: Vec<Vec<String>>,
-    /// None of these may match.
-    pub none_of: Vec<String>,
-}
-
-impl Names {
-    /// Whether a name is granted, where `matches(pattern, name)` says what a pattern means.
-    pub fn grant(&self, name: &str, matches: impl Fn(&str, &str) -> bool) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
-        self.all_of.iter().all(|patterns| any(patterns)) && !any(&self.none_of)
-    }
-
-    /// Those that are granted here and there.
-    fn and(mut self, other: Self) -> Self {
-        let news = |known: &[String], pattern: &String| !known.contains(pattern);
-        self.none_of.extend(other.none_of.into_iter().filter(|p| news(&self.none_of, p)).collect::<Vec<_>>());
-        let lists = other.all_of.into_iter().filter(|list| !self.all_of.contains(list)).collect::<Vec<_>>();
-        self.all_of.extend(lists);
-        self
-    }
-}
+pub use crate::policy::{Capability, Names, Pattern, Policy, Rule, ScopeGrants, wildcard};
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,27 +72,6 @@ pub struct Verdicts {
     pub interfaces: BTreeMap<Interface, Verdict>,
     /// What else it asks for, as [`Capability`] spells it, and the session tools by their names.
     pub details: BTreeMap<String, Verdict>,
-}
-
-/// Memories that are not a member's own. They are there in commissions only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ScopeGrants {
-    /// Those of the project.
-    pub project: bool,
-    /// Those of all projects.
-    pub global: bool,
-}
-
-impl ScopeGrants {
-    /// Whether the notes of a scope are among them. A worker's own always are.
-    pub fn has(self, scope: Scope) -> bool {
-        match scope {
-            Scope::Worker => true,
-            Scope::Project => self.project,
-            Scope::Global => self.global,
-        }
-    }
 }
 
 /// What a component may do by itself.
@@ -270,8 +222,46 @@ impl Grants {
             },
             lore_write: self.lore_write && then.lore_write,
             worktree_write: self.worktree_write && then.worktree_write,
-            base: self.base.and(then),
+            base: self.base.and(&then.had()),
             strict_imports: self.strict_imports || then.strict_imports,
+        }
+    }
+
+    /// The same for a member that was approved with these parts of the base toolbox and no others. It keeps what its manifest
+    /// asks for and is granted.
+    #[must_use]
+    pub fn approved_with(mut self, parts: impl Fn(&str) -> bool) -> Self {
+        let details = &self.verdicts.details;
+        let asked = |part: &str| {
+            let part = if part == "memory:project:write" { "memory:project" } else { part };
+            details.get(part) == Some(&Verdict::Granted)
+        };
+        self.base = self.base.approved(|part| parts(part) || asked(part));
+        self
+    }
+
+    /// The read-only tools that sessions may be given in a commission or a meeting.
+    pub fn activity_tools(&self) -> Vec<String> {
+        let has = |tool: &&str| self.base.has(tool) || self.sessions.tools.iter().any(|granted| granted == tool);
+        SESSION_TOOLS.into_iter().filter(has).map(str::to_owned).collect()
+    }
+
+    /// The base toolbox that sessions had. Those of an earlier host, which knew none, had what their member asked for.
+    fn had(&self) -> BaseToolbox {
+        let Self { base, sessions, scopes, .. } = self;
+        let asked = FILE_TOOLS.iter().filter(|tool| sessions.tools.iter().any(|asked| asked == *tool));
+        let both = |base: ScopeGrants, asked: bool| ScopeGrants {
+            project: base.project || (asked && scopes.project),
+            global: base.global || (asked && scopes.global),
+        };
+        BaseToolbox {
+            tools: base.tools.iter().cloned().chain(asked.map(ToString::to_string)).collect(),
+            roots: base.roots.clone(),
+            lore_write: base.lore_write || self.lore_write,
+            worktree_write: base.worktree_write || self.worktree_write,
+            read: both(base.read, true),
+            write: both(base.write, sessions.memory),
+            denied: BTreeMap::new(),
         }
     }
 

@@ -4,7 +4,13 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{hosts::check_host, ids::MemberKey, limits::Limits, manifest::Interface, nearest::nearest};
+use crate::{
+    hosts::check_host,
+    ids::MemberKey,
+    limits::Limits,
+    manifest::{Interface, Scope},
+    nearest::nearest,
+};
 
 /// What an activity of the manager may beget: the commissions that it makes, those that they make, and so on. They are counted
 /// together, to the meeting or the commission of the user's that they began with.
@@ -160,6 +166,54 @@ impl FromStr for Capability {
             None => format!("there are {}, {}, files:ROOT, web:HOST and *", interfaces.join(", "), plain.join(", ")),
         };
         Err(format!("{text:?} cannot be granted; {hint}"))
+    }
+}
+
+/// Names that are granted: read roots, or hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Names {
+    /// One pattern of each of these lists has to match: what was asked for, what is allowed. None: every name.
+    pub all_of: Vec<Vec<String>>,
+    /// None of these may match.
+    pub none_of: Vec<String>,
+}
+
+impl Names {
+    /// Whether a name is granted, where `matches(pattern, name)` says what a pattern means.
+    pub fn grant(&self, name: &str, matches: impl Fn(&str, &str) -> bool) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+        self.all_of.iter().all(|patterns| any(patterns)) && !any(&self.none_of)
+    }
+
+    /// Those that are granted here and there.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        let news = |known: &[String], pattern: &String| !known.contains(pattern);
+        self.none_of.extend(other.none_of.into_iter().filter(|p| news(&self.none_of, p)).collect::<Vec<_>>());
+        let lists = other.all_of.into_iter().filter(|list| !self.all_of.contains(list)).collect::<Vec<_>>();
+        self.all_of.extend(lists);
+        self
+    }
+}
+
+/// Memories that are not a member's own. They are there in commissions only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScopeGrants {
+    /// Those of the project.
+    pub project: bool,
+    /// Those of all projects.
+    pub global: bool,
+}
+
+impl ScopeGrants {
+    /// Whether the notes of a scope are among them. A worker's own always are.
+    pub fn has(self, scope: Scope) -> bool {
+        match scope {
+            Scope::Worker => true,
+            Scope::Project => self.project,
+            Scope::Global => self.global,
+        }
     }
 }
 
