@@ -33,7 +33,7 @@ pub(crate) struct WrittenHall {
     /// US dollars that these have spent, and may still spend by their budgets. Default: `50.0`.
     delegation_budget_usd: Option<Spanned<f64>>,
     /// After how many days the branches go of commissions and meetings that are over, as `guild project tidy` has them go. Those
-    /// with work that is nowhere else stay. Without it, all stay.
+    /// of attempts that failed or were cancelled, and of what could not be merged, stay. Without it, all stay.
     tidy_branches_after_days: Option<u32>,
 }
 

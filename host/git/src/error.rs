@@ -239,7 +239,8 @@ pub enum GitError {
         path: PathBuf,
     },
     /// The directory is a copy of a worktree that is still at its place, and git has one place of each.
-    #[error("{} is a copy of the worktree {} of {}; work with that one, or remove it and try again",
+    #[error("{} is a copy of the worktree {} of {}, which git knows: serve the home that has that one, or remove the copy, \
+             whose files are in it",
         dir.display(), original.display(), path.display())]
     CopiedWorktree {
         /// The directory.

@@ -84,10 +84,19 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
         };
     }
     let of_directory = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_named = new.name.is_some();
     let name = new.name.unwrap_or_else(of_directory);
     check_name(&name)?;
     let gone = |known: &&ProjectSettings| known.name == name && !Path::new(&known.path).exists();
     if let Some(known) = settings.projects().iter().find(gone) {
+        // Another repository whose directory has the same name must not get what this project is permitted.
+        if !is_named {
+            return Err(HallError::Conflict(format!(
+                "the project '{name}' is at {}, which is not there now; if it was moved to {written}, say so with `--name \
+                 {name}`; if that is another project, give it another name with `--name`",
+                known.path
+            )));
+        }
         list.write(&settings.moved(&name, &written)?)?;
         let (settings, moved_from) = (ProjectSettings { path: written, ..known.clone() }, Some(known.path.clone()));
         return Ok(Registered { settings, known: true, moved_from, dirty });

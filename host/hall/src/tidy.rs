@@ -109,9 +109,16 @@ impl Owners {
             let last = one.record.activity_timeline.iter().rfind(|entry| entry.to.is_some());
             let (since, status) = (time(last.map_or(&one.record.date, |entry| &entry.timestamp)), one.status);
             match status {
-                Status::Completed => Verdict::Done(since, "its commission is completed".to_owned()),
+                // That of an earlier attempt, which failed, was not merged with it.
+                Status::Completed if one.branch_name.as_deref() == Some(name) => {
+                    Verdict::Done(since, "its commission is completed".to_owned())
+                }
                 Status::Abandoned => Verdict::Done(since, "its commission is abandoned".to_owned()),
                 _ if is_merged && !status.is_active() => Verdict::Done(since, "its work is in claude/main".to_owned()),
+                Status::Completed => Verdict::Unmerged(
+                    since,
+                    "it is of an earlier attempt than the one that completed its commission".to_owned(),
+                ),
                 Status::Failed | Status::Cancelled => Verdict::Unmerged(
                     since,
                     format!("its commission is {status}, can be dispatched again, and its work is not in claude/main"),

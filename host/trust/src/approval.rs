@@ -232,8 +232,18 @@ impl Approval {
         match pin {
             Some(pin) => grants.approved_with(|part| pin.base.contains(part)),
             None if self.required => grants.approved_with(|_| false),
-            None => grants,
+            None => match self.copied(&lock, dir) {
+                Some(pin) => grants.approved_with(|part| pin.base.contains(part)),
+                None => grants,
+            },
         }
+    }
+
+    /// The pin of another directory that has the same manifest, of which this may be a copy.
+    fn copied<'a>(&self, lock: &'a Lock, dir: &Dir) -> Option<&'a Pin> {
+        let own = |file: &str| declaration::read(dir, file).ok().flatten().map(|text| digest(&text));
+        let (manifest, package) = (own(FILE_NAME), own(package::FILE_NAME));
+        lock.pins.values().find(|pin| pin.manifest == manifest && pin.package == package)
     }
 
     /// Reads a member's component, which may have `max` bytes, and finds whether it is trusted. It writes nothing, and refuses

@@ -120,7 +120,8 @@ fn mentioned(word: &str) -> String {
     // The stem is that of English. Words of other languages have endings of about two letters.
     let kept = if word.is_ascii() { common } else { length.saturating_sub(ENDING) };
     let root: String = word.chars().take(kept.max(length.min(ROOT))).collect();
-    format!(r"(?:\b|_){}", regex::escape(&root))
+    // Also within a longer word, as in `MemberRoster`: then nothing is claimed.
+    regex::escape(&root)
 }
 
 /// Follows up on the findings: searches again, with the question's words and those that several findings have. Without

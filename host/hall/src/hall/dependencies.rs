@@ -35,8 +35,9 @@ fn artifact(dependency: &str) -> &str {
 
 /// Whether there is an artifact of that path below `.lore/`.
 fn is_there(worktree: &Path, dependency: &str) -> bool {
-    let path = artifact(dependency);
+    let Ok(path) = resolved(artifact(dependency)) else { return false };
     let lore = open_directory(worktree).and_then(|top| top.open_dir(".lore"));
+    let path = path.strip_prefix(".lore/").unwrap_or_default();
     !path.is_empty() && lore.and_then(|lore| lore.symlink_metadata(path)).is_ok()
 }
 

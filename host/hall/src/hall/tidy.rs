@@ -15,8 +15,8 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(3600);
 
 impl Hall {
-    /// Has branches go from now on once what they are of has been over for so long; `None` has them stay. Those with work that is
-    /// nowhere else stay in any case.
+    /// Has branches go from now on once what they are of has been over for so long; `None` has them stay. Those of
+    /// attempts that failed or were cancelled, and of what could not be merged, stay in any case.
     pub fn set_tidy_after(&self, after: Option<Duration>) {
         *lock(&self.tidy_after) = after;
     }

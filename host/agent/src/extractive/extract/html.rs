@@ -276,8 +276,9 @@ impl State {
             ("pre", true) => self.pre += 1,
             ("pre", false) => self.pre = self.pre.saturating_sub(1),
             ("code" | "tt" | "kbd" | "samp", true) if self.pre == 0 && self.code.is_none() => {
-                self.code = Some(self.page.text.len());
                 self.push('`', line);
+                // Behind the boundary of a cell, which comes with the first character in it.
+                self.code = Some(self.page.text.len() - 1);
             }
             ("code" | "tt" | "kbd" | "samp", false) => self.end_code(),
             _ => {}
@@ -348,8 +349,8 @@ impl State {
     /// An exponent or index begins: a mark stands before it, which else would run together with what is before.
     fn script(&mut self, mark: char, line: u32) {
         if self.pre == 0 && self.scripts.len() < MAX_SCRIPTS {
-            self.scripts.push(self.page.text.len());
             self.push(mark, line);
+            self.scripts.push(self.page.text.len() - mark.len_utf8());
         }
     }
 

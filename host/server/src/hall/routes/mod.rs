@@ -224,7 +224,12 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> (Option<String>, Answer) 
         Ok(found) => found,
         Err(e) => return (None, Err(e)),
     };
-    let about = fields.maybe(&["commissionId", "meetingId"]);
+    // The field that its handler reads, so that the audit log names nothing else.
+    let about = match asked.path {
+        path if path.starts_with("/commission/") => fields.maybe(&["commissionId"]),
+        path if path.starts_with("/meeting/") => fields.maybe(&["meetingId"]),
+        _ => None,
+    };
     (about, (route.answer)(Request { hall: hall.clone(), fields, since: asked.since }).await)
 }
 
