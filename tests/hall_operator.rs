@@ -95,6 +95,9 @@ fn a_hall_goes_on_with_its_open_meeting_where_its_home_and_its_project_were_move
     let text = stderr(&refused);
     assert!(text.contains(&format!("{} is not there", before.display())), "{text}");
     assert!(text.contains("run `guild project add NEW-PATH --name demo`"), "{text}");
+    // A directory of the same name could be another project.
+    let unnamed = stderr(&on(&hall, "srv/guild", &["project", "add", after.to_str().unwrap()], ""));
+    assert!(unnamed.contains("say so with `--name demo`"), "{unnamed}");
     // As it says.
     let added = on(&hall, "srv/guild", &["project", "add", after.to_str().unwrap(), "--name", "demo"], "");
     succeeds(&added);

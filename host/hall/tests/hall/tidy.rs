@@ -76,3 +76,23 @@ async fn work_that_is_nowhere_else_goes_only_where_that_is_asked_for() {
     assert!(tidied(&world, true).await.iter().all(|one| one.removed));
     assert_eq!(branches(&world), Vec::<String>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_branch_of_an_attempt_that_failed_does_not_go_with_the_one_that_completed() {
+    let world = World::new(Scripted::new(|attempt| {
+        write(&attempt.worktree, &format!(".lore/{}.md", attempt.number), "found\n");
+        match attempt.number {
+            1 => Outcome::Failed { error: "no luck".to_owned(), text: String::new() },
+            _ => done("Done."),
+        }
+    }));
+    let hall = world.hall().await;
+    let id = carried_out(&hall, "works at last", Status::Failed).await;
+    hall.redispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Completed).await;
+    let found = tidied(&world, false).await;
+    assert_eq!(branches(&world), [id.to_string()], "{found:?}");
+    assert!(found.iter().any(|one| !one.removed && one.reason.contains("earlier attempt")), "{found:?}");
+    tidied(&world, true).await;
+    assert_eq!(branches(&world), Vec::<String>::new());
+}

@@ -501,6 +501,10 @@ mod tests {
                 &["a | b | c", "d | e | f | c", "g | c"],
             ),
             ("<table><tr><td>a<td><p>b</p><p>c</p><td>d</table>", &["a", "b", "c", "d"]),
+            (
+                "<table><tr><td><code>a</code></td>\n<td><code>b</code></td><td>c <td><sup>2</sup></table>",
+                &["`a` | `b` | c | ^2"],
+            ),
         ] {
             let texts: Vec<String> = blocks(source).into_iter().map(|(_, text)| text).collect();
             assert_eq!(texts, expected, "{source}");
