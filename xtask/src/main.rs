@@ -22,9 +22,9 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   demo            build everything, start the host as Guild Hall would, and show a job from task to report
-  test [--with-claude]
-                  build everything, then check format, lints, dependencies, tests and documentation tests; and run
-                  sessions of the real Claude Code CLI, installed below target/ with npm, against a local server
+  test [--all]    build everything, then check format, lints, dependencies, tests and documentation tests; with --all
+                  also `clients`, and sessions of the real Claude Code CLI, installed below target/ with npm, against a
+                  local server
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
   clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite; and
                   build, run and audit the workers in JavaScript and Python of docs/authors.md
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     let done = match (arguments.next().as_deref(), arguments.collect::<Vec<_>>()) {
         (Some("demo"), rest) if rest.is_empty() => demo::show(),
         (Some("demo"), rest) if rest == ["hall"] => demo::hall::show(),
-        (Some("test"), rest) if rest.is_empty() => test::all(false),
-        (Some("test"), rest) if rest == ["--with-claude"] => test::all(true),
+        (Some("test"), rest) if rest.is_empty() => test::run_checks(false),
+        (Some("test"), rest) if rest == ["--all"] => test::run_checks(true),
         (Some("clients"), rest) if rest.is_empty() => clients::alone(),
         (Some("clients"), rest) => match rest.as_slice() {
             [option, checkout] if option == "--guild-hall" => clients::original(Path::new(checkout)),

@@ -10,16 +10,16 @@ use crate::{
 /// The workspaces besides the main one: code that is made for WebAssembly, and checked here natively.
 const GUEST_WORKSPACES: [&str; 2] = ["plugins/Cargo.toml", "tests/guests/Cargo.toml"];
 
-/// Sets everything up and runs all checks; the first that fails ends it. The real Claude Code CLI is a check of its own,
-/// since it has to be fetched.
-pub(crate) fn all(with_claude: bool) -> Result<(), String> {
+/// Sets everything up and runs the checks; the first that fails ends it. Programs that are not ours have to be fetched, and
+/// take as long as the rest: they are in `all`.
+pub(crate) fn run_checks(all: bool) -> Result<(), String> {
     let mut steps = Steps::default();
     let mut summary = Vec::new();
     let mut done = take(&mut steps, &mut summary);
-    if with_claude && done.is_ok() {
+    if all && done.is_ok() {
         done = steps.take("sessions of the real Claude Code CLI", claude::sessions);
     }
-    if done.is_ok() {
+    if all && done.is_ok() {
         // The one that the tests built: built by itself it would have other features, and take minutes.
         let guild = root().join("target/debug/guild");
         done = steps.take("clients that are not ours", || clients::check(&guild));

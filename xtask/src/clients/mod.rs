@@ -28,7 +28,7 @@ use crate::{
 use fixture::{CONFORMANCE, ENDLESS, FOUND, Fixture, QUESTION, TOOLBOX, WORKER};
 use install::{Clients, sources};
 
-/// The real Claude Code CLI, where `cargo xtask test --with-claude` has installed it.
+/// The real Claude Code CLI, where `cargo xtask test --all` has installed it.
 const CLAUDE: &str = "target/claude-cli/node_modules/.bin/claude";
 
 pub(crate) use guild_hall::original;
@@ -81,7 +81,7 @@ fn all(clients: &Clients, guild: &Path, fixture: &Fixture) -> Result<(), String>
         command.arg(claude);
         commands.push(("Claude Code", command));
     } else {
-        println!("skip  Claude Code: it is not installed; `cargo xtask test --with-claude` installs it below target");
+        println!("skip  Claude Code: it is not installed; `cargo xtask test --all` installs it below target");
     }
     let begun = Instant::now();
     let running: Vec<Running> =
