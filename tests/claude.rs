@@ -289,7 +289,7 @@ fn no_key_in(job: &Path, texts: &[String]) {
 const CLI: &str = "GUILD_CLAUDE_CLI";
 
 #[test]
-#[ignore = "needs the real CLI: cargo xtask test --with-claude"]
+#[ignore = "needs the real CLI: cargo xtask test --all"]
 #[allow(clippy::print_stdout, reason = "it shows what the CLI did, to whoever looks at a new version of it")]
 fn the_real_cli_does_a_job_of_the_researcher() {
     let cli = std::env::var(CLI).unwrap_or_else(|_| panic!("{CLI} names the CLI's executable"));

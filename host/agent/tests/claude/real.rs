@@ -1,4 +1,4 @@
-//! The real CLI, against a local server in place of its provider: `cargo xtask test --with-claude`.
+//! The real CLI, against a local server in place of its provider: `cargo xtask test --all`.
 #![allow(clippy::print_stdout, reason = "it shows what the CLI did, to whoever looks at a new version of it")]
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
@@ -26,7 +26,7 @@ use crate::{
 const CLI: &str = "GUILD_CLAUDE_CLI";
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real CLI: cargo xtask test --with-claude"]
+#[ignore = "needs the real CLI: cargo xtask test --all"]
 async fn the_real_cli_runs_whole_sessions() {
     println!("{}", real(&provider(vec![]).await, |options| options).1.version().unwrap());
     a_research_job().await;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real CLI: cargo xtask test --with-claude"]
+#[ignore = "needs the real CLI: cargo xtask test --all"]
 async fn the_real_cli_converses() {
     turns_go_on_with_what_was_said().await;
     println!("turns: ok");

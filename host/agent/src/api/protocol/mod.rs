@@ -18,7 +18,7 @@ use assembly::{Assembly, word};
 use frames::{Frame, Frames, quoted};
 
 use super::{
-    chat::{Received, Request, Stop},
+    chat::{Message, Received, Request, Stop},
     failure::Failure,
     provider::Provider,
 };
@@ -42,6 +42,28 @@ pub(super) fn body(provider: Provider, request: &Request<'_>) -> Value {
         Provider::Gemini => gemini::body(request),
         Provider::Ollama => ollama::body(request),
     }
+}
+
+/// The messages of a request in protocols whose first one is the system prompt; `push` writes one.
+fn chat_messages(request: &Request<'_>, push: fn(&mut Vec<Value>, &Message)) -> Vec<Value> {
+    let mut messages = Vec::with_capacity(request.messages.len() + 1);
+    if !request.system_prompt.is_empty() {
+        messages.push(json!({"role": "system", "content": request.system_prompt}));
+    }
+    request.messages.iter().for_each(|message| push(&mut messages, message));
+    messages
+}
+
+/// Writes the tools of a request as functions, as OpenAI and Ollama have them.
+fn set_functions(body: &mut Value, request: &Request<'_>) {
+    if request.tools.is_empty() {
+        return;
+    }
+    let tools = request.tools.iter().map(|tool| {
+        let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
+        json!({"type": "function", "function": function})
+    });
+    set(body, "tools", tools.collect::<Vec<_>>());
 }
 
 /// Reads one answer.

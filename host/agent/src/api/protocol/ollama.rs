@@ -1,11 +1,8 @@
 //! Ollama's own chat.
 
-use std::sync::Arc;
-
-use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
-use super::{assembly::Assembly, count, finish, sent_input, set, text};
+use super::{assembly::Assembly, chat_messages, count, finish, sent_input, set, set_functions, text};
 use crate::api::{
     chat::{Message, Part, Request, text_of},
     failure::Failure,
@@ -13,22 +10,11 @@ use crate::api::{
 };
 
 pub(super) fn body(request: &Request<'_>) -> Value {
-    let mut messages = Vec::with_capacity(request.messages.len() + 1);
-    if !request.system_prompt.is_empty() {
-        messages.push(json!({"role": "system", "content": request.system_prompt}));
-    }
-    request.messages.iter().for_each(|message| push(&mut messages, message));
     let mut body = json!({
-        "model": request.model, "stream": true, "messages": messages,
+        "model": request.model, "stream": true, "messages": chat_messages(request, push),
         "options": {"num_predict": request.max_output_tokens},
     });
-    if !request.tools.is_empty() {
-        let tool = |tool: &Arc<ToolDefinition>| {
-            let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-            json!({"type": "function", "function": function})
-        };
-        set(&mut body, "tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-    }
+    set_functions(&mut body, request);
     body
 }
 

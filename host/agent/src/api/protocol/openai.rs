@@ -1,13 +1,10 @@
 //! OpenAI's chat completions, as llama.cpp, vLLM, TGI, LiteLLM, Ollama and many gateways speak them too.
 
-use std::sync::Arc;
-
-use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
 use super::{
     assembly::{Assembly, CallDraft},
-    count, finish, label, sent_input, set, text,
+    chat_messages, count, finish, label, sent_input, set, set_functions, text,
 };
 use crate::api::{
     chat::{Message, Part, Request, text_of},
@@ -20,24 +17,13 @@ use crate::api::{
 const REASONING_MODELS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 pub(super) fn body(request: &Request<'_>) -> Value {
-    let mut messages = Vec::with_capacity(request.messages.len() + 1);
-    if !request.system_prompt.is_empty() {
-        messages.push(json!({"role": "system", "content": request.system_prompt}));
-    }
-    request.messages.iter().for_each(|message| push(&mut messages, message));
     let mut body = json!({
-        "model": request.model, "stream": true, "stream_options": {"include_usage": true}, "messages": messages,
+        "model": request.model, "stream": true, "stream_options": {"include_usage": true}, "messages": chat_messages(request, push),
     });
     let is_reasoning = REASONING_MODELS.iter().any(|start| request.model.starts_with(start));
     let limit = if is_reasoning { "max_completion_tokens" } else { "max_tokens" };
     set(&mut body, limit, request.max_output_tokens);
-    if !request.tools.is_empty() {
-        let tool = |tool: &Arc<ToolDefinition>| {
-            let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-            json!({"type": "function", "function": function})
-        };
-        set(&mut body, "tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-    }
+    set_functions(&mut body, request);
     body
 }
 
