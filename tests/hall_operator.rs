@@ -246,9 +246,16 @@ fn the_audit_log_has_who_asked_the_socket_for_what_and_what_came_of_it_and_a_fai
     assert_eq!(hall.post("/commission/run/cancel", json!({"commissionId": forged})).0, 404);
     let met = on(&hall, "hall", &["meet", "researcher", "--project", "nowhere", "Hello"], "");
     assert!(stderr(&met).contains("nowhere"), "{}", stderr(&met));
+    // A field that is not the subject of what is asked names nothing.
+    assert_eq!(hall.post("/meeting/session/meeting/close", json!({"meetingId": "none", "commissionId": id})).0, 404);
+    git(&hall.project("demo"), &["branch", "-D", "claude/commission"]);
+    succeeds(&on(&hall, "hall", &["meet", "researcher", "--project", "demo", "Hello"], ""));
+    let meeting = hall.get("/meeting/session/meeting/list")["sessions"][0]["meetingId"].as_str().unwrap().to_owned();
     let user = rustix::process::geteuid().as_raw();
     let lines = audited(&hall);
     for expected in [
+        format!("/meeting/request/meeting/create: user:{user} ok {meeting}"),
+        format!("/meeting/session/meeting/close: user:{user} invalid -"),
         format!("/commission/request/commission/create: user:{user} ok {id}"),
         format!("/commission/run/dispatch: user:{user} ok {id}"),
         format!("/commission/run/cancel: user:{user} invalid -"),

@@ -42,6 +42,11 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// The meeting that it is a turn of.
+    pub fn meeting(&self) -> String {
+        self.cell.now().meeting_id.to_string()
+    }
+
     /// The next event, with its number: that of the line in the transcript of the meeting's job. `None` once the turn is over.
     pub async fn next(&mut self) -> Option<(u64, TurnEvent)> {
         loop {

@@ -65,7 +65,7 @@ pub(super) async fn subscribe(Request { hall, fields, .. }: Request) -> Answer {
     let id = fields.meeting()?;
     let after = fields.maybe(&["after"]).map_or(Ok(0), |after| after.parse());
     let after = after.map_err(|_| HallError::Invalid("after is the id of an event, a number".to_owned()))?;
-    Ok(Reply::Events(events::of_turn(hall.join(&id, after)?)))
+    Ok(events_of(hall.join(&id, after)?))
 }
 
 pub(super) async fn interrupt(Request { hall, fields, .. }: Request) -> Answer {
@@ -113,5 +113,9 @@ fn project(fields: &Fields) -> Option<String> {
 
 /// The events of a turn, or why there is none.
 fn turn(turn: Result<Turn, HallError>) -> Answer {
-    Ok(turn.map_or_else(Reply::NoEvents, |turn| Reply::Events(events::of_turn(turn))))
+    Ok(turn.map_or_else(Reply::NoEvents, events_of))
+}
+
+fn events_of(turn: Turn) -> Reply {
+    Reply::Events(turn.meeting(), events::of_turn(turn))
 }

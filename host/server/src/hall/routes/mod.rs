@@ -184,7 +184,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     let made = |value: &Value| value["commissionId"].as_str().map(str::to_owned);
     let (mut response, about, refused) = match answered {
         Ok(Reply::Json(status, value)) => (with(status, &value), about.or_else(|| made(&value)), None),
-        Ok(Reply::Events(body)) => (events::stream(body), about, None),
+        Ok(Reply::Events(meeting, body)) => (events::stream(body), Some(meeting), None),
         Ok(Reply::NoEvents(refused)) => {
             let event = TurnEvent::Error { reason: refused.to_string() };
             (events::stream(Body::from(events::frame(0, &event))), about, Some(status(&refused)))

@@ -14,8 +14,8 @@ pub(crate) type Answer = Result<Reply, HallError>;
 pub(crate) enum Reply {
     /// JSON and its status.
     Json(StatusCode, Value),
-    /// Server-sent events, as they happen.
-    Events(Body),
+    /// Server-sent events of a meeting, as they happen.
+    Events(String, Body),
     /// Why there is none, as the one event of such a stream.
     NoEvents(HallError),
     /// A file of a project, as it is.
