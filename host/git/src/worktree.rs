@@ -114,7 +114,8 @@ impl Repository {
         }
         let back = fs::read_to_string(own.join("gitdir")).unwrap_or_default();
         let back = own.join(back.trim_end());
-        let is_here = back == file || is_same(&back, &file);
+        // A file can be linked to from a copy of the directory; the directory itself cannot.
+        let is_here = back == file || back.parent().is_some_and(|original| is_same(original, dir));
         if is_ours && is_here {
             return Ok(Some(own));
         }

@@ -69,8 +69,13 @@ async fn work_goes_on_where_both_were_moved() {
 async fn a_copy_of_the_hosts_directory_is_refused_while_the_original_is_there() {
     let project = begun().await;
     let (original, copy) = (project.root().join("hall"), project.root().join("copy"));
-    assert!(Command::new("cp").arg("-r").args([&original, &copy]).status().unwrap().success());
     let repository = project.open().await.unwrap();
+    // One of hard links has the same files.
+    assert!(Command::new("cp").arg("-al").args([&original, &copy]).status().unwrap().success());
+    let refused = repository.integration(&copy.join("projects/project")).await.unwrap_err();
+    assert!(matches!(&refused, GitError::CopiedWorktree { .. }), "{refused}");
+    fs::remove_dir_all(&copy).unwrap();
+    assert!(Command::new("cp").arg("-r").args([&original, &copy]).status().unwrap().success());
     let refused = repository.integration(&copy.join("projects/project")).await.unwrap_err();
     assert!(matches!(&refused, GitError::CopiedWorktree { .. }), "{refused}");
     assert!(refused.to_string().contains(original.join("projects/project").to_str().unwrap()), "{refused}");
