@@ -808,7 +808,9 @@ fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
         manifest["component"]["grants"] = guest::everything();
         manifest["component"]["scopes"] = json!(["worker", "global"]);
     });
-    hall.configure("[member.probe]\nallow = [\"*\", \"memory:global:write\"]");
+    hall.home.researcher("surfer");
+    hall.home.edit_manifest("surfer", |manifest| manifest["component"]["grants"] = json!({"web": {"hosts": []}}));
+    hall.configure("[member.probe]\nallow = [\"*\", \"memory:global:write\"]\n[web]\nallow = [\"example.org\"]");
     let _host = hall.serve();
 
     let id = hall.create("demo", "researcher", json!({}));
@@ -830,6 +832,14 @@ fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
     for tool in ["read_memory", "write_memory", "edit_memory"] {
         assert!(transcript.lines().next().unwrap().contains(&format!("\"{tool}\"")), "{tool}: {transcript}");
     }
+
+    // A component that reaches the web by itself is given the notes that it asked for, and no others.
+    let id = hall.create("demo", "surfer", json!({}));
+    hall.dispatch(&id);
+    let read = hall.until("demo", &id, "completed");
+    let job = hall.home.path("members/surfer/jobs").join(read["commission"]["jobId"].as_str().unwrap());
+    let plan = fs::read_to_string(job.join("plan.json")).unwrap();
+    assert!(!plan.contains("The lamps burn until three.") && !plan.contains("Everybody's."), "{plan}");
 
     // What a component stores for all projects is there for a commission of another one.
     let probe = |project: &str, task: &str| {

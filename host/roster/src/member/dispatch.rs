@@ -234,7 +234,12 @@ impl Member {
         let (posture, memory, memories) = blocking(move || {
             let memory = this.context.memory(this.key(), this.data.memory.clone(), at.as_ref(), &this.grants);
             let memory = memory.map_err(RpcError::internal)?;
-            let memories = if this.grants.memory { memory.injection() } else { Vec::new() };
+            let mut memories = if this.grants.memory { memory.injection() } else { Vec::new() };
+            if this.grants.has(Interface::Web) {
+                // It could send them away without a session, so it is given those that its manifest asks for; its sessions
+                // have `read_memory` for the others.
+                memories.retain(|note| this.grants.scopes.has(note.scope));
+            }
             // Where the operator lets it write none, its memories are what people made of them.
             if at.is_some() && (this.grants.component.memory_write || this.grants.sessions.memory) {
                 memory.condense();
