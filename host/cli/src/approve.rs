@@ -98,7 +98,8 @@ fn approve_member(
     approval.approve(&standing)?;
     let file = approval.file().unwrap_or_default();
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
-    if !is_pinned {
+    let gains = standing.trusted.pin().is_some_and(|pin| pin.base != standing.presented.base);
+    if !is_pinned || gains {
         tell(what_follows(approval, &found));
     }
     check_loads(found, config, &name)
@@ -164,6 +165,9 @@ fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::R
     match &standing.trusted {
         Trusted::Changed(pin) => row("pinned", &format!("{}; changed since", pinned(pin)))?,
         Trusted::Pinned(pin) if is_same => row("pinned", &format!("{}; unchanged", pinned(pin)))?,
+        Trusted::Pinned(pin) if pin.base != standing.presented.base => {
+            row("pinned", &format!("{}; unchanged, and this host gives its sessions more", pinned(pin)))?;
+        }
         Trusted::Pinned(pin) => row("pinned", &format!("{}; unchanged, and signed since", pinned(pin)))?,
         Trusted::Copy(other) => row("pinned", &format!("not itself; it is a copy of {other}"))?,
         Trusted::New => row("pinned", "never; all of it is new")?,
