@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, net::TcpListener, path::Path};
 
-use guild_jobs::durable::open_directory;
+use guild_fs::durable::open_directory;
 use guild_trust::seal::Seals;
 use serde_json::{Value, json};
 

@@ -13,7 +13,8 @@ use guild_contract::{
     grants::{Pattern, Rule},
     manifest::{Interface, Scope},
 };
-use guild_jobs::{MemoryStore, ScopedMemory, SystemClock, memory::ScopeNotes};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{MemoryStore, ScopedMemory, memory::ScopeNotes};
 use guild_sandbox::{CallError, Candidate, CompileCache, LoadError};
 use guild_session::activation::{Plan, Refusal};
 use serde_json::{Value, json};

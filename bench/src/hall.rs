@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_contract::{Decision, JobId, MemberKey};
+use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
 use guild_hall::{
     Attempt, Hall, HallError, HallOptions, NotBegun, Outcome as Ended, Permit, Worker, Workers,
@@ -18,7 +19,6 @@ use guild_hall::{
     events::HallEvent,
     hall::{Filter, NewCommission},
 };
-use guild_jobs::SystemClock;
 
 use crate::{
     Outcome, host,

@@ -12,7 +12,8 @@ use guild_contract::{
     Bounds, Grants, Limits, Manifest, Policy,
     manifest::{FILE_NAME, SESSION_TOOLS},
 };
-use guild_jobs::{MemoryStore, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::MemoryStore;
 use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox};
 use guild_session::activation::{Activation, Request};
 use serde_json::json;

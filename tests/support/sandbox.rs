@@ -12,7 +12,8 @@ use guild_contract::{
     Bounds, Grants, Limits, Policy,
     manifest::{ComponentSpec, Manifest},
 };
-use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, ScopedMemory, StoreOptions, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, ScopedMemory, StoreOptions};
 use guild_sandbox::{
     ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox, ToolFault,
     ToolScope,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use guild_audit::{Audit, Difference, Member, Operator, Package, Rule, Subject, inspect};
+use guild_audit::{Audit, Difference, Member, Operator, Package, Rule, Subject};
 use guild_contract::{Bounds, Grants, Limits, Manifest, MemberKey, Policy, manifest::ComponentSpec};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 pub fn run(data: &[u8]) {
     let bytes = wasm::component(data);
     let begun = Instant::now();
-    let outside = inspect::outside(&bytes);
+    let outside = guild_inspect::outside(&bytes);
     let alone = audit(&bytes, None);
     assert!(outside.is_ok() || is_warned(&alone), "nobody can read it, and nothing is found");
     let spec = spec_for(data);
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
         let grants = Grants::of(&"ann".parse().unwrap(), &spec, policy);
         let audit = audit(&bytes, Some((&spec, &grants)));
         let Ok(outside) = &outside else { return true };
-        let Err(why) = inspect::check(outside, &spec, &grants) else { return false };
+        let Err(why) = guild_inspect::check(outside, &spec, &grants) else { return false };
         assert!(!why.to_string().is_empty(), "a refusal without a reason");
         assert!(is_warned(&audit), "a host refuses it, and the audit finds nothing: {why}");
         true

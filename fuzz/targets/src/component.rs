@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use guild_audit::inspect;
 use guild_contract::{
     Grants, Limits, MemberKey, Policy,
     manifest::{AgentRequest, ComponentSpec, FilesRequest, MemoryRequest, PlainRequest, RequestedGrants, WebRequest},
@@ -52,7 +51,7 @@ pub fn run(data: &[u8]) {
     let spec = spec_for(data);
     let key: MemberKey = "ann".parse().unwrap();
     let grants = Arc::new(Grants::of(&key, &spec, &Policy::default()));
-    let checked = inspect::check(&candidate.outside, &spec, &grants);
+    let checked = guild_inspect::check(&candidate.outside, &spec, &grants);
     match sandbox().prepare(&key, &candidate, &spec, grants, Arc::new(Limits::default())) {
         Ok(_) => {
             checked.expect("what was refused is loaded");

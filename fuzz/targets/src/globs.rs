@@ -12,7 +12,8 @@ use guild_contract::{
     grants::wildcard,
     rpc::{Detail, JobList, ListParams},
 };
-use guild_jobs::{JobStore, StoreOptions, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{JobStore, StoreOptions};
 use guild_session::files::{Files, GrepRequest};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

@@ -10,7 +10,8 @@ use guild_contract::{
     JobId, JobStatus, Limits,
     rpc::{Detail, JobList, ListParams, ResultView, StatusView},
 };
-use guild_jobs::{JobStore, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, SystemClock, follow::Follow};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{JobStore, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, follow::Follow};
 use guild_session::transcript;
 
 use crate::{

@@ -7,7 +7,8 @@ use std::{
 };
 
 use guild_contract::Limits;
-use guild_jobs::{MemoryStore, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::MemoryStore;
 
 use crate::scratch::{Scratch, knows_the_secret, tree};
 

@@ -8,7 +8,8 @@ use std::{
 
 use guild_agent::ReadRoots;
 use guild_contract::{Bounds, Grants, JobId, Limits, MemberKey};
-use guild_jobs::{Accepted, JobStore, NewJob, StoreOptions, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{Accepted, JobStore, NewJob, StoreOptions};
 use guild_session::{
     activation::Plan,
     files::{Files, GrepRequest, GrepWanted},

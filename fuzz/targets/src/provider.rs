@@ -1,6 +1,7 @@
 //! Answers of model providers, as they come over the network.
 
-use guild_agent::api::{AnswerRead, Provider, read_answer};
+use guild_agent::api::{AnswerRead, read_answer};
+use guild_config::Provider;
 
 /// A body in the protocol of Anthropic.
 pub fn anthropic(data: &[u8]) {

@@ -14,7 +14,7 @@ mod shown;
 mod text;
 pub mod tool_set;
 
-pub use claude::{Claude, ClaudeOptions};
+pub use claude::Claude;
 pub use extractive::{DOCUMENT_TASK, Extractive, LocalSearch};
 pub use files::{FILES_TASK, Looked, ReadRoots, RootError};
 pub use readonly::Broker;

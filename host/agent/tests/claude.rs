@@ -23,7 +23,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use guild_agent::{Broker, Claude, ClaudeOptions, ToolSet};
+use guild_agent::{Broker, Claude, ToolSet};
+use guild_config::ClaudeOptions;
 use guild_contract::Bounds;
 use guild_session::{
     activation::MemoryNote,

@@ -9,13 +9,13 @@ use guild_contract::{
     manifest::{Interface, Scope, World},
     text::hex,
 };
+use guild_inspect::{InspectError, Outside};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
     findings::Findings,
     flows::Reach,
-    inspect::{self, InspectError, Outside},
     judge,
     meaning::{self, Language},
     model::{
@@ -67,7 +67,7 @@ impl Audit {
         }
         judge::signature(signature, &mut findings);
         judge::size(bytes.len() as u64, limits, &mut findings);
-        match inspect::outside(bytes) {
+        match guild_inspect::outside(bytes) {
             Ok(outside) => {
                 audit.identity.kind = Kind::Component;
                 let scan = scan(bytes, &outside.imports, &mut texts);
@@ -165,8 +165,8 @@ fn kind_of(bytes: &[u8]) -> Kind {
 }
 
 fn import(name: &str, functions: Vec<String>, member: Option<Member<'_>>, languages: &[meaning::Language]) -> Import {
-    let known = meaning::of(inspect::without_version(name));
-    let interface = inspect::interface(name);
+    let known = meaning::of(guild_inspect::without_version(name));
+    let interface = guild_inspect::interface(name);
     let (state, why) = state_of(name, interface, member);
     let function = |name: String| Function {
         meaning: known.and_then(|known| known.function(&name)).map(str::to_owned),
@@ -188,7 +188,7 @@ fn import(name: &str, functions: Vec<String>, member: Option<Member<'_>>, langua
 
 /// What becomes of an import, and why it is not to be had.
 fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>) -> (ImportState, Option<String>) {
-    let known = match inspect::known(name) {
+    let known = match guild_inspect::known(name) {
         Ok(known) => known,
         Err(error) => {
             let is_version = matches!(error, InspectError::Version { .. });
@@ -198,7 +198,7 @@ fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>
     };
     let (Some(interface), Link::Grant) = (interface, known) else {
         return match known {
-            Link::Denied => (ImportState::LinkedDenied, Some(inspect::NO_NETWORK.to_owned())),
+            Link::Denied => (ImportState::LinkedDenied, Some(guild_inspect::NO_NETWORK.to_owned())),
             _ => (ImportState::Linked, None),
         };
     };
@@ -216,16 +216,16 @@ fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>
 }
 
 fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
-    let wanted = world.map(inspect::exports_of);
+    let wanted = world.map(guild_inspect::exports_of);
     let names: BTreeSet<&String> = outside.exports.iter().collect();
     let mut exports: Vec<Export> = names
         .into_iter()
         .take(LISTED)
         .map(|name| {
-            let known = meaning::of(inspect::without_version(name));
-            let known = known.filter(|_| inspect::link(name) == Some(Link::Exported));
+            let known = meaning::of(guild_inspect::without_version(name));
+            let known = known.filter(|_| guild_inspect::link(name) == Some(Link::Exported));
             let is_wanted = match wanted {
-                Some(wanted) => wanted.iter().any(|wanted| inspect::is_export(name, wanted)),
+                Some(wanted) => wanted.iter().any(|wanted| guild_inspect::is_export(name, wanted)),
                 None => known.is_some(),
             };
             let state = if is_wanted { ExportState::Known } else { ExportState::Extra };
@@ -233,7 +233,7 @@ fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
         })
         .collect();
     for missing in wanted.unwrap_or_default() {
-        if !outside.exports.iter().any(|name| inspect::is_export(name, missing)) {
+        if !outside.exports.iter().any(|name| guild_inspect::is_export(name, missing)) {
             let name = format!("guild:worker/{missing}");
             let meaning = meaning::of(&name).map(|known| known.sentence.to_owned());
             exports.push(Export { name, state: ExportState::Missing, meaning });

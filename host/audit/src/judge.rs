@@ -7,12 +7,12 @@ use guild_contract::{
     interfaces::EXPORTS,
     manifest::{CheckoutScope, Interface, World},
 };
+use guild_inspect::Outside;
 
 use crate::{
     evidence::characters::alike,
     findings::Findings,
     flows::{Flow, Sink, listed},
-    inspect::{self, Outside},
     meaning::Language,
     model::{Audit, ExportState, Import, ImportState, RequestState, Signature, SignatureState},
     package,
@@ -242,11 +242,11 @@ pub(crate) fn outside(
                 findings.add(Rule::GA007, place, text);
             }
             ExportState::Known => {
-                if let Err(error) = inspect::check_version(&export.name) {
+                if let Err(error) = guild_inspect::check_version(&export.name) {
                     findings.add(Rule::GA005, place, format!("{error}; build it against the host's wit/"));
                 }
             }
-            ExportState::Extra if EXPORTS.iter().any(|known| inspect::is_export(&export.name, known)) => {
+            ExportState::Extra if EXPORTS.iter().any(|known| guild_inspect::is_export(&export.name, known)) => {
                 let world = audit.identity.world.as_deref().unwrap_or_default();
                 let text = format!(
                     "the manifest says `\"world\": \"{world}\"`, which does not have this export, and a host refuses the component; \

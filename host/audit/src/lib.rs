@@ -1,7 +1,7 @@
 //! What a component is and what it can do, read from its bytes, its manifest and the operator's policy. Nothing is
 //! compiled or run, and no wasmtime is needed.
 //!
-//! [`inspect`] is what a host checks before it compiles anything. [`Audit`] is what a reviewer reads: [`Audit::of`] takes any
+//! [`Audit`] is what a reviewer reads: [`Audit::of`] takes any
 //! bytes, and says the same of the same bytes each time. [`Difference`] is what changed between two audits.
 
 mod audit;
@@ -10,8 +10,6 @@ mod difference;
 pub mod evidence;
 mod findings;
 pub mod flows;
-pub mod functions;
-pub mod inspect;
 mod judge;
 mod languages;
 pub mod meaning;

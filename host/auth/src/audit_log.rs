@@ -23,7 +23,7 @@ use std::{
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use guild_config::{Config, directories};
 use guild_contract::text::escaped_json;
-use guild_jobs::rfc3339;
+use guild_fs::clock::rfc3339;
 use jiff::Timestamp;
 use rustix::{
     fs::{FlockOperation, OFlags, flock},

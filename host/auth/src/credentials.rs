@@ -14,7 +14,7 @@ use governor::{
     clock::{Clock as _, DefaultClock},
 };
 use guild_contract::Limits;
-use guild_session::fingerprint::StrictFingerprint;
+use guild_fs::fingerprint::StrictFingerprint;
 use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -17,11 +17,11 @@ use std::{
 
 use guild_config::{Config, directories};
 use guild_contract::text::hex;
-use guild_jobs::{
+use guild_fs::{
     durable::{Survives, open_dir, open_directory, read_whole, replace_as},
     file_lock::FileLock,
+    fingerprint::Fingerprint,
 };
-use guild_session::fingerprint::Fingerprint;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use guild_config::TlsFiles;
-use guild_session::{fingerprint::StrictFingerprint, regular_file};
+use guild_fs::{fingerprint::StrictFingerprint, regular_file};
 use jiff::Timestamp;
 use rustls::{
     CertificateError, RootCertStore, ServerConfig,

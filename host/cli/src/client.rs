@@ -8,9 +8,10 @@ use std::{
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use guild_client::{Authorities, Error, Options, Url, WorkerHandle};
+use guild_config::KeySource;
 use guild_contract::{MemberKey, secret::may_carry_key};
+use guild_fs::regular_file;
 use guild_server::serve::DEFAULT_PORT;
-use guild_session::{regular_file, secret::KeySource};
 
 use crate::{
     complete,

@@ -9,10 +9,8 @@ use guild_contract::{
     MemberKey,
     manifest::{FILE_NAME, WORKER, package},
 };
-use guild_roster::{
-    discovery::{Found, FoundMember, MEMBERS, discover, single},
-    open_directory,
-};
+use guild_fs::durable::open_directory;
+use guild_roster::discovery::{Found, FoundMember, MEMBERS, discover, single};
 use guild_trust::{Approval, is_member_at};
 
 use crate::failure::Failure;

@@ -8,7 +8,8 @@ use std::{
 
 use guild_auth::audit_log::json_line;
 use guild_contract::text::OneLine;
-use guild_roster::{clock::rfc3339, notice::NOTICE};
+use guild_fs::clock::rfc3339;
+use guild_roster::notice::NOTICE;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    guild_roster::clock::check(SystemTime::now()).map_err(Failure::error)?;
+    guild_fs::clock::check(SystemTime::now()).map_err(Failure::error)?;
     // The error of these commands already says how their call failed.
     let printed = match &cli.command {
         Command::Run(_) => Some("guild_sandbox::plugin"),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ct_codecs::{Base64, Decoder as _};
-use guild_session::regular_file;
+use guild_fs::regular_file;
 use guild_trust::{TRUST_FILE, digests_beside, write_beside};
 use jiff::Timestamp;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};

@@ -6,15 +6,14 @@ use std::{
     time::Duration,
 };
 
-use guild_agent::{
-    api::{Api, ApiOptions, Price, Prices, Provider},
-    claude::{Claude, ClaudeOptions},
-};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{
-    Runtime,
+use crate::{
+    prices::{Price, Prices},
+    provider::Provider,
+    runtime::Runtime,
+    runtime_options::{ApiOptions, ClaudeOptions},
     value::{Wrong, above_zero, key_source, price_of, text, written_table},
 };
 
@@ -123,8 +122,7 @@ impl WrittenClaude {
             prices,
             state: options.state,
         };
-        // The runtime knows which options exclude each other.
-        Claude::new(options.clone()).map_err(|why| Wrong::at(span, why))?;
+        options.check().map_err(|why| Wrong::at(span, why))?;
         Ok(RuntimeConfig { sessions, options })
     }
 }
@@ -236,15 +234,14 @@ impl WrittenApi {
             prices,
             first_pause: options.first_pause,
         };
-        // The runtime knows which addresses there can be.
-        Api::new(options.clone()).map_err(|why| Wrong::at(span, why))?;
+        options.endpoint().map_err(|why| Wrong::at(span, why))?;
         Ok(RuntimeConfig { sessions, options })
     }
 }
 
 fn provider(name: &Spanned<String>) -> Result<Provider, Wrong> {
     Provider::named(name.get_ref()).ok_or_else(|| {
-        let known = Provider::NAMES.map(|(name, _)| name).join(", ");
+        let known = Provider::ALL.map(|provider| provider.facts().name).join(", ");
         Wrong::at(name.span(), format!("api.provider: {:?} is no provider; there are {known}", name.get_ref()))
     })
 }

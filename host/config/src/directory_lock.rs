@@ -12,11 +12,11 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_jobs::{
+use guild_fs::{
     durable::{Survives, open_dir, open_directory, remove_temporary, replace_as},
     file_lock::FileLock,
+    fingerprint::Fingerprint,
 };
-use guild_session::fingerprint::Fingerprint;
 
 /// The file that is locked while one of the others is changed.
 const LOCK: &str = ".guild-lock";

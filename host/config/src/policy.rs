@@ -6,12 +6,12 @@ use guild_contract::{
     Limits,
     grants::{Capability, Pattern, Rule},
 };
-use guild_web::check_host_pattern;
+
 use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::{Runtime, agents::runtime, value::Wrong};
+use super::{Runtime, agents::runtime, host_pattern::HostPattern, value::Wrong};
 
 /// What the members may do and use whose keys PATTERN matches; `*` stands for any characters.
 ///
@@ -78,7 +78,7 @@ fn capabilities(list: &str, names: Vec<Spanned<String>>) -> Result<Vec<Capabilit
         let wrong = |why: String| Wrong::at(name.span(), format!("{list}: {why}"));
         let capability: Capability = name.get_ref().parse().map_err(wrong)?;
         if let Capability::Host(host) = &capability {
-            check_host_pattern(host).map_err(wrong)?;
+            HostPattern::parse(host).map_err(wrong)?;
         }
         Ok(capability)
     };

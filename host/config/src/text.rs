@@ -3,7 +3,7 @@
 use std::{io, os::unix::fs::MetadataExt as _, path::Path};
 
 use guild_contract::objects::{Objects, TABLE};
-use guild_session::regular_file;
+use guild_fs::regular_file;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, Deserializer};
 

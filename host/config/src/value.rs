@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_session::secret::KeySource;
+use crate::key_source::KeySource;
 use toml::Spanned;
 
 /// What is wrong, and where in the file.

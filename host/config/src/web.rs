@@ -1,12 +1,165 @@
-//! `[web]`: what of the web sessions and components may reach.
+//! `[web]`: the hosts that sessions and components may reach, and the search provider.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use guild_web::{SearchOptions, WebOptions};
+use guild_contract::secret::may_carry_key;
 use serde::Deserialize;
 use toml::Spanned;
+use url::Url;
+
+use crate::{host_pattern::HostPattern, key_source::KeySource};
 
 use super::value::{Wrong, above_zero, key_source};
+
+/// The largest `page_bytes`: a page is kept in memory while it is read.
+const MAX_PAGE_BYTES: u64 = 64 * 1024 * 1024;
+/// The largest `page_seconds`.
+const MAX_PAGE_SECONDS: u32 = 600;
+
+/// `[web]` of guild.toml. By default no page may be read and nothing searches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebOptions {
+    /// Patterns of hosts that may be read: a host, `*.` and a domain, or `*`, with `:port` where wanted.
+    pub allow: Vec<String>,
+    /// Patterns of hosts that may not, though `allow` names them.
+    pub deny: Vec<String>,
+    /// Hosts, with `:port` where wanted, that may be at private or loopback addresses. They have to be allowed too.
+    pub private: Vec<String>,
+    /// Whether what a host's `robots.txt` forbids is not read.
+    pub robots: bool,
+    /// A page is at most so large, after decompression: 1 byte to 64 MiB. Its text is at most as long.
+    pub page_bytes: u64,
+    /// A page is read, or a search done, within so many seconds: 1 to 600.
+    pub page_seconds: u32,
+    /// What searches.
+    pub search: Option<SearchOptions>,
+}
+
+impl Default for WebOptions {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            private: Vec::new(),
+            robots: true,
+            page_bytes: 4 * 1024 * 1024,
+            page_seconds: 30,
+            search: None,
+        }
+    }
+}
+
+impl WebOptions {
+    /// Checks the options; no key is read.
+    ///
+    /// # Errors
+    /// A sentence that names the key of guild.toml whose value is not acceptable.
+    pub fn check(&self) -> Result<(), String> {
+        self.patterns()?;
+        if !(1..=MAX_PAGE_BYTES).contains(&self.page_bytes) {
+            return Err(format!("[web] page_bytes: it has to be 1 to {MAX_PAGE_BYTES}, not {}", self.page_bytes));
+        }
+        if !(1..=MAX_PAGE_SECONDS).contains(&self.page_seconds) {
+            return Err(format!("[web] page_seconds: it has to be 1 to {MAX_PAGE_SECONDS}, not {}", self.page_seconds));
+        }
+        self.search.as_ref().map_or(Ok(()), |search| search.endpoint().map(drop))
+    }
+
+    /// The patterns of `allow`, `deny` and `private`.
+    ///
+    /// # Errors
+    /// A sentence that names the key of guild.toml and the pattern.
+    pub fn patterns(&self) -> Result<WebPatterns, String> {
+        let read = |key: &str, patterns: &[String]| -> Result<Vec<HostPattern>, String> {
+            patterns.iter().map(|text| HostPattern::parse(text).map_err(|why| format!("[web] {key}: {why}"))).collect()
+        };
+        let private = read("private", &self.private)?;
+        if let Some(pattern) = private.iter().find(|pattern| !pattern.is_one_host()) {
+            return Err(format!(
+                "[web] private: {:?} names more than one host; name each host that may be private",
+                pattern.as_str()
+            ));
+        }
+        Ok(WebPatterns { allow: read("allow", &self.allow)?, deny: read("deny", &self.deny)?, private })
+    }
+
+    /// The time for one page, or one search.
+    pub fn page_time(&self) -> Duration {
+        Duration::from_secs(self.page_seconds.into())
+    }
+}
+
+/// The patterns of hosts of [`WebOptions`], read.
+#[derive(Clone, Debug)]
+pub struct WebPatterns {
+    /// `allow`.
+    pub allow: Vec<HostPattern>,
+    /// `deny`.
+    pub deny: Vec<HostPattern>,
+    /// `private`; each names one host.
+    pub private: Vec<HostPattern>,
+}
+
+/// `[web.search]` of guild.toml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SearchOptions {
+    /// A SearXNG instance whose settings let it answer in JSON.
+    SearXng {
+        /// Its address, with or without `/search`. It may be private.
+        url: String,
+    },
+    /// Brave Search.
+    Brave {
+        /// Its address, where it is not Brave's own.
+        url: Option<String>,
+        /// Its key.
+        key: KeySource,
+    },
+}
+
+/// Brave's own address.
+const BRAVE_ADDRESS: &str = "https://api.search.brave.com/res/v1/web/search";
+
+impl SearchOptions {
+    /// The address of the provider.
+    ///
+    /// # Errors
+    /// A sentence that names the key of guild.toml.
+    pub fn endpoint(&self) -> Result<Url, String> {
+        match self {
+            SearchOptions::SearXng { url } => {
+                let mut url = provider_url(url)?;
+                if !url.path().ends_with("/search") {
+                    url.set_path(&format!("{}/search", url.path().trim_end_matches('/')));
+                }
+                Ok(url)
+            }
+            SearchOptions::Brave { url, .. } => {
+                let url = provider_url(url.as_deref().unwrap_or(BRAVE_ADDRESS))?;
+                if !may_carry_key(url.scheme(), url.host_str().unwrap_or_default()) {
+                    let host = url.host_str().unwrap_or_default();
+                    return Err(format!("[web.search] url: the key would travel unencrypted to {host}; use https"));
+                }
+                Ok(url)
+            }
+        }
+    }
+}
+
+fn provider_url(text: &str) -> Result<Url, String> {
+    let invalid = |why: &str| format!("[web.search] url: {why}");
+    let url = Url::parse(text).map_err(|error| invalid(&format!("{text:?} is no address: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(invalid("it has to be an http or https address"));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err(invalid("it has to be an address without user name, password, query and fragment"));
+    }
+    Ok(url)
+}
 
 /// What of the web sessions and components may reach. Without this table, nothing.
 #[derive(Deserialize)]

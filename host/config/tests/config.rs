@@ -8,17 +8,14 @@
 
 use std::{collections::HashMap, ffi::OsString, fs, path::Path, time::Duration};
 
-use guild_agent::{
-    api::{ApiOptions, Price, Prices, Provider},
-    claude::ClaudeOptions,
+use guild_config::{
+    ApiOptions, ClaudeOptions, Config, ConfigError, KeySource, PermittedProject, Price, Prices, Provider, ReadRoot,
+    Runtime, SearchOptions, TlsFiles, WebOptions,
 };
-use guild_config::{Config, ConfigError, PermittedProject, ReadRoot, Runtime, TlsFiles};
 use guild_contract::{
     Limits,
     grants::{Capability, Rule},
 };
-use guild_session::secret::KeySource;
-use guild_web::{SearchOptions, WebOptions};
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("/etc/guild/guild.toml"), text).map_err(|error| error.to_string())

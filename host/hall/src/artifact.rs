@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use guild_jobs::rfc3339;
-use guild_session::fingerprint::Fingerprint;
+use guild_fs::{clock::rfc3339, fingerprint::Fingerprint};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -10,15 +10,16 @@ use std::{
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
-use guild_git::{DocumentQuota, DocumentUsage};
-use guild_jobs::{
-    Names,
+use guild_fs::{
     durable::{
         ANYBODY, Survives, if_there, open_dir, open_directory, open_or_make_dir, read_whole, replace_from, sync_dir,
     },
+    fingerprint::Fingerprint,
     tree::walk,
 };
-use guild_session::{fingerprint::Fingerprint, tools::ToolError};
+use guild_git::{DocumentQuota, DocumentUsage};
+use guild_jobs::Names;
+use guild_session::tools::ToolError;
 
 use crate::{home::Home, protected::LORE};
 

@@ -9,11 +9,11 @@ use std::{
 };
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, MetadataExt as _};
-use guild_jobs::{
-    Owner,
+use guild_fs::{
     durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
+use guild_jobs::Owner;
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},

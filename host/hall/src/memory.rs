@@ -12,9 +12,9 @@ use guild_contract::{
     grants::{Capability, ScopeGrants},
     manifest::Scope,
 };
+use guild_fs::{clock::Clock, durable::open_dir};
 use guild_jobs::{
-    Clock, Condenser, MemoryStore, ScopedMemory,
-    durable::open_dir,
+    Condenser, MemoryStore, ScopedMemory,
     memory::{Original, ScopeNotes, Writer},
 };
 use tokio::runtime::Handle;

@@ -10,9 +10,8 @@ use std::{
 };
 
 use guild_contract::Limits;
+use guild_fs::{durable::read_whole, fingerprint::Fingerprint};
 use guild_git::{DocumentQuota, Git, GitError, GitOptions, Integration, Repository};
-use guild_jobs::durable::read_whole;
-use guild_session::fingerprint::Fingerprint;
 use tokio::sync::OnceCell;
 
 use crate::{

@@ -10,11 +10,11 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::Limits;
-use guild_git::Repository;
-use guild_jobs::{
+use guild_fs::{
     durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
+use guild_git::Repository;
 
 use crate::{
     commission::Commission,

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt::Display, io, path::Path, str::FromStr};
 
 use cap_std::fs::Dir;
-use guild_jobs::durable::{
+use guild_fs::durable::{
     ANYBODY, Survives, open_dir, open_directory, open_or_make_dir, read_whole, replace, replace_from,
 };
 

@@ -16,7 +16,8 @@ use guild_contract::{
     Bounds, Grants,
     rpc::{Detail, ListParams},
 };
-use guild_jobs::{Accepted, JobStore, NewJob, StoreError, StoreOptions, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{Accepted, JobStore, NewJob, StoreError, StoreOptions};
 use guild_session::activation::Plan;
 use serde_json::{Value, json};
 

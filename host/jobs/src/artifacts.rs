@@ -4,13 +4,13 @@ use std::io::{self, Read as _};
 
 use cap_std::fs::Dir;
 use guild_contract::JobId;
-use guild_session::tools::ToolError;
-
-use crate::{
+use guild_fs::{
     durable::{ANYBODY, Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
-    quota::{MAX_DEPTH, Quota, Refused, given_back},
     tree::walk,
 };
+use guild_session::tools::ToolError;
+
+use crate::quota::{MAX_DEPTH, Quota, Refused, given_back};
 
 /// The directory's name in the job's.
 pub(crate) const ARTIFACTS: &str = "artifacts";

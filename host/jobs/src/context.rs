@@ -7,9 +7,9 @@ use std::sync::{
 
 use cap_std::fs::Dir;
 use guild_contract::{EventDetail, JobId, Limits};
+use guild_fs::clock::{Clock, rfc3339};
 
 use crate::{
-    clock::{Clock, rfc3339},
     events::{JobEvent, Subscriber},
     sync::lock,
 };

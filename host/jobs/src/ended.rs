@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use guild_contract::Meta;
-use guild_session::fingerprint::Fingerprint;
+use guild_fs::fingerprint::Fingerprint;
 
 use crate::record::{NoteFiles, Notes, UnsavedResult};
 

@@ -4,11 +4,9 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
 use cap_std::fs::{Dir, File};
 use guild_contract::{JobId, Limits, Meta, rpc::LogPosition};
+use guild_fs::durable::{if_there, open, open_dir};
 
-use crate::{
-    durable::{if_there, open, open_dir},
-    record::{self, JOBS, LOG, TRANSCRIPT},
-};
+use crate::record::{self, JOBS, LOG, TRANSCRIPT};
 
 /// More than any line of a transcript or a log has: limits bound each entry far below.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;

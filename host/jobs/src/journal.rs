@@ -3,9 +3,10 @@
 use std::io::{self, BufRead as _, BufReader, Write as _};
 
 use cap_std::fs::Dir;
-use guild_session::fingerprint::Fingerprint;
-
-use crate::durable::{append, ends_with_newline};
+use guild_fs::{
+    durable::{append, ends_with_newline},
+    fingerprint::Fingerprint,
+};
 
 /// One of the two files.
 #[derive(Debug)]

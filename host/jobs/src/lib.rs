@@ -4,13 +4,10 @@
 //! a runtime: call it where blocking is allowed.
 
 mod artifacts;
-pub mod clock;
 mod context;
-pub mod durable;
 mod ended;
 pub mod error;
 pub mod events;
-pub mod file_lock;
 pub mod follow;
 mod index;
 pub mod job_tools;
@@ -27,11 +24,9 @@ pub mod store;
 mod sum;
 mod sync;
 pub mod tail;
-pub mod tree;
 pub mod usage;
 
 pub use artifacts::Names;
-pub use clock::{Clock, SystemClock, rfc3339};
 pub use error::StoreError;
 pub use job_tools::{JobTools, Reporting};
 pub use journal::Position;

@@ -14,6 +14,10 @@ use cap_std::{
     fs::{Dir, MetadataExt as _},
     time::SystemTime,
 };
+use guild_fs::{
+    durable::{ANYBODY, Survives, open_dir, read_whole, remove_temporary, replace_as},
+    file_lock::FileLock,
+};
 use guild_session::process::start_time;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -22,11 +26,6 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
-use crate::{
-    durable::{ANYBODY, Survives, open_dir, read_whole, remove_temporary, replace_as},
-    file_lock::FileLock,
-};
 
 /// The file in a member's directory.
 const OWNER: &str = ".owner";

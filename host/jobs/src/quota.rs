@@ -18,12 +18,13 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::Limits;
+use guild_fs::{durable::open_dir, tree::walk};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
 
-use crate::{durable::open_dir, sync::lock, tree::walk};
+use crate::sync::lock;
 
 /// The depth of directories, so that no path under `artifacts/` exceeds what the system takes (4,095 bytes), and the whole
 /// tree can be walked.

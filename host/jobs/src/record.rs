@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Resumption, objects, rpc::StatusView};
-use guild_session::{fingerprint::Fingerprint, transcript::Line};
+use guild_fs::{
+    durable::{Contents, Survives, if_there, read, read_whole, remove_temporary, replace},
+    fingerprint::Fingerprint,
+};
+use guild_session::transcript::Line;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{
@@ -13,11 +17,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use crate::{
-    Accepted, Sealed,
-    durable::{Contents, Survives, if_there, read, read_whole, remove_temporary, replace},
-    journal::Position,
-};
+use crate::{Accepted, Sealed, journal::Position};
 
 /// The directory of a member that has its jobs.
 pub(crate) const JOBS: &str = "jobs";

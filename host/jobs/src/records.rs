@@ -10,16 +10,18 @@ use guild_contract::{
     JobId, JobStatus, Limits, Meta,
     rpc::{ResultView, StatusView},
 };
+use guild_fs::{
+    durable::{if_there, open_dir},
+    tree,
+};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::{
     artifacts,
-    durable::{if_there, open_dir},
     error::StoreError,
     record::{self, JOBS, Notes, UnsavedResult},
     sync::in_threads,
-    tree,
 };
 
 /// Threads that read `meta.json` files.

@@ -12,15 +12,14 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{JobId, Meta};
-use guild_session::fingerprint::Fingerprint;
+use guild_fs::{
+    durable::{Survives, append, ends_with_newline, read_whole, replace},
+    fingerprint::Fingerprint,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    durable::{Survives, append, ends_with_newline, read_whole, replace},
-    record::JOBS,
-    sum::Sum,
-};
+use crate::{record::JOBS, sum::Sum};
 
 /// The file in the member's directory.
 const LEDGER: &str = ".usage.jsonl";
@@ -148,7 +147,7 @@ mod tests {
     use cap_std::ambient_authority;
 
     use super::*;
-    use crate::durable::open_dir;
+    use guild_fs::durable::open_dir;
 
     fn line(nth: usize, day: usize) -> Removed {
         let sum = Sum { agent: "api".to_owned(), count: 1, cost_usd: 0.5, ..Sum::default() };

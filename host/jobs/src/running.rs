@@ -17,8 +17,11 @@ use cap_std::fs::Dir;
 use guild_contract::{
     Decision, EventDetail, JobId, JobStatus, JobUsage, Limits, Meta, Resumption, rpc::StatusView, text::visible,
 };
-use guild_session::{
+use guild_fs::{
+    durable::{Survives, open_dir, replace},
     fingerprint::Fingerprint,
+};
+use guild_session::{
     tools::ToolError,
     transcript::{self, Entry, Line},
 };
@@ -28,7 +31,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Sealed, artifacts,
     context::StoreContext,
-    durable::{Survives, open_dir, replace},
     ended::EndedJob,
     error::StoreError,
     journal::{End, Journal, Position},

@@ -6,10 +6,11 @@ use std::{
 };
 
 use guild_contract::JobStatus;
+use guild_fs::durable::open;
 use guild_session::transcript::Line;
 use tokio::{sync::watch, task::spawn_blocking};
 
-use crate::{durable::open, journal::Position, record::TRANSCRIPT, running::RunningJob};
+use crate::{journal::Position, record::TRANSCRIPT, running::RunningJob};
 
 /// Bytes that are read at once. A longer line is read as a whole.
 const CHUNK: u64 = 64 * 1024;

@@ -12,7 +12,8 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use common::{Member, is_unknown, list, listed_ids, start, status};
 use guild_contract::{JobId, JobStatus, Limits};
-use guild_jobs::{JobStore, StoreOptions, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{JobStore, StoreOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 

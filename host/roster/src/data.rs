@@ -9,7 +9,8 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{JobId, MemberKey};
-use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{budget::MemberBudget, context::HostContext, interrupted::InterruptedJobs, serving::Serving};

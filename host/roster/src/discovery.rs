@@ -21,9 +21,8 @@ use guild_contract::{
     manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };
-use guild_jobs::durable::open_directory;
+use guild_fs::{durable::open_directory, fingerprint::Fingerprint};
 use guild_sandbox::Candidate;
-use guild_session::fingerprint::Fingerprint;
 use guild_trust::{SUFFIX, is_member, is_member_at};
 use sha2::{Digest as _, Sha256};
 

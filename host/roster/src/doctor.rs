@@ -13,18 +13,17 @@ use std::{
 
 use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
 use guild_auth::{Ledger, audit_log::Log, tls::Tls, tokens::TokenFile};
-use guild_config::{Config, Runtime, Spend};
+use guild_config::{Config, KeySource, Runtime, SearchOptions, Spend, WebOptions};
 use guild_contract::{
     Grants, MemberKey,
     manifest::{Interface, World},
 };
 use guild_session::{
     files::Files,
-    secret::KeySource,
     session::{AgentRuntime, Wanted},
     web::Search,
 };
-use guild_web::{Granted, Internet, SearchOptions, WebOptions};
+use guild_web::{Granted, Internet};
 use jiff::Timestamp;
 use serde::Serialize;
 

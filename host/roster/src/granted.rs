@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_config::Config;
+use guild_config::{Config, HostPattern};
 use guild_contract::{
     Bounds, Grants, Limits, MemberLimits,
     grants::Verdict,
@@ -10,7 +10,6 @@ use guild_contract::{
 };
 use guild_session::meter::session_limits;
 use guild_trust::Approval;
-use guild_web::check_host_pattern;
 
 use crate::discovery::FoundMember;
 
@@ -36,7 +35,7 @@ impl Granted {
     ) -> Result<Self, String> {
         if let Some(web) = &spec.grants.web {
             const HOSTS: &str = "component.grants.web.hosts";
-            let checked = web.hosts.iter().try_for_each(|host| check_host_pattern(host));
+            let checked = web.hosts.iter().try_for_each(|host| HostPattern::parse(host).map(drop));
             checked.map_err(|why| format!("{}: `{HOSTS}`: {why}", member.manifest.lines.place(HOSTS)))?;
         }
         Ok(Self {

@@ -11,8 +11,8 @@ use guild_agent::ReadRoots;
 use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
 use guild_contract::{Limits, MemberKey};
+use guild_fs::{clock::SystemClock, durable::open_directory};
 use guild_hall::{Hall, HallOptions, memory::Scopes};
-use guild_jobs::{SystemClock, durable::open_directory};
 use guild_trust::{Approval, seal::Seals};
 use tokio::{
     sync::{Mutex, Semaphore, mpsc, oneshot, watch},

@@ -44,10 +44,6 @@ mod work;
 
 pub use blocking::blocking;
 pub use error::OpenError;
-pub use guild_jobs::{
-    clock,
-    durable::{if_there, open_directory},
-};
 pub use host::{Host, HostOptions, Target};
 pub use json::to_json;
 pub use member::Member;

@@ -6,12 +6,12 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_audit::inspect::InspectError;
 use guild_config::{Config, directories};
 use guild_contract::{
     Grants, Limits, MemberKey,
     manifest::{ComponentSpec, Lines},
 };
+use guild_inspect::InspectError;
 use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
 use guild_trust::{Approval, Refused, Standing, Trusted};
 use tokio::{

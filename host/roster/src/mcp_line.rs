@@ -12,7 +12,7 @@ use guild_contract::{
     Manifest, MemberKey,
     manifest::{FILE_NAME, Unplain},
 };
-use guild_jobs::durable::open_directory;
+use guild_fs::durable::open_directory;
 
 use crate::discovery::{self, FoundMember};
 

@@ -6,7 +6,8 @@ use std::{
 };
 
 use guild_contract::{Manifest, MemberKey};
-use guild_jobs::{MemoryStore, SystemClock, durable::open_directory};
+use guild_fs::{clock::SystemClock, durable::open_directory};
+use guild_jobs::MemoryStore;
 use tokio::sync::watch;
 
 use crate::{

@@ -10,8 +10,9 @@ use guild_contract::{
     JobId, JobStatus, Limits, Meta,
     rpc::{Listed, ListedDetails, ResultView, StatusView},
 };
+use guild_fs::clock::SystemClock;
 use guild_jobs::{
-    JobStore, OwnerLock, PruneReport, Records, Resume, RunningJob, Sealed, StoreError, StoreOptions, SystemClock,
+    JobStore, OwnerLock, PruneReport, Records, Resume, RunningJob, Sealed, StoreError, StoreOptions,
     records::{ended_before, started_at},
 };
 use guild_session::{activation::Plan, transcript::Entry};

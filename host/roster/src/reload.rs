@@ -6,9 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use guild_auth::audit_log::{Event, Outcome};
-use guild_config::{Change, Config, changes};
-use guild_session::secret::KeySource;
-use guild_web::SearchOptions;
+use guild_config::{Change, Config, KeySource, SearchOptions, changes};
 use tokio::{sync::Notify, task::spawn_blocking};
 
 use crate::{Host, notice::NOTICE, opener::Prepared};

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_jobs::durable::open_directory;
+use guild_fs::durable::open_directory;
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
     event::{AccessKind, AccessMode},

@@ -4,7 +4,7 @@ use std::{io, path::Path, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_config::Config;
-use guild_jobs::durable::open_directory;
+use guild_fs::durable::open_directory;
 use guild_sandbox::{Candidate, Effort};
 use guild_session::tools::ToolDefinition;
 use guild_trust::{Approval, Standing};

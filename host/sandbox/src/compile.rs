@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use guild_audit::functions;
 use guild_confine::{Bounds, Ended, Task};
 use guild_contract::Limits;
+use guild_inspect::functions;
 use wasmtime::{Engine, component::Component};
 
 use crate::{

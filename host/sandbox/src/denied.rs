@@ -10,8 +10,6 @@ use wasmtime::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable};
 
-use guild_audit::inspect;
-
 use crate::state::State;
 
 /// The type of a resource that cannot be constructed.
@@ -20,7 +18,7 @@ struct Denied;
 /// Defines a component's denied imports in a linker of its own.
 pub(crate) fn add_to_linker(l: &mut Linker<State>, engine: &Engine, component: &Component) -> wasmtime::Result<()> {
     let outside = component.component_type();
-    for (import, item) in outside.imports(engine).filter(|(name, _)| inspect::is_denied(name)) {
+    for (import, item) in outside.imports(engine).filter(|(name, _)| guild_inspect::is_denied(name)) {
         let ComponentItem::ComponentInstance(interface) = item.ty else {
             bail!("`{import}` is no interface");
         };

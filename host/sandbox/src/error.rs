@@ -1,7 +1,7 @@
 //! How loading a component, or calling it, fails. Each text is for the person who can change it; none shows a
 //! host path or a backtrace.
 
-use guild_audit::inspect::InspectError;
+use guild_inspect::InspectError;
 
 /// Why a component is not loaded.
 #[derive(Debug, thiserror::Error)]

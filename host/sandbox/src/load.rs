@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use guild_audit::inspect::{self, Outside};
 use guild_contract::text::hex;
+use guild_inspect::Outside;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
@@ -43,7 +43,7 @@ impl Candidate {
     /// # Errors
     /// Where they are no component.
     pub fn of(bytes: Vec<u8>) -> Result<Self, LoadError> {
-        let outside = inspect::outside(&bytes)?;
+        let outside = guild_inspect::outside(&bytes)?;
         Ok(Self { sha256: Sha256::digest(&bytes).into(), outside, bytes: bytes.into() })
     }
 }

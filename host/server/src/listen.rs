@@ -16,7 +16,7 @@ use std::{
 use futures::FutureExt as _;
 use guild_auth::Connection;
 use guild_contract::Limits;
-use guild_jobs::clock;
+use guild_fs::clock;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::{rt::TokioIo, server::graceful::Watcher};
 use socket2::{Domain, Socket, Type};

@@ -7,14 +7,11 @@
 pub mod activation;
 pub mod charset;
 pub mod files;
-pub mod fingerprint;
 pub mod glob;
 pub mod hall;
 pub mod meter;
 pub mod process;
 pub mod queue;
-pub mod regular_file;
-pub mod secret;
 pub mod session;
 pub mod tools;
 pub mod transcript;

@@ -25,9 +25,11 @@ use guild_contract::{
     manifest::{ComponentSpec, FILE_NAME, McpCommand, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };
-use guild_jobs::durable::{if_there, open_directory, read_whole};
+use guild_fs::{
+    durable::{if_there, open_directory, read_whole},
+    fingerprint::Fingerprint,
+};
 use guild_sandbox::{Candidate, LoadError};
-use guild_session::fingerprint::Fingerprint;
 use jiff::{Timestamp, Unit};
 use sha2::{Digest as _, Sha256};
 

@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use cap_std::fs::Dir;
 use guild_contract::manifest::{FILE_NAME, MANIFEST_BYTES, package};
-use guild_jobs::durable::{open_directory, read_whole};
+use guild_fs::durable::{open_directory, read_whole};
 
 /// The files that declare members.
 pub(crate) const FILES: [&str; 2] = [FILE_NAME, package::FILE_NAME];

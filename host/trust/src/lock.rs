@@ -18,8 +18,10 @@ use guild_contract::{
     manifest::{ArtifactsRequest, ComponentSpec, RequestedGrants, World},
     nearest::suggested,
 };
-use guild_jobs::durable::{if_there, read_whole};
-use guild_session::fingerprint::Fingerprint;
+use guild_fs::{
+    durable::{if_there, read_whole},
+    fingerprint::Fingerprint,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;

@@ -13,7 +13,7 @@ use std::{
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_config::directory_lock::DirectoryLock;
 use guild_contract::{JobId, text::hex};
-use guild_jobs::durable::{if_there, open_directory, read_whole};
+use guild_fs::durable::{if_there, open_directory, read_whole};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rustix::process::geteuid;
 use sha2::Sha256;

@@ -12,7 +12,7 @@ use guild_contract::{
     manifest::{FILE_NAME, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };
-use guild_jobs::durable::{Survives, if_there, open_dir, open_directory, read_whole, replace};
+use guild_fs::durable::{Survives, if_there, open_dir, open_directory, read_whole, replace};
 use minisign_verify::{Error, PublicKey};
 use serde::Serialize;
 use sha2::{Digest, Sha256};

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use guild_config::WebOptions;
 use guild_session::tools::ToolError;
 use reqwest::{
     Response, StatusCode,
@@ -14,7 +15,6 @@ use tokio::{sync::Semaphore, time};
 use url::Url;
 
 use crate::{
-    WebOptions,
     client::{Clients, body, failed, is_deflated},
     page::{self, PageHead, essence, is_readable},
     policy::{MemberHosts, Policy, normal, shown},

@@ -16,18 +16,18 @@ mod resolver;
 mod robots;
 mod search;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use guild_config::WebOptions;
 use guild_session::{
-    secret::KeySource,
     tools::ToolError,
     web::{Fetch, Search, Web},
 };
 use tokio::sync::Semaphore;
 
 pub use page::PAGE_TASK;
-pub use policy::{MemberHosts, check_host_pattern};
+pub use policy::MemberHosts;
 pub use resolver::Resolver;
 pub use search::SEARCH_TASK;
 
@@ -42,87 +42,6 @@ use search::Provider;
 const MAX_READS_OF_A_JOB: usize = 8;
 /// Pages of a job that are made into text at a time: each may keep a processor busy.
 const MAX_CONVERSIONS_OF_A_JOB: usize = 1;
-/// The largest `page_bytes`: a page is kept in memory while it is read.
-const MAX_PAGE_BYTES: u64 = 64 * 1024 * 1024;
-/// The largest `page_seconds`.
-const MAX_PAGE_SECONDS: u32 = 600;
-
-/// `[web]` of guild.toml. By default no page may be read and nothing searches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebOptions {
-    /// Patterns of hosts that may be read: a host, `*.` and a domain, or `*`, with `:port` where wanted.
-    pub allow: Vec<String>,
-    /// Patterns of hosts that may not, though `allow` names them.
-    pub deny: Vec<String>,
-    /// Hosts, with `:port` where wanted, that may be at private or loopback addresses. They have to be allowed too.
-    pub private: Vec<String>,
-    /// Whether what a host's `robots.txt` forbids is not read.
-    pub robots: bool,
-    /// A page is at most so large, after decompression: 1 byte to 64 MiB. Its text is at most as long.
-    pub page_bytes: u64,
-    /// A page is read, or a search done, within so many seconds: 1 to 600.
-    pub page_seconds: u32,
-    /// What searches.
-    pub search: Option<SearchOptions>,
-}
-
-impl Default for WebOptions {
-    fn default() -> Self {
-        Self {
-            allow: Vec::new(),
-            deny: Vec::new(),
-            private: Vec::new(),
-            robots: true,
-            page_bytes: 4 * 1024 * 1024,
-            page_seconds: 30,
-            search: None,
-        }
-    }
-}
-
-impl WebOptions {
-    /// Whether there can be a web as these options say; no key is read.
-    ///
-    /// # Errors
-    /// A sentence that names the key of guild.toml whose value is not acceptable.
-    pub fn check(&self) -> Result<(), String> {
-        self.policy()?;
-        self.search.as_ref().map_or(Ok(()), |search| search::endpoint(search).map(drop))
-    }
-
-    fn page_time(&self) -> Duration {
-        Duration::from_secs(self.page_seconds.into())
-    }
-
-    fn policy(&self) -> Result<Policy, String> {
-        let policy = Policy::new(&self.allow, &self.deny, &self.private)?;
-        if !(1..=MAX_PAGE_BYTES).contains(&self.page_bytes) {
-            return Err(format!("[web] page_bytes: it has to be 1 to {MAX_PAGE_BYTES}, not {}", self.page_bytes));
-        }
-        if !(1..=MAX_PAGE_SECONDS).contains(&self.page_seconds) {
-            return Err(format!("[web] page_seconds: it has to be 1 to {MAX_PAGE_SECONDS}, not {}", self.page_seconds));
-        }
-        Ok(policy)
-    }
-}
-
-/// `[web.search]` of guild.toml.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SearchOptions {
-    /// A SearXNG instance whose settings let it answer in JSON.
-    SearXng {
-        /// Its address, with or without `/search`. It may be private.
-        url: String,
-    },
-    /// Brave Search.
-    Brave {
-        /// Its address, where it is not Brave's own.
-        url: Option<String>,
-        /// Its key.
-        key: KeySource,
-    },
-}
-
 /// The web of a host.
 pub struct Internet {
     fetcher: Option<Arc<Fetcher>>,
@@ -144,7 +63,7 @@ impl Internet {
     /// # Errors
     /// As there.
     pub fn with_resolver(options: &WebOptions, resolver: Arc<dyn Resolver>) -> Result<Arc<Self>, String> {
-        let policy = options.policy()?;
+        let policy = Policy::new(options)?;
         let clients = Arc::new(Clients::new(resolver));
         let search = options
             .search

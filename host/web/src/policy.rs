@@ -25,6 +25,7 @@
 //! case, international names in Punycode, IPv4 addresses from any spelling (`0x7f.1`, `2130706433`, `0177.0.0.1`) as
 //! four decimal numbers, and no dot at the end.
 
+use guild_config::{HostPattern, WebOptions, WebPatterns};
 use guild_contract::grants::Names;
 use guild_session::tools::ToolError;
 use url::{Host, Url};
@@ -37,9 +38,9 @@ const MAX_URL_BYTES: usize = 4096;
 /// What `[web]` of guild.toml opens.
 #[derive(Debug)]
 pub(crate) struct Policy {
-    allow: Vec<Pattern>,
-    deny: Vec<Pattern>,
-    private: Vec<Pattern>,
+    allow: Vec<HostPattern>,
+    deny: Vec<HostPattern>,
+    private: Vec<HostPattern>,
 }
 
 /// Which addresses a host may be reached at.
@@ -52,19 +53,13 @@ pub(crate) enum Reach {
 }
 
 impl Policy {
-    /// The policy of these patterns; the error names the key of guild.toml and the pattern.
-    pub(crate) fn new(allow: &[String], deny: &[String], private: &[String]) -> Result<Self, String> {
-        let read = |key: &str, patterns: &[String]| -> Result<Vec<Pattern>, String> {
-            patterns.iter().map(|text| Pattern::parse(text).map_err(|why| format!("[web] {key}: {why}"))).collect()
-        };
-        let private = read("private", private)?;
-        if let Some(pattern) = private.iter().find(|pattern| !matches!(pattern.hosts, Hosts::One(_))) {
-            return Err(format!(
-                "[web] private: {:?} names more than one host; name each host that may be private",
-                pattern.text
-            ));
-        }
-        Ok(Self { allow: read("allow", allow)?, deny: read("deny", deny)?, private })
+    /// The policy of `[web]`.
+    ///
+    /// # Errors
+    /// A sentence that names the key of guild.toml and the pattern.
+    pub(crate) fn new(options: &WebOptions) -> Result<Self, String> {
+        let WebPatterns { allow, deny, private } = options.patterns()?;
+        Ok(Self { allow, deny, private })
     }
 
     /// Whether any host is allowed.
@@ -76,11 +71,11 @@ impl Policy {
     pub(crate) fn check(&self, url: &Url) -> Result<Reach, ToolError> {
         let (host, port) = host_and_port(url)?;
         let shown = shown(url);
-        let covers = |pattern: &Pattern| pattern.covers(&host, port);
+        let covers = |pattern: &HostPattern| pattern.covers(&host, port);
         if let Some(pattern) = self.deny.iter().find(|pattern| covers(pattern)) {
             return Err(ToolError::NotGranted(format!(
                 "the host {shown} is denied by {:?} in `[web] deny` of guild.toml",
-                pattern.text
+                pattern.as_str()
             )));
         }
         if !self.allow.iter().any(covers) {
@@ -103,8 +98,8 @@ impl Policy {
 /// Which hosts one member reads, out of those that `[web]` opens: rule 6. By default all of them.
 #[derive(Clone, Debug, Default)]
 pub struct MemberHosts {
-    all_of: Vec<Vec<Pattern>>,
-    none_of: Vec<Pattern>,
+    all_of: Vec<Vec<HostPattern>>,
+    none_of: Vec<HostPattern>,
 }
 
 impl MemberHosts {
@@ -113,7 +108,7 @@ impl MemberHosts {
     /// # Errors
     /// A sentence that names what is no pattern of hosts.
     pub fn new(names: &Names) -> Result<Self, String> {
-        let read = |patterns: &Vec<String>| patterns.iter().map(|text| Pattern::parse(text)).collect();
+        let read = |patterns: &Vec<String>| patterns.iter().map(|text| HostPattern::parse(text)).collect();
         let all_of = names.all_of.iter().map(read).collect::<Result<_, _>>()?;
         Ok(Self { all_of, none_of: read(&names.none_of)? })
     }
@@ -126,15 +121,15 @@ impl MemberHosts {
     pub(crate) fn check(&self, url: &Url) -> Result<(), ToolError> {
         let (host, port) = host_and_port(url)?;
         let shown = shown(url);
-        let covers = |pattern: &Pattern| pattern.covers(&host, port);
+        let covers = |pattern: &HostPattern| pattern.covers(&host, port);
         if let Some(pattern) = self.none_of.iter().find(|pattern| covers(pattern)) {
             return Err(ToolError::NotGranted(format!(
                 "the host {shown} is denied to this member by \"web:{}\" in `deny` of its [member] in guild.toml",
-                pattern.text
+                pattern.as_str()
             )));
         }
         if let Some(others) = self.all_of.iter().find(|patterns| !patterns.iter().any(covers)) {
-            let others: Vec<&str> = others.iter().map(|pattern| pattern.text.as_str()).collect();
+            let others: Vec<&str> = others.iter().map(|pattern| pattern.as_str()).collect();
             return Err(ToolError::NotGranted(format!(
                 "the host {shown} is not granted to this member, which is granted {} only: its manifest asks \
                  for hosts in `component.grants.web.hosts`, and [member] in guild.toml allows them, as \"web:{shown}\"",
@@ -148,11 +143,6 @@ impl MemberHosts {
 fn host_and_port(url: &Url) -> Result<(Host, u16), ToolError> {
     let host = url.host().map(|host| host.to_owned());
     host.zip(url.port_or_known_default()).ok_or_else(|| ToolError::InvalidInput(format!("{url} names no host")))
-}
-
-/// Whether a text is a pattern of hosts; the error says what would be.
-pub fn check_host_pattern(text: &str) -> Result<(), String> {
-    Pattern::parse(text).map(drop)
 }
 
 /// The refusal of rule 4. `why` says what the host is or resolves to.
@@ -202,84 +192,14 @@ pub(crate) fn normal(mut url: Url) -> Result<Url, ToolError> {
     Ok(url)
 }
 
-/// A pattern of hosts; see the module's header.
-#[derive(Clone, Debug)]
-struct Pattern {
-    /// As the operator wrote it.
-    text: String,
-    hosts: Hosts,
-    port: Option<u16>,
-}
-
-#[derive(Clone, Debug)]
-enum Hosts {
-    All,
-    Below(String),
-    One(Host),
-}
-
-impl Pattern {
-    fn parse(text: &str) -> Result<Self, String> {
-        let refused = || {
-            format!(
-                "{text:?} is no pattern of hosts: write a host, \"*.\" and a domain, or \"*\", with :port if wanted"
-            )
-        };
-        let (host, port) = match text.rsplit_once(':') {
-            // The colons of an IPv6 address without brackets separate no port.
-            Some((host, _)) if host.contains(':') && !host.ends_with(']') => (text, None),
-            Some((host, port)) => (host, Some(port.parse::<u16>().map_err(|_| refused())?)),
-            None => (text, None),
-        };
-        let hosts = match host {
-            "*" => Hosts::All,
-            _ => match (host.strip_prefix("*."), parse_host(host)) {
-                (Some(domain), _) => match parse_host(domain) {
-                    Some(Host::Domain(domain)) => Hosts::Below(format!(".{domain}")),
-                    _ => return Err(refused()),
-                },
-                (None, Some(host)) => Hosts::One(host),
-                (None, None) => return Err(refused()),
-            },
-        };
-        Ok(Self { text: text.to_owned(), hosts, port })
-    }
-
-    fn covers(&self, host: &Host, port: u16) -> bool {
-        let host_is = match (&self.hosts, host) {
-            (Hosts::All, _) => true,
-            (Hosts::Below(domain), Host::Domain(host)) => host.len() > domain.len() && host.ends_with(domain.as_str()),
-            (Hosts::Below(_), _) => false,
-            (Hosts::One(one), host) => one == host,
-        };
-        host_is && self.port.is_none_or(|own| own == port)
-    }
-}
-
-/// A host in the form that addresses have it.
-fn parse_host(text: &str) -> Option<Host> {
-    if text.contains('*') {
-        return None;
-    }
-    if let Ok(address) = text.parse() {
-        return Some(Host::Ipv6(address));
-    }
-    match Host::parse(text).ok()? {
-        Host::Domain(domain) => {
-            let domain = domain.trim_end_matches('.');
-            (!domain.is_empty()).then(|| Host::Domain(domain.to_owned()))
-        }
-        address => Some(address),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn policy(allow: &[&str], deny: &[&str], private: &[&str]) -> Policy {
         let own = |patterns: &[&str]| patterns.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        Policy::new(&own(allow), &own(deny), &own(private)).unwrap()
+        let (allow, deny, private) = (own(allow), own(deny), own(private));
+        Policy::new(&WebOptions { allow, deny, private, ..WebOptions::default() }).unwrap()
     }
 
     fn check(policy: &Policy, url: &str) -> Result<Reach, ToolError> {
@@ -455,11 +375,12 @@ mod tests {
             ":80",
             ".",
         ] {
-            let error = Policy::new(&[text.to_owned()], &[], &[]).unwrap_err();
+            let error = Policy::new(&WebOptions { allow: vec![text.to_owned()], ..WebOptions::default() }).unwrap_err();
             assert!(error.contains("[web] allow") && error.contains(&format!("{text:?}")), "{text}: {error}");
         }
         for text in ["*", "*.example.org", "*:80"] {
-            let error = Policy::new(&[], &[], &[text.to_owned()]).unwrap_err();
+            let error =
+                Policy::new(&WebOptions { private: vec![text.to_owned()], ..WebOptions::default() }).unwrap_err();
             assert!(error.contains("[web] private") && error.contains(text), "{error}");
         }
     }

@@ -11,8 +11,9 @@ use std::{
 
 use common::{Reply, Site, open_to, reader, unavailable};
 use flate2::{Compression, write};
+use guild_config::WebOptions;
 use guild_session::{tools::ToolError, web::Fetch};
-use guild_web::{Granted, Internet, WebOptions};
+use guild_web::{Granted, Internet};
 
 async fn read(site: &Site, path: &str) -> Result<String, ToolError> {
     reader(&open_to(site)).fetch(&site.url("127.0.0.1", path)).await

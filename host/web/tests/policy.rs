@@ -10,8 +10,9 @@ use std::{
 };
 
 use common::{Names, Reply, Site, open_to, options, reader, reader_with, refusal, unavailable};
+use guild_config::{SearchOptions, WebOptions};
 use guild_session::tools::ToolError;
-use guild_web::{Granted, Internet, SearchOptions, WebOptions};
+use guild_web::{Granted, Internet};
 
 #[tokio::test]
 async fn without_an_allowed_host_there_is_no_reading_and_without_a_provider_no_searching() {

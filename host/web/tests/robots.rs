@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Reply, Site, open_to, reader, refusal, unavailable};
-use guild_web::{Granted, Internet, WebOptions};
+use guild_config::WebOptions;
+use guild_web::{Granted, Internet};
 
 fn honouring(site: &Site) -> WebOptions {
     WebOptions { robots: true, ..open_to(site) }

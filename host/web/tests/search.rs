@@ -6,12 +6,12 @@ mod common;
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use common::{Reply, Site};
+use guild_config::{KeySource, SearchOptions, WebOptions};
 use guild_session::{
-    secret::KeySource,
     tools::ToolError,
     web::{Hit, Search},
 };
-use guild_web::{Granted, Internet, SearchOptions, WebOptions};
+use guild_web::{Granted, Internet};
 use serde_json::json;
 
 fn options(search: SearchOptions) -> WebOptions {

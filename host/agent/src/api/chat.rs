@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use guild_config::Tokens;
 use guild_contract::secret::Secret;
 use guild_session::tools::ToolDefinition;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use super::prices::Tokens;
 
 /// A request for the next answer, in the terms of no particular provider.
 pub(crate) struct Request<'a> {

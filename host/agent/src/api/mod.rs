@@ -4,12 +4,12 @@
 //! retries, the transcript, and what a session cost. All sessions share one client; a session that waits for its
 //! provider holds its messages and one connection, and no thread.
 
-use std::{collections::BTreeSet, mem, sync::OnceLock, time::Duration};
+use std::{collections::BTreeSet, mem, sync::OnceLock};
 
 use async_trait::async_trait;
+use guild_config::{ApiOptions, Endpoint, KeySource, Provider};
 use guild_session::{
     meter::Ending,
-    secret::KeySource,
     session::{AgentRuntime, Session, SessionEnd, Wanted},
     transcript::Entry,
 };
@@ -18,68 +18,17 @@ mod chat;
 mod conversation;
 mod failure;
 mod messages;
-mod prices;
 mod protocol;
 mod provider;
 mod request;
 
 use conversation::Conversation;
-pub(crate) use prices::Tokens;
-pub use prices::{Price, Prices};
-pub use provider::Provider;
-use provider::ProviderEndpoint;
-
-/// How the runtime asks its provider: `[api]` in `guild.toml`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApiOptions {
-    /// The protocol.
-    pub provider: Provider,
-    /// Where it is spoken, as the provider's own tools take it (see [`Provider`]); the provider's own address where it
-    /// is not said.
-    pub base_url: Option<String>,
-    /// The model where a dispatch does not ask for one.
-    pub model: Option<String>,
-    /// The key. Where it is not said, it is the provider's usual variable (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`,
-    /// `GEMINI_API_KEY`) at the provider's own address, and none at another `base_url`.
-    pub key: Option<KeySource>,
-    /// What models cost.
-    pub prices: Prices,
-    /// Tokens that a job may have used, of all its models, before a model whose price is not known is asked again.
-    /// Without it, such a model is refused.
-    pub unknown_cost_tokens: Option<u64>,
-    /// Tokens of one answer.
-    pub max_output_tokens: u32,
-    /// How long one request may take, from the connection to the last byte of the answer.
-    pub request: Duration,
-    /// How often a request is repeated after a temporary failure.
-    pub retries: u32,
-    /// The pause before the first repetition, where the provider does not say how long to wait; it doubles each time.
-    pub first_pause: Duration,
-}
-
-impl ApiOptions {
-    /// The defaults for a provider: its own address and its usual key, no model.
-    pub fn new(provider: Provider) -> Self {
-        Self {
-            provider,
-            base_url: None,
-            model: None,
-            key: None,
-            prices: Prices::default(),
-            unknown_cost_tokens: None,
-            max_output_tokens: 8192,
-            request: Duration::from_secs(600),
-            retries: 5,
-            first_pause: Duration::from_secs(1),
-        }
-    }
-}
 
 /// The runtime.
 #[derive(Debug)]
 pub struct Api {
     options: ApiOptions,
-    endpoint: ProviderEndpoint,
+    endpoint: Endpoint,
     /// Made with the first request: reading the system's certificates is most of a host's start.
     client: OnceLock<Result<reqwest::Client, String>>,
 }
@@ -90,7 +39,7 @@ impl Api {
     /// # Errors
     /// A base URL that is none, or one to which the key would travel unencrypted, in a sentence that names the setting.
     pub fn new(options: ApiOptions) -> Result<Self, String> {
-        let endpoint = ProviderEndpoint::new(options.provider, options.base_url.as_deref(), options.key.clone())?;
+        let endpoint = options.endpoint()?;
         Ok(Self { options, endpoint, client: OnceLock::new() })
     }
 
@@ -149,9 +98,9 @@ impl AgentRuntime for Api {
     fn check_model(&self, model: &str) -> Result<(), String> {
         let ApiOptions { provider, base_url, prices, unknown_cost_tokens, .. } = &self.options;
         let is_listed = prices.knows(model) && !prices.is_operators(model);
-        let is_own = || provider.models().is_some_and(|own| model.starts_with(own));
+        let is_own = || provider.facts().models.is_some_and(|own| model.starts_with(own));
         if base_url.is_none() && is_listed && !is_own() {
-            return Err(format!("is of another provider than [api] asks, which is {}", provider.name()));
+            return Err(format!("is of another provider than [api] asks, which is {}", provider.facts().name));
         }
         if unknown_cost_tokens.is_none() && !prices.knows(model) {
             return Err(

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use guild_config::{Provider, Tokens};
 use guild_contract::Usage;
 use guild_session::{
     meter::{Ending, OpenCost},
@@ -15,9 +16,8 @@ use super::{
     chat::{Message, ModelAnswer, Received, Request},
     failure::Failure,
     messages::going_on,
-    prices::Tokens,
     protocol::{self, Reader},
-    provider::Provider,
+    provider::target,
 };
 use crate::shown::Shown;
 
@@ -120,7 +120,7 @@ impl Api {
     ) -> Result<Received, Failure> {
         let key = self.endpoint.key().map_err(Failure::unsent)?;
         let exchange = async {
-            let (url, headers) = self.endpoint.target(model, key.as_ref()).map_err(Failure::unsent)?;
+            let (url, headers) = target(&self.endpoint, model, key.as_ref()).map_err(Failure::unsent)?;
             let client = self.client().map_err(Failure::unsent)?;
             let request = client.post(url).headers(headers).json(&self.body(session, model, messages));
             let mut response = request.send().await.map_err(Failure::of_connection)?;

@@ -19,9 +19,10 @@ mod scratch;
 mod turns;
 mod version;
 
-use std::{collections::BTreeSet, future::pending, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::pending, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
+use guild_config::ClaudeOptions;
 use guild_session::{
     meter::Ending,
     session::{AgentRuntime, Session, SessionEnd, Wanted},
@@ -30,7 +31,6 @@ use guild_session::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::api::Prices;
 use conversation::Conversation;
 use version::Versions;
 
@@ -39,35 +39,6 @@ const ALIASES: [&str; 3] = ["haiku", "opus", "sonnet"];
 const LONG_CONTEXT: &str = "[1m]";
 /// A part of the whole names of all models of the CLI, at whichever provider.
 const CLAUDE: &str = "claude";
-
-/// How sessions of Claude Code are run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClaudeOptions {
-    /// The CLI: a path, or a name that is looked up on the `PATH`.
-    pub command: PathBuf,
-    /// The model, where a session asks for none; where this is `None` too, the CLI's own choice.
-    pub model: Option<String>,
-    /// Whether the CLI serves Read, Grep and Glob itself where a session was granted them and has sources to read, in
-    /// place of the host. They then work on a copy of the sources. WebSearch and WebFetch are always the host's: the
-    /// CLI's own would not obey its network policy.
-    pub builtin_tools: bool,
-    /// Whether permissions are bypassed, rather than denied but for an exact list. Neither asks anybody.
-    pub bypass_permissions: bool,
-    /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration directory, as
-    /// it always does with sessions that converse.
-    pub resume: bool,
-    /// How long the CLI may say nothing while it is not the host's turn; the session has failed then.
-    pub silence: Duration,
-    /// Names of further environment variables that the CLI is given, such as `HTTPS_PROXY`.
-    pub environment: Vec<String>,
-    /// What turns cost while a session runs: the CLI says only at its end what it cost. A turn of a model without a price
-    /// counts nothing until then, and what the CLI says in the end holds where it is more.
-    pub prices: Prices,
-    /// A directory of the host's own, outside of every member, where sessions have their scratch directories. It is created,
-    /// readable by this user only. Without it, scratch directories are made where temporary files are, and
-    /// [`Claude::sweep`] does not find them.
-    pub state: Option<PathBuf>,
-}
 
 /// The runtime that drives the Claude Code CLI.
 #[derive(Clone, Debug)]
@@ -82,19 +53,7 @@ impl Claude {
     /// # Errors
     /// Options that exclude each other, or a state directory that is not the host's own; the text names the setting.
     pub fn new(options: ClaudeOptions) -> Result<Self, String> {
-        if options.builtin_tools && options.bypass_permissions {
-            return Err(
-                "[claude] builtin_tools = true and permissions = \"bypassPermissions\" exclude each other: with both, \
-                 the CLI could read every file of this machine"
-                    .to_owned(),
-            );
-        }
-        if options.silence.is_zero() {
-            return Err("[claude] silence_seconds must be at least 1".to_owned());
-        }
-        if let Some(name) = options.environment.iter().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(format!("[claude] environment: {name:?} is not the name of a variable"));
-        }
+        options.check()?;
         if let Some(state) = &options.state {
             scratch::own_directory(state).map_err(|why| format!("the directory for sessions of claude: {why}"))?;
         }

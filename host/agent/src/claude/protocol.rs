@@ -8,7 +8,6 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::redact::Secrets;
-use crate::api;
 
 /// The model of messages that the CLI makes itself, such as the text of an error.
 const SYNTHETIC: &str = "<synthetic>";
@@ -196,11 +195,11 @@ impl Tokens {
     }
 
     /// As the host counts them.
-    pub(super) fn counted(self) -> api::Tokens {
+    pub(super) fn counted(self) -> guild_config::Tokens {
         let [cached, cache_write] =
             [self.cache_read_input_tokens, self.cache_creation_input_tokens].map(Option::unwrap_or_default);
         let input = self.input_tokens.unwrap_or_default().saturating_add(cached).saturating_add(cache_write);
-        api::Tokens { input, cached, cache_write, output: self.output_tokens.unwrap_or_default() }
+        guild_config::Tokens { input, cached, cache_write, output: self.output_tokens.unwrap_or_default() }
     }
 
     /// As usage of unknown cost.

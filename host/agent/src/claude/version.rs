@@ -10,7 +10,7 @@ use std::{
 };
 
 use guild_confine::Supervised;
-use guild_session::fingerprint::StrictFingerprint;
+use guild_fs::fingerprint::StrictFingerprint;
 
 use super::{flags, protocol};
 

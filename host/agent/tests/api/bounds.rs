@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use guild_agent::api::{ApiOptions, Provider};
+use guild_config::{ApiOptions, Provider};
 use guild_contract::Bounds;
 use guild_fakes::{Gate, Received, Reply, Tokens};
 use guild_session::{meter::Ending, session::SessionEnd};

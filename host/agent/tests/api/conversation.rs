@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use guild_agent::api::Provider;
+use guild_config::Provider;
 use guild_contract::Bounds;
 use guild_fakes::{Anthropic, Reply};
 use guild_session::{meter::Ending, session::SessionEnd, tools::ToolError, transcript::Entry};

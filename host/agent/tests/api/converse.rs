@@ -3,10 +3,8 @@
 use std::{pin::pin, sync::Arc};
 
 use futures::future::pending;
-use guild_agent::{
-    ToolSet,
-    api::{Api, ApiOptions, Provider},
-};
+use guild_agent::{ToolSet, api::Api};
+use guild_config::{ApiOptions, Provider};
 use guild_contract::Bounds;
 use guild_fakes::{Gate, Received, Reply, Script};
 use guild_session::{

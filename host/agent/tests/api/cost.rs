@@ -1,6 +1,7 @@
 //! What sessions cost, and what bounds them where that cannot be known.
 
-use guild_agent::api::{Api, ApiOptions, Price, Prices, Provider};
+use guild_agent::api::Api;
+use guild_config::{ApiOptions, Price, Prices, Provider};
 use guild_contract::Bounds;
 use guild_fakes::{Gate, Received, Reply, Tokens};
 use guild_session::{

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use guild_agent::api::{ApiOptions, Provider};
+use guild_config::{ApiOptions, Provider};
 use guild_contract::Bounds;
 use guild_fakes::{Received, Reply};
 use guild_session::{

@@ -1,7 +1,7 @@
 //! Answers that deviate from the protocol in form. Each is understood as the servers mean it that send it, or is an error
 //! that quotes the provider. No call is made whose input was not received whole.
 
-use guild_agent::api::{ApiOptions, Price, Prices, Provider};
+use guild_config::{ApiOptions, Price, Prices, Provider};
 use guild_fakes::Reply;
 use guild_session::{meter::Ending, tools::ToolCall};
 use serde_json::{Value, json};

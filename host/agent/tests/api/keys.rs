@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use guild_agent::api::{Api, ApiOptions, Provider};
+use guild_agent::api::Api;
+use guild_config::{ApiOptions, KeySource, Provider};
 use guild_fakes::{OpenAi, Received, Reply};
 use guild_session::{
     meter::Ending,
-    secret::KeySource,
     session::{AgentRuntime as _, Wanted},
 };
 use serde_json::json;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use cap_std::{ambient_authority, fs::Dir};
-use guild_agent::{
-    ToolSet,
-    api::{Api, Provider},
-};
+use guild_agent::{ToolSet, api::Api};
+use guild_config::Provider;
 use guild_contract::{Bounds, Grants, Limits};
 use guild_fakes::{Gate, Reply};
-use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, StoreOptions};
 use guild_session::{
     activation::{Plan, SessionPlan},
     meter::Ending,

@@ -7,12 +7,12 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use guild_agent::api::{Api, ApiOptions, Provider};
+use guild_agent::api::Api;
+use guild_config::{ApiOptions, KeySource, Provider};
 use guild_contract::Bounds;
 use guild_fakes::{Anthropic, Gemini, Ollama, OpenAi, Script};
 use guild_session::{
     meter::Meter,
-    secret::KeySource,
     session::{AgentRuntime as _, NoTools, Session, SessionEnd},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal},

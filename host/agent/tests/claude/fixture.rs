@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use guild_agent::{Claude, ClaudeOptions, api::Prices};
+use guild_agent::Claude;
+use guild_config::{ClaudeOptions, Prices};
 use serde_json::{Value, json};
 
 /// How long a condition may take to come true.

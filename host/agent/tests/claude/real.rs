@@ -3,7 +3,8 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use guild_agent::{Broker, Claude, ClaudeOptions, ToolSet};
+use guild_agent::{Broker, Claude, ToolSet};
+use guild_config::ClaudeOptions;
 use guild_contract::Bounds;
 use guild_fakes::{Anthropic, Gate, Provider, Received, Reply, Script};
 use guild_session::{

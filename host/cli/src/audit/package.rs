@@ -19,10 +19,8 @@ use guild_contract::{
     grants::Policy,
     manifest::{ComponentSpec, FILE_NAME, POSTURE, package},
 };
-use guild_roster::{
-    discovery::{FoundMember, discover},
-    if_there,
-};
+use guild_fs::durable::if_there;
+use guild_roster::discovery::{FoundMember, discover};
 use guild_trust::{SUFFIX, declares};
 use memchr::memmem;
 

@@ -13,10 +13,10 @@ use guild_audit::{
 };
 use guild_config::Config;
 use guild_contract::{Limits, MemberKey, manifest::POSTURE};
+use guild_fs::durable::open_directory;
 use guild_roster::{
     discovery::FoundMember,
     granted::{Granted, ceiling},
-    open_directory,
     survey::tools_of,
 };
 use guild_session::tools::ToolDefinition;

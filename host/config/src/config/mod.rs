@@ -16,14 +16,14 @@ use std::{
     time::Duration,
 };
 
-use guild_agent::{api::ApiOptions, claude::ClaudeOptions};
+use crate::runtime_options::{ApiOptions, ClaudeOptions};
+use crate::web::WebOptions;
 use guild_contract::{
     Delegation, Limits, Policy,
     grants::Pattern,
     objects::{self, Misread, TABLE},
     text::hex,
 };
-use guild_web::WebOptions;
 use sha2::{Digest as _, Sha256};
 use toml::{
     Spanned,

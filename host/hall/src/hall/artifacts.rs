@@ -9,9 +9,9 @@ use std::{
     sync::Arc,
 };
 
+use guild_fs::fingerprint::Fingerprint;
 use guild_git::{Integration, check_rules, is_rules_file};
 use guild_jobs::Names;
-use guild_session::fingerprint::Fingerprint;
 
 use super::{
     Hall, blocking,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use guild_contract::nearest::nearest;
-use guild_jobs::durable::open_directory;
+use guild_fs::durable::open_directory;
 
 use super::{CommissionCell, Hall, artifacts::resolved, blocking};
 use crate::{

@@ -25,7 +25,7 @@ use std::{
 };
 
 use guild_contract::{Delegation, Limits};
-use guild_jobs::Clock;
+use guild_fs::clock::Clock;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -162,7 +162,7 @@ impl Hall {
     }
 
     fn time(&self) -> String {
-        guild_jobs::rfc3339(self.clock.now())
+        guild_fs::clock::rfc3339(self.clock.now())
     }
 
     fn workers(&self) -> Result<&Arc<dyn Workers>, HallError> {

@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use cap_std::fs::Dir;
 use futures::future::join_all;
+use guild_fs::durable::{Survives, if_there, read_whole, replace};
 use guild_git::{CommitId, Followed, GitError, Proposed, PullState};
-use guild_jobs::durable::{Survives, if_there, read_whole, replace};
 use serde::{Deserialize, Serialize};
 
 use super::{Hall, blocking};

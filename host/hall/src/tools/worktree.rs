@@ -11,11 +11,9 @@ use std::{
 };
 
 use guild_contract::{Limits, text::hex};
+use guild_fs::durable::{append, read_whole};
 use guild_git::{IgnoreRule, RULES_BYTES, Repository, RulesUsage, check_rules, is_rules_file};
-use guild_jobs::{
-    Names, RunningJob,
-    durable::{append, read_whole},
-};
+use guild_jobs::{Names, RunningJob};
 use guild_session::tools::{ToolCall, ToolError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

@@ -4,6 +4,7 @@ use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Decision, Grants, Limits, base_toolbox::BaseToolbox};
+use guild_fs::clock::SystemClock;
 use guild_hall::{
     Attempt, Hall, HallError, NoSession, NotBegun, Workers as _,
     commission::Author,
@@ -12,7 +13,7 @@ use guild_hall::{
     meeting::{MeetingStatus, TurnEvent},
     view::MeetingView,
 };
-use guild_jobs::{JobTools, MemoryStore, SystemClock};
+use guild_jobs::{JobTools, MemoryStore};
 use guild_session::tools::{ToolCall, Tools};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

@@ -15,11 +15,12 @@ use guild_contract::{
     grants::{ScopeGrants, SessionGrants},
     manifest::Scope,
 };
+use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
 use guild_hall::{Activity, Attempt, commission::Overrides, memory::Scopes, tools::memory::MemoryTools};
 use guild_jobs::{
     Accepted, Condense, Condensed, Condenser, JobStore, JobTools, MemoryStore, NewJob, RunningJob, ScopedMemory,
-    StoreOptions, SystemClock, memory::ScopeNotes,
+    StoreOptions, memory::ScopeNotes,
 };
 use guild_session::{
     activation::{MemoryNote, Plan},

@@ -8,11 +8,11 @@ use std::{
 };
 
 use guild_contract::{Delegation, Limits};
+use guild_fs::clock::SystemClock;
 use guild_hall::{
     Hall, HallError, HallOptions, NewProject, Permit, add_project, commission::Status, hall::Filter, list_projects,
     remove_project,
 };
-use guild_jobs::SystemClock;
 
 use crate::support::{Scripted, World, commission, git, ids, until, write};
 

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Bounds, Decision, Delegation, Grants, JobId, JobStatus, Limits, MemberKey, Usage};
 pub(crate) use guild_fakes::git;
+use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
 use guild_hall::{
     Attempt, Hall, HallError, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, Workers,
@@ -24,7 +25,7 @@ use guild_hall::{
     hall::{Filter, NewCommission},
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
-use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreOptions, SystemClock};
+use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreOptions};
 use guild_session::{
     activation::Plan,
     transcript::{Entry, Line, SUCCESS},

@@ -14,6 +14,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{Decision, Grants, JobId, Limits, base_toolbox::BaseToolbox, grants::SessionGrants};
+use guild_fs::clock::SystemClock;
 use guild_git::{
     AttemptBranch, Checkout, DocumentQuota, Git, GitOptions, Integration, Merge, RULES_BYTES, RULES_LINES, Repository,
 };
@@ -25,7 +26,7 @@ use guild_hall::{
         commission::{Report, Reports},
     },
 };
-use guild_jobs::{JobStore, JobTools, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, SystemClock};
+use guild_jobs::{JobStore, JobTools, MemoryStore, Resume, RunningJob, Sealed, StoreOptions};
 use guild_session::{
     tools::{ToolCall, ToolError, Tools},
     transcript::Entry,

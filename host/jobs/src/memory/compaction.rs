@@ -12,15 +12,16 @@ use std::{
 use cap_std::fs::Dir;
 use futures::future::BoxFuture;
 use guild_contract::{Bounds, JobUsage, Usage};
-use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, meter::Account};
+use guild_fs::{
+    durable::{append, if_there, read_whole},
+    fingerprint::Fingerprint,
+};
+use guild_session::{activation::MemoryNote, meter::Account};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 use super::{COMPACTED, MEMORY, MemoryStore, Seen, chars};
-use crate::{
-    durable::{append, if_there, read_whole},
-    sync::lock,
-};
+use crate::sync::lock;
 
 /// Condenses memories into one text of at most so many characters, within bounds, and says what that used.
 pub type Condense = Arc<dyn Fn(Vec<MemoryNote>, usize, Bounds) -> BoxFuture<'static, Condensed> + Send + Sync>;

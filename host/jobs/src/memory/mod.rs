@@ -15,18 +15,17 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{JobId, Limits, manifest::Scope, text::hex};
+use guild_fs::{
+    clock::{Clock, rfc3339},
+    durable::{Survives, if_there, open_or_make_dir, read, read_whole, remove_temporaries, replace, sync_dir},
+    fingerprint::Fingerprint,
+};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use crate::{
-    clock::{Clock, rfc3339},
-    durable::{Survives, if_there, open_or_make_dir, read, read_whole, remove_temporaries, replace, sync_dir},
-    error::StoreError,
-    record::pretty,
-    sync::lock,
-};
-use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, tools::ToolError};
+use crate::{error::StoreError, record::pretty, sync::lock};
+use guild_session::{activation::MemoryNote, tools::ToolError};
 
 use origin::{Origin, Origins, Writers};
 

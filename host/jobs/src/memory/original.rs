@@ -8,10 +8,10 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::manifest::Scope;
+use guild_fs::durable::read_whole;
 use guild_session::activation::MemoryNote;
 
 use super::time;
-use crate::durable::read_whole;
 
 /// Bytes of a file that is read. The original gives a session 16,000 characters of all of them.
 const MAX_BYTES: u64 = 1024 * 1024;

@@ -7,8 +7,9 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::JobId;
+use guild_fs::tree;
 
-use crate::{sync::lock, tree};
+use crate::sync::lock;
 
 /// Directories that are to be removed: incomplete jobs, and deleted ones.
 #[derive(Default)]

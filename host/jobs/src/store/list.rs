@@ -169,7 +169,8 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::{Clock, StoreOptions};
+    use crate::StoreOptions;
+    use guild_fs::clock::Clock;
 
     /// Seconds since 1970.
     #[derive(Default)]

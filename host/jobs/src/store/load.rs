@@ -6,7 +6,7 @@ use std::{
 };
 
 use guild_contract::{EventDetail, JobId, JobStatus, Meta};
-use guild_session::fingerprint::Fingerprint;
+use guild_fs::fingerprint::Fingerprint;
 
 use super::{DELETED, JobStore, NEW};
 use crate::{

@@ -25,7 +25,12 @@ use guild_contract::{
     EventDetail, JobId, JobStatus, Limits, Meta,
     rpc::{CancelView, Deleted},
 };
-use guild_session::fingerprint::Fingerprint;
+use guild_fs::{
+    clock::Clock,
+    durable::{ANYBODY, Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
+    fingerprint::Fingerprint,
+    tree,
+};
 use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::Value;
@@ -34,9 +39,7 @@ use uuid::{ContextV7, Uuid};
 use crate::{
     Accepted,
     artifacts::ARTIFACTS,
-    clock::Clock,
     context::StoreContext,
-    durable::{ANYBODY, Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
     ended::EndedJob,
     error::StoreError,
     events::Subscriber,
@@ -46,7 +49,6 @@ use crate::{
     removed,
     running::{EndListener, RunningJob},
     sync::lock,
-    tree,
 };
 
 pub use browse::JobSummary;

@@ -10,6 +10,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{EventDetail, JobId, JobStatus, JobUsage, Meta, Resumption};
+use guild_fs::durable::remove_temporaries;
 use guild_session::{
     activation::Plan,
     transcript::{self, Entry as TranscriptEntry},
@@ -18,7 +19,6 @@ use guild_session::{
 use super::{JobStore, end_of};
 use crate::{
     Sealed,
-    durable::remove_temporaries,
     ended::EndedJob,
     index::{Entry, State},
     journal::Position,

@@ -161,7 +161,8 @@ mod tests {
     use cap_tempfile::{TempDir, ambient_authority};
 
     use super::*;
-    use crate::{StoreOptions, SystemClock};
+    use crate::StoreOptions;
+    use guild_fs::clock::SystemClock;
 
     #[test]
     fn notes_that_no_longer_fit_are_dropped_and_read_again() {

@@ -13,7 +13,8 @@ use guild_contract::{
     Bounds, Grants, JobId, JobStatus, Limits,
     rpc::{JobList, ListParams, StatusView},
 };
-use guild_jobs::{Accepted, Clock, JobStore, MemoryStore, NewJob, RunningJob, StoreError, StoreOptions};
+use guild_fs::clock::Clock;
+use guild_jobs::{Accepted, JobStore, MemoryStore, NewJob, RunningJob, StoreError, StoreOptions};
 use guild_session::activation::{Plan, SessionPlan};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

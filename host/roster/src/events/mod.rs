@@ -16,10 +16,8 @@ use guild_auth::{
     shares::{Share, Shares},
 };
 use guild_contract::{Event, EventDetail, Limits, MemberKey};
-use guild_jobs::{
-    events::{JobEvent, Subscriber},
-    rfc3339,
-};
+use guild_fs::clock::rfc3339;
+use guild_jobs::events::{JobEvent, Subscriber};
 use jiff::Timestamp;
 use tokio::{
     sync::{Notify, watch},

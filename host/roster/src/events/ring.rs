@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::{Bytes, BytesMut};
 use guild_contract::{Event, EventDetail, JobId, MemberKey, event::Kind};
-use guild_jobs::rfc3339;
+use guild_fs::clock::rfc3339;
 
 /// What each of the events may take, all together.
 const BYTES_EACH: usize = 1024;

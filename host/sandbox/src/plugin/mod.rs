@@ -4,11 +4,11 @@ mod toolbox;
 
 use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-use guild_audit::inspect::{self, Outside};
 use guild_contract::{
     Bounds, Grants, Limits, MemberKey,
     manifest::{ComponentSpec, Interface},
 };
+use guild_inspect::Outside;
 use guild_jobs::RunningJob;
 use guild_session::activation::{Activation, Plan, Refusal, SessionPlan};
 use tokio::{task::spawn_blocking, time};
@@ -77,7 +77,7 @@ impl Plugin {
         grants: Arc<Grants>,
         limits: Arc<Limits>,
     ) -> Result<Unlisted, LoadError> {
-        inspect::check(&self.compiled.outside, spec, &grants)?;
+        guild_inspect::check(&self.compiled.outside, spec, &grants)?;
         Self::link(self.sandbox.clone(), &self.member, self.compiled.clone(), spec, grants, limits).map(Unlisted)
     }
 
@@ -371,7 +371,7 @@ impl Sandbox {
         limits: Arc<Limits>,
         effort: Effort,
     ) -> Result<Unlisted, LoadError> {
-        inspect::check(&candidate.outside, spec, &grants)?;
+        guild_inspect::check(&candidate.outside, spec, &grants)?;
         let compiled = Compiled {
             component: self.compiler.component(candidate, effort)?,
             outside: Arc::new(candidate.outside.clone()),

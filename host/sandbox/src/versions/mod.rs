@@ -6,8 +6,8 @@
 mod v0_1;
 mod v0_2;
 
-use guild_audit::inspect::{self, Outside};
 use guild_contract::manifest::World;
+use guild_inspect::Outside;
 use guild_session::{
     activation::{Activation, Plan, Refusal},
     tools::ToolError,
@@ -83,7 +83,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 /// `guild:worker`. That the host serves it was checked before.
 pub(crate) fn of(outside: &Outside) -> &'static dyn Version {
     let [.., (_, newest)] = VERSIONS;
-    let track = inspect::worker_track(outside);
+    let track = guild_inspect::worker_track(outside);
     VERSIONS.iter().find(|(served, _)| Some(*served) == track).map_or(newest, |(_, version)| *version)
 }
 

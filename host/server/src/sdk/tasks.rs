@@ -13,7 +13,7 @@ use guild_contract::{
     rpc::{RpcError, StatusView},
     text::one_line,
 };
-use guild_jobs::rfc3339;
+use guild_fs::clock::rfc3339;
 use guild_roster::member::Member;
 use jiff::Timestamp;
 use rmcp::model::{

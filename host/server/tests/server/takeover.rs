@@ -7,7 +7,8 @@ use std::{
 };
 
 use guild_contract::Limits;
-use guild_jobs::{OwnerLock, durable::open_directory};
+use guild_fs::durable::open_directory;
+use guild_jobs::OwnerLock;
 use guild_roster::takeover::{OwnerError, own};
 use tokio::net::TcpListener;
 

@@ -1,6 +1,7 @@
 //! Brave Search: `GET /res/v1/web/search?q=..&count=..` with the key in a header.
 
-use guild_session::{secret::KeySource, tools::ToolError, web::Hit};
+use guild_config::KeySource;
+use guild_session::{tools::ToolError, web::Hit};
 use reqwest::{StatusCode, header::HeaderValue};
 use serde::Deserialize;
 use tokio::task;

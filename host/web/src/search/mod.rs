@@ -10,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dom_query::Document;
+use guild_config::SearchOptions;
 use guild_confine::{Bounds, Task};
-use guild_contract::secret::may_carry_key;
 use guild_session::{
     tools::ToolError,
     web::{Hit, Search},
@@ -22,7 +22,6 @@ use tokio::{sync::Semaphore, time};
 use url::Url;
 
 use crate::{
-    SearchOptions,
     client::{Clients, body, failed},
     policy::{Reach, shown},
 };
@@ -72,9 +71,6 @@ fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("its answer is not what was expected: {error}"))
 }
 
-/// Brave's address.
-const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
-
 /// A provider, ready to be asked.
 pub(crate) struct Provider {
     options: SearchOptions,
@@ -88,7 +84,7 @@ pub(crate) struct Provider {
 impl Provider {
     /// The provider of `[web.search]`; the error names the key of guild.toml.
     pub(crate) fn new(options: &SearchOptions, clients: Arc<Clients>, time: Duration) -> Result<Self, String> {
-        let url = endpoint(options)?;
+        let url = options.endpoint()?;
         if let SearchOptions::Brave { key, .. } = options {
             key.read().map_err(|why| format!("[web.search] {why}"))?;
         }
@@ -176,39 +172,6 @@ fn plain(html: &str, max_chars: usize) -> String {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default().trim_end()),
         None => line,
     }
-}
-
-/// The address of a provider; the error names the key of guild.toml.
-pub(crate) fn endpoint(options: &SearchOptions) -> Result<Url, String> {
-    match options {
-        SearchOptions::SearXng { url } => {
-            let mut url = provider_url(url)?;
-            if !url.path().ends_with("/search") {
-                url.set_path(&format!("{}/search", url.path().trim_end_matches('/')));
-            }
-            Ok(url)
-        }
-        SearchOptions::Brave { url, .. } => {
-            let url = provider_url(url.as_deref().unwrap_or(BRAVE))?;
-            if !may_carry_key(url.scheme(), url.host_str().unwrap_or_default()) {
-                let host = shown(&url);
-                return Err(format!("[web.search] url: the key would travel unencrypted to {host}; use https"));
-            }
-            Ok(url)
-        }
-    }
-}
-
-fn provider_url(text: &str) -> Result<Url, String> {
-    let invalid = |why: &str| format!("[web.search] url: {why}");
-    let url = Url::parse(text).map_err(|error| invalid(&format!("{text:?} is no address: {error}")))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(invalid("it has to be an http or https address"));
-    }
-    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err(invalid("it has to be an address without user name, password, query and fragment"));
-    }
-    Ok(url)
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use std::{
 };
 
 use async_trait::async_trait;
+use guild_config::WebOptions;
 use guild_session::{tools::ToolError, web::Fetch};
-use guild_web::{Granted, Internet, Resolver, WebOptions};
+use guild_web::{Granted, Internet, Resolver};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

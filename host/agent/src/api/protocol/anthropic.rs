@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use guild_config::Tokens;
 use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
@@ -12,7 +13,6 @@ use super::{
 use crate::api::{
     chat::{Message, Part, Request},
     failure::Failure,
-    prices::Tokens,
 };
 
 pub(super) fn body(request: &Request<'_>) -> Value {

@@ -1,6 +1,7 @@
 //! An answer while it is received. Nothing in it is sized by a number that the provider sent: indexes are labels, and what
 //! is kept is counted before it is added.
 
+use guild_config::Tokens;
 use guild_contract::json::parsed_bytes;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -13,7 +14,6 @@ use crate::{
     api::{
         chat::{ModelAnswer, ModelCall, Part, Received, Stop},
         failure::Failure,
-        prices::Tokens,
     },
     text::cut,
 };

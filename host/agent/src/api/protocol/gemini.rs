@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use guild_config::Tokens;
 use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
@@ -9,7 +10,6 @@ use super::{assembly::Assembly, count, finish, sent_input, set, text};
 use crate::api::{
     chat::{CallResult, Message, ModelCall, Part, Request},
     failure::Failure,
-    prices::Tokens,
 };
 
 /// What Gemini 3 takes in place of the signature of a call that has none.

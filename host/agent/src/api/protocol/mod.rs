@@ -4,6 +4,7 @@
 //! (`docs/reference.md` has the table), or it is an error that quotes the provider. No call is made whose input was not
 //! received whole. Calls, indexes and sizes are bounded before anything is allocated for them.
 
+use guild_config::Provider;
 use serde_json::{Value, json};
 
 mod anthropic;
@@ -20,7 +21,6 @@ use frames::{Frame, Frames, quoted};
 use super::{
     chat::{Message, Received, Request, Stop},
     failure::Failure,
-    provider::Provider,
 };
 
 /// Bytes of one answer: its text, its reasoning and all of its calls together. No line of it is longer either.

@@ -1,12 +1,12 @@
 //! Ollama's own chat.
 
+use guild_config::Tokens;
 use serde_json::{Value, json};
 
 use super::{assembly::Assembly, chat_messages, count, finish, sent_input, set, set_functions, text};
 use crate::api::{
     chat::{Message, Part, Request, text_of},
     failure::Failure,
-    prices::Tokens,
 };
 
 pub(super) fn body(request: &Request<'_>) -> Value {

@@ -1,5 +1,6 @@
 //! OpenAI's chat completions, as llama.cpp, vLLM, TGI, LiteLLM, Ollama and many gateways speak them too.
 
+use guild_config::Tokens;
 use serde_json::{Value, json};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
 use crate::api::{
     chat::{Message, Part, Request, text_of},
     failure::Failure,
-    prices::Tokens,
 };
 
 /// Beginnings of the names of OpenAI's models that take the limit of tokens as `max_completion_tokens` alone. Other servers

@@ -3,8 +3,8 @@
 
 use std::{path::Path, sync::Arc};
 
+use guild_fs::durable::{Survives, if_there, replace};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
-use guild_jobs::durable::{Survives, if_there, replace};
 use guild_session::transcript::Line;
 
 use super::{super::attempt::left_out, Hall, MeetingCell, blocking};

@@ -9,22 +9,22 @@ use std::{
     path::Path,
 };
 
+use crate::fingerprint::Fingerprint;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
-use guild_session::fingerprint::Fingerprint;
 use rustix::fs::OFlags;
 
 /// The start of a file, or all of it.
-pub(crate) struct Contents {
+pub struct Contents {
     /// At most as many bytes as were asked for.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The file's state when it was opened.
-    pub(crate) fingerprint: Fingerprint,
+    pub fingerprint: Fingerprint,
 }
 
 impl Contents {
     /// All of the file; an error if it is longer than what was read.
-    pub(crate) fn whole(self) -> io::Result<Vec<u8>> {
+    pub fn whole(self) -> io::Result<Vec<u8>> {
         if self.fingerprint.size() > self.bytes.len() as u64 {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{} bytes long", self.fingerprint.size())));
         }
@@ -32,7 +32,7 @@ impl Contents {
     }
 
     /// As text. Bytes that are not UTF-8 become U+FFFD; an incomplete character at the end is left out.
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         let cut = self.fingerprint.size() > self.bytes.len() as u64;
         match String::from_utf8(self.bytes) {
             Ok(text) => text,
@@ -56,7 +56,8 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-pub(crate) fn options(flags: OFlags) -> OpenOptions {
+/// Options that open a file with these flags, and never follow a symlink.
+pub fn options(flags: OFlags) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.follow(FollowSymlinks::No).custom_flags(flags.bits().cast_signed());
     options
@@ -67,7 +68,7 @@ fn check_regular(file: &File) -> io::Result<()> {
 }
 
 /// Reads up to `max` bytes of a file; `None` if there is none.
-pub(crate) fn read(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<Contents>> {
+pub fn read(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<Contents>> {
     open(dir, path)?.map(|(file, fingerprint)| read_from(file, fingerprint, max)).transpose()
 }
 
@@ -78,7 +79,11 @@ pub fn read_whole(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Opt
     Ok(Some((contents.whole()?, fingerprint)))
 }
 
-pub(crate) fn open(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<(File, Fingerprint)>> {
+/// Opens a regular file for reading; `None` if there is none.
+///
+/// # Errors
+/// Where it cannot be opened, or is no regular file.
+pub fn open(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<(File, Fingerprint)>> {
     let Some(file) = if_there(dir.open_with(path, options(OFlags::NONBLOCK).read(true)))? else {
         return Ok(None);
     };
@@ -94,7 +99,7 @@ fn read_from(file: File, fingerprint: Fingerprint, max: u64) -> io::Result<Conte
 }
 
 /// Whether the last of a file's `size` bytes is a newline.
-pub(crate) fn ends_with_newline(dir: &Dir, path: impl AsRef<Path>, size: u64) -> io::Result<bool> {
+pub fn ends_with_newline(dir: &Dir, path: impl AsRef<Path>, size: u64) -> io::Result<bool> {
     let Some((mut file, _)) = open(dir, path)? else { return Ok(false) };
     file.seek(SeekFrom::Start(size.saturating_sub(1)))?;
     let mut last = [0];
@@ -140,7 +145,7 @@ pub fn sync_dir(dir: &Dir) -> io::Result<()> {
 pub const ANYBODY: u32 = 0o666;
 
 /// Makes a new file. What survives is its bytes; its name survives a power cut only after [`sync_dir`].
-pub(crate) fn create(
+pub fn create(
     dir: &Dir,
     name: impl AsRef<Path>,
     bytes: &[u8],
@@ -167,7 +172,7 @@ pub enum Survives {
 const TEMPORARY: &str = ".tmp-";
 
 /// Removes what a crash left of any [`replace`]. No other process may be writing in the directory.
-pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
+pub fn remove_temporaries(dir: &Dir) -> io::Result<()> {
     for entry in dir.entries()? {
         let name = entry?.file_name();
         if name.to_str().is_some_and(|name| name.starts_with(TEMPORARY)) {

@@ -67,17 +67,20 @@ fn is_version(rest: &str) -> bool {
 
 /// The tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tokens {
+pub struct Tokens {
     /// All that was sent, with what was cached and what was written to the cache.
-    pub(crate) input: u64,
-    pub(crate) cached: u64,
-    pub(crate) cache_write: u64,
-    pub(crate) output: u64,
+    pub input: u64,
+    /// Those of `input` that the provider had in its cache.
+    pub cached: u64,
+    /// Those of `input` that the provider wrote to its cache.
+    pub cache_write: u64,
+    /// All that the model answered with.
+    pub output: u64,
 }
 
 impl Tokens {
     /// The tokens as usage, without a turn.
-    pub(crate) fn usage(self, cost_usd: Option<f64>) -> Usage {
+    pub fn usage(self, cost_usd: Option<f64>) -> Usage {
         let Self { input: input_tokens, cached: cached_tokens, output: output_tokens, .. } = self;
         Usage { turns: 0, input_tokens, cached_tokens, output_tokens, cost_usd, known_cost_usd: None }
     }
@@ -114,12 +117,12 @@ impl Prices {
     }
 
     /// Whether a price of the operator's names a model.
-    pub(crate) fn is_operators(&self, model: &str) -> bool {
+    pub fn is_operators(&self, model: &str) -> bool {
         self.operators.iter().any(|price| price.closeness(model).is_some())
     }
 
     /// The models that prices name whole: those of the operator's, and those of the list.
-    pub(crate) fn named(&self) -> [impl Iterator<Item = &str>; 2] {
+    pub fn named(&self) -> [impl Iterator<Item = &str>; 2] {
         [&self.operators, &self.list].map(|prices| {
             let names = prices.iter().map(|price| price.model.as_str());
             names.filter(|name| !name.ends_with('*'))
@@ -127,7 +130,7 @@ impl Prices {
     }
 
     /// Whether a model is known to cost nothing.
-    pub(crate) fn is_free(&self, model: &str) -> bool {
+    pub fn is_free(&self, model: &str) -> bool {
         let prices = self.of(model);
         !prices.is_empty() && prices.iter().all(|price| price.is_free())
     }
@@ -140,7 +143,7 @@ impl Prices {
     }
 
     /// What one request used, with its cost where the price is known.
-    pub(crate) fn usage(&self, model: &str, tokens: Option<Tokens>) -> Usage {
+    pub fn usage(&self, model: &str, tokens: Option<Tokens>) -> Usage {
         let cost_usd = match tokens {
             Some(tokens) => self.cost(model, tokens),
             None => self.is_free(model).then_some(0.0),

@@ -64,7 +64,7 @@ fn found(dir: &Path, entry: &DirEntry) -> io::Result<Option<Found>> {
 }
 
 /// How many bytes the files under `name` in `parent` have; what cannot be read counts nothing.
-pub(crate) fn bytes(parent: &Dir, name: &str) -> u64 {
+pub fn bytes(parent: &Dir, name: &str) -> u64 {
     let Ok(dir) = open_dir(parent, name) else { return 0 };
     walk(&dir).flatten().map(|found| found.size).fold(0, u64::saturating_add)
 }
@@ -72,7 +72,7 @@ pub(crate) fn bytes(parent: &Dir, name: &str) -> u64 {
 /// Removes `name` and all that is under it; it need not exist. After an error, what is left is still under `name`.
 ///
 /// A directory that is not empty is moved up to be directly under `name` before it is emptied, so that depth does not matter.
-pub(crate) fn remove(root: &Dir, name: &str) -> io::Result<()> {
+pub fn remove(root: &Dir, name: &str) -> io::Result<()> {
     let Some(top) = if_there(open_dir(root, name))? else { return Ok(()) };
     let mut doomed = vec![OsString::from(".")];
     let mut moved = 0_u64;

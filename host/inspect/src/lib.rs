@@ -1,4 +1,6 @@
-//! What a component imports and exports, read from its bytes without compiling or running it.
+//! Reads the imports, exports and function sizes of a component from its bytes, before a host compiles it.
+
+pub mod functions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,7 +158,7 @@ pub fn is_denied(import: &str) -> bool {
 }
 
 /// Checks that this host serves the version of an import or export, of a package that it knows.
-pub(crate) fn check_version(import: &str) -> Result<(), InspectError> {
+pub fn check_version(import: &str) -> Result<(), InspectError> {
     let name = Name::of(import);
     match name.package {
         WIT_PACKAGE => name.check_version(WIT_PACKAGE, &WIT_VERSIONS),
@@ -165,7 +167,7 @@ pub(crate) fn check_version(import: &str) -> Result<(), InspectError> {
 }
 
 /// What becomes of an import, where this host has it in that version.
-pub(crate) fn known(import: &str) -> Result<Link, InspectError> {
+pub fn known(import: &str) -> Result<Link, InspectError> {
     let unknown = || InspectError::UnknownImport(import.to_owned());
     if !interfaces::knows_package(Name::of(import).package) {
         return Err(unknown());
@@ -175,24 +177,24 @@ pub(crate) fn known(import: &str) -> Result<Link, InspectError> {
 }
 
 /// What becomes of an import or export; none for what this host does not have.
-pub(crate) fn link(name: &str) -> Option<Link> {
+pub fn link(name: &str) -> Option<Link> {
     interfaces::link(without_version(name))
 }
 
 /// `package/interface` of an import or export.
-pub(crate) fn without_version(name: &str) -> &str {
+pub fn without_version(name: &str) -> &str {
     name.split_once('@').map_or(name, |(path, _)| path)
 }
 
 /// The interface that an import of `guild:worker` needs a grant for.
-pub(crate) fn interface(import: &str) -> Option<Interface> {
+pub fn interface(import: &str) -> Option<Interface> {
     let name = Name::of(import);
     let found = Interface::ALL.into_iter().find(|interface| interface.as_str() == name.interface);
     found.filter(|_| name.package == WIT_PACKAGE)
 }
 
 /// What a world exports, by the names of its interfaces.
-pub(crate) fn exports_of(world: World) -> &'static [&'static str] {
+pub fn exports_of(world: World) -> &'static [&'static str] {
     match world {
         World::Worker => &["dispatch"],
         World::AutonomousWorker => &["dispatch", "run"],
@@ -202,7 +204,7 @@ pub(crate) fn exports_of(world: World) -> &'static [&'static str] {
 }
 
 /// Whether an export is this interface of `guild:worker`.
-pub(crate) fn is_export(export: &str, interface: &str) -> bool {
+pub fn is_export(export: &str, interface: &str) -> bool {
     let name = Name::of(export);
     name.package == WIT_PACKAGE && name.interface == interface
 }
@@ -266,7 +268,7 @@ fn check_exports(outside: &Outside, world: World) -> Result<(), InspectError> {
 }
 
 /// Why sockets and HTTP are denied.
-pub(crate) const NO_NETWORK: &str = "a plugin has no network";
+pub const NO_NETWORK: &str = "a plugin has no network";
 
 /// `package/interface@version`, taken apart.
 struct Name<'a> {

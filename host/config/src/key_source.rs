@@ -1,10 +1,9 @@
-//! The sources of keys of providers, and of tokens.
+//! Where a key or a token is read from.
 
 use std::{env, fmt, path::PathBuf};
 
 use guild_contract::secret::Secret;
-
-use crate::regular_file;
+use guild_fs::regular_file;
 
 /// No key is longer; a larger file is not read.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
