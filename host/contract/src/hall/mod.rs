@@ -1,0 +1,68 @@
+//! The domain of the hall: projects, commissions, meetings, documents, and the operations on them.
+//!
+//! The fields are those of the original's API, in its order. Fields that the original does not have say so.
+
+mod commission;
+mod document;
+mod event;
+mod ids;
+mod meeting;
+mod project;
+mod worker;
+
+pub use commission::*;
+pub use document::*;
+pub use event::HallEvent;
+pub use ids::{CommissionId, MeetingId};
+pub use meeting::*;
+pub use project::*;
+pub use worker::*;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The answer of an operation that has nothing else to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Done {
+    /// Always `ok`.
+    pub status: Ok,
+}
+
+/// The word `ok`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Ok {
+    /// It is done.
+    #[default]
+    Ok,
+}
+
+/// A state by its name, or a text that names none: the original compares texts, so nothing is in such a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Named<T> {
+    /// The state.
+    Known(T),
+    /// Another text.
+    Unknown(String),
+}
+
+impl<T: JsonSchema> JsonSchema for Named<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        T::json_schema(generator)
+    }
+
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+}
+
+impl<T> From<T> for Named<T> {
+    fn from(known: T) -> Self {
+        Self::Known(known)
+    }
+}
