@@ -10,15 +10,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use guild_contract::{Decision, JobId, MemberKey};
+use guild_contract::{
+    Decision, JobId, MemberKey, OperationError,
+    hall::{CommissionFilter, CommissionId, CommissionStatus, HallEvent, NewCommission},
+};
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
-use guild_hall::{
-    Attempt, Hall, HallError, HallOptions, NotBegun, Outcome as Ended, Permit, Worker, Workers,
-    commission::{CommissionId, Status},
-    events::HallEvent,
-    hall::{Filter, NewCommission},
-};
+use guild_hall::{Attempt, Hall, HallOptions, NotBegun, Outcome as Ended, Permit, Requester, Worker, Workers};
 
 use crate::{
     Outcome, host,
@@ -49,23 +47,23 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     })?;
     hall.begin_work(Arc::new(Instantly)).await?;
     // The integration worktree is made once.
-    hall.create(commission("warm")).await?;
+    hall.create(commission("warm"), &Requester::User).await?;
 
     let (mut starts, mut wholes, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for nth in 0..COMMISSIONS {
         bare.push(bare_git(&project, &root.join(format!("bare-{nth}")), nth)?);
-        let id = hall.create(commission(&format!("{nth}"))).await?.commission_id;
+        let id = hall.create(commission(&format!("{nth}")), &Requester::User).await?.commission_id;
         let mut events = hall.events();
         let begun = Instant::now();
-        hall.dispatch(id.as_str()).await?;
+        hall.dispatch(id.as_str(), &Requester::User).await?;
         loop {
             let event = events.recv().await?;
             let HallEvent::CommissionStatus { commission_id, status, reason, .. } = &*event else { continue };
             match status {
                 _ if *commission_id != id => {}
-                Status::InProgress => starts.push(ms(begun.elapsed())),
-                Status::Completed => break wholes.push(ms(begun.elapsed())),
-                Status::Failed => return Err(format!("a commission failed: {reason}").into()),
+                CommissionStatus::InProgress => starts.push(ms(begun.elapsed())),
+                CommissionStatus::Completed => break wholes.push(ms(begun.elapsed())),
+                CommissionStatus::Failed => return Err(format!("a commission failed: {reason}").into()),
                 _ => {}
             }
         }
@@ -81,9 +79,9 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     for nth in 0..LISTED {
         let mut new = commission(&format!("waits {nth}"));
         new.dependencies = vec!["never.md".to_owned()];
-        let id: CommissionId = hall.create(new).await?.commission_id;
+        let id: CommissionId = hall.create(new, &Requester::User).await?.commission_id;
         if nth == 0 {
-            hall.dispatch(id.as_str()).await?;
+            hall.dispatch(id.as_str(), &Requester::User).await?;
         }
     }
     hall.check_dependencies(None).await?;
@@ -97,9 +95,11 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let mut lists = Vec::new();
     for _ in 0..COMMISSIONS {
         let begun = Instant::now();
-        let listed = hall.list(&Filter { project: Some("demo".to_owned()), ..Filter::default() }).await?;
+        let listed = hall
+            .list(&CommissionFilter { project_name: Some("demo".to_owned()), ..CommissionFilter::default() })
+            .await?;
         lists.push(ms(begun.elapsed()));
-        if listed.len() < LISTED {
+        if listed.commissions.len() < LISTED {
             return Err("the list has not all".into());
         }
     }
@@ -115,9 +115,9 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
 
 fn commission(title: &str) -> NewCommission {
     NewCommission {
-        project: "demo".to_owned(),
+        project_name: "demo".to_owned(),
         title: title.to_owned(),
-        worker: "Worker".to_owned(),
+        worker_name: "Worker".to_owned(),
         prompt: "Measure".to_owned(),
         ..NewCommission::default()
     }
@@ -185,8 +185,8 @@ impl Workers for Instantly {
         }]
     }
 
-    fn new_job(&self, _: &MemberKey) -> Result<JobId, HallError> {
-        "job".parse().map_err(|_| HallError::Internal("no id".to_owned()))
+    fn new_job(&self, _: &MemberKey) -> Result<JobId, OperationError> {
+        "job".parse().map_err(|_| OperationError::Internal("no id".to_owned()))
     }
 
     async fn begin(&self, _: &Attempt) -> Result<(), NotBegun> {

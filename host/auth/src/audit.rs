@@ -10,6 +10,7 @@ use std::{
 
 use guild_contract::{
     JobId,
+    operation::Access,
     rpc::{RpcError, code},
     text::{LOGGED_CHARS, one_line},
 };
@@ -18,7 +19,6 @@ use tracing::Level;
 use crate::{
     audit_log::{Event, Outcome},
     caller::Authorized,
-    operation::Access,
 };
 
 impl Authorized {

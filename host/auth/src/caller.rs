@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use guild_contract::Limits;
+use guild_contract::{Limits, operation::Access};
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION, uri::Authority};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -16,7 +16,7 @@ use crate::{
     credentials::Credential,
     ingress::Ingress,
     names::CalledBy,
-    operation::{Access, Operation},
+    operation::{Operation, least},
     refused::Refused,
     rules::Rules,
     shares::{Identity, Share},
@@ -237,7 +237,7 @@ impl Caller {
     /// Whether the caller's token is for methods that do that. Nothing is counted or written down: whoever has one carried
     /// out asks [`Self::authorize`].
     pub fn permits(&self, access: Access) -> bool {
-        self.credential.as_ref().is_none_or(|credential| credential.token.methods >= access.least())
+        self.credential.as_ref().is_none_or(|credential| credential.token.methods >= least(access))
     }
 
     /// Counts one more request of a batch.
@@ -333,7 +333,7 @@ impl Caller {
                 return Err(Refused::Unauthorized);
             }
             let Operation { name, access } = operation;
-            if credential.token.methods < access.least() {
+            if credential.token.methods < least(access) {
                 return Err(Refused::Method { token: credential.token.name.clone(), method: name.to_owned() });
             }
             if access == Access::Dispatches { credential.count_dispatch() } else { Ok(()) }

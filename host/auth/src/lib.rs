@@ -26,9 +26,10 @@ pub mod tokens;
 
 pub use audit::Audit;
 pub use caller::{Authorized, Caller, Connection, LARGE, Process};
+pub use guild_contract::operation::Access;
 pub use ingress::Ingress;
 pub use names::CalledBy;
-pub use operation::{Access, Operation};
+pub use operation::Operation;
 pub use refused::Refused;
 pub use rules::{IngressError, Rules};
 pub use shares::Identity;

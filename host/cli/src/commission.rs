@@ -7,10 +7,15 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use guild_client::{
-    Blocker, Changed, Commission as View, CommissionDetail, CommissionFilter, Created, HallEvent, NewCommission, Reply,
-    TimelineEntry,
+    Reply,
+    hall::{
+        AbandonCommission, AbandonParams, Author, Blocker, CancelCommission, CancelParams, CommissionCreated,
+        CommissionDetail, CommissionDispatched, CommissionFilter, CommissionId, CommissionParams, CommissionStatus,
+        CommissionView, CreateCommission, DispatchCommission, DispatchStatus, HallEvent, ListCommissions, Named,
+        NewCommission, NoteCommission, NoteParams, ReadCommission, ReadCommissionParams, RedispatchCommission,
+        TimelineEntry,
+    },
 };
-use guild_hall::commission::Status;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -34,43 +39,51 @@ pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
         Commission::Show(args) => show(args).await,
         Commission::Dispatch(args) => {
             let (hall, id) = found(&args).await?;
-            let reply = hall.ask(hall.client.dispatch(&id).await)?;
+            let reply = hall.ask(hall.client.ask::<DispatchCommission>(&of(&id)).await)?;
             changed(&args.hall, &reply, &id, &dispatched(&reply.value))
         }
         Commission::Redispatch(args) => {
             let (hall, id) = found(&args).await?;
-            let reply = hall.ask(hall.client.redispatch(&id).await)?;
+            let reply = hall.ask(hall.client.ask::<RedispatchCommission>(&of(&id)).await)?;
             changed(&args.hall, &reply, &id, &dispatched(&reply.value))
         }
         Commission::Cancel(args) => {
             let (hall, id) = found(&args.of).await?;
-            let reply = hall.ask(hall.client.cancel(&id, args.reason.as_deref()).await)?;
+            let cancel = CancelParams { commission_id: id.clone(), reason: args.reason };
+            let reply = hall.ask(hall.client.ask::<CancelCommission>(&cancel).await)?;
             changed(&args.of.hall, &reply, &id, "is cancelled")
         }
         Commission::Abandon(args) => {
             let (hall, id) = found(&args.of).await?;
-            let reply = hall.ask(hall.client.abandon(&id, &args.reason).await)?;
+            let abandon = AbandonParams { commission_id: id.clone(), reason: args.reason };
+            let reply = hall.ask(hall.client.ask::<AbandonCommission>(&abandon).await)?;
             changed(&args.of.hall, &reply, &id, "is abandoned")
         }
         Commission::Note(args) => {
             let (hall, id) = found(&args.of).await?;
-            let reply = hall.ask(hall.client.note(&id, &given(&args.text, "note")?).await)?;
+            let note = NoteParams { commission_id: id.clone(), content: given(&args.text, "note")? };
+            let reply = hall.ask(hall.client.ask::<NoteCommission>(&note).await)?;
             changed(&args.of.hall, &reply, &id, "has the note")
         }
         Commission::Watch(args) => watch(args).await,
     }
 }
 
+/// The parameters of an operation on one commission.
+fn of(id: &str) -> CommissionParams {
+    CommissionParams { commission_id: id.to_owned() }
+}
+
 /// The one commission of that id, or whose id begins so; `commission-` may be left out.
-async fn find(hall: &Hall, wanted: &str) -> Result<View, Failure> {
-    let all = hall.ask(hall.client.list(&CommissionFilter::default()).await)?.value.commissions;
-    pick(all, |one| &one.commission_id, wanted, ("commission", &["commission-"]))
+async fn find(hall: &Hall, wanted: &str) -> Result<CommissionView, Failure> {
+    let all = hall.ask(hall.client.ask::<ListCommissions>(&CommissionFilter::default()).await)?.value.commissions;
+    pick(all, |one| one.id.as_str(), wanted, ("commission", &["commission-"]))
 }
 
 /// The hall, and the whole id of a commission.
 async fn found(args: &CommissionOf) -> Result<(Hall, String), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let id = find(&hall, &args.id).await?.commission_id;
+    let id = find(&hall, &args.id).await?.id.to_string();
     Ok((hall, id))
 }
 
@@ -82,11 +95,11 @@ async fn create(args: CommissionCreate) -> Result<(), Failure> {
         worker_name: args.worker,
         prompt,
         dependencies: args.depends,
-        resource_overrides: args.overrides.overrides(),
+        resource_overrides: args.overrides.overrides().unwrap_or_default(),
     };
     let hall = Hall::open(&args.hall)?;
-    let created = hall.ask(hall.client.create(&new).await)?;
-    let Created { commission_id: id, blocked_by, cut } = &created.value;
+    let created = hall.ask(hall.client.ask::<CreateCommission>(&new).await)?;
+    let CommissionCreated { commission_id: id, blocked_by, cut, .. } = &created.value;
     if !args.hall.json {
         cut.iter().for_each(|cut| tell(one_line(cut, TEXT_CHARS)));
         blocked_by.iter().for_each(|blocker| tell(format_args!("{id} is blocked by {}", blocked(blocker))));
@@ -94,12 +107,12 @@ async fn create(args: CommissionCreate) -> Result<(), Failure> {
     if !args.dispatch {
         return if args.hall.json { Ok(print_json(&created.json)?) } else { Ok(print(|out| writeln!(out, "{id}"))?) };
     }
-    let answer = hall.ask(hall.client.dispatch(id).await);
+    let answer = hall.ask(hall.client.ask::<DispatchCommission>(&of(id.as_str())).await);
     // What was made is told, whatever came of its dispatch.
     match (args.hall.json, &answer) {
         (true, Ok(reply)) => {
             let mut made: Map<String, Value> = serde_json::from_str(created.json.get()).unwrap_or_default();
-            made.insert("status".to_owned(), reply.value.status.clone().into());
+            made.insert("status".to_owned(), json!(reply.value.status));
             print_json(&made)?;
         }
         (true, Err(_)) => print_json(&created.json)?,
@@ -118,33 +131,34 @@ fn blocked(Blocker { dependency, why }: &Blocker) -> String {
 }
 
 /// Where a commission is, in a word or two: one whose dispatch was asked for begins by itself.
-fn state(one: &View) -> String {
-    match (one.status.as_str(), one.queued) {
-        ("pending", true) => "queued".to_owned(),
+fn state(one: &CommissionView) -> String {
+    match (one.status, one.queued) {
+        (CommissionStatus::Pending, true) => "queued".to_owned(),
         (status, true) => format!("{status}, queued"),
-        (status, false) => status.to_owned(),
+        (status, false) => status.to_string(),
     }
 }
 
 /// What a dispatch came to.
-fn dispatched(changed: &Changed) -> String {
-    match changed.status.as_str() {
-        "queued" => {
-            let why = changed.reason.as_deref().unwrap_or("it waits for its turn");
+fn dispatched(dispatched: &CommissionDispatched) -> String {
+    match dispatched.status {
+        DispatchStatus::Queued => {
+            let why = dispatched.reason.as_deref().unwrap_or("it waits for its turn");
             format!("is queued, and begins as soon as it can: {}", one_line(why, TEXT_CHARS))
         }
-        _ => "is dispatched".to_owned(),
+        DispatchStatus::Accepted => "is dispatched".to_owned(),
     }
 }
 
 async fn list(args: CommissionList) -> Result<(), Failure> {
     let filter = CommissionFilter {
         project_name: args.project,
-        status: args.status.map(|status| status.as_str().to_owned()),
+        status: args.status.map(Named::Known),
         worker: args.worker,
+        offset: 0,
     };
     let hall = Hall::open(&args.hall)?;
-    let reply = hall.ask(hall.client.list(&filter).await)?;
+    let reply = hall.ask(hall.client.ask::<ListCommissions>(&filter).await)?;
     if args.hall.json {
         return Ok(print_json(&reply.json)?);
     }
@@ -157,17 +171,17 @@ async fn list(args: CommissionList) -> Result<(), Failure> {
     Ok(table(&reply.value.commissions, Timestamp::now()).print()?)
 }
 
-fn table(commissions: &[View], now: Timestamp) -> Table {
+fn table(commissions: &[CommissionView], now: Timestamp) -> Table {
     let mut table =
         Table::new(["COMMISSION", "STATUS", "PROJECT", "WORKER", "BY", "AGE"].map(Column::Left)).rest("TITLE");
     for one in commissions {
         table.row(
             [
-                Cell::text(&one.commission_id),
-                Cell::text(&state(one)).styled(style(&one.status)),
+                Cell::text(one.id.as_str()),
+                Cell::text(&state(one)).styled(style(one.status)),
                 Cell::text(&one.project_name),
                 Cell::text(&one.worker),
-                Cell::text(&one.created_by),
+                Cell::text(author(one.created_by)),
                 Cell::age(one.relevant_date.parse().ok(), now),
                 Cell::text(title(one)),
             ],
@@ -179,8 +193,9 @@ fn table(commissions: &[View], now: Timestamp) -> Table {
 
 async fn show(args: CommissionOf) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let found = find(&hall, &args.id).await?;
-    let reply = hall.ask(hall.client.read(&found.commission_id, &found.project_name).await)?;
+    let CommissionView { id, project_name, .. } = find(&hall, &args.id).await?;
+    let wanted = ReadCommissionParams { commission_id: id.into(), project_name: Some(project_name) };
+    let reply = hall.ask(hall.client.ask::<ReadCommission>(&wanted).await)?;
     if args.hall.json {
         return Ok(print_json(&reply.json)?);
     }
@@ -193,11 +208,11 @@ async fn show(args: CommissionOf) -> Result<(), Failure> {
 
 /// Writes a commission for people, to the heading of its result.
 fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) -> io::Result<()> {
-    let CommissionDetail { commission: one, timeline } = detail;
+    let CommissionDetail { commission: one, timeline, .. } = detail;
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<12}{LABEL:#} {value}");
     let line = |text: &str| one_line(text, usize::MAX);
-    let style = style(&one.status);
-    row("commission", &line(&one.commission_id))?;
+    let style = style(one.status);
+    row("commission", &one.id)?;
     row("title", &line(title(one)))?;
     row("status", &format_args!("{style}{}{style:#}", line(&state(one))))?;
     for blocker in &one.blocked_by {
@@ -205,7 +220,7 @@ fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) 
     }
     row("project", &line(&one.project_name))?;
     row("worker", &format_args!("{} ({})", line(&one.worker), line(&one.worker_display_title)))?;
-    if one.created_by == "manager" {
+    if one.created_by == Author::Manager {
         row("made by", &"the manager")?;
     }
     for (label, values) in [("depends on", &one.dependencies), ("artifacts", &one.linked_artifacts)] {
@@ -216,7 +231,7 @@ fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) 
     if let Some(overrides) = overridden(&one.resource_overrides) {
         row("overrides", &overrides)?;
     }
-    if let Some(job) = &one.job_id {
+    if let Some(job) = &one.job {
         row("job", &line(job))?;
     }
     if !one.current_progress.is_empty() {
@@ -225,7 +240,7 @@ fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) 
     writeln!(out, "\n{STRONG}Prompt{STRONG:#}")?;
     harmless(&one.prompt).trim().lines().try_for_each(|line| writeln!(out, "  {line}"))?;
     writeln!(out, "\n{STRONG}Timeline{STRONG:#}")?;
-    for TimelineEntry { timestamp, event, reason } in timeline {
+    for TimelineEntry { timestamp, event, reason, .. } in timeline {
         let ago = age::ago(timestamp, now).map(|ago| format!(" ({ago})")).unwrap_or_default();
         let event = event.strip_prefix("status_").unwrap_or(event);
         writeln!(
@@ -253,29 +268,26 @@ async fn watch(args: CommissionWatch) -> Result<(), Failure> {
 async fn follow(args: &CommissionWatch) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
     let one = match &args.id {
-        Some(id) => Some(find(&hall, id).await?.commission_id),
+        Some(id) => Some(find(&hall, id).await?.id),
         None => None,
     };
     let mut events = hall.client.events();
     hall.ask(events.connect().await)?;
-    tell(format_args!("watching {}", one.as_deref().unwrap_or("the hall")));
+    tell(format_args!("watching {}", one.as_ref().map_or("the hall", |id| id.as_str())));
     // Earlier events are not sent, so the commission may have ended without one.
     let (mut missed, mut is_lost) = (true, false);
     loop {
         if let (Some(id), true) = (&one, missed)
             && let Some(event) = ended(&hall, id).await?
         {
-            let HallEvent::CommissionStatus { commission_id, status, reason } = &event else { return Ok(()) };
-            let json =
-                json!({"type": "commission_status", "commissionId": commission_id, "status": status, "reason": reason});
-            tell_event(args.hall.json, &json, &event)?;
+            tell_event(args.hall.json, &event, &event)?;
             return outcome(&event).unwrap_or(Ok(()));
         }
         missed = false;
         match events.next().await {
             Ok(Reply { json, value }) => {
                 is_lost = false;
-                if one.as_deref().is_some_and(|id| value.commission() != Some(id)) {
+                if one.as_ref().is_some_and(|id| value.commission() != Some(id)) {
                     continue;
                 }
                 tell_event(args.hall.json, &json, &value)?;
@@ -295,29 +307,40 @@ async fn follow(args: &CommissionWatch) -> Result<(), Failure> {
 }
 
 /// The event of a commission's end, if it has ended.
-async fn ended(hall: &Hall, id: &str) -> Result<Option<HallEvent>, Failure> {
-    let all = match hall.client.list(&CommissionFilter::default()).await {
+async fn ended(hall: &Hall, id: &CommissionId) -> Result<Option<HallEvent>, Failure> {
+    let all = match hall.client.ask::<ListCommissions>(&CommissionFilter::default()).await {
         Ok(reply) => reply.value.commissions,
         // The next connection is followed by another look.
         Err(error) if error.may_pass() => return Ok(None),
         Err(error) => return hall.ask(Err(error)),
     };
-    let Some(one) = all.into_iter().find(|one| one.commission_id == id) else {
+    let Some(one) = all.into_iter().find(|one| one.id == *id) else {
         return Err(Failure::error(format!("there is no commission {id} any more")));
     };
-    let event =
-        HallEvent::CommissionStatus { commission_id: one.commission_id, status: one.status, reason: String::new() };
+    let status = one.status;
+    let event = HallEvent::CommissionStatus {
+        commission_id: one.id,
+        status,
+        old_status: status,
+        from: status,
+        to: status,
+        project_name: one.project_name,
+        reason: String::new(),
+    };
     Ok(outcome(&event).is_some().then_some(event))
 }
 
 /// The outcome of the command after an event, if its commission has ended.
 fn outcome(event: &HallEvent) -> Option<Result<(), Failure>> {
     let HallEvent::CommissionStatus { status, .. } = event else { return None };
-    match status.as_str() {
-        "completed" => Some(Ok(())),
-        "failed" => Some(Err(Failure::code(exit::JOB_FAILED))),
-        "cancelled" | "abandoned" => Some(Err(Failure::code(exit::JOB_CANCELLED))),
-        _ => None,
+    match status {
+        CommissionStatus::Completed => Some(Ok(())),
+        CommissionStatus::Failed => Some(Err(Failure::code(exit::JOB_FAILED))),
+        CommissionStatus::Cancelled | CommissionStatus::Abandoned => Some(Err(Failure::code(exit::JOB_CANCELLED))),
+        CommissionStatus::Pending
+        | CommissionStatus::Blocked
+        | CommissionStatus::Dispatched
+        | CommissionStatus::InProgress => None,
     }
 }
 
@@ -330,11 +353,11 @@ fn tell_event(as_json: bool, json: &impl Serialize, event: &HallEvent) -> io::Re
 fn write_event(out: &mut dyn Write, event: &HallEvent) -> io::Result<()> {
     let Some(id) = event.commission() else { return Ok(()) };
     let text = |text: &str| one_line(text, TEXT_CHARS);
-    write!(out, "{STRONG}{}{STRONG:#}  ", one_line(id, 128))?;
+    write!(out, "{STRONG}{id}{STRONG:#}  ")?;
     match event {
         HallEvent::CommissionStatus { status, reason, .. } => {
-            let style = style(status);
-            write!(out, "{style}{}{style:#}", text(status))?;
+            let style = style(*status);
+            write!(out, "{style}{status}{style:#}")?;
             if reason.is_empty() { writeln!(out) } else { writeln!(out, ": {}", text(reason)) }
         }
         HallEvent::CommissionProgress { summary, .. } => writeln!(out, "{}", text(summary)),
@@ -343,24 +366,35 @@ fn write_event(out: &mut dyn Write, event: &HallEvent) -> io::Result<()> {
         HallEvent::CommissionManagerNote { content, .. } => writeln!(out, "note: {}", text(content)),
         HallEvent::CommissionQueued { reason, .. } => writeln!(out, "waits: {}", text(reason)),
         HallEvent::CommissionDequeued { reason, .. } => writeln!(out, "waits no longer: {}", text(reason)),
-        HallEvent::Other => writeln!(out),
+        HallEvent::MeetingStarted { .. }
+        | HallEvent::MeetingEnded { .. }
+        | HallEvent::MeetingRequested { .. }
+        | HallEvent::Unknown => writeln!(out),
     }
 }
 
 /// What a commission is about.
-fn title(one: &View) -> &str {
+fn title(one: &CommissionView) -> &str {
     one.title.strip_prefix("Commission: ").unwrap_or(&one.title)
 }
 
-fn style(status: &str) -> Style {
-    let known = Status::ALL.into_iter().find(|known| known.as_str() == status);
-    match known {
-        Some(Status::Dispatched | Status::InProgress) => AnsiColor::Cyan.on_default(),
-        Some(Status::Completed) => AnsiColor::Green.on_default(),
-        Some(Status::Blocked) => AnsiColor::Yellow.on_default(),
-        Some(Status::Failed) => BAD,
-        Some(Status::Cancelled | Status::Abandoned) => LABEL,
-        Some(Status::Pending) | None => Style::new(),
+/// Who made a commission or a meeting, in a word.
+pub(crate) fn author(author: Author) -> &'static str {
+    match author {
+        Author::User => "user",
+        Author::Manager => "manager",
+        Author::Worker => "worker",
+    }
+}
+
+fn style(status: CommissionStatus) -> Style {
+    match status {
+        CommissionStatus::Dispatched | CommissionStatus::InProgress => AnsiColor::Cyan.on_default(),
+        CommissionStatus::Completed => AnsiColor::Green.on_default(),
+        CommissionStatus::Blocked => AnsiColor::Yellow.on_default(),
+        CommissionStatus::Failed => BAD,
+        CommissionStatus::Cancelled | CommissionStatus::Abandoned => LABEL,
+        CommissionStatus::Pending => Style::new(),
     }
 }
 
@@ -380,10 +414,10 @@ mod tests {
         let status = r#"{"type":"commission_status","commissionId":"c","status":"failed","oldStatus":"in_progress",
             "from":"in_progress","to":"failed","projectName":"p","reason":"a\n\u001b[2Jb"}"#;
         assert_eq!(line(status), "c  failed: a \u{fffd}[2Jb\n");
-        let short = r#"{"type":"commission_status","commissionId":"c","status":"completed"}"#;
+        let short = r#"{"type":"commission_status","commissionId":"c","status":"completed","oldStatus":"in_progress","from":"in_progress","to":"completed","projectName":"p"}"#;
         assert_eq!(line(short), "c  completed\n");
         let queued = r#"{"type":"commission_queued","commissionId":"c","reason":"full"}"#;
         assert_eq!(line(queued), "c  waits: full\n");
-        assert_eq!(line(r#"{"type":"meeting_started","meetingId":"m"}"#), "");
+        assert_eq!(line(r#"{"type":"meeting_started","meetingId":"m","worker":"w","projectName":"p"}"#), "");
     }
 }

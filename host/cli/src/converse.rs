@@ -2,7 +2,13 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
-use guild_client::{Error, Meeting, MeetingDetail, MeetingMessage, NewMeeting, Reply, TurnEvent, TurnEvents};
+use guild_client::{
+    Error, Reply, TurnEvents,
+    hall::{
+        AcceptMeeting, AcceptMeetingParams, InterruptTurn, MeetingDetail, MeetingIdParams, MeetingMessage,
+        MeetingStatus, MeetingView, MessageParams, NewMeeting, OpenMeeting, Role, SendMessage, TurnEvent,
+    },
+};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines, Stdin},
     signal::unix::{Signal, SignalKind, signal},
@@ -36,20 +42,25 @@ pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
             Said::Stopped => return Err(Failure::code(exit::INTERRUPTED)),
         },
     };
-    let resource_overrides = args.overrides.overrides();
-    let new = NewMeeting { project_name: args.project, worker_name: args.worker, agenda, resource_overrides };
+    let resource_overrides = args.overrides.overrides().unwrap_or_default();
+    let new = NewMeeting { project_name: args.project, worker_name: args.worker, prompt: agenda, resource_overrides };
     let begun = tokio::select! {
-        begun = conversation.hall.client.open_meeting(&new) => conversation.hall.ask(begun)?,
+        begun = conversation.hall.client.turn::<OpenMeeting>(&new) => conversation.hall.ask(begun)?,
         () = conversation.signals.next() => return Err(opening()),
     };
     conversation.first(begun).await
 }
 
 /// `guild meeting accept`.
-pub(crate) async fn accept(hall: Hall, one: &Meeting, args: MeetingAccept) -> Result<(), Failure> {
+pub(crate) async fn accept(hall: Hall, one: &MeetingView, args: MeetingAccept) -> Result<(), Failure> {
     let mut conversation = Conversation::new(hall, args.of.hall.json)?;
-    let (message, overrides) = (args.message.as_deref(), args.overrides.overrides());
-    let accepted = conversation.hall.client.accept_meeting(&one.meeting_id, message, overrides.as_ref());
+    let params = AcceptMeetingParams {
+        meeting_id: one.id.to_string(),
+        project_name: None,
+        message: args.message,
+        resource_overrides: args.overrides.overrides().unwrap_or_default(),
+    };
+    let accepted = conversation.hall.client.turn::<AcceptMeeting>(&params);
     let begun = tokio::select! {
         begun = accepted => conversation.hall.ask(begun)?,
         () = conversation.signals.next() => return Err(opening()),
@@ -60,25 +71,26 @@ pub(crate) async fn accept(hall: Hall, one: &Meeting, args: MeetingAccept) -> Re
 /// `guild meeting resume`.
 pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Result<(), Failure> {
     let one = &detail.meeting;
-    let id = one_line(&one.meeting_id, TEXT_CHARS);
-    match one.status.as_str() {
-        "open" => {}
-        "requested" => return Err(Failure::error(format!("{id} is asked for; `guild meeting accept {id}` opens it"))),
-        status => {
-            let status = one_line(status, TEXT_CHARS);
+    let id = &one.id;
+    match one.status {
+        MeetingStatus::Open => {}
+        MeetingStatus::Requested => {
+            return Err(Failure::error(format!("{id} is asked for; `guild meeting accept {id}` opens it")));
+        }
+        status @ (MeetingStatus::Closed | MeetingStatus::Declined) => {
             return Err(Failure::error(format!("{id} is {status}; `guild meeting show {id}` shows what was said")));
         }
     }
     let mut conversation = Conversation::new(hall, json)?;
-    conversation.is_at(&one.meeting_id, &one.worker);
+    conversation.is_at(one.id.as_str(), &one.worker);
     let messages = &detail.parsed_messages;
-    let last = messages.iter().rposition(|message| message.role == "user");
+    let last = messages.iter().rposition(|message| message.role == Role::User);
     let mut exchange = messages.iter().skip(last.unwrap_or_default());
     if let Some(message) = exchange.next().filter(|_| !json) {
         print(|out| write_message(out, message, &one.worker))?;
         conversation.page.is_behind_other = true;
     }
-    let events = conversation.hall.client.join_turn(&one.meeting_id, 0);
+    let events = conversation.hall.client.join_turn(one.id.as_str(), 0);
     let turn = match conversation.turn(events).await? {
         // That it failed is said; the conversation goes on.
         Turn::Failed => Turn::Ended,
@@ -216,8 +228,9 @@ impl Conversation {
                 Said::Stopped if !self.is_interactive => break exit::INTERRUPTED,
                 Said::End | Said::Stopped => break 0,
             };
+            let said = MessageParams { meeting_id: id.clone(), message };
             let events = tokio::select! {
-                events = self.hall.client.say(&id, &message) => events,
+                events = self.hall.client.turn::<SendMessage>(&said) => events,
                 () = self.signals.next() => break exit::INTERRUPTED,
             };
             turn = match self.hall.ask(events) {
@@ -260,7 +273,7 @@ impl Conversation {
             match next {
                 Ok(Some(Reply { json, value })) => {
                     (is_lost, is_empty) = (false, false);
-                    if let TurnEvent::Session { meeting_id, worker, cut } = &value {
+                    if let TurnEvent::Session { meeting_id, worker, cut, .. } = &value {
                         self.is_at(meeting_id, worker);
                         if !self.json {
                             cut.iter().for_each(|cut| tell(one_line(cut, TEXT_CHARS)));
@@ -309,7 +322,7 @@ impl Conversation {
     /// Has the turn under way ended. Its events tell when it has.
     async fn interrupt(&self) {
         let Some(id) = &self.meeting else { return };
-        if let Err(error) = self.hall.client.interrupt_turn(id).await {
+        if let Err(error) = self.hall.client.ask::<InterruptTurn>(&MeetingIdParams { meeting_id: id.clone() }).await {
             let why: Result<(), Error> = Err(error);
             self.hall.ask(why).err().and_then(|failure| failure.message).into_iter().for_each(tell_error);
         }
@@ -318,15 +331,16 @@ impl Conversation {
 
 /// Writes what was said, below who said it.
 pub(crate) fn write_message(out: &mut dyn Write, message: &MeetingMessage, worker: &str) -> io::Result<()> {
-    let (who, style) = match message.role.as_str() {
-        "user" => ("You".to_owned(), STRONG),
-        "assistant" => (one_line(worker, TEXT_CHARS), STRONG),
-        _ => ("The hall".to_owned(), BAD),
+    let (who, style) = match message.role {
+        Role::User => ("You".to_owned(), STRONG),
+        Role::Assistant => (one_line(worker, TEXT_CHARS), STRONG),
+        Role::System => ("The hall".to_owned(), BAD),
     };
     writeln!(out, "\n{style}{who}{style:#}")?;
     harmless(&message.content).trim().lines().try_for_each(|line| writeln!(out, "  {line}"))?;
-    message.tool_uses.iter().try_for_each(|tool| {
-        let [name, output] = [&tool.name, &tool.output].map(|text| one_line(text, TEXT_CHARS));
+    message.tool_uses.iter().flatten().try_for_each(|tool| {
+        let [name, output] =
+            [tool.name.as_str(), tool.output.as_deref().unwrap_or_default()].map(|text| one_line(text, TEXT_CHARS));
         writeln!(out, "  {LABEL}{name}: {output}{LABEL:#}")
     })
 }
@@ -352,7 +366,7 @@ impl Page {
                 out.write_all(harmless(text).as_bytes())?;
                 self.is_open = !text.ends_with('\n');
             }
-            TurnEvent::ToolUse { name, input } => {
+            TurnEvent::ToolUse { name, input, .. } => {
                 self.end(out)?;
                 let input = one_line(&input.to_string(), TOOL_CHARS);
                 writeln!(out, "  {LABEL}{} {input}{LABEL:#}", one_line(name, TOOL_CHARS))?;
@@ -364,7 +378,7 @@ impl Page {
                 writeln!(out, "  {style}= {word}{}{style:#}", one_line(output, TOOL_CHARS))?;
                 self.is_behind_other = true;
             }
-            TurnEvent::ContextCompacted {} => {
+            TurnEvent::ContextCompacted { .. } => {
                 self.end(out)?;
                 writeln!(out, "  {LABEL}some of what was said earlier was summed up{LABEL:#}")?;
                 self.is_behind_other = true;
@@ -373,7 +387,7 @@ impl Page {
                 self.end(out)?;
                 self.is_behind_other = true;
             }
-            TurnEvent::Session { .. } | TurnEvent::Other => {}
+            TurnEvent::Session { .. } | TurnEvent::Unknown => {}
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read as _},
 };
 
-use guild_client::{Changed, Error, HallClient, Options, Overrides, Reply};
+use guild_client::{Error, HallClient, Options, Reply, hall::Overrides};
 use guild_config::shell_word;
 use guild_hall::SOCKET;
 
@@ -103,7 +103,7 @@ pub(crate) fn overridden(overrides: &Overrides) -> Option<String> {
 }
 
 /// Tells what became of a commission or a meeting.
-pub(crate) fn changed(args: &HallArgs, reply: &Reply<Changed>, id: &str, what: &str) -> Result<(), Failure> {
+pub(crate) fn changed<T>(args: &HallArgs, reply: &Reply<T>, id: &str, what: &str) -> Result<(), Failure> {
     Ok(if args.json { print_json(&reply.json) } else { print(|out| writeln!(out, "{id} {what}")) }?)
 }
 

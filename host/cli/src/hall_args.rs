@@ -7,8 +7,8 @@ use clap::{
     builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::ArgValueCandidates;
-use guild_client::Overrides;
-use guild_hall::commission::Status;
+use guild_client::hall::Overrides;
+use guild_contract::hall::CommissionStatus;
 
 use crate::{client::AccessArgs, complete, local::PolicyArgs};
 
@@ -300,7 +300,7 @@ pub(crate) struct CommissionList {
     pub(crate) project: Option<String>,
     /// Only those in this state
     #[arg(long, value_name = "STATUS", value_parser = statuses())]
-    pub(crate) status: Option<Status>,
+    pub(crate) status: Option<CommissionStatus>,
     /// Only those of the worker with this name for people
     #[arg(long, value_name = "NAME")]
     pub(crate) worker: Option<String>,
@@ -365,7 +365,6 @@ pub(crate) struct CommissionWatch {
 }
 
 /// A parser for the states of commissions.
-fn statuses() -> impl TypedValueParser<Value = Status> {
-    PossibleValuesParser::new(Status::ALL.map(Status::as_str))
-        .try_map(|name| Status::ALL.into_iter().find(|status| status.as_str() == name).ok_or("no status"))
+fn statuses() -> impl TypedValueParser<Value = CommissionStatus> {
+    PossibleValuesParser::new(CommissionStatus::ALL.map(CommissionStatus::as_str)).try_map(|name| name.parse())
 }

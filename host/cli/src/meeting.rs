@@ -6,7 +6,14 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use guild_client::{Meeting as View, MeetingDetail, MeetingFilter, Reply};
+use guild_client::{
+    Reply,
+    hall::{
+        Author, CloseMeeting, DeclineMeeting, DeferMeeting, DeferMeetingParams, ListMeetings, MeetingDetail,
+        MeetingFilter, MeetingIdParams, MeetingListView, MeetingParams, MeetingStatus, MeetingView, MeetingsAnswer,
+        Named, ReadMeeting,
+    },
+};
 
 use crate::{
     converse,
@@ -36,56 +43,74 @@ pub(crate) async fn meeting(args: Meeting) -> Result<(), Failure> {
             converse::accept(hall, &one, args).await
         }
         Meeting::Decline(args) => {
-            let (hall, View { meeting_id: id, .. }) = found(&args).await?;
-            let reply = hall.ask(hall.client.decline_meeting(&id).await)?;
-            changed(&args.hall, &reply, &id, "is declined")
+            let (hall, MeetingView { id, .. }) = found(&args).await?;
+            let decline = MeetingParams { meeting_id: id.to_string(), project_name: None };
+            let reply = hall.ask(hall.client.ask::<DeclineMeeting>(&decline).await)?;
+            changed(&args.hall, &reply, id.as_str(), "is declined")
         }
         Meeting::Defer(MeetingDefer { of, until }) => {
-            let (hall, View { meeting_id: id, .. }) = found(&of).await?;
-            let reply = hall.ask(hall.client.defer_meeting(&id, &until.to_string()).await)?;
-            changed(&of.hall, &reply, &id, &format!("is put off until {until}"))
+            let (hall, MeetingView { id, .. }) = found(&of).await?;
+            let deferred_until = until.to_string();
+            let defer = DeferMeetingParams { meeting_id: id.to_string(), project_name: None, deferred_until };
+            let reply = hall.ask(hall.client.ask::<DeferMeeting>(&defer).await)?;
+            changed(&of.hall, &reply, id.as_str(), &format!("is put off until {until}"))
         }
     }
 }
 
 /// The hall, and the one meeting of that id, or whose id begins so.
-async fn found(args: &MeetingOf) -> Result<(Hall, View), Failure> {
+async fn found(args: &MeetingOf) -> Result<(Hall, MeetingView), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let all = hall.ask(hall.client.meetings(&MeetingFilter::default()).await)?.value.meetings;
-    let one = pick(all, |one| &one.meeting_id, &args.id, ("meeting", &PREFIXES))?;
+    let (all, _) = meetings(hall.ask(hall.client.ask::<ListMeetings>(&all()).await)?.value);
+    let one = pick(all, |one| one.id.as_str(), &args.id, ("meeting", &PREFIXES))?;
     Ok((hall, one))
+}
+
+/// The filter for the meetings of all projects, in any state.
+fn all() -> MeetingFilter {
+    MeetingFilter { view: Some(Named::Known(MeetingListView::All)), ..MeetingFilter::default() }
+}
+
+/// The meetings of an answer, and how many follow.
+fn meetings(answer: MeetingsAnswer) -> (Vec<MeetingView>, usize) {
+    match answer {
+        MeetingsAnswer::Meetings(list) => (list.meetings, list.more),
+        MeetingsAnswer::Records(_) => (Vec::new(), 0),
+    }
 }
 
 async fn read(args: &MeetingOf) -> Result<(Hall, Reply<MeetingDetail>), Failure> {
     let (hall, one) = found(args).await?;
-    let detail = hall.ask(hall.client.read_meeting(&one.meeting_id, &one.project_name).await)?;
+    let wanted = MeetingParams { meeting_id: one.id.into(), project_name: Some(one.project_name) };
+    let detail = hall.ask(hall.client.ask::<ReadMeeting>(&wanted).await)?;
     Ok((hall, detail))
 }
 
 async fn list(args: MeetingList) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let filter = MeetingFilter { project_name: args.project, status: args.status };
-    let reply = hall.ask(hall.client.meetings(&filter).await)?;
+    let filter = MeetingFilter { project_name: args.project, status: args.status.map(Named::Known), ..all() };
+    let reply = hall.ask(hall.client.ask::<ListMeetings>(&filter).await)?;
     if args.hall.json {
         return Ok(print_json(&reply.json)?);
     }
-    if reply.value.meetings.is_empty() {
+    let (found, more) = meetings(reply.value);
+    if found.is_empty() {
         tell("no meetings");
     }
-    if reply.value.more > 0 {
-        tell(format_args!("{} more are not shown; name a project or a state", reply.value.more));
+    if more > 0 {
+        tell(format_args!("{more} more are not shown; name a project or a state"));
     }
-    Ok(table(&reply.value.meetings).print()?)
+    Ok(table(&found).print()?)
 }
 
-fn table(meetings: &[View]) -> Table {
+fn table(meetings: &[MeetingView]) -> Table {
     let columns = ["MEETING", "STATUS", "PROJECT", "WORKER", "DAY", "PUT OFF UNTIL"];
     let mut table = Table::new(columns.map(Column::Left)).rest("TITLE");
     for one in meetings {
         table.row(
             [
-                Cell::text(&one.meeting_id),
-                Cell::text(&one.status).styled(style(&one.status)),
+                Cell::text(one.id.as_str()),
+                Cell::text(one.status.as_str()).styled(style(one.status)),
                 Cell::text(&one.project_name),
                 Cell::text(&one.worker),
                 Cell::text(&one.date),
@@ -116,13 +141,13 @@ fn write_detail(out: &mut dyn Write, detail: &MeetingDetail) -> io::Result<()> {
     let one = &detail.meeting;
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<10}{LABEL:#} {value}");
     let line = |text: &str| one_line(text, usize::MAX);
-    let style = style(&one.status);
-    row("meeting", &line(&one.meeting_id))?;
+    let style = style(one.status);
+    row("meeting", &one.id)?;
     row("title", &line(&one.title))?;
-    row("status", &format_args!("{style}{}{style:#}", line(&one.status)))?;
+    row("status", &format_args!("{style}{}{style:#}", one.status))?;
     row("project", &line(&one.project_name))?;
     row("worker", &format_args!("{} ({})", line(&one.worker), line(&one.worker_display_title)))?;
-    if one.created_by == "manager" {
+    if one.created_by == Author::Manager {
         row("made by", &"the manager")?;
     }
     row("day", &line(&one.date))?;
@@ -134,7 +159,7 @@ fn write_detail(out: &mut dyn Write, detail: &MeetingDetail) -> io::Result<()> {
     if let Some(overrides) = overridden(&one.resource_overrides) {
         row("overrides", &overrides)?;
     }
-    if let Some(job) = &one.job_id {
+    if let Some(job) = &one.job {
         row("job", &line(job))?;
     }
     writeln!(out, "\n{STRONG}Agenda{STRONG:#}")?;
@@ -150,25 +175,24 @@ fn write_detail(out: &mut dyn Write, detail: &MeetingDetail) -> io::Result<()> {
 
 async fn close(args: MeetingOf) -> Result<(), Failure> {
     let (hall, one) = found(&args).await?;
-    let id = one_line(&one.meeting_id, TEXT_CHARS);
-    if one.status == "open" {
+    if one.status == MeetingStatus::Open {
         tell(format_args!("{} writes the notes", one_line(&one.worker, TEXT_CHARS)));
     }
-    let reply = hall.ask(hall.client.close_meeting(&one.meeting_id).await)?;
+    let close = MeetingIdParams { meeting_id: one.id.to_string() };
+    let reply = hall.ask(hall.client.ask::<CloseMeeting>(&close).await)?;
     if args.hall.json {
         return Ok(print_json(&reply.json)?);
     }
     print_report(&reply.value.notes)?;
-    tell(format_args!("{id} is closed"));
+    tell(format_args!("{} is closed", one.id));
     Ok(())
 }
 
-fn style(status: &str) -> Style {
+fn style(status: MeetingStatus) -> Style {
     match status {
-        "open" => AnsiColor::Cyan.on_default(),
-        "requested" => AnsiColor::Yellow.on_default(),
-        "closed" => AnsiColor::Green.on_default(),
-        "declined" => LABEL,
-        _ => Style::new(),
+        MeetingStatus::Open => AnsiColor::Cyan.on_default(),
+        MeetingStatus::Requested => AnsiColor::Yellow.on_default(),
+        MeetingStatus::Closed => AnsiColor::Green.on_default(),
+        MeetingStatus::Declined => LABEL,
     }
 }

@@ -2,10 +2,10 @@
 
 use clap::{
     Args, Subcommand,
-    builder::{NonEmptyStringValueParser, PossibleValuesParser},
+    builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::ArgValueCandidates;
-use guild_hall::meeting::MeetingStatus;
+use guild_contract::hall::MeetingStatus;
 use jiff::civil::Date;
 
 use crate::{
@@ -99,8 +99,8 @@ pub(crate) struct MeetingList {
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::projects))]
     pub(crate) project: Option<String>,
     /// Only those in this state
-    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(MeetingStatus::ALL.map(MeetingStatus::as_str)))]
-    pub(crate) status: Option<String>,
+    #[arg(long, value_name = "STATUS", value_parser = statuses())]
+    pub(crate) status: Option<MeetingStatus>,
     /// The hall
     #[command(flatten)]
     pub(crate) hall: HallArgs,
@@ -141,4 +141,9 @@ pub(crate) struct MeetingDefer {
     /// Until when, such as 2026-12-01
     #[arg(value_name = "DATE")]
     pub(crate) until: Date,
+}
+
+/// The states of meetings, by name.
+fn statuses() -> impl TypedValueParser<Value = MeetingStatus> {
+    PossibleValuesParser::new(MeetingStatus::ALL.map(MeetingStatus::as_str)).try_map(|name| name.parse())
 }

@@ -1,5 +1,8 @@
 //! `guild pr`: pull requests of a project's `claude/main`, asked of the hall that runs.
 
+use guild_client::hall::{CreatePullRequest, MaybeProjectParams, NewPullRequest, SyncAction, SyncProjects};
+use serde_json::json;
+
 use crate::{
     failure::{Failure, exit},
     hall::{Hall, given},
@@ -18,7 +21,8 @@ pub(crate) async fn pr(args: Pr) -> Result<(), Failure> {
 async fn create(args: PrCreate) -> Result<(), Failure> {
     let body = args.body.map_or_else(|| Ok(String::new()), |body| given(&body, "body"))?;
     let hall = Hall::open(&args.hall)?;
-    let reply = hall.ask(hall.client.create_pull_request(&args.project, &args.title, &body).await)?;
+    let new = NewPullRequest { project_name: args.project.clone(), title: args.title, body };
+    let reply = hall.ask(hall.client.ask::<CreatePullRequest>(&new).await)?;
     if args.hall.json {
         return Ok(print_json(&reply.json)?);
     }
@@ -33,22 +37,23 @@ async fn create(args: PrCreate) -> Result<(), Failure> {
 
 async fn sync(args: PrSync) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
-    let reply = hall.ask(hall.client.sync(args.project.as_deref()).await)?;
+    let params = MaybeProjectParams { project_name: args.project };
+    let reply = hall.ask(hall.client.ask::<SyncProjects>(&params).await)?;
     let results = &reply.value.results;
-    let is_bad = |action: &str| action == "error";
+    let is_bad = |action: SyncAction| action == SyncAction::Error;
     if args.hall.json {
         print_json(&reply.json)?;
     } else {
         print(|out| {
             results.iter().try_for_each(|one| {
-                let [project, action, reason] =
-                    [&one.project, &one.action, &one.reason].map(|text| one_line(text, usize::MAX));
-                let style = state_style(is_bad(&one.action));
+                let [project, reason] = [&one.project, &one.reason].map(|text| one_line(text, usize::MAX));
+                let action = json!(one.action);
+                let (action, style) = (action.as_str().unwrap_or_default(), state_style(is_bad(one.action)));
                 writeln!(out, "{STRONG}{project}{STRONG:#}  {style}{action}{style:#}: {reason}")
             })
         })?;
     }
-    match results.iter().any(|one| is_bad(&one.action)) {
+    match results.iter().any(|one| is_bad(one.action)) {
         true => Err(Failure::code(exit::ERROR)),
         false => Ok(()),
     }

@@ -7,9 +7,9 @@ use std::{
 };
 
 use guild_config::{Config, PermitError, PermittedProject, shell_word};
+use guild_contract::OperationError;
 use guild_hall::{
-    HallError, NewProject, Permit, Registered, SOCKET, Tidied, Tidying, add_project, host_of, list_projects,
-    remove_project,
+    NewProject, Permit, Registered, SOCKET, Tidied, Tidying, add_project, host_of, list_projects, remove_project,
 };
 
 use crate::{
@@ -155,8 +155,8 @@ fn open(args: &HomeArgs) -> Result<(Config, PathBuf), Failure> {
     Ok((config, home))
 }
 
-impl From<HallError> for Failure {
-    fn from(error: HallError) -> Self {
+impl From<OperationError> for Failure {
+    fn from(error: OperationError) -> Self {
         Self::error(error.to_string())
     }
 }

@@ -22,12 +22,12 @@ mod connect;
 mod endpoint;
 mod error;
 mod events;
-mod hall;
+mod hall_client;
 mod handle;
-mod meetings;
 mod members;
 mod relay;
 mod tools;
+mod turn;
 
 pub use connect::{Authorities, Options, Reply, refusal};
 pub use error::Error;
@@ -36,25 +36,21 @@ pub use guild_contract::{
     Event, EventDetail, JobId, JobStatus, Manifest, MemberKey, MemberReport, MemberService,
     event::Kind,
     guidance::{self, Naming},
+    hall,
+    operation::{self, Operation},
     rpc::{
         CancelView, Deleted, Detail, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ListedDetails,
         LogPosition, LogView, ResultView, Resumed, StatusView,
     },
     secret::Secret,
 };
-pub use hall::{
-    Blocker, Changed, Commission, CommissionDetail, CommissionFilter, CommissionList, Created, HallClient, HallEvent,
-    HallEvents, NewCommission, Overrides, PullRequest, SyncResults, Synced, TimelineEntry,
-};
+pub use hall_client::{HallClient, HallEvents};
 pub use handle::WorkerHandle;
-pub use meetings::{
-    ClosedMeeting, Meeting, MeetingDetail, MeetingFilter, MeetingList, MeetingMessage, MeetingTool, NewMeeting,
-    TurnEvent, TurnEvents,
-};
 pub use members::{Served, members, served};
 pub use relay::{Head, Relay, RelayResponse};
 pub use reqwest::Url;
 pub use tools::{CallResult, Content, Tool};
+pub use turn::TurnEvents;
 
 /// The former name of [`ReceivedEvent`].
 #[deprecated(note = "use `ReceivedEvent`")]

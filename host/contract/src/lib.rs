@@ -6,6 +6,7 @@
 
 pub mod base_toolbox;
 pub mod bounds;
+pub mod error;
 pub mod event;
 pub mod grants;
 pub mod guidance;
@@ -29,6 +30,7 @@ pub mod secret;
 pub mod text;
 
 pub use bounds::Bounds;
+pub use error::OperationError;
 pub use event::{Event, EventDetail};
 pub use grants::{Grants, Policy};
 pub use ids::{JobId, MemberKey};

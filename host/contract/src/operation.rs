@@ -28,6 +28,8 @@ pub struct Row {
     pub text: &'static str,
     /// When the parameters are refused, besides missing and malformed ones. Empty where there is nothing more to say.
     pub refuses: &'static str,
+    /// Whether it takes as long as a network or a model does: its clients wait for minutes.
+    pub slow: bool,
     /// The route below `/hall` of the port, and on the hall's socket.
     pub route: Option<Route>,
     /// The tool of MCP.
@@ -39,12 +41,17 @@ pub struct Row {
 impl Row {
     /// An operation without route, tool and quirks.
     pub const fn new(name: &'static str, access: Access, text: &'static str) -> Self {
-        Self { name, access, text, refuses: "", route: None, tool: None, quirks: Quirks::NONE }
+        Self { name, access, text, refuses: "", slow: false, route: None, tool: None, quirks: Quirks::NONE }
     }
 
     /// When the parameters are refused.
     pub const fn refuses(self, refuses: &'static str) -> Self {
         Self { refuses, ..self }
+    }
+
+    /// The operation takes as long as a network or a model does.
+    pub const fn slow(self) -> Self {
+        Self { slow: true, ..self }
     }
 
     /// The route that is asked by `GET`.
@@ -67,7 +74,12 @@ impl Row {
 
     /// The tool of this name, with a title for people.
     pub const fn tool(self, name: &'static str, title: &'static str) -> Self {
-        Self { tool: Some(Tool { name, title }), ..self }
+        Self { tool: Some(Tool { name, title, replaces: false }), ..self }
+    }
+
+    /// The same, of a tool that replaces something that was there.
+    pub const fn replacing_tool(self, name: &'static str, title: &'static str) -> Self {
+        Self { tool: Some(Tool { name, title, replaces: true }), ..self }
     }
 
     /// Where the routes of the original differ.
@@ -144,6 +156,8 @@ pub struct Tool {
     pub name: &'static str,
     /// For people.
     pub title: &'static str,
+    /// Whether it replaces something that was there.
+    pub replaces: bool,
 }
 
 /// Where a route of the original differs from the rule.
@@ -151,11 +165,13 @@ pub struct Tool {
 pub struct Quirks {
     /// The fields that the original names together where any of them is missing, as in `projectName, title`.
     pub missing: Option<&'static str>,
+    /// Other names of fields, each with the name of the field.
+    pub aliases: &'static [(&'static str, &'static str)],
     /// The fields that may be empty. Any other field that is empty counts as missing.
     pub may_be_empty: &'static [&'static str],
 }
 
 impl Quirks {
-    /// The rule.
-    pub const NONE: Self = Self { missing: None, may_be_empty: &[] };
+    /// No difference.
+    pub const NONE: Self = Self { missing: None, aliases: &[], may_be_empty: &[] };
 }

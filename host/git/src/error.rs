@@ -339,3 +339,8 @@ impl GitError {
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
+impl From<GitError> for guild_contract::OperationError {
+    fn from(error: GitError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}

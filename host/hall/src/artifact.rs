@@ -2,41 +2,12 @@
 
 use std::cmp::Reverse;
 
+use guild_contract::hall::{Artifact, ArtifactKind, ArtifactMeta};
 use guild_fs::{clock::rfc3339, fingerprint::Fingerprint};
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::frontmatter;
-
-/// An artifact.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Artifact {
-    /// Its path from `.lore/`.
-    pub relative_path: String,
-    /// What its frontmatter says.
-    pub meta: Meta,
-    /// What stands below the frontmatter.
-    pub content: String,
-    /// When its file was last written: RFC 3339.
-    pub last_modified: String,
-    /// What kind of file it is.
-    pub artifact_type: Kind,
-    /// Its whole text, where one artifact was read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub raw_content: Option<String>,
-}
-
-/// The artifacts of a project.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Artifacts {
-    /// They, in the order of the list.
-    pub artifacts: Vec<Artifact>,
-    /// Whether the project has more files below `.lore/` than are looked at, so that some are missing.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub truncated: bool,
-}
 
 /// An image or a mockup, and its file.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,116 +20,74 @@ pub struct ArtifactFile {
     pub bytes: Vec<u8>,
 }
 
-/// What the frontmatter of an artifact says. A field of another kind than it should have counts as missing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Meta {
-    /// Its title.
-    pub title: String,
-    /// Its day.
-    pub date: String,
-    /// Its state, which is any word.
-    pub status: String,
-    /// What it is about.
-    pub tags: Vec<String>,
-    /// Parts of the project that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub modules: Option<Vec<String>>,
-    /// Other artifacts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub related: Option<Vec<String>>,
-    /// All other fields.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub extras: Map<String, Value>,
-    /// What it is, by its directory.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-}
-
-/// The kind of an artifact's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Markdown.
-    Document,
-    /// An image.
-    Image,
-    /// HTML.
-    Mockup,
-}
-
-/// Fields of [`Meta`] that are not among its extras.
+/// Fields of [`ArtifactMeta`] that are not among its extras.
 const KNOWN: [&str; 6] = ["title", "date", "status", "tags", "modules", "related"];
 /// Where what is over for good is in [`group`].
 const INACTIVE: u8 = 4;
 
-impl Artifact {
-    /// A document of that text.
-    pub(crate) fn document(path: &str, raw: &str, written: Timestamp) -> Self {
-        let plain = frontmatter::plain(raw);
-        let read = match frontmatter::split(&plain) {
-            Some((yaml, body)) => frontmatter::parse(yaml).map(|data| (Meta::of(data), body.to_owned())),
-            None => None,
-        };
-        let (meta, content) = read.unwrap_or_else(|| (Meta::default(), raw.to_owned()));
-        Self::new(path, meta, content, (Kind::Document, written))
-    }
+/// A document of that text.
+pub(crate) fn document(path: &str, raw: &str, written: Timestamp) -> Artifact {
+    let plain = frontmatter::plain(raw);
+    let read = match frontmatter::split(&plain) {
+        Some((yaml, body)) => frontmatter::parse(yaml).map(|data| (meta(data), body.to_owned())),
+        None => None,
+    };
+    let (meta, content) = read.unwrap_or_else(|| (ArtifactMeta::default(), raw.to_owned()));
+    artifact(path, ArtifactKind::Document, written, meta, content)
+}
 
-    /// An image or a mockup. Its name is its title.
-    pub(crate) fn file(path: &str, kind: Kind, written: Timestamp) -> Self {
-        let (date, status) = (written.strftime("%Y-%m-%d").to_string(), "complete".to_owned());
-        let meta = Meta { title: title(path), date, status, ..Meta::default() };
-        Self::new(path, meta, String::new(), (kind, written))
-    }
+/// An image or a mockup. Its name is its title.
+pub(crate) fn file(path: &str, kind: ArtifactKind, written: Timestamp) -> Artifact {
+    let (date, status) = (written.strftime("%Y-%m-%d").to_string(), "complete".to_owned());
+    let meta = ArtifactMeta { title: title(path), date, status, ..ArtifactMeta::default() };
+    artifact(path, kind, written, meta, String::new())
+}
 
-    fn new(path: &str, meta: Meta, content: String, (kind, written): (Kind, Timestamp)) -> Self {
-        Self {
-            relative_path: path.to_owned(),
-            meta: Meta { label: label(path), ..meta },
-            content,
-            last_modified: rfc3339(written),
-            artifact_type: kind,
-            raw_content: None,
-        }
-    }
-
-    /// Whether a list of what is recent has it.
-    pub(crate) fn is_active(&self) -> bool {
-        !matches!(self.meta.label.as_deref(), Some("Commission" | "Meeting"))
-            && self.relative_path != "heartbeat.md"
-            && group(&self.meta.status) < INACTIVE
+fn artifact(path: &str, kind: ArtifactKind, written: Timestamp, meta: ArtifactMeta, content: String) -> Artifact {
+    Artifact {
+        relative_path: path.to_owned(),
+        meta: ArtifactMeta { label: label(path), ..meta },
+        content,
+        last_modified: rfc3339(written),
+        artifact_type: kind,
+        raw_content: None,
     }
 }
 
-impl Meta {
-    fn of(data: Value) -> Self {
-        let date = frontmatter::text(&data, "date");
-        Self {
-            title: frontmatter::text(&data, "title"),
-            // Of a time, the day.
-            date: date.parse().map_or(date, |time: Timestamp| time.strftime("%Y-%m-%d").to_string()),
-            status: frontmatter::text(&data, "status"),
-            tags: frontmatter::texts(&data, "tags").unwrap_or_default(),
-            modules: frontmatter::texts(&data, "modules"),
-            related: frontmatter::texts(&data, "related"),
-            extras: match data {
-                Value::Object(all) => all.into_iter().filter(|(key, _)| !KNOWN.contains(&key.as_str())).collect(),
-                _ => Map::new(),
-            },
-            label: None,
-        }
+/// Whether a list of recent documents has it.
+pub(crate) fn is_active(artifact: &Artifact) -> bool {
+    !matches!(artifact.meta.label.as_deref(), Some("Commission" | "Meeting"))
+        && artifact.relative_path != "heartbeat.md"
+        && group(&artifact.meta.status) < INACTIVE
+}
+
+/// What a frontmatter says.
+fn meta(data: Value) -> ArtifactMeta {
+    let date = frontmatter::text(&data, "date");
+    ArtifactMeta {
+        title: frontmatter::text(&data, "title"),
+        // Of a time, the day.
+        date: date.parse().map_or(date, |time: Timestamp| time.strftime("%Y-%m-%d").to_string()),
+        status: frontmatter::text(&data, "status"),
+        tags: frontmatter::texts(&data, "tags").unwrap_or_default(),
+        modules: frontmatter::texts(&data, "modules"),
+        related: frontmatter::texts(&data, "related"),
+        extras: match data {
+            Value::Object(all) => all.into_iter().filter(|(key, _)| !KNOWN.contains(&key.as_str())).collect(),
+            _ => Map::new(),
+        },
+        label: None,
     }
 }
 
-impl Kind {
-    /// The kind of a file of that path; `None` for one that is no artifact.
-    pub(crate) fn of(path: &str) -> Option<Self> {
-        let (_, end) = path.rsplit_once('.')?;
-        match end.to_ascii_lowercase().as_str() {
-            "md" => Some(Self::Document),
-            "html" => Some(Self::Mockup),
-            "png" | "jpg" | "jpeg" | "webp" | "gif" | "svg" => Some(Self::Image),
-            _ => None,
-        }
+/// The kind of a file of that path; `None` for a file that is no document.
+pub(crate) fn kind_of(path: &str) -> Option<ArtifactKind> {
+    let (_, end) = path.rsplit_once('.')?;
+    match end.to_ascii_lowercase().as_str() {
+        "md" => Some(ArtifactKind::Document),
+        "html" => Some(ArtifactKind::Mockup),
+        "png" | "jpg" | "jpeg" | "webp" | "gif" | "svg" => Some(ArtifactKind::Image),
+        _ => None,
     }
 }
 
@@ -244,7 +173,7 @@ mod tests {
     use super::*;
 
     fn document(path: &str, raw: &str) -> Artifact {
-        Artifact::document(path, raw, time(&Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 120_000_000))))
+        super::document(path, raw, time(&Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 120_000_000))))
     }
 
     #[test]
@@ -260,7 +189,7 @@ mod tests {
         );
         for broken in ["", "Text", "---\ntitle: [\n---\nText", "---\ntitle: a\n"] {
             let read = document("a.md", broken);
-            assert_eq!((read.meta, read.content.as_str()), (Meta::default(), broken));
+            assert_eq!((read.meta, read.content.as_str()), (ArtifactMeta::default(), broken));
         }
         let of_a_time = document("a.md", "---\ndate: 2026-11-23T10:00:00.000Z\ntitle: 7\n---\n").meta;
         assert_eq!((of_a_time.date.as_str(), of_a_time.title.as_str()), ("2026-11-23", ""));
@@ -283,13 +212,13 @@ mod tests {
     #[test]
     fn an_image_is_called_after_its_file() {
         let state = Fingerprint::from_parts(0, 0, 0, (1_800_000_000, 0));
-        let image = Artifact::file("design/the-big_map.v2.PNG", Kind::of("x.PNG").unwrap(), time(&state));
+        let image = file("design/the-big_map.v2.PNG", kind_of("x.PNG").unwrap(), time(&state));
         assert_eq!((image.meta.title.as_str(), image.meta.date.as_str()), ("The Big Map.V2", "2027-01-15"));
-        assert_eq!((image.meta.status.as_str(), image.artifact_type), ("complete", Kind::Image));
-        assert_eq!([Kind::of("a.html"), Kind::of("a.rs"), Kind::of("md")], [Some(Kind::Mockup), None, None]);
+        assert_eq!((image.meta.status.as_str(), image.artifact_type), ("complete", ArtifactKind::Image));
+        assert_eq!([kind_of("a.html"), kind_of("a.rs"), kind_of("md")], [Some(ArtifactKind::Mockup), None, None]);
         // Each kind but documents has a media type, and nothing else has one.
         for path in ["a.md", "a.html", "a.png", "a.JPG", "a.jpeg", "a.webp", "a.gif", "a.svg", "a.js", "png"] {
-            let shown = matches!(Kind::of(path), Some(Kind::Image | Kind::Mockup));
+            let shown = matches!(kind_of(path), Some(ArtifactKind::Image | ArtifactKind::Mockup));
             assert_eq!(media_type(path).is_some(), shown, "{path}");
         }
     }
@@ -311,8 +240,8 @@ mod tests {
         sort(&mut all);
         let paths = all.iter().map(|artifact| artifact.relative_path.as_str());
         assert_eq!(paths.collect::<Vec<_>>(), ["new.md", "old.md", "a.md", "b.md", "odd.md", "done.md", "gone.md"]);
-        let active = all.iter().filter(|artifact| artifact.is_active());
+        let active = all.iter().filter(|artifact| is_active(artifact));
         assert_eq!(active.count(), 6);
-        assert!(!of("work/commissions/a.md", "pending", "").is_active());
+        assert!(!is_active(&of("work/commissions/a.md", "pending", "")));
     }
 }

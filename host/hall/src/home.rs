@@ -9,6 +9,7 @@ use std::{
 };
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, MetadataExt as _};
+use guild_contract::OperationError;
 use guild_fs::{
     durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
@@ -21,8 +22,6 @@ use rustix::{
 };
 
 use serde::{Deserialize, Serialize};
-
-use crate::error::HallError;
 
 /// The list of projects, which the original writes too.
 pub const SETTINGS: &str = "config.yaml";
@@ -89,36 +88,36 @@ impl Home {
     ///
     /// # Errors
     /// Where another process owns it, also one of the original.
-    pub fn open(path: &Path) -> Result<Self, HallError> {
+    pub fn open(path: &Path) -> Result<Self, OperationError> {
         let name = path.display();
         let doing = || format!("the hall's home {name} cannot be opened");
         Self::make(path)?;
-        let path = fs::canonicalize(path).map_err(HallError::io(doing()))?;
+        let path = fs::canonicalize(path).map_err(OperationError::io(doing()))?;
         // Not by its path alone, so that what is renamed in it can be synced.
-        let dir = open_directory(&path).and_then(|dir| open_dir(&dir, ".")).map_err(HallError::io(doing()))?;
+        let dir = open_directory(&path).and_then(|dir| open_dir(&dir, ".")).map_err(OperationError::io(doing()))?;
         let dir = Arc::new(dir);
         check_private(&path, &dir)?;
         let until = Instant::now() + PATIENCE;
         let lock = loop {
-            match FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(doing()))? {
+            match FileLock::try_acquire(&dir, LOCK).map_err(OperationError::io(doing()))? {
                 None if Instant::now() < until => thread::sleep(POLL),
                 lock => break lock,
             }
         };
         let Some(lock) = lock else {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "another host{} serves the hall in {name}; use that one, or end it first",
                 named_host(&dir)
             )));
         };
         // A hall of the original holds no lock. Its number alone could be that of another process by now.
-        if is_served(&path.join(SOCKET)).map_err(HallError::io(doing()))? {
-            return Err(HallError::Conflict(format!(
+        if is_served(&path.join(SOCKET)).map_err(OperationError::io(doing()))? {
+            return Err(OperationError::Conflict(format!(
                 "another hall{} listens on {SOCKET} in {name}; use that one, or end it first",
                 named_host(&dir)
             )));
         }
-        let former = note_place(&path, &dir).map_err(HallError::io(PLACE))?;
+        let former = note_place(&path, &dir).map_err(OperationError::io(PLACE))?;
         Ok(Self { path, former, dir, _lock: lock })
     }
 
@@ -126,16 +125,16 @@ impl Home {
     ///
     /// # Errors
     /// Why no host could serve it.
-    pub(crate) fn look_at(path: &Path) -> Result<&'static str, HallError> {
+    pub(crate) fn look_at(path: &Path) -> Result<&'static str, OperationError> {
         let doing = || format!("the hall's home {} cannot be opened", path.display());
         let dir = match open_directory(path) {
             Ok(dir) => dir,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok("the first `guild serve --hall` makes it"),
-            Err(e) => return Err(HallError::io(doing())(e)),
+            Err(e) => return Err(OperationError::io(doing())(e)),
         };
         check_private(path, &dir)?;
-        let is_held = FileLock::is_held(&dir, LOCK).map_err(HallError::io(doing()))?;
-        let is_served = is_held || is_served(&path.join(SOCKET)).map_err(HallError::io(doing()))?;
+        let is_held = FileLock::is_held(&dir, LOCK).map_err(OperationError::io(doing()))?;
+        let is_served = is_held || is_served(&path.join(SOCKET)).map_err(OperationError::io(doing()))?;
         Ok(if is_served { "a host serves it" } else { "no host serves it" })
     }
 
@@ -143,14 +142,14 @@ impl Home {
     ///
     /// # Errors
     /// Where it cannot be made.
-    pub fn make(path: &Path) -> Result<(), HallError> {
+    pub fn make(path: &Path) -> Result<(), OperationError> {
         let made = private_dir(path).and_then(|()| {
             let dir = open_directory(path)?;
             [NEW, COMMISSIONS, MEETINGS, TRANSCRIPTS, PULLS, PROJECTS, WORKTREES, PACKAGES]
                 .into_iter()
                 .try_for_each(|part| dir.create_dir_all(part))
         });
-        made.map_err(HallError::io(format!("the hall's home {} cannot be made", path.display())))
+        made.map_err(OperationError::io(format!("the hall's home {} cannot be made", path.display())))
     }
 
     /// Its path, canonical.
@@ -181,28 +180,28 @@ impl Home {
     }
 
     /// What is kept of commissions.
-    pub(crate) fn commissions(&self) -> Result<Dir, HallError> {
-        open_dir(&self.dir, COMMISSIONS).map_err(HallError::io(COMMISSIONS))
+    pub(crate) fn commissions(&self) -> Result<Dir, OperationError> {
+        open_dir(&self.dir, COMMISSIONS).map_err(OperationError::io(COMMISSIONS))
     }
 
     /// What is kept of meetings.
-    pub(crate) fn meetings(&self) -> Result<Dir, HallError> {
-        open_dir(&self.dir, MEETINGS).map_err(HallError::io(MEETINGS))
+    pub(crate) fn meetings(&self) -> Result<Dir, OperationError> {
+        open_dir(&self.dir, MEETINGS).map_err(OperationError::io(MEETINGS))
     }
 
     /// The transcripts of open meetings, for people to read.
-    pub(crate) fn transcripts(&self) -> Result<Dir, HallError> {
-        open_dir(&self.dir, TRANSCRIPTS).map_err(HallError::io(TRANSCRIPTS))
+    pub(crate) fn transcripts(&self) -> Result<Dir, OperationError> {
+        open_dir(&self.dir, TRANSCRIPTS).map_err(OperationError::io(TRANSCRIPTS))
     }
 
     /// What is kept of pull requests.
-    pub(crate) fn pulls(&self) -> Result<Dir, HallError> {
-        open_dir(&self.dir, PULLS).map_err(HallError::io(PULLS))
+    pub(crate) fn pulls(&self) -> Result<Dir, OperationError> {
+        open_dir(&self.dir, PULLS).map_err(OperationError::io(PULLS))
     }
 
     /// A directory on the same file system as all worktrees, for files that are not yet where they belong.
-    pub(crate) fn new_files(&self) -> Result<Dir, HallError> {
-        open_dir(&self.dir, NEW).map_err(HallError::io(NEW))
+    pub(crate) fn new_files(&self) -> Result<Dir, OperationError> {
+        open_dir(&self.dir, NEW).map_err(OperationError::io(NEW))
     }
 
     /// Removes what a crash left behind: worktrees that were being removed, and files that never came where they belong. It
@@ -276,7 +275,7 @@ fn note_place(path: &Path, dir: &Dir) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Refuses a home that others can change: they could have decided which projects there are.
-fn check_private(path: &Path, dir: &Dir) -> Result<(), HallError> {
+fn check_private(path: &Path, dir: &Dir) -> Result<(), OperationError> {
     let doing = format!("{} cannot be looked at", path.display());
     let parts = [
         (path.to_owned(), Some(dir.dir_metadata())),
@@ -284,10 +283,10 @@ fn check_private(path: &Path, dir: &Dir) -> Result<(), HallError> {
     ];
     for (path, found) in parts {
         let Some(found) = found else { continue };
-        let found = found.map_err(HallError::io(doing.clone()))?;
+        let found = found.map_err(OperationError::io(doing.clone()))?;
         let (path, user) = (path.display(), geteuid().as_raw());
         if found.uid() != user && found.uid() != ROOT {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "{path} belongs to another user, who could have decided what the hall does; `chown {user} {path}` after a \
                  look at what is in it"
             )));
@@ -295,7 +294,7 @@ fn check_private(path: &Path, dir: &Dir) -> Result<(), HallError> {
         // The group of the user alone, which many systems give each user, is not others.
         let group_writes = found.mode() & GROUP_WRITES != 0 && found.gid() != getegid().as_raw();
         if group_writes || found.mode() & ALL_WRITE != 0 {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "other users can write {path}, and so could have decided what the hall does; `chmod go-w {path}` after a \
                  look at what is in it"
             )));

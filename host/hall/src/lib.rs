@@ -7,20 +7,19 @@
 pub mod artifact;
 mod asker;
 pub mod commission;
-mod error;
-pub mod events;
 mod files;
 mod frontmatter;
 pub mod hall;
 mod home;
-mod id;
 mod look;
 pub mod manager;
 pub mod meeting;
 pub mod memory;
+pub mod operations;
 mod project;
 mod protected;
 mod register;
+mod requester;
 mod settings;
 mod store;
 mod tidy;
@@ -36,7 +35,6 @@ pub mod git {
 }
 
 pub use asker::asked_by;
-pub use error::HallError;
 pub use hall::{Hall, HallOptions};
 pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET, host_of};
 pub use look::{Looked, look_at};
@@ -44,6 +42,7 @@ pub use project::{Permit, check_name, find_git};
 pub use register::{
     NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
 };
-pub use settings::{ProjectSettings, Settings};
+pub use requester::Requester;
+pub use settings::Settings;
 pub use tidy::{Tidied, Tidying, tidy};
-pub use workers::{Activity, Attempt, Model, NO_RESULT, NoSession, NotBegun, Outcome, Worker, Workers};
+pub use workers::{Activity, Attempt, NO_RESULT, NoSession, NotBegun, Outcome, Worker, Workers};

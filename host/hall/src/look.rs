@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use guild_contract::Limits;
+use guild_contract::{Limits, OperationError, hall::ProjectSettings};
 use guild_git::{Git, Repository};
 
 use crate::{
-    error::HallError,
     home::Home,
     project::{Permit, Project, find_git},
     register::read_settings,
-    settings::ProjectSettings,
 };
 
 /// What there is of a hall. An error says what to do.
@@ -44,7 +42,7 @@ pub async fn look_at(home: &Path, permits: &[Permit], limits: &Limits) -> Looked
     for project in &projects {
         let found = match (&git, project.usable()) {
             (_, Err(e)) => Err(e),
-            (Err(e), _) => Err(HallError::Conflict(e.to_string())),
+            (Err(e), _) => Err(OperationError::Conflict(e.to_string())),
             (Ok(git), Ok(permit)) => look_at_project(git, &project.settings, permit).await,
         };
         looked.push((project.name().to_owned(), found.map_err(|e| e.to_string())));
@@ -62,7 +60,7 @@ pub async fn look_at(home: &Path, permits: &[Permit], limits: &Limits) -> Looked
     Looked { home, settings, projects: looked, gh }
 }
 
-async fn look_at_project(git: &Git, settings: &ProjectSettings, permit: &Permit) -> Result<String, HallError> {
+async fn look_at_project(git: &Git, settings: &ProjectSettings, permit: &Permit) -> Result<String, OperationError> {
     let repository = Repository::open(git, Path::new(&settings.path), settings.default_branch.as_deref()).await?;
     let mut said = format!("{}, from {}", repository.path().display(), repository.default_branch());
     if repository.is_dirty().await? {
@@ -70,7 +68,7 @@ async fn look_at_project(git: &Git, settings: &ProjectSettings, permit: &Permit)
     }
     if permit.push || permit.pull_requests {
         if repository.origin().await?.is_none() {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "guild.toml permits that it is pushed, and it has no origin; `git -C {} remote add origin URL`",
                 repository.path().display()
             )));

@@ -10,7 +10,15 @@ mod project;
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::JobId;
+use guild_contract::{
+    JobId,
+    hall::{
+        AbandonCommission, AbandonParams, CancelCommission, CancelParams, CommissionFilter, CommissionParams,
+        CommissionStatus, CommissionView, CreateCommission, DispatchCommission, NewCommission, NoteCommission,
+        NoteParams, Overrides, TimelineEntry,
+    },
+    operation::Operation,
+};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,10 +26,11 @@ use serde_json::{Value, json};
 
 use crate::{
     asker::asked_by,
-    commission::{Commission, Entry, Overrides, Status},
-    hall::{Dispatched, Filter, Hall, NewCommission, cut},
-    tools::{answer, define, is_offered, key},
-    view::CommissionView,
+    commission::Commission,
+    hall::{Hall, cut},
+    requester::Requester,
+    tools::{answer, define, key, unknown},
+    view,
     workers::Attempt,
 };
 
@@ -95,26 +104,23 @@ impl ManagerTools {
         error
     }
 
-    async fn create(&self, input: CreateCommission, call: &str) -> Result<Value, ToolError> {
-        let CreateCommission { title, worker_name, prompt, dependencies, resource_overrides, dispatch } = input;
-        let Attempt { project, activity, .. } = self.activity(CREATE)?.clone();
-        let ResourceOverrides { model, max_turns, max_budget_usd } = resource_overrides.unwrap_or_default();
+    async fn create(&self, input: ManagerCommission, requester: &Requester) -> Result<Value, ToolError> {
+        let ManagerCommission { title, worker_name, prompt, dependencies, resource_overrides, dispatch } = input;
+        let project_name = self.activity(CREATE)?.project.clone();
         let new = NewCommission {
-            project,
+            project_name,
             title,
-            worker: worker_name,
+            worker_name,
             prompt,
             dependencies: dependencies.unwrap_or_default(),
-            overrides: Overrides { model, max_turns, max_budget_usd },
-            by: Some(activity),
+            resource_overrides: resource_overrides.unwrap_or_default(),
         };
-        let made = self.hall.create_once(new, Some(call)).await?;
+        let made = self.hall.create(new, requester).await?;
         let mut answer = json!(made);
         if dispatch != Some(false) {
             let id = made.commission_id.as_str();
-            let dispatched = self.hall.dispatch_once(id, Some(&format!("{call} dispatch"))).await;
-            let dispatched = match dispatched {
-                Ok(dispatched) => said(id, dispatched),
+            let dispatched = match self.hall.dispatch(id, &again(requester, "dispatch")).await {
+                Ok(dispatched) => json!(dispatched),
                 // It is there, and its id is what the manager goes on with.
                 Err(e) => {
                     json!({"reason": format!("not dispatched: {}", self.hall.host_paths().hide(&e.to_string()))})
@@ -128,10 +134,11 @@ impl ManagerTools {
     async fn look(&self, id: Option<String>) -> Result<Value, ToolError> {
         let project = self.activity.as_ref().map(|activity| activity.project.clone());
         let Some(id) = id else {
-            let all = self.hall.matching(&Filter { project, ..Filter::default() }).await?;
+            let all =
+                self.hall.matching(&CommissionFilter { project_name: project, ..CommissionFilter::default() }).await?;
             let mut shown = Vec::new();
             for now in all.iter().take(MAX_LISTED) {
-                let mut view = CommissionView::of(now);
+                let mut view = view::commission(now);
                 view.blocked_by = self.hall.blocked_by(now).await?;
                 shown.push(line(&view));
             }
@@ -142,7 +149,7 @@ impl ManagerTools {
         }
         let read = self.hall.read(&id, None).await?;
         let (entries, paths) = (read.timeline.len().saturating_sub(MAX_ENTRIES), self.hall.host_paths());
-        let entry = |Entry { timestamp, event, reason, .. }| {
+        let entry = |TimelineEntry { timestamp, event, reason, .. }| {
             // Why a state changed can be an error of the host. All else was written by workers and people.
             let reason = if event.starts_with("status_") { paths.hide(&reason) } else { reason };
             json!({"timestamp": timestamp, "event": event, "reason": cut(reason, ENTRY_CHARS)})
@@ -169,11 +176,13 @@ fn extend(answer: &mut Value, more: Value) {
     }
 }
 
-/// What came of a dispatch.
-fn said(id: &str, dispatched: Dispatched) -> Value {
-    match dispatched {
-        Dispatched::Accepted => json!({"commissionId": id, "status": "accepted"}),
-        Dispatched::Queued { reason } => json!({"commissionId": id, "status": "queued", "reason": reason}),
+/// The second change that one call makes.
+fn again(requester: &Requester, what: &str) -> Requester {
+    match requester {
+        Requester::User => Requester::User,
+        Requester::Manager { activity, call } => {
+            Requester::Manager { activity: activity.clone(), call: format!("{call} {what}") }
+        }
     }
 }
 
@@ -187,14 +196,19 @@ fn line(one: &CommissionView) -> Value {
 }
 
 fn list(all: &[Arc<Commission>], shown: Vec<Value>) -> Value {
-    let count = |is: fn(Status) -> bool| all.iter().filter(|one| is(one.status)).count();
+    let (mut pending, mut active, mut completed, mut failed) = (0, 0, 0, 0);
+    for one in all {
+        let count = match one.status {
+            CommissionStatus::Pending | CommissionStatus::Blocked => &mut pending,
+            CommissionStatus::Dispatched | CommissionStatus::InProgress => &mut active,
+            CommissionStatus::Completed => &mut completed,
+            CommissionStatus::Failed | CommissionStatus::Cancelled | CommissionStatus::Abandoned => &mut failed,
+        };
+        *count += 1;
+    }
     let mut answer = json!({
         "summary": {
-            "pending": count(|status| matches!(status, Status::Pending | Status::Blocked)),
-            "active": count(Status::is_active),
-            "completed": count(|status| status == Status::Completed),
-            "failed": count(|status| matches!(status, Status::Failed | Status::Cancelled | Status::Abandoned)),
-            "total": all.len(),
+            "pending": pending, "active": active, "completed": completed, "failed": failed, "total": all.len(),
         },
         "commissions": shown,
     });
@@ -209,7 +223,7 @@ fn list(all: &[Arc<Commission>], shown: Vec<Value>) -> Value {
 /// above what the operator allows (`cut`).
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct CreateCommission {
+struct ManagerCommission {
     /// A short title.
     title: String,
     /// Who is to do it: the name of a worker.
@@ -221,58 +235,10 @@ struct CreateCommission {
     dependencies: Option<Vec<String>>,
     /// In place of the worker's own model and bounds, where the work needs others.
     #[serde(default)]
-    resource_overrides: Option<ResourceOverrides>,
+    resource_overrides: Option<Overrides>,
     /// `false` to make it without dispatching it.
     #[serde(default)]
     dispatch: Option<bool>,
-}
-
-/// In place of the worker's own.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-struct ResourceOverrides {
-    /// The model. One that the worker cannot run is refused, with those that it can.
-    model: Option<String>,
-    /// Turns of a model.
-    max_turns: Option<u32>,
-    /// US dollars.
-    max_budget_usd: Option<f64>,
-}
-
-/// Dispatch a commission that is pending, or blocked: that one begins once all that it waits for is there.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct DispatchCommission {
-    /// Its id.
-    commission_id: String,
-}
-
-/// Cancel a commission that waits or is under way. What was written for it stays on its branch.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct CancelCommission {
-    /// Its id.
-    commission_id: String,
-}
-
-/// Give a commission up for good that is not under way: the work was done elsewhere, or is not worth another attempt.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct AbandonCommission {
-    /// Its id.
-    commission_id: String,
-    /// Why, for those who look at it later.
-    reason: String,
-}
-
-/// Add a note to a commission, for the user and for those who look at it later.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct AddCommissionNote {
-    /// Its id.
-    commission_id: String,
-    /// The note.
-    content: String,
 }
 
 /// Look where commissions are: all of them, or one with its progress, its result and what happened. Nothing tells you of a
@@ -285,14 +251,19 @@ struct CheckCommissionStatus {
     commission_id: Option<String>,
 }
 
+/// The tool of an operation.
+fn of<O: Operation>() -> Arc<ToolDefinition> {
+    Arc::new(ToolDefinition::of_operation::<O>())
+}
+
 static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 6]> = LazyLock::new(|| {
     [
         define::<CheckCommissionStatus>(STATUS, "Check commission status", true),
-        define::<CreateCommission>(CREATE, "Create commission", false),
-        define::<DispatchCommission>(DISPATCH, "Dispatch commission", false),
-        define::<CancelCommission>(CANCEL, "Cancel commission", false),
-        define::<AbandonCommission>(ABANDON, "Abandon commission", false),
-        define::<AddCommissionNote>(NOTE, "Add commission note", false),
+        Arc::new(ToolDefinition::of_row::<ManagerCommission>(&CreateCommission::ROW)),
+        of::<DispatchCommission>(),
+        of::<CancelCommission>(),
+        of::<AbandonCommission>(),
+        of::<NoteCommission>(),
     ]
 });
 
@@ -316,37 +287,46 @@ impl ManagerTools {
         if known && call.name != STATUS {
             self.activity(&call.name)?;
         }
-        is_offered(self, &call.name)?;
+        let definition = self.definitions().into_iter().find(|tool| tool.name == call.name);
+        let definition = definition.ok_or_else(|| unknown(&call.name))?;
+        if let Value::Object(input) = &call.input {
+            definition.check(input)?;
+        }
         let once = format!("{} {}", self.job, key(&call));
         if let Some(activity) = &self.activity
             && project::DEFINITIONS.iter().any(|tool| tool.name == call.name)
         {
             return project::call(&self.hall, activity, (&call.name, call.input), &once).await;
         }
-        let (input, once) = (call.input, once.as_str());
+        let input = call.input;
+        let requester = match &self.activity {
+            Some(attempt) => Requester::Manager { activity: attempt.activity.clone(), call: once },
+            None => Requester::User,
+        };
         match call.name.as_str() {
-            CREATE => self.create(parse(CREATE, input)?, once).await,
+            CREATE => self.create(parse(CREATE, input)?, &requester).await,
             DISPATCH => {
-                let DispatchCommission { commission_id: id } = parse(DISPATCH, input)?;
+                let CommissionParams { commission_id: id } = parse(DISPATCH, input)?;
                 self.check(DISPATCH, &id, false).await?;
-                Ok(said(&id, self.hall.dispatch_once(&id, Some(once)).await?))
+                Ok(json!(self.hall.dispatch(&id, &requester).await?))
             }
             CANCEL => {
-                let CancelCommission { commission_id: id } = parse(CANCEL, input)?;
+                let CancelParams { commission_id: id, reason } = parse(CANCEL, input)?;
                 self.check(CANCEL, &id, true).await?;
-                self.hall.cancel_once(&id, Some(CANCELLED), Some(once)).await?;
+                let reason = reason.map_or_else(|| CANCELLED.to_owned(), |reason| format!("{CANCELLED}: {reason}"));
+                self.hall.cancel(&id, Some(&reason), &requester).await?;
                 Ok(answer("The commission is cancelled."))
             }
             ABANDON => {
-                let AbandonCommission { commission_id: id, reason } = parse(ABANDON, input)?;
+                let AbandonParams { commission_id: id, reason } = parse(ABANDON, input)?;
                 self.check(ABANDON, &id, true).await?;
-                self.hall.abandon_once(&id, &reason, Some(once)).await?;
+                self.hall.abandon(&id, &reason, &requester).await?;
                 Ok(answer("The commission is abandoned."))
             }
             NOTE => {
-                let AddCommissionNote { commission_id: id, content } = parse(NOTE, input)?;
+                let NoteParams { commission_id: id, content } = parse(NOTE, input)?;
                 self.check(NOTE, &id, false).await?;
-                self.hall.note_once(&id, ("manager_note", &content), Some(once)).await?;
+                self.hall.note(&id, &content, &requester).await?;
                 Ok(answer("The note is added."))
             }
             _ => self.look(parse::<CheckCommissionStatus>(STATUS, input)?.commission_id).await,

@@ -8,7 +8,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{
-    Grants, Limits,
+    Grants, Limits, OperationError,
     grants::{Capability, ScopeGrants},
     manifest::Scope,
 };
@@ -20,7 +20,6 @@ use guild_jobs::{
 use tokio::runtime::Handle;
 
 use crate::{
-    error::HallError,
     project::{check_name, lock},
     workers::Attempt,
 };
@@ -50,8 +49,8 @@ impl Scopes {
     ///
     /// # Errors
     /// Where the directory cannot be opened.
-    pub fn open(home: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Result<Self, HallError> {
-        let home = open_dir(home, ".").map_err(HallError::io("the hall's home cannot be opened"))?;
+    pub fn open(home: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Result<Self, OperationError> {
+        let home = open_dir(home, ".").map_err(OperationError::io("the hall's home cannot be opened"))?;
         let open = Mutex::new(Open { limits, condenser: None, stores: BTreeMap::new() });
         Ok(Self { home, clock, open })
     }
@@ -74,7 +73,7 @@ impl Scopes {
     ///
     /// # Errors
     /// Where their directory cannot be opened or made.
-    pub fn global(&self) -> Result<ScopeNotes, HallError> {
+    pub fn global(&self) -> Result<ScopeNotes, OperationError> {
         self.notes(GLOBAL.to_owned(), Scope::Global)
     }
 
@@ -82,7 +81,7 @@ impl Scopes {
     ///
     /// # Errors
     /// Where there can be no project of that name, or their directory cannot be opened or made.
-    pub fn project(&self, name: &str) -> Result<ScopeNotes, HallError> {
+    pub fn project(&self, name: &str) -> Result<ScopeNotes, OperationError> {
         check_name(name)?;
         self.notes(format!("{PROJECTS}/{name}"), Scope::Project)
     }
@@ -100,7 +99,7 @@ impl Scopes {
         attempt: &Attempt,
         own: Arc<MemoryStore>,
         grants: &Grants,
-    ) -> Result<ScopedMemory, HallError> {
+    ) -> Result<ScopedMemory, OperationError> {
         let of_host = lock(&self.open).limits.commission_memory_chars;
         let of_worker = own.limits().commission_memory_chars;
         let ScopeGrants { project, global } = grants.base.read;
@@ -121,7 +120,7 @@ impl Scopes {
         Ok(memory.limited_to(attempt.memory_chars.unwrap_or(of_worker)))
     }
 
-    fn notes(&self, path: String, scope: Scope) -> Result<ScopeNotes, HallError> {
+    fn notes(&self, path: String, scope: Scope) -> Result<ScopeNotes, OperationError> {
         let original = self.original(&path)?;
         let mut open = lock(&self.open);
         let Open { limits, condenser, stores } = &mut *open;
@@ -129,7 +128,7 @@ impl Scopes {
             Entry::Occupied(store) => store.into_mut(),
             Entry::Vacant(place) => {
                 let store = MemoryStore::open_at(&self.home, place.key(), scope, (limits.clone(), self.clock.clone()));
-                let store = store.map_err(HallError::io(place.key()))?;
+                let store = store.map_err(OperationError::io(place.key()))?;
                 if let Some((condenser, runtime)) = condenser {
                     store.set_condenser(condenser.clone(), runtime.clone());
                 }
@@ -140,7 +139,7 @@ impl Scopes {
     }
 
     /// The file of the original's for the scope whose directory is `path`.
-    fn original(&self, path: &str) -> Result<Original, HallError> {
-        Original::at(&self.home, format!("{path}.md")).map_err(HallError::io(path))
+    fn original(&self, path: &str) -> Result<Original, OperationError> {
+        Original::at(&self.home, format!("{path}.md")).map_err(OperationError::io(path))
     }
 }

@@ -9,16 +9,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use guild_contract::Limits;
+use guild_contract::{
+    Limits, OperationError,
+    hall::{ProjectSettings, ProjectStatus, ProjectView},
+};
 use guild_fs::{durable::read_whole, fingerprint::Fingerprint};
 use guild_git::{DocumentQuota, Git, GitError, GitOptions, Integration, Repository};
 use tokio::sync::OnceCell;
 
 use crate::{
-    error::HallError,
     home::{Home, SETTINGS},
-    settings::{self, ProjectSettings, Settings},
-    view::ProjectView,
+    settings::{self, Settings},
 };
 
 /// The time that one run of git may take.
@@ -80,14 +81,14 @@ struct Known {
 ///
 /// # Errors
 /// A sentence that says what it can be.
-pub fn check_name(name: &str) -> Result<(), HallError> {
+pub fn check_name(name: &str) -> Result<(), OperationError> {
     let is_plain = (1..=MAX_NAME).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
     if is_plain {
         return Ok(());
     }
-    Err(HallError::Invalid(format!(
+    Err(OperationError::Invalid(format!(
         "a project's name is 1 to {MAX_NAME} letters, digits, '.', '-' or '_', and begins with a letter or digit: {name:?} is not"
     )))
 }
@@ -116,10 +117,10 @@ impl Project {
     ///
     /// # Errors
     /// Why it cannot be worked on.
-    pub(crate) fn usable(&self) -> Result<&Permit, HallError> {
-        let permit = self.permit.as_ref().map_err(|why| HallError::Conflict(why.clone()))?;
+    pub(crate) fn usable(&self) -> Result<&Permit, OperationError> {
+        let permit = self.permit.as_ref().map_err(|why| OperationError::Conflict(why.clone()))?;
         if !Path::new(&self.settings.path).exists() {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "{} is not there; if it was moved, run `guild project add NEW-PATH --name {}`, which goes on with it at its \
                  new place",
                 self.settings.path,
@@ -135,7 +136,7 @@ impl Project {
             name: self.settings.name.clone(),
             path: self.settings.path.clone(),
             group: self.settings.group.clone(),
-            status: "registered",
+            status: ProjectStatus::Registered,
             problem: self.permit.as_ref().err().cloned(),
         }
     }
@@ -191,9 +192,9 @@ impl Projects {
     ///
     /// # Errors
     /// Where the file cannot be read, and was never read before.
-    pub(crate) fn now(&self, home: &Home) -> Result<(Settings, BTreeMap<String, Arc<Project>>), HallError> {
+    pub(crate) fn now(&self, home: &Home) -> Result<(Settings, BTreeMap<String, Arc<Project>>), OperationError> {
         let mut read = lock(&self.read);
-        let file = Fingerprint::at(home.dir(), SETTINGS).map_err(HallError::io(SETTINGS))?;
+        let file = Fingerprint::at(home.dir(), SETTINGS).map_err(OperationError::io(SETTINGS))?;
         let known = read.as_ref().filter(|known| known.file == file && known.file.is_some());
         if let Some(known) = known {
             return Ok((known.settings.clone(), known.projects.clone()));
@@ -228,8 +229,8 @@ impl Projects {
     ///
     /// # Errors
     /// Where it cannot be read.
-    pub(crate) fn read(home: &Home) -> Result<(Result<Settings, HallError>, Option<Fingerprint>), HallError> {
-        let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
+    pub(crate) fn read(home: &Home) -> Result<(Result<Settings, OperationError>, Option<Fingerprint>), OperationError> {
+        let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(OperationError::io(SETTINGS))?;
         let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
         Ok((Settings::parse(&String::from_utf8_lossy(&text)), file))
     }
@@ -246,9 +247,9 @@ impl Projects {
     ///
     /// # Errors
     /// Where the project is not permitted, or cannot be worked on.
-    pub(crate) async fn integration(&self, home: &Home, project: &Project) -> Result<Arc<Integration>, HallError> {
+    pub(crate) async fn integration(&self, home: &Home, project: &Project) -> Result<Arc<Integration>, OperationError> {
         let name = project.name();
-        let unusable = |e: &dyn Display| HallError::Conflict(format!("project {name:?} cannot be worked on: {e}"));
+        let unusable = |e: &dyn Display| OperationError::Conflict(format!("project {name:?} cannot be worked on: {e}"));
         project.usable().map_err(|e| unusable(&e))?;
         let open = async || {
             let git = self.git().await?;

@@ -9,7 +9,10 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::Limits;
+use guild_contract::{
+    Limits, OperationError,
+    hall::{ProjectSettings, ProjectView},
+};
 use guild_fs::{
     durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
@@ -18,13 +21,11 @@ use guild_git::Repository;
 
 use crate::{
     commission::Commission,
-    error::HallError,
     home::{COMMISSIONS, Home, MEETINGS, SETTINGS},
     meeting::Meeting,
     project::{Permit, Project, check_name, find_git},
-    settings::{self, ProjectSettings, Settings},
+    settings::{self, Settings},
     store::{self, Kept},
-    view::ProjectView,
 };
 
 /// The file that is locked while the list of projects changes. The owner of a home holds another lock.
@@ -64,14 +65,14 @@ pub struct Registered {
 ///
 /// # Errors
 /// Why it cannot be a project.
-pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Result<Registered, HallError> {
+pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Result<Registered, OperationError> {
     let git = find_git(None, limits).await?;
-    let invalid = |e: guild_git::GitError| HallError::Invalid(e.to_string());
+    let invalid = |e: guild_git::GitError| OperationError::Invalid(e.to_string());
     let repository = Repository::open(&git, &new.path, new.branch.as_deref()).await.map_err(invalid)?;
     let dirty = repository.is_dirty().await.map_err(invalid)?;
     let path = repository.path().to_owned();
     let Some(written) = path.to_str().map(str::to_owned) else {
-        return Err(HallError::Invalid(format!("{} is not UTF-8, as {SETTINGS} is; rename it", path.display())));
+        return Err(OperationError::Invalid(format!("{} is not UTF-8, as {SETTINGS} is; rename it", path.display())));
     };
     Home::make(home)?;
     let list = List::open(home)?;
@@ -79,7 +80,9 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
     let is_here = |known: &&ProjectSettings| fs::canonicalize(&known.path).is_ok_and(|known| known == path);
     if let Some(known) = settings.projects().iter().find(is_here) {
         return match new.name.filter(|name| *name != known.name) {
-            Some(_) => Err(HallError::Conflict(format!("{written} is already registered as project '{}'", known.name))),
+            Some(_) => {
+                Err(OperationError::Conflict(format!("{written} is already registered as project '{}'", known.name)))
+            }
             None => Ok(Registered { settings: known.clone(), known: true, moved_from: None, dirty }),
         };
     }
@@ -91,7 +94,7 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
     if let Some(known) = settings.projects().iter().find(gone) {
         // Another repository whose directory has the same name must not get what this project is permitted.
         if !is_named {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "the project '{name}' is at {}, which is not there now; if it was moved to {written}, say so with `--name \
                  {name}`; if that is another project, give it another name with `--name`",
                 known.path
@@ -111,27 +114,27 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
 ///
 /// # Errors
 /// Where there is none, or work is under way in it.
-pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, HallError> {
+pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, OperationError> {
     let list = List::open(home)?;
     let settings = list.read()?;
     let removed = settings.projects().iter().find(|known| known.name == name).cloned();
     let without = settings.without(name)?;
     let kept = list_commissions(home)?;
     if let Some(active) = kept.iter().find(|one| one.project_name == name && one.status.is_active()) {
-        return Err(HallError::Conflict(format!(
+        return Err(OperationError::Conflict(format!(
             "project '{name}' has active activities; cancel {} before it is removed",
             active.commission_id
         )));
     }
     list.write(&without)?;
-    removed.ok_or_else(|| HallError::NotFound(format!("project '{name}' not found")))
+    removed.ok_or_else(|| OperationError::NotFound(format!("project '{name}' not found")))
 }
 
 /// The projects of a home, in their order, with why nothing is done in one where that is so.
 ///
 /// # Errors
 /// Where the list cannot be read.
-pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>, HallError> {
+pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>, OperationError> {
     let view = |settings: &ProjectSettings| Project::new(settings.clone(), permits).view();
     Ok(read_settings(home)?.projects().iter().map(view).collect())
 }
@@ -140,11 +143,11 @@ pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>
 ///
 /// # Errors
 /// Where it cannot be read.
-pub(crate) fn read_settings(home: &Path) -> Result<Settings, HallError> {
+pub(crate) fn read_settings(home: &Path) -> Result<Settings, OperationError> {
     match open_directory(home) {
         Ok(dir) => read(&dir),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Settings::default()),
-        Err(e) => Err(HallError::io(home.display())(e)),
+        Err(e) => Err(OperationError::io(home.display())(e)),
     }
 }
 
@@ -152,7 +155,7 @@ pub(crate) fn read_settings(home: &Path) -> Result<Settings, HallError> {
 ///
 /// # Errors
 /// Where they cannot be read.
-pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, HallError> {
+pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, OperationError> {
     kept(home, COMMISSIONS)
 }
 
@@ -160,14 +163,14 @@ pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, HallError> {
 ///
 /// # Errors
 /// Where they cannot be read.
-pub fn list_meetings(home: &Path) -> Result<Vec<Meeting>, HallError> {
+pub fn list_meetings(home: &Path) -> Result<Vec<Meeting>, OperationError> {
     kept(home, MEETINGS)
 }
 
 /// A home that no host has served yet has none.
-fn kept<T: Kept>(home: &Path, of: &str) -> Result<Vec<T>, HallError> {
-    let dir = if_there(open_directory(&home.join(of))).map_err(HallError::io(of))?;
-    dir.map_or_else(|| Ok(Vec::new()), |dir| store::load(&dir).map_err(HallError::io(of)))
+fn kept<T: Kept>(home: &Path, of: &str) -> Result<Vec<T>, OperationError> {
+    let dir = if_there(open_directory(&home.join(of))).map_err(OperationError::io(of))?;
+    dir.map_or_else(|| Ok(Vec::new()), |dir| store::load(&dir).map_err(OperationError::io(of)))
 }
 
 /// The list of projects of a home, which nobody else changes as long as this is there.
@@ -178,34 +181,37 @@ struct List {
 
 impl List {
     /// Waits for others. It blocks.
-    fn open(home: &Path) -> Result<Self, HallError> {
+    fn open(home: &Path) -> Result<Self, OperationError> {
         let at = || format!("the hall's home {}", home.display());
         // Not by its path alone, so that what is renamed in it can be synced.
-        let dir = open_directory(home).and_then(|dir| open_dir(&dir, ".")).map_err(HallError::io(at()))?;
+        let dir = open_directory(home).and_then(|dir| open_dir(&dir, ".")).map_err(OperationError::io(at()))?;
         let dir = Arc::new(dir);
         let until = Instant::now() + PATIENCE;
         loop {
-            match FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(at()))? {
+            match FileLock::try_acquire(&dir, LOCK).map_err(OperationError::io(at()))? {
                 Some(lock) => return Ok(Self { dir, _lock: lock }),
                 None if Instant::now() < until => thread::sleep(POLL),
                 None => {
-                    return Err(HallError::Conflict(format!("another process has held {LOCK} of {} too long", at())));
+                    return Err(OperationError::Conflict(format!(
+                        "another process has held {LOCK} of {} too long",
+                        at()
+                    )));
                 }
             }
         }
     }
 
-    fn read(&self) -> Result<Settings, HallError> {
+    fn read(&self) -> Result<Settings, OperationError> {
         read(&self.dir)
     }
 
-    fn write(&self, settings: &Settings) -> Result<(), HallError> {
+    fn write(&self, settings: &Settings) -> Result<(), OperationError> {
         let written = replace(&self.dir, SETTINGS, settings.text().as_bytes(), Survives::PowerCut);
-        written.map(drop).map_err(HallError::io(SETTINGS))
+        written.map(drop).map_err(OperationError::io(SETTINGS))
     }
 }
 
-fn read(dir: &Dir) -> Result<Settings, HallError> {
-    let bytes = read_whole(dir, SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
+fn read(dir: &Dir) -> Result<Settings, OperationError> {
+    let bytes = read_whole(dir, SETTINGS, settings::MAX_BYTES).map_err(OperationError::io(SETTINGS))?;
     Settings::parse(&bytes.map(|(text, _)| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default())
 }

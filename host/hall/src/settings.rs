@@ -3,70 +3,16 @@
 //! Projects are added to the text and removed from it, so that comments, order and all keys that are not known here stay as
 //! they are. What a change made of the text is read again before anybody writes it.
 
-use serde::{Deserialize, Serialize};
+use guild_contract::{OperationError, hall::ProjectSettings};
+use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use crate::{error::HallError, home::SETTINGS};
+use crate::home::SETTINGS;
 
 /// The most bytes of the file.
 pub(crate) const MAX_BYTES: u64 = 1024 * 1024;
-/// Commissions of a project that run at once, where it says nothing.
-const COMMISSIONS_OF_A_PROJECT: u32 = 3;
-/// Meetings of a project that are open at once, where it does not say.
-const MEETINGS_OF_A_PROJECT: u32 = 5;
 /// Commissions of all projects that run at once, where it says nothing.
 const COMMISSIONS: u32 = 10;
-
-/// A project, as `config.yaml` has it. Other keys are left alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ProjectSettings {
-    /// Its name.
-    pub name: String,
-    /// The top directory of the user's working tree.
-    pub path: String,
-    /// The name for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Where it comes from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repo_url: Option<String>,
-    /// The branch that work begins from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub default_branch: Option<String>,
-    /// What it is shown with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
-    /// Meetings that are open at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meeting_cap: Option<u32>,
-    /// Commissions that run at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub commission_cap: Option<u32>,
-    /// Tokens of memories that a session is given (REQ-WKR-23).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_limit: Option<u32>,
-}
-
-impl ProjectSettings {
-    /// Commissions that run at once.
-    pub(crate) fn commissions(&self) -> u32 {
-        self.commission_cap.unwrap_or(COMMISSIONS_OF_A_PROJECT)
-    }
-
-    /// Meetings that are open at once.
-    pub(crate) fn meetings(&self) -> u32 {
-        self.meeting_cap.unwrap_or(MEETINGS_OF_A_PROJECT)
-    }
-
-    /// Characters of memories that a session is given, where the project says so (REQ-WKR-23).
-    pub(crate) fn memory_chars(&self) -> Option<u64> {
-        self.memory_limit.map(|tokens| u64::from(tokens) * 4)
-    }
-}
 
 /// What this host reads of the file.
 #[derive(Deserialize)]
@@ -93,10 +39,10 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn parse(text: &str) -> Result<Self, HallError> {
+    pub fn parse(text: &str) -> Result<Self, OperationError> {
         let options = serde_saphyr::options! { strict_booleans: true };
         let file: Option<File> = serde_saphyr::from_str_with_options(text, options)
-            .map_err(|e| HallError::Invalid(format!("{SETTINGS} cannot be read: {e}")))?;
+            .map_err(|e| OperationError::Invalid(format!("{SETTINGS} cannot be read: {e}")))?;
         let (projects, commissions) =
             file.map_or_else(Default::default, |file| (file.projects, file.max_concurrent_commissions));
         let line = |project: &Spanned<ProjectSettings>| usize::try_from(project.defined.line()).unwrap_or(usize::MAX);
@@ -104,7 +50,7 @@ impl Settings {
         let projects: Vec<ProjectSettings> = projects.into_iter().map(|project| project.value).collect();
         let names = |name: &str| projects.iter().filter(|project| project.name == name).count();
         if let Some(twice) = projects.iter().find(|project| names(&project.name) > 1) {
-            return Err(HallError::Invalid(format!("{SETTINGS} has two projects {:?}; rename one", twice.name)));
+            return Err(OperationError::Invalid(format!("{SETTINGS} has two projects {:?}; rename one", twice.name)));
         }
         Ok(Self { text: text.to_owned(), projects, lines, commissions })
     }
@@ -128,13 +74,13 @@ impl Settings {
     ///
     /// # Errors
     /// Where there is one of that name, or the text has a form that cannot be added to.
-    pub fn with(&self, project: &ProjectSettings) -> Result<Self, HallError> {
+    pub fn with(&self, project: &ProjectSettings) -> Result<Self, OperationError> {
         if self.projects.iter().any(|known| known.name == project.name) {
-            return Err(HallError::Conflict(format!("project '{}' is already registered", project.name)));
+            return Err(OperationError::Conflict(format!("project '{}' is already registered", project.name)));
         }
         let options = serde_saphyr::ser_options! { compact_list_indent: false };
         let yaml = serde_saphyr::to_string_with_options(&[project], options)
-            .map_err(|e| HallError::Internal(format!("the project cannot be written as YAML: {e}")))?;
+            .map_err(|e| OperationError::Internal(format!("the project cannot be written as YAML: {e}")))?;
         let mut lines: Vec<&str> = self.text.lines().collect();
         let (indent, at) = match (self.lines.last(), self.key()) {
             (Some(_), Some(key)) => (self.dash().unwrap_or(2), self.end(key)),
@@ -162,11 +108,12 @@ impl Settings {
     ///
     /// # Errors
     /// Where there is none, or the text has a form that cannot be changed.
-    pub fn without(&self, name: &str) -> Result<Self, HallError> {
+    pub fn without(&self, name: &str) -> Result<Self, OperationError> {
         let index = self.projects.iter().position(|project| project.name == name);
-        let Some(index) = index else { return Err(HallError::NotFound(format!("project '{name}' not found"))) };
-        let by_hand =
-            || HallError::Conflict(format!("{SETTINGS} has a form that is not changed here; remove {name:?} from it"));
+        let Some(index) = index else { return Err(OperationError::NotFound(format!("project '{name}' not found"))) };
+        let by_hand = || {
+            OperationError::Conflict(format!("{SETTINGS} has a form that is not changed here; remove {name:?} from it"))
+        };
         let (Some(key), Some(from)) = (self.key(), self.lines.get(index)) else { return Err(by_hand()) };
         let to = self.lines.get(index + 1).map_or_else(|| self.end(key), |next| next - 1);
         let mut lines: Vec<&str> = self.text.lines().collect();
@@ -188,11 +135,11 @@ impl Settings {
     ///
     /// # Errors
     /// Where there is none, or the text has a form that cannot be changed.
-    pub fn moved(&self, name: &str, path: &str) -> Result<Self, HallError> {
+    pub fn moved(&self, name: &str, path: &str) -> Result<Self, OperationError> {
         let index = self.projects.iter().position(|project| project.name == name);
-        let Some(index) = index else { return Err(HallError::NotFound(format!("project '{name}' not found"))) };
+        let Some(index) = index else { return Err(OperationError::NotFound(format!("project '{name}' not found"))) };
         let by_hand = || {
-            HallError::Conflict(format!(
+            OperationError::Conflict(format!(
                 "{SETTINGS} has a form that is not changed here; make {path:?} the path of {name:?} there"
             ))
         };
@@ -260,8 +207,10 @@ impl Settings {
     }
 }
 
-fn by_hand(yaml: &str) -> HallError {
-    HallError::Conflict(format!("{SETTINGS} has a form that is not changed here; add this to its `projects`:\n{yaml}"))
+fn by_hand(yaml: &str) -> OperationError {
+    OperationError::Conflict(format!(
+        "{SETTINGS} has a form that is not changed here; add this to its `projects`:\n{yaml}"
+    ))
 }
 
 #[cfg(test)]
@@ -327,7 +276,7 @@ mod tests {
         let error = flow.with(&project("b")).unwrap_err().to_string();
         assert!(error.contains("- name: b\n"), "{error}");
         assert!(flow.without("a").is_err());
-        assert!(matches!(flow.with(&project("a")), Err(HallError::Conflict(_))));
+        assert!(matches!(flow.with(&project("a")), Err(OperationError::Conflict(_))));
     }
 
     #[test]

@@ -4,13 +4,14 @@
 use std::{collections::BTreeMap, fmt::Display, io, path::Path, str::FromStr};
 
 use cap_std::fs::Dir;
+use guild_contract::OperationError;
 use guild_fs::durable::{
     ANYBODY, Survives, open_dir, open_directory, open_or_make_dir, read_whole, replace, replace_from,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{error::HallError, files::is_of_host, protected::LORE};
+use crate::{files::is_of_host, protected::LORE};
 
 /// The directory of the records of all kinds, below [`LORE`].
 const WORK: &str = "work";
@@ -73,10 +74,10 @@ pub(crate) fn forget<T: Kept>(dir: &Dir, id: &T::Id) {
 }
 
 /// Writes a record into a worktree. The file is made in `new`, so that nobody commits half of it.
-pub(crate) fn write_record<T: Kept>(new: &Dir, worktree: &Path, kept: &T) -> Result<(), HallError> {
+pub(crate) fn write_record<T: Kept>(new: &Dir, worktree: &Path, kept: &T) -> Result<(), OperationError> {
     let id = kept.id();
     let doing = || format!("the record of {id} cannot be written");
-    let text = kept.text().map_err(|e| HallError::Invalid(format!("{}: {e}", doing())))?;
+    let text = kept.text().map_err(|e| OperationError::Invalid(format!("{}: {e}", doing())))?;
     let written = open_directory(worktree).and_then(|mut dir| {
         for name in [LORE, WORK, T::RECORDS] {
             dir = open_or_make_dir(&dir, name)?;
@@ -86,9 +87,9 @@ pub(crate) fn write_record<T: Kept>(new: &Dir, worktree: &Path, kept: &T) -> Res
     });
     match written {
         Ok(_) => Ok(()),
-        Err(e) if is_of_host(e.kind()) => Err(HallError::io(doing())(e)),
+        Err(e) if is_of_host(e.kind()) => Err(OperationError::io(doing())(e)),
         // The project has something else there.
-        Err(e) => Err(HallError::Conflict(format!(
+        Err(e) => Err(OperationError::Conflict(format!(
             "{}: {LORE}/{WORK}/{} has to be a directory, as each on the way to it, and no symbolic link ({e}); replace what is \
              there, and commit",
             doing(),

@@ -7,15 +7,17 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use guild_contract::Limits;
+use guild_contract::{
+    Limits, OperationError,
+    hall::{CommissionId, CommissionStatus, MeetingId, MeetingStatus},
+};
 use guild_git::{FoundBranch, Repository};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::{
-    commission::{Commission, CommissionId, Status},
-    error::HallError,
-    meeting::{Meeting, MeetingId, MeetingStatus, NOT_MERGED},
+    commission::Commission,
+    meeting::{Meeting, NOT_MERGED},
     project::{Permit, Project, find_git},
     register::{list_commissions, list_meetings, read_settings},
 };
@@ -110,16 +112,16 @@ impl Owners {
             let (since, status) = (time(last.map_or(&one.record.date, |entry| &entry.timestamp)), one.status);
             match status {
                 // That of an earlier attempt, which failed, was not merged with it.
-                Status::Completed if one.branch_name.as_deref() == Some(name) => {
+                CommissionStatus::Completed if one.branch_name.as_deref() == Some(name) => {
                     Verdict::Done(since, "its commission is completed".to_owned())
                 }
-                Status::Abandoned => Verdict::Done(since, "its commission is abandoned".to_owned()),
+                CommissionStatus::Abandoned => Verdict::Done(since, "its commission is abandoned".to_owned()),
                 _ if is_merged && !status.is_active() => Verdict::Done(since, "its work is in claude/main".to_owned()),
-                Status::Completed => Verdict::Unmerged(
+                CommissionStatus::Completed => Verdict::Unmerged(
                     since,
                     "it is of an earlier attempt than the one that completed its commission".to_owned(),
                 ),
-                Status::Failed | Status::Cancelled => Verdict::Unmerged(
+                CommissionStatus::Failed | CommissionStatus::Cancelled => Verdict::Unmerged(
                     since,
                     format!("its commission is {status}, can be dispatched again, and its work is not in claude/main"),
                 ),
@@ -149,7 +151,7 @@ pub(crate) async fn tidy_project(
     project: &str,
     owners: &Owners,
     tidying: Tidying,
-) -> Result<Vec<Tidied>, HallError> {
+) -> Result<Vec<Tidied>, OperationError> {
     let merged = repository.merged_commits().await?;
     let age = SignedDuration::try_from(tidying.older_than).unwrap_or(SignedDuration::MAX);
     let now = Timestamp::now();
@@ -184,17 +186,17 @@ pub async fn tidy(
     project: Option<&str>,
     (permits, limits): (&[Permit], &Limits),
     tidying: Tidying,
-) -> Result<Vec<Tidied>, HallError> {
+) -> Result<Vec<Tidied>, OperationError> {
     let settings = read_settings(home)?;
     let known = settings.projects().iter().filter(|known| project.is_none_or(|name| known.name == name));
     let projects: Vec<_> = known.map(|known| Project::new(known.clone(), permits)).collect();
     if let (Some(name), []) = (project, projects.as_slice()) {
-        return Err(HallError::NotFound(format!(
+        return Err(OperationError::NotFound(format!(
             "project '{name}' not found; `guild project list` shows those there are"
         )));
     }
     let owners = Owners::new(list_commissions(home)?.into_iter(), list_meetings(home)?.into_iter());
-    let git = find_git(None, limits).await.map_err(|e| HallError::Conflict(e.to_string()))?;
+    let git = find_git(None, limits).await.map_err(|e| OperationError::Conflict(e.to_string()))?;
     let mut all = Vec::new();
     for known in projects {
         // Of several, one that is not permitted is not touched.
@@ -202,7 +204,7 @@ pub async fn tidy(
             continue;
         }
         let name = known.name();
-        let unusable = |e: &dyn std::fmt::Display| HallError::Conflict(format!("project {name:?}: {e}"));
+        let unusable = |e: &dyn std::fmt::Display| OperationError::Conflict(format!("project {name:?}: {e}"));
         known.usable().map_err(|e| unusable(&e))?;
         let path = Path::new(&known.settings.path);
         let repository = Repository::open(&git, path, known.settings.default_branch.as_deref()).await;

@@ -3,18 +3,19 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, JobId, MemberKey};
+use guild_contract::{
+    Decision, JobId, MemberKey, OperationError,
+    hall::{CommissionId, MeetingId, Model, Overrides},
+};
 use guild_git::Checkout;
 use guild_jobs::RunningJob;
 use guild_session::transcript::Line;
-use serde::Serialize;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    commission::{Commission, CommissionId, Overrides},
-    error::HallError,
-    meeting::{Meeting, MeetingId, MeetingScope},
+    commission::Commission,
+    meeting::{Meeting, MeetingScope},
     protected::RECORDS,
 };
 
@@ -43,15 +44,6 @@ pub struct Worker {
     pub manages: bool,
     /// What it was granted, by the names of grants and tools.
     pub can: Vec<String>,
-}
-
-/// A model that the sessions of a host can run.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Model {
-    /// Its name.
-    pub name: String,
-    /// The runtime that has it.
-    pub agent: String,
 }
 
 /// What a worker works on.
@@ -274,7 +266,7 @@ pub trait Workers: Send + Sync {
     ///
     /// # Errors
     /// Where there is no such worker in service.
-    fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError>;
+    fn new_job(&self, worker: &MemberKey) -> Result<JobId, OperationError>;
 
     /// The models that the sessions of this host can run. It blocks.
     fn models(&self) -> Vec<Model> {
@@ -364,7 +356,7 @@ pub trait Workers: Send + Sync {
     ///
     /// # Errors
     /// Where it cannot be read.
-    async fn transcript(&self, _worker: &MemberKey, _job: &JobId) -> Result<Vec<Line>, HallError> {
+    async fn transcript(&self, _worker: &MemberKey, _job: &JobId) -> Result<Vec<Line>, OperationError> {
         Ok(Vec::new())
     }
 }

@@ -5,15 +5,14 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
-    Decision, Grants, JobId, JobStatus, Manifest, MemberKey, Resumption,
+    Decision, Grants, JobId, JobStatus, Manifest, MemberKey, OperationError, Resumption,
     grants::Verdict,
+    hall::{Model, Overrides},
     manifest::{CheckoutScope, Interface},
     rpc::{DispatchParams, RpcError, StatusView, code},
 };
 use guild_git::Checkout;
-use guild_hall::{
-    Attempt, HallError, Model, NoSession, NotBegun, Outcome, Permit, Worker, Workers, commission::Overrides,
-};
+use guild_hall::{Attempt, NoSession, NotBegun, Outcome, Permit, Worker, Workers};
 use guild_jobs::{JobStore, RunningJob};
 use guild_session::transcript::{Entry, Line};
 use tokio_util::sync::CancellationToken;
@@ -150,8 +149,8 @@ impl Workers for Commissions {
         Config::load(Some(file)).map(drop).map_err(|e| e.to_string())
     }
 
-    fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError> {
-        let member = self.member(worker).ok_or_else(|| HallError::Conflict(not_served(worker)))?;
+    fn new_job(&self, worker: &MemberKey) -> Result<JobId, OperationError> {
+        let member = self.member(worker).ok_or_else(|| OperationError::Conflict(not_served(worker)))?;
         Ok(member.store().new_id())
     }
 
@@ -244,11 +243,11 @@ impl Workers for Commissions {
         Ok(self.ended(meeting).await.1)
     }
 
-    async fn transcript(&self, worker: &MemberKey, job: &JobId) -> Result<Vec<Line>, HallError> {
-        let member = self.member(worker).ok_or_else(|| HallError::Conflict(not_served(worker)))?;
+    async fn transcript(&self, worker: &MemberKey, job: &JobId) -> Result<Vec<Line>, OperationError> {
+        let member = self.member(worker).ok_or_else(|| OperationError::Conflict(not_served(worker)))?;
         let (store, job) = (member.store().clone(), job.clone());
         let read = blocking(move || store.transcript(&job).map_err(|e| RpcError::internal(e.to_string())));
-        read.await.map_err(|e| HallError::Internal(format!("its transcript cannot be read: {}", e.message)))
+        read.await.map_err(|e| OperationError::Internal(format!("its transcript cannot be read: {}", e.message)))
     }
 
     async fn held_back(&self, attempt: &Attempt) -> Option<String> {

@@ -94,10 +94,10 @@ impl InterruptedJobs {
     /// Decides whether they are resumed, by whether the component is in service. Once they are, later decisions have no effect.
     /// It blocks on storing the end of those that are not.
     pub(crate) fn decide(&self, in_service: Result<(), String>) {
-        self.become_(in_service.map_or_else(Decision::NotInService, |()| Decision::Resume));
+        self.transition_to(in_service.map_or_else(Decision::NotInService, |()| Decision::Resume));
     }
 
-    fn become_(&self, decision: Decision) {
+    fn transition_to(&self, decision: Decision) {
         let waiting = {
             let mut state = self.state();
             if matches!(state.decision, Decision::Resume | Decision::New) {
@@ -131,7 +131,7 @@ impl InterruptedJobs {
     /// # Errors
     /// Where the jobs cannot be read.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
-        self.become_(Decision::New);
+        self.transition_to(Decision::New);
         self.store.upgrade().map_or(Ok(()), |store| store.recover())
     }
 }

@@ -8,13 +8,14 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use guild_auth::{Access, Audit, Authorized, Caller, Operation};
 use guild_contract::rpc::{RpcError, code, method};
+use guild_hall::operations::{HallOperation, OPERATIONS};
 use guild_roster::to_json;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    mcp::{Answered, CallOptions, Failure, Identity, Server, TOOLS_CALL, TOOLS_LIST},
+    mcp::{Answered, CallOptions, Failure, Identity, Server, TOOLS_CALL, TOOLS_LIST, hall::run},
     openrpc::{self, Common, Content, Shapes},
     params::{Params, shown},
     worker::{self, WorkerMethod},
@@ -37,6 +38,7 @@ struct Method {
 }
 
 /// Who carries a method out.
+#[derive(Clone, Copy)]
 enum Handler {
     /// What answers at the endpoint.
     Endpoint(for<'a> fn(Request<'a>) -> BoxFuture<'a, Result<Bytes, RpcError>>),
@@ -44,6 +46,8 @@ enum Handler {
     Worker(&'static WorkerMethod),
     /// A tool. What its caller has to be permitted depends on the tool, so that the gate is asked about that.
     Tool,
+    /// The hall, at its own endpoint.
+    Hall(&'static HallOperation),
     /// The SDK, for clients of MCP that have sessions or are of a later version; nobody else has it.
     Sdk,
 }
@@ -254,14 +258,20 @@ struct Asked<'a> {
     /// What the gate is asked.
     operation: Operation<'a>,
     /// None where the host has no such method.
-    handler: Option<&'static Handler>,
+    handler: Option<Handler>,
 }
 
 impl<'a> Asked<'a> {
     fn of(name: &'a str) -> Self {
         let unknown = if name.starts_with("notifications/") { Access::Notification } else { Access::Unknown };
-        match METHODS.iter().find(|method| method.operation.name == name) {
-            Some(Method { operation, handler, .. }) => Self { operation: *operation, handler: Some(handler) },
+        if let Some(Method { operation, handler, .. }) = METHODS.iter().find(|method| method.operation.name == name) {
+            return Self { operation: *operation, handler: Some(*handler) };
+        }
+        match HallOperation::named(name) {
+            Some(found) => Self {
+                operation: Operation { name: found.row.name, access: found.row.access },
+                handler: Some(Handler::Hall(found)),
+            },
             None => Self { operation: Operation { name, access: unknown }, handler: None },
         }
     }
@@ -281,6 +291,11 @@ impl<'a> Asked<'a> {
             (Some(Handler::Worker(method)), Server::Member(member)) => {
                 method.call(member, caller, Params::read(params), &audit).await
             }
+            (Some(Handler::Hall(operation)), Server::Hall(hall)) => {
+                let input = Params::read(params)?.into_object();
+                Ok(to_json(&run(operation, hall, caller, input, audit).await?))
+            }
+            (Some(Handler::Hall(_)), _) => not_found("; it is answered at the hall's endpoint, /hall/mcp"),
             (Some(Handler::Worker(_)), _) => {
                 not_found("; it is answered at a member's own endpoint, in a roster /members/KEY/mcp (--member KEY)")
             }
@@ -354,6 +369,13 @@ fn of_list(name: &'static str, key: &str, summary: &'static str, url: &str) -> o
 
 /// What all workers' documents have in common.
 static OF_WORKERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(true)));
+/// What the document of the hall has.
+static OF_HALL: LazyLock<Common> = LazyLock::new(|| {
+    Common::with(described(false), |shapes| {
+        let methods = OPERATIONS.iter().filter(|operation| !operation.streams());
+        methods.map(|operation| shapes.of_hall(operation)).collect()
+    })
+});
 /// What the documents of all others have in common.
 static OF_OTHERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(false)));
 
@@ -369,6 +391,7 @@ fn document(server: &Server) -> Bytes {
     let (common, description): (&Common, _) = match server {
         Server::Member(member) if member.manifest().is_worker() => (&OF_WORKERS, &*member.manifest().description),
         Server::Member(member) => (&OF_OTHERS, &*member.manifest().description),
+        Server::Hall(_) => (&OF_HALL, identity.title.as_deref().unwrap_or_default()),
         _ => (&OF_OTHERS, identity.title.as_deref().unwrap_or_default()),
     };
     common.document(&identity.name, &identity.version, description)

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use guild_contract::rpc::code;
+use guild_hall::operations::HallOperation;
 use guild_roster::to_json;
 use schemars::{
     JsonSchema,
@@ -58,10 +59,19 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Of these methods.
+    /// The document of these methods.
     pub(crate) fn new(described: impl Iterator<Item = fn(&mut Shapes) -> Method>) -> Self {
+        Self::with(described, |_| Vec::new())
+    }
+
+    /// The document of these methods, and of more.
+    pub(crate) fn with(
+        described: impl Iterator<Item = fn(&mut Shapes) -> Method>,
+        more: impl FnOnce(&mut Shapes) -> Vec<Method>,
+    ) -> Self {
         let mut shapes = Shapes::new();
-        let methods = described.map(|describe| describe(&mut shapes)).collect();
+        let mut methods: Vec<Method> = described.map(|describe| describe(&mut shapes)).collect();
+        methods.extend(more(&mut shapes));
         let errors: Map<String, Value> =
             ERRORS.into_iter().map(|(name, code, when)| (name.to_owned(), error(code, when))).collect();
         Self { methods, components: json!({"schemas": shapes.0.take_definitions(true), "errors": errors}) }
@@ -155,18 +165,32 @@ impl Shapes {
         Method::new(name, summary, params, result).refuses(refuses)
     }
 
-    /// The fields of a shape as parameters by name. Those that have to be there come first, as OpenRPC wants it.
-    fn params<T: JsonSchema>(&mut self) -> Vec<Content> {
-        let shape = self.0.root_schema_for::<T>();
-        let needed = shape.get("required").and_then(Value::as_array);
-        let fields = shape.get("properties").and_then(Value::as_object).into_iter().flatten();
-        let mut params: Vec<Content> = fields
-            .map(|(name, schema)| match needed.is_some_and(|needed| needed.iter().any(|one| one == name)) {
-                true => Content::required(name, schema.clone()),
-                false => Content::optional(name, schema.clone()),
-            })
-            .collect();
-        params.sort_by(|a, b| (!a.required, &a.name).cmp(&(!b.required, &b.name)));
-        params
+    /// An operation of the hall.
+    pub(crate) fn of_hall(&mut self, operation: &HallOperation) -> Method {
+        let (input, output) = (operation.shapes)(&mut self.0);
+        let method =
+            Method::new(operation.row.name, operation.row.text, params(&input), Content::required("answer", output));
+        method.refuses(
+            "A parameter is missing or of the wrong type; or the hall refuses it. The message says which and why.",
+        )
     }
+
+    /// The fields of a type as parameters.
+    fn params<T: JsonSchema>(&mut self) -> Vec<Content> {
+        params(&self.0.root_schema_for::<T>().to_value())
+    }
+}
+
+/// The fields of a shape as parameters by name. Required ones come first, as OpenRPC wants it.
+fn params(shape: &Value) -> Vec<Content> {
+    let needed = shape.get("required").and_then(Value::as_array);
+    let fields = shape.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let mut params: Vec<Content> = fields
+        .map(|(name, schema)| match needed.is_some_and(|needed| needed.iter().any(|one| one == name)) {
+            true => Content::required(name, schema.clone()),
+            false => Content::optional(name, schema.clone()),
+        })
+        .collect();
+    params.sort_by(|a, b| (!a.required, &a.name).cmp(&(!b.required, &b.name)));
+    params
 }

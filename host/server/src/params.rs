@@ -25,6 +25,11 @@ impl Params {
         members.map(Self).map_err(|error| RpcError::invalid_params(format!("Invalid params: in `params`, {error}")))
     }
 
+    /// All of them, as an object.
+    pub(crate) fn into_object(self) -> Map<String, Value> {
+        self.0.into_iter().collect()
+    }
+
     fn take(&mut self, name: &str) -> Option<Value> {
         let at = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.swap_remove(at).1)

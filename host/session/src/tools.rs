@@ -3,10 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use guild_contract::{objects, schema};
+use guild_contract::{
+    OperationError,
+    nearest::either,
+    objects,
+    operation::{Operation, Row},
+    schema,
+    text::one_line,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One tool that an agent session can call.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +47,58 @@ impl ToolDefinition {
         }
     }
 }
+
+impl ToolDefinition {
+    /// The tool of an operation: the row of the table is its description, and the operation's input its own.
+    pub fn of_operation<O: Operation>() -> Self {
+        Self::of_row::<O::Input>(&O::ROW)
+    }
+
+    /// The tool of a row, with an input of its own.
+    pub fn of_row<T: JsonSchema>(row: &Row) -> Self {
+        let (name, title) = row.tool.map_or((row.name, None), |tool| (tool.name, Some(tool.title.to_owned())));
+        let mut input_schema = schema::input::<T>();
+        if let Some(schema) = input_schema.as_object_mut() {
+            schema.remove("description");
+            schema.insert("additionalProperties".to_owned(), Value::Bool(false));
+        }
+        Self {
+            name: name.to_owned(),
+            title,
+            description: row.text.to_owned(),
+            input_schema,
+            output_schema: None,
+            read_only: !row.access.changes(),
+        }
+    }
+
+    /// Refuses a field that the input does not have, and a value that is none of a field's choices.
+    ///
+    /// # Errors
+    /// `InvalidInput` that names the field, and the nearest that there is.
+    pub fn check(&self, input: &Map<String, Value>) -> Result<(), ToolError> {
+        let Some(properties) = self.input_schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
+        for (name, value) in input {
+            let invalid = |why: String| Err(ToolError::InvalidInput(format!("{}: {why}", self.name)));
+            let Some(field) = properties.get(name) else {
+                return invalid(format!(
+                    "there is no field `{}`; {}",
+                    one_line(name, NAME_CHARS),
+                    either(name, properties.keys().map(String::as_str))
+                ));
+            };
+            let choices = field.get("enum").and_then(Value::as_array);
+            if let Some(choices) = choices.filter(|choices| !value.is_null() && !choices.contains(value)) {
+                let choices: Vec<String> = choices.iter().map(ToString::to_string).collect();
+                return invalid(format!("`{name}` is one of {}", choices.join(", ")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters of a caller's text in an error.
+const NAME_CHARS: usize = 100;
 
 /// Parses a tool's input.
 ///
@@ -78,6 +137,20 @@ pub enum ToolError {
     /// The host could not do it; the text says why.
     #[error("{0}")]
     Unavailable(String),
+}
+
+impl From<OperationError> for ToolError {
+    fn from(error: OperationError) -> Self {
+        match error {
+            OperationError::Internal(why) => Self::Unavailable(why),
+            OperationError::Spent(why) => Self::OverLimit(why),
+            OperationError::Invalid(why)
+            | OperationError::Unsupported(why)
+            | OperationError::NotFound(why)
+            | OperationError::NotImplemented(why)
+            | OperationError::Conflict(why) => Self::InvalidInput(why),
+        }
+    }
 }
 
 /// A call of a tool.

@@ -380,7 +380,6 @@ pub struct NewCommission {
     /// A short label, for lists.
     pub title: String,
     /// The worker's name, as the list of workers has it.
-    #[serde(alias = "worker")]
     pub worker_name: String,
     /// All that the worker has to know: it sees nothing of this conversation.
     pub prompt: String,
@@ -408,7 +407,7 @@ impl Operation for CreateCommission {
     .post("/commission/request/commission/create")
     .answers(201)
     .tool("create_commission", "Create a commission")
-    .quirks(Quirks { missing: Some("projectName, title, workerName, prompt"), ..Quirks::NONE });
+    .quirks(Quirks { missing: Some("projectName, title, workerName, prompt"), aliases: &[("worker", "workerName")], ..Quirks::NONE });
 }
 
 /// The changes of a commission. What is left out stays as it is.
@@ -441,7 +440,7 @@ impl Operation for UpdateCommission {
         "Changes a commission that is pending, blocked, failed or cancelled. What is left out stays as it is.",
     )
     .post("/commission/request/commission/update")
-    .tool("update_commission", "Change a commission");
+    .replacing_tool("update_commission", "Change a commission");
 }
 
 /// A commission, by its id.
@@ -571,7 +570,7 @@ pub struct CommissionFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
     /// Only those in this state.
-    #[serde(alias = "state", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Named<CommissionStatus>>,
     /// Only those of this worker: its `displayName`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -594,7 +593,8 @@ impl Operation for ListCommissions {
         "Lists commissions: what waits, what runs, what went wrong, what is over.",
     )
     .get("/commission/request/commission/list")
-    .tool("list_commissions", "List commissions");
+    .tool("list_commissions", "List commissions")
+    .quirks(Quirks { aliases: &[("state", "status")], ..Quirks::NONE });
 }
 
 /// A commission, by its id, of a project where one is named.
@@ -689,7 +689,7 @@ mod tests {
     #[test]
     fn a_filter_takes_a_state_that_there_is_not() {
         let filter = |json: &str| serde_json::from_str::<CommissionFilter>(json).unwrap().status;
-        assert_eq!(filter(r#"{"state": "failed"}"#), Some(Named::Known(CommissionStatus::Failed)));
+        assert_eq!(filter(r#"{"status": "failed"}"#), Some(Named::Known(CommissionStatus::Failed)));
         assert_eq!(filter(r#"{"status": "lost"}"#), Some(Named::Unknown("lost".to_owned())));
     }
 }

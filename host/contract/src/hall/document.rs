@@ -109,7 +109,6 @@ pub struct DocumentParams {
     /// The project's name.
     pub project_name: String,
     /// The path from `.lore/`.
-    #[serde(alias = "artifactPath")]
     pub path: String,
 }
 
@@ -122,7 +121,8 @@ impl Operation for ReadDocument {
     type Output = Artifact;
     const ROW: Row = Row::new("workspace/document/read", Access::Reads, "Hands over a document of a project.")
         .get("/workspace/artifact/document/read")
-        .tool("read_document", "Read a document");
+        .tool("read_document", "Read a document")
+        .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
 
 /// A document that is to be written.
@@ -132,10 +132,8 @@ pub struct NewDocument {
     /// The project's name.
     pub project_name: String,
     /// The path from `.lore/`.
-    #[serde(alias = "path")]
     pub artifact_path: String,
     /// The whole text. An empty one is a document, too.
-    #[serde(alias = "body")]
     pub content: String,
 }
 
@@ -159,8 +157,12 @@ impl Operation for WriteDocument {
         "Writes a document of a project: a new one, or in place of the one at that path.",
     )
     .post("/workspace/artifact/document/write")
-    .tool("write_document", "Write a document")
-    .quirks(Quirks { missing: Some("artifactPath, content"), may_be_empty: &["content", "body"] });
+    .replacing_tool("write_document", "Write a document")
+    .quirks(Quirks {
+        missing: Some("artifactPath, content"),
+        may_be_empty: &["content"],
+        aliases: &[("path", "artifactPath"), ("body", "content")],
+    });
 }
 
 /// An image or a mockup of a project, as it is: the body is the file.
@@ -175,7 +177,8 @@ impl Operation for ReadImage {
     type Input = DocumentParams;
     type Output = FileContent;
     const ROW: Row = Row::new("workspace/image/read", Access::Reads, "Hands over an image of a project, as it is.")
-        .get("/workspace/artifact/image/read");
+        .get("/workspace/artifact/image/read")
+        .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
 
 /// Facts about an image.
@@ -202,7 +205,8 @@ impl Operation for ReadImageFacts {
     type Input = DocumentParams;
     type Output = ImageFacts;
     const ROW: Row = Row::new("workspace/image/meta", Access::Reads, "Tells the size and the type of an image.")
-        .get("/workspace/artifact/image/meta");
+        .get("/workspace/artifact/image/meta")
+        .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
 
 /// Reads a mockup.
@@ -213,7 +217,8 @@ impl Operation for ReadMockup {
     type Input = DocumentParams;
     type Output = FileContent;
     const ROW: Row = Row::new("workspace/mockup/read", Access::Reads, "Hands over a mockup of a project, as it is.")
-        .get("/workspace/artifact/mockup/read");
+        .get("/workspace/artifact/mockup/read")
+        .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
 
 /// Whether documents of a project differ from `claude/main`.

@@ -97,6 +97,9 @@ pub enum HallEvent {
         /// The project.
         project_name: String,
     },
+    /// An event of a host of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 impl HallEvent {
@@ -110,7 +113,9 @@ impl HallEvent {
             | Self::CommissionManagerNote { commission_id, .. }
             | Self::CommissionQueued { commission_id, .. }
             | Self::CommissionDequeued { commission_id, .. } => Some(commission_id),
-            Self::MeetingStarted { .. } | Self::MeetingEnded { .. } | Self::MeetingRequested { .. } => None,
+            Self::MeetingStarted { .. } | Self::MeetingEnded { .. } | Self::MeetingRequested { .. } | Self::Unknown => {
+                None
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
     str::FromStr,
 };
 
+use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -86,29 +87,28 @@ names! {
 }
 
 impl CommissionId {
-    /// The name of a commission for this worker. `second` is the time as `YYYYMMDD-HHMMSS`, and the commission the `nth` of
-    /// that second, from 1.
-    pub fn new(worker: &str, second: impl Display, nth: usize) -> Self {
-        Self(format!("commission-{}-{}", plain(worker, "worker"), numbered(second, nth)))
+    /// The name of a commission for this worker that is made at this time, and is the `nth` of the second, from 1.
+    pub fn new(worker: &str, time: Timestamp, nth: usize) -> Self {
+        Self(format!("commission-{}-{}", plain(worker, "worker"), second(time, nth)))
     }
 }
 
 impl MeetingId {
     /// The name of a meeting with this worker that a user opens.
-    pub fn audience(worker: &str, second: impl Display, nth: usize) -> Self {
-        Self(format!("audience-{}-{}", plain(worker, "worker"), numbered(second, nth)))
+    pub fn audience(worker: &str, time: Timestamp, nth: usize) -> Self {
+        Self(format!("audience-{}-{}", plain(worker, "worker"), second(time, nth)))
     }
 
     /// The name of a meeting that somebody asks for, with this agenda.
-    pub fn request(agenda: &str, second: impl Display, nth: usize) -> Self {
+    pub fn request(agenda: &str, time: Timestamp, nth: usize) -> Self {
         let words: Vec<&str> = agenda.split_whitespace().take(6).collect();
         let about = plain(&words.join(" "), "meeting").to_lowercase();
-        Self(format!("meeting-request-{}-{about}", numbered(second, nth)))
+        Self(format!("meeting-request-{}-{about}", second(time, nth)))
     }
 
     /// The name of a meeting that a worker proposes in another one.
-    pub fn followup(worker: &str, second: impl Display, nth: usize) -> Self {
-        Self(format!("followup-{}-{}", plain(worker, "worker"), numbered(second, nth)))
+    pub fn followup(worker: &str, time: Timestamp, nth: usize) -> Self {
+        Self(format!("followup-{}-{}", plain(worker, "worker"), second(time, nth)))
     }
 }
 
@@ -119,9 +119,9 @@ fn plain(text: &str, otherwise: &str) -> String {
     if joined.is_empty() { otherwise.to_owned() } else { joined.chars().take(MAX_PART).collect() }
 }
 
-fn numbered(second: impl Display, nth: usize) -> String {
+fn second(time: Timestamp, nth: usize) -> String {
     let nth = if nth > 1 { format!("-{nth}") } else { String::new() };
-    format!("{second}{nth}")
+    format!("{}{nth}", time.strftime("%Y%m%d-%H%M%S"))
 }
 
 fn check(what: &str, text: &str) -> Result<(), String> {
@@ -138,19 +138,18 @@ fn check(what: &str, text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    const SECOND: &str = "20260401-120000";
-
     #[test]
     fn a_name_has_the_worker_and_the_second_and_is_the_name_of_a_file() {
-        let name = |worker, nth| CommissionId::new(worker, SECOND, nth).to_string();
+        let time: Timestamp = "2026-04-01T12:00:00Z".parse().unwrap();
+        let name = |worker, nth| CommissionId::new(worker, time, nth).to_string();
         assert_eq!(name("Guild Master", 1), "commission-Guild-Master-20260401-120000");
         assert_eq!(name("../é", 2), "commission-worker-20260401-120000-2");
-        assert_eq!(MeetingId::audience("Guild Master", SECOND, 2).as_str(), "audience-Guild-Master-20260401-120000-2");
-        assert_eq!(MeetingId::followup("Dalton", SECOND, 1).as_str(), "followup-Dalton-20260401-120000");
-        let request = MeetingId::request("Which tides, and when? Or none at all", SECOND, 1);
+        assert_eq!(MeetingId::audience("Guild Master", time, 2).as_str(), "audience-Guild-Master-20260401-120000-2");
+        assert_eq!(MeetingId::followup("Dalton", time, 1).as_str(), "followup-Dalton-20260401-120000");
+        let request = MeetingId::request("Which tides, and when? Or none at all", time, 1);
         assert_eq!(request.as_str(), "meeting-request-20260401-120000-which-tides-and-when-or-none");
         let long = "x".repeat(500);
-        for id in [name(&long, 3), name("a/b.lock", 1), MeetingId::request(&long, SECOND, 9).to_string()] {
+        for id in [name(&long, 3), name("a/b.lock", 1), MeetingId::request(&long, time, 9).to_string()] {
             assert!(id.parse::<CommissionId>().is_ok());
         }
         for bad in ["", ".", "a/b", "a.md", "-x", &"x".repeat(129)] {

@@ -287,6 +287,9 @@ pub enum TurnEvent {
         /// Why.
         reason: String,
     },
+    /// An event of a host of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// What had a conversation shortened.
@@ -312,10 +315,8 @@ pub struct NewMeeting {
     /// The project's name.
     pub project_name: String,
     /// The worker's name, as the list of workers has it.
-    #[serde(alias = "worker")]
     pub worker_name: String,
     /// The subject: the user's first message.
-    #[serde(alias = "agenda")]
     pub prompt: String,
     /// Model and bounds in place of the worker's own, for each turn.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
@@ -337,7 +338,7 @@ impl Operation for OpenMeeting {
     )
     .post("/meeting/request/meeting/create")
     .tool("open_meeting", "Open a meeting")
-    .quirks(Quirks { missing: Some("projectName, workerName, prompt"), ..Quirks::NONE });
+    .quirks(Quirks { missing: Some("projectName, workerName, prompt"), aliases: &[("worker", "workerName"), ("agenda", "prompt")], ..Quirks::NONE });
 }
 
 /// A request for a meeting that is to be accepted.
@@ -350,7 +351,7 @@ pub struct AcceptMeetingParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
     /// The user's first message.
-    #[serde(default, alias = "content", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Model and bounds in place of the worker's own, for each turn.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
@@ -370,7 +371,8 @@ impl Operation for AcceptMeeting {
         "Accepts a request for a meeting, and has the worker begin it. Answers with the events of that turn.",
     )
     .post("/meeting/request/meeting/accept")
-    .tool("accept_meeting", "Accept a meeting");
+    .tool("accept_meeting", "Accept a meeting")
+    .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
 }
 
 /// A meeting, by its id, of a project where one is named.
@@ -433,7 +435,7 @@ pub struct MeetingFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<Named<MeetingListView>>,
     /// In the view `all`, only those in this state.
-    #[serde(alias = "state", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Named<MeetingStatus>>,
     /// How many to skip at the beginning of the list, as after an answer that says `more`.
     #[serde(skip_serializing_if = "is_zero")]
@@ -464,7 +466,8 @@ impl Operation for ListMeetings {
     type Output = MeetingsAnswer;
     const ROW: Row = Row::new("meeting/list", Access::Reads, "Lists meetings, and requests for them, newest first.")
         .get("/meeting/request/meeting/list")
-        .tool("list_meetings", "List meetings");
+        .tool("list_meetings", "List meetings")
+        .quirks(Quirks { aliases: &[("state", "status")], ..Quirks::NONE });
 }
 
 /// Reads a meeting.
@@ -487,7 +490,6 @@ pub struct MessageParams {
     /// The meeting's id.
     pub meeting_id: String,
     /// The user's message.
-    #[serde(alias = "content")]
     pub message: String,
 }
 
@@ -504,7 +506,8 @@ impl Operation for SendMessage {
         "Says something in an open meeting, and has the worker answer. Answers with the events of that turn.",
     )
     .post("/meeting/session/message/send")
-    .tool("send_message", "Say something in a meeting");
+    .tool("send_message", "Say something in a meeting")
+    .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
 }
 
 /// A turn that is to be listened to.
@@ -562,6 +565,7 @@ impl Operation for CloseMeeting {
     type Input = MeetingIdParams;
     type Output = MeetingClosed;
     const ROW: Row = Row::new("meeting/close", Access::Ends, "Closes a meeting, and answers with its notes.")
+        .slow()
         .post("/meeting/session/meeting/close")
         .tool("close_meeting", "Close a meeting");
 }

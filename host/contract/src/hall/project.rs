@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::operation::{Access, Operation, Row};
+use crate::operation::{Access, Operation, Quirks, Row};
 
 /// No parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -100,11 +100,32 @@ pub struct ProjectSettings {
     pub memory_limit: Option<u32>,
 }
 
+/// Commissions of a project that run at once, where `config.yaml` does not say.
+const COMMISSIONS_OF_A_PROJECT: u32 = 3;
+/// Meetings of a project that are open at once, where `config.yaml` does not say.
+const MEETINGS_OF_A_PROJECT: u32 = 5;
+
+impl ProjectSettings {
+    /// Commissions that run at once.
+    pub fn commissions(&self) -> u32 {
+        self.commission_cap.unwrap_or(COMMISSIONS_OF_A_PROJECT)
+    }
+
+    /// Meetings that are open at once.
+    pub fn meetings(&self) -> u32 {
+        self.meeting_cap.unwrap_or(MEETINGS_OF_A_PROJECT)
+    }
+
+    /// Characters of memories that a session is given, where the project says so (REQ-WKR-23).
+    pub fn memory_chars(&self) -> Option<u64> {
+        self.memory_limit.map(|tokens| u64::from(tokens) * 4)
+    }
+}
+
 /// A project, by its name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedProject {
     /// The project's name.
-    #[serde(alias = "projectName")]
     pub name: String,
 }
 
@@ -120,14 +141,14 @@ impl Operation for ReadProject {
         Access::Reads,
         "Hands over a project's settings, and the vision of its documents.",
     )
-    .get("/system/config/project/read");
+    .get("/system/config/project/read")
+    .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
 }
 
 /// A project that is to be registered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterProjectParams {
     /// The project's name.
-    #[serde(alias = "projectName")]
     pub name: String,
     /// The top directory of its working tree.
     pub path: String,
@@ -145,7 +166,8 @@ impl Operation for RegisterProject {
         Access::Dispatches,
         "Refuses: a project is registered by its operator alone, and the answer has the command.",
     )
-    .post("/system/config/project/register");
+    .post("/system/config/project/register")
+    .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
 }
 
 /// Refuses to take a project away.
@@ -160,7 +182,8 @@ impl Operation for DeregisterProject {
         Access::Dispatches,
         "Refuses: a project is taken away by its operator alone, and the answer has the command.",
     )
-    .post("/system/config/project/deregister");
+    .post("/system/config/project/deregister")
+    .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
 }
 
 /// Refuses to group a project.
@@ -407,6 +430,7 @@ impl Operation for SyncProjects {
         Access::Dispatches,
         "Has `claude/main` follow the default branch, in one project or in all.",
     )
+    .slow()
     .post("/workspace/git/integration/sync");
 }
 
@@ -449,6 +473,7 @@ impl Operation for CreatePullRequest {
         Access::Dispatches,
         "Pushes `claude/main` of a project, and makes a pull request of it.",
     )
+    .slow()
     .post("/workspace/git/pr/create")
     .answers(201);
 }

@@ -1,18 +1,18 @@
 //! A commission: what it is, its states, its record, and where it is kept.
 
 pub mod record;
-mod state;
 
 use std::path::PathBuf;
 
-use guild_contract::JobId;
+use guild_contract::{
+    JobId, OperationError,
+    hall::{Author, CommissionId, CommissionStatus, TimelineEntry},
+};
 use serde::{Deserialize, Serialize};
 
-pub use record::{Entry, Overrides, Record};
-pub use state::Status;
+pub use record::Record;
 
-pub use crate::id::CommissionId;
-use crate::{asker::asker, error::HallError, store::Kept};
+use crate::{asker::asker, store::Kept};
 
 /// Calls of the manager's that are remembered of a commission.
 const MAX_CALLS: usize = 64;
@@ -28,7 +28,7 @@ pub struct Commission {
     /// Who works on it: a key of the roster.
     pub worker_name: String,
     /// Where it is.
-    pub status: Status,
+    pub status: CommissionStatus,
     /// The worktree of its attempt, while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree_dir: Option<PathBuf>,
@@ -56,19 +56,6 @@ pub struct Commission {
     pub calls: Vec<String>,
     /// What people see.
     pub record: Record,
-}
-
-/// Who made a commission, or asked for a meeting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Author {
-    /// A person, or a program of theirs.
-    #[default]
-    User,
-    /// The manager, which acts first: a person reviews it (REQ-WKR-27).
-    Manager,
-    /// A worker, which asks for a meeting.
-    Worker,
 }
 
 /// What a commission of the manager's follows from, and what it counts there.
@@ -108,7 +95,7 @@ pub struct AttemptState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// What it will be: completed, failed or cancelled.
-    pub status: Status,
+    pub status: CommissionStatus,
     /// Why.
     pub reason: String,
     /// When.
@@ -130,7 +117,13 @@ impl Kept for Commission {
 
 impl Commission {
     /// One of which only this is known.
-    pub(crate) fn new(id: CommissionId, project: String, worker: String, status: Status, record: Record) -> Self {
+    pub(crate) fn new(
+        id: CommissionId,
+        project: String,
+        worker: String,
+        status: CommissionStatus,
+        record: Record,
+    ) -> Self {
         Self {
             commission_id: id,
             project_name: project,
@@ -152,23 +145,28 @@ impl Commission {
     ///
     /// # Errors
     /// Where this state does not lead to that one.
-    pub(crate) fn become_(&mut self, next: Status, reason: &str, time: String) -> Result<(), HallError> {
+    pub(crate) fn transition_to(
+        &mut self,
+        next: CommissionStatus,
+        reason: &str,
+        time: String,
+    ) -> Result<(), OperationError> {
         if !self.status.leads_to(next) {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "commission {:?} is {}, from where it cannot become {next}",
                 self.commission_id.as_str(),
                 self.status
             )));
         }
         let from = std::mem::replace(&mut self.status, next);
-        self.record.activity_timeline.push(Entry {
+        self.record.activity_timeline.push(TimelineEntry {
             timestamp: time,
             event: format!("status_{next}"),
             reason: reason.to_owned(),
             from: Some(from.to_string()),
             to: Some(next.to_string()),
         });
-        if next != Status::Pending && next != Status::Blocked {
+        if next != CommissionStatus::Pending && next != CommissionStatus::Blocked {
             self.asked = None;
         }
         Ok(())
@@ -190,14 +188,19 @@ impl Commission {
     /// Notes something.
     pub(crate) fn note(&mut self, event: &str, reason: &str, time: String) {
         let (event, reason) = (event.to_owned(), reason.to_owned());
-        self.record.activity_timeline.push(Entry { timestamp: time, event, reason, ..Entry::default() });
+        self.record.activity_timeline.push(TimelineEntry {
+            timestamp: time,
+            event,
+            reason,
+            ..TimelineEntry::default()
+        });
     }
 
     /// US dollars that it has spent and may still spend, where the manager made it.
     pub(crate) fn delegated_usd(&self) -> f64 {
         let Some(delegated) = &self.delegated else { return 0.0 };
         let may_spend = match self.status {
-            Status::Pending | Status::Blocked => true,
+            CommissionStatus::Pending | CommissionStatus::Blocked => true,
             status => status.is_active() && self.attempt.as_ref().is_some_and(|attempt| attempt.end.is_none()),
         };
         delegated.spent_usd + if may_spend { delegated.budget_usd } else { 0.0 }
@@ -205,7 +208,7 @@ impl Commission {
 
     /// Whether it begins by itself as soon as it can: its dispatch was asked for.
     pub fn is_queued(&self) -> bool {
-        self.asked.is_some() && matches!(self.status, Status::Pending | Status::Blocked)
+        self.asked.is_some() && matches!(self.status, CommissionStatus::Pending | CommissionStatus::Blocked)
     }
 
     /// When it was made, as far as its record says.
@@ -215,7 +218,7 @@ impl Commission {
 
     /// The time that a list shows: that of its last change of state, else of its creation, else its day.
     pub fn relevant_date(&self) -> &str {
-        use Status::{Cancelled, Completed, Dispatched, Failed, InProgress};
+        use CommissionStatus::{Cancelled, Completed, Dispatched, Failed, InProgress};
         let event = match self.status {
             Completed | Failed | Cancelled | Dispatched | InProgress => format!("status_{}", self.status),
             _ => "created".to_owned(),

@@ -6,13 +6,15 @@
 
 use std::fmt::Write as _;
 
-use guild_contract::Decision;
+use guild_contract::{
+    Decision, OperationError,
+    hall::{CommissionStatus, Origin, Overrides, TimelineEntry},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_saphyr::{DoubleQuoted, FlowSeq};
 
-use super::Status;
-use crate::{error::HallError, frontmatter};
+use crate::frontmatter;
 
 /// The most bytes of a log to which people and workers add, and what each of its entries counts besides its text.
 const LOG_BYTES: usize = 2 * 1024 * 1024;
@@ -48,7 +50,7 @@ pub struct Record {
     pub resource_overrides: Overrides,
     /// What happened, in order. Entries are only added.
     #[serde(default)]
-    pub activity_timeline: Vec<Entry>,
+    pub activity_timeline: Vec<TimelineEntry>,
     /// Where the work stands, as the worker says.
     #[serde(default)]
     pub current_progress: String,
@@ -59,57 +61,11 @@ pub struct Record {
     pub body: String,
 }
 
-/// What made a commission.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// In words.
-    pub description: String,
-}
-
 /// Notes which overrides were above what the operator allows, and what holds in place of them.
 pub(crate) const CUT: &str = "overrides_cut";
 
-/// Bounds of a commission, or of the turns of a meeting, in place of its worker's (REQ-WKR-19).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Overrides {
-    /// The model.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Turns of a model.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_turns: Option<u32>,
-    /// US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_budget_usd: Option<f64>,
-}
-
-impl Overrides {
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// Something that happened to a commission, or in a meeting.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// When: RFC 3339 in UTC, with milliseconds.
-    pub timestamp: String,
-    /// Of a commission `created`, `overrides_cut`, `dispatch_asked`, `status_<state>`, `held_back`, `progress_report`,
-    /// `result_submitted`, `question`, `last_text`, `not_committed`, `user_note` or `manager_note`; of a meeting see [`crate::meeting::Record`].
-    pub event: String,
-    /// What, or why.
-    pub reason: String,
-    /// The state before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// The state after.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-}
-
 /// The bytes of a log.
-pub(crate) fn bytes(log: &[Entry]) -> usize {
+pub(crate) fn bytes(log: &[TimelineEntry]) -> usize {
     log.iter().map(|entry| entry.reason.len() + ENTRY_BYTES).sum()
 }
 
@@ -117,12 +73,12 @@ pub(crate) fn bytes(log: &[Entry]) -> usize {
 ///
 /// # Errors
 /// Where there is no room for it.
-pub(crate) fn check_room(log: &[Entry], text: &str) -> Result<(), HallError> {
+pub(crate) fn check_room(log: &[TimelineEntry], text: &str) -> Result<(), OperationError> {
     let all = bytes(log) + text.len() + ENTRY_BYTES;
     if all <= LOG_BYTES {
         return Ok(());
     }
-    Err(HallError::Conflict(format!("its log would have {all} bytes, and takes no more than {LOG_BYTES}")))
+    Err(OperationError::Conflict(format!("its log would have {all} bytes, and takes no more than {LOG_BYTES}")))
 }
 
 /// As much of a result, or of notes, as a record has.
@@ -140,7 +96,7 @@ pub(crate) fn fitting(mut text: String) -> String {
 struct Frontmatter<'a> {
     title: DoubleQuoted<&'a str>,
     date: &'a str,
-    status: Status,
+    status: CommissionStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source<'a>>,
     tags: FlowSeq<[&'static str; 1]>,
@@ -163,7 +119,7 @@ struct Source<'a> {
     description: DoubleQuoted<&'a str>,
 }
 
-/// An [`Entry`] as it is written.
+/// An [`TimelineEntry`] as it is written.
 #[derive(Serialize)]
 pub(crate) struct Line<'a> {
     timestamp: &'a str,
@@ -176,7 +132,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(crate) fn of(entry: &'a Entry) -> Self {
+    pub(crate) fn of(entry: &'a TimelineEntry) -> Self {
         Self {
             timestamp: &entry.timestamp,
             event: &entry.event,
@@ -192,7 +148,7 @@ impl Record {
     ///
     /// # Errors
     /// What YAML cannot say.
-    pub fn render(&self, status: Status) -> Result<String, String> {
+    pub fn render(&self, status: CommissionStatus) -> Result<String, String> {
         let frontmatter = Frontmatter {
             title: DoubleQuoted(&self.title),
             date: &self.date,
@@ -219,7 +175,7 @@ pub struct Read {
     /// What it says. A field of another kind than it should have counts as missing.
     pub record: Record,
     /// Its state, where it names one.
-    pub status: Option<Status>,
+    pub status: Option<CommissionStatus>,
 }
 
 /// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the same.
@@ -242,7 +198,7 @@ pub fn read(text: &str) -> Read {
         dependencies: list("dependencies"),
         linked_artifacts: list("linked_artifacts"),
         resource_overrides: serde_json::from_value(overrides).unwrap_or_default(),
-        activity_timeline: Entry::list(&value, "activity_timeline"),
+        activity_timeline: entries(&value, "activity_timeline"),
         current_progress: text("current_progress"),
         project_name: text("projectName"),
         body: body.to_owned(),
@@ -250,22 +206,20 @@ pub fn read(text: &str) -> Read {
     Read { record, status: text("status").parse().ok() }
 }
 
-impl Entry {
-    /// The entries of a list in frontmatter.
-    pub(crate) fn list(data: &Value, key: &str) -> Vec<Self> {
-        let entries = data.get(key).and_then(Value::as_array).into_iter().flatten();
-        entries.filter(|entry| entry.is_object()).map(Self::read).collect()
-    }
+/// The entries of a list in frontmatter.
+pub(crate) fn entries(data: &Value, key: &str) -> Vec<TimelineEntry> {
+    let entries = data.get(key).and_then(Value::as_array).into_iter().flatten();
+    entries.filter(|entry| entry.is_object()).map(read_entry).collect()
+}
 
-    fn read(value: &Value) -> Self {
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        Self {
-            timestamp: text("timestamp").unwrap_or_default(),
-            event: text("event").unwrap_or_default(),
-            reason: text("reason").unwrap_or_default(),
-            from: text("from"),
-            to: text("to"),
-        }
+fn read_entry(value: &Value) -> TimelineEntry {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    TimelineEntry {
+        timestamp: text("timestamp").unwrap_or_default(),
+        event: text("event").unwrap_or_default(),
+        reason: text("reason").unwrap_or_default(),
+        from: text("from"),
+        to: text("to"),
     }
 }
 
@@ -291,11 +245,11 @@ mod tests {
 
     #[test]
     fn a_log_and_a_result_end_where_a_record_would_be_too_large_to_be_read_again() {
-        let entry = |bytes: usize| Entry { reason: "é".repeat(bytes / 2), ..Entry::default() };
+        let entry = |bytes: usize| TimelineEntry { reason: "é".repeat(bytes / 2), ..TimelineEntry::default() };
         check_room(&[], &"x".repeat(1024 * 1024)).unwrap();
         let full = check_room(&[entry(1024 * 1024)], &"x".repeat(1024 * 1024)).unwrap_err().to_string();
         assert!(full.contains("2097408 bytes") && full.contains("2097152"), "{full}");
-        check_room(&vec![Entry::default(); LOG_BYTES / ENTRY_BYTES], "").unwrap_err();
+        check_room(&vec![TimelineEntry::default(); LOG_BYTES / ENTRY_BYTES], "").unwrap_err();
 
         assert_eq!(fitting("short".to_owned()), "short");
         let long = fitting("é".repeat(BODY_BYTES));
@@ -303,7 +257,7 @@ mod tests {
     }
 
     fn record() -> Record {
-        let entry = |event: &str, reason: &str, states: Option<(&str, &str)>| Entry {
+        let entry = |event: &str, reason: &str, states: Option<(&str, &str)>| TimelineEntry {
             timestamp: "2026-11-23T18:34:41.872Z".to_owned(),
             event: event.to_owned(),
             reason: reason.to_owned(),
@@ -331,7 +285,7 @@ mod tests {
     #[test]
     fn a_record_is_written_as_readers_of_lines_expect_it() {
         assert_eq!(
-            record().render(Status::Dispatched).unwrap(),
+            record().render(CommissionStatus::Dispatched).unwrap(),
             r#"---
 title: "Commission: Add \"x\""
 date: 2026-11-23
@@ -370,9 +324,9 @@ All done.
             record.worker = text.to_owned();
             record.dependencies = vec![text.to_owned()];
             record.body = format!("{text}\n---\n");
-            let written = record.render(Status::Pending).unwrap();
+            let written = record.render(CommissionStatus::Pending).unwrap();
             let read = read(&written);
-            assert_eq!((read.record, read.status), (record.clone(), Some(Status::Pending)), "{written}");
+            assert_eq!((read.record, read.status), (record.clone(), Some(CommissionStatus::Pending)), "{written}");
         }
     }
 
@@ -381,7 +335,7 @@ All done.
         let text = "---\r\ntitle: T\r\nstatus: \"failed\"\r\ndate: 2026-01-02\r\ndependencies: \r\nlinked_artifacts:\r\n\r\n  - a\r\n  - 7\r\n\
                     activity_timeline:\r\n  - x\r\n  - timestamp: 2026-01-02T03:04:05.000Z\r\n    event: e\r\n---\r\n\r\nBody\r\n";
         let Read { record, status } = read(text);
-        assert_eq!((record.title.as_str(), status), ("T", Some(Status::Failed)));
+        assert_eq!((record.title.as_str(), status), ("T", Some(CommissionStatus::Failed)));
         assert_eq!((record.date.as_str(), record.dependencies.len()), ("2026-01-02", 0));
         assert_eq!((record.linked_artifacts, record.body.as_str()), (vec!["a".to_owned()], "\nBody\n"));
         assert_eq!(record.activity_timeline.len(), 1);

@@ -9,6 +9,10 @@ use std::{
     sync::Arc,
 };
 
+use guild_contract::{
+    OperationError,
+    hall::{Artifact, ArtifactKind, Artifacts},
+};
 use guild_fs::fingerprint::Fingerprint;
 use guild_git::{Integration, check_rules, is_rules_file};
 use guild_jobs::Names;
@@ -18,8 +22,7 @@ use super::{
     cells::{Cells, InHall, Picture},
 };
 use crate::{
-    artifact::{self, Artifact, ArtifactFile, Artifacts, Kind},
-    error::HallError,
+    artifact::{self, ArtifactFile},
     files::{Files, below_lore, in_lore, is_of_host, names, text},
     home::Home,
     project::Project,
@@ -41,7 +44,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project, or it cannot be worked on.
-    pub async fn artifacts(&self, project: &str) -> Result<Artifacts, HallError> {
+    pub async fn artifacts(&self, project: &str) -> Result<Artifacts, OperationError> {
         let (_, integration) = self.integration(project).await?;
         let home = self.home.clone();
         integration.with_files(move |top| list(&home, top)).await?
@@ -51,16 +54,16 @@ impl Hall {
     ///
     /// # Errors
     /// As [`Self::artifacts`].
-    pub async fn recent_artifacts(&self, project: &str, most: usize) -> Result<Artifacts, HallError> {
+    pub async fn recent_artifacts(&self, project: &str, most: usize) -> Result<Artifacts, OperationError> {
         let mut found = self.artifacts(project).await?;
-        found.artifacts.retain(Artifact::is_active);
+        found.artifacts.retain(artifact::is_active);
         found.artifacts.sort_by_cached_key(|artifact| Reverse(artifact.last_modified.clone()));
         found.artifacts.truncate(most);
         Ok(found)
     }
 
     /// The paths of all files below `.lore/`, from there.
-    pub(super) async fn documents(&self, project: &str) -> Result<Vec<String>, HallError> {
+    pub(super) async fn documents(&self, project: &str) -> Result<Vec<String>, OperationError> {
         let (_, integration) = self.integration(project).await?;
         let home = self.home.clone();
         let list = move |top: &Path| {
@@ -76,14 +79,14 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is none of that path, or it cannot be read.
-    pub async fn artifact(&self, project: &str, path: &str) -> Result<Artifact, HallError> {
+    pub async fn artifact(&self, project: &str, path: &str) -> Result<Artifact, OperationError> {
         let (_, integration) = self.integration(project).await?;
         let path = valid(path)?;
         let own = in_worktree(&self.commissions, project, &path);
         if let Some((top, path)) = own.or_else(|| in_worktree(&self.meetings, project, &path)) {
             let home = self.home.clone();
             match blocking(move || read(&home, &top, &path)).await {
-                Err(HallError::NotFound(_)) => {}
+                Err(OperationError::NotFound(_)) => {}
                 found => return found,
             }
         }
@@ -103,15 +106,20 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is none of that path and kind, or it cannot be read.
-    pub async fn artifact_file(&self, project: &str, path: &str, kind: Kind) -> Result<ArtifactFile, HallError> {
+    pub async fn artifact_file(
+        &self,
+        project: &str,
+        path: &str,
+        kind: ArtifactKind,
+    ) -> Result<ArtifactFile, OperationError> {
         let (_, integration) = self.integration(project).await?;
         let path = valid(path)?;
-        let media_type = artifact::media_type(&path).filter(|_| Kind::of(&path) == Some(kind));
+        let media_type = artifact::media_type(&path).filter(|_| artifact::kind_of(&path) == Some(kind));
         let media_type = media_type.ok_or_else(|| {
             let file = path.rsplit('/').next().unwrap_or_default();
             let extension = file.rfind('.').filter(|at| *at > 0).and_then(|at| file.get(at..)).unwrap_or_default();
-            HallError::Unsupported(match kind {
-                Kind::Image => format!(
+            OperationError::Unsupported(match kind {
+                ArtifactKind::Image => format!(
                     "Unsupported image type: {extension}; {:?} is no png, jpg, jpeg, webp, gif or svg",
                     below_lore(&path)
                 ),
@@ -121,7 +129,7 @@ impl Hall {
         let home = self.home.clone();
         let read = move |top: &Path| {
             let (bytes, state) = whole(&home, top, &path)?;
-            let artifact = Artifact::file(below_lore(&path), kind, artifact::time(&state));
+            let artifact = artifact::file(below_lore(&path), kind, artifact::time(&state));
             Ok(ArtifactFile { artifact, media_type, bytes })
         };
         integration.with_files(read).await?
@@ -131,31 +139,36 @@ impl Hall {
     ///
     /// # Errors
     /// Where it is no path of an artifact, or one of the hall's own, or it cannot be written.
-    pub async fn write_artifact(self: &Arc<Self>, project: &str, path: &str, content: String) -> Result<(), HallError> {
+    pub async fn write_artifact(
+        self: &Arc<Self>,
+        project: &str,
+        path: &str,
+        content: String,
+    ) -> Result<(), OperationError> {
         let (settled, integration) = self.integration(project).await?;
         let message = format!("Edit artifact: {path}");
         let path = valid(path)?;
         let is_rules = path.rsplit('/').next().is_some_and(is_rules_file);
         let checked = if is_rules { check_rules(content.as_bytes()) } else { Ok(()) };
-        checked.map_err(|why| HallError::Invalid(format!("{:?} {why}", below_lore(&path))))?;
+        checked.map_err(|why| OperationError::Invalid(format!("{:?} {why}", below_lore(&path))))?;
         if content.len() as u64 > MAX_BYTES {
-            return Err(HallError::Invalid(format!("content has {} bytes, more than {MAX_BYTES}", content.len())));
+            return Err(OperationError::Invalid(format!("content has {} bytes, more than {MAX_BYTES}", content.len())));
         }
         let links = integration.repository().links(integration.dir()).await?;
         let link = "it is a symbolic link of the project, which is checked out as a file with its target";
         let link = links.contains(&path).then_some(link);
         if let Some(why) = protected(named(&path)?.as_slice()).or(link) {
-            return Err(HallError::Invalid(format!("{:?} is not written by callers: {why}", below_lore(&path))));
+            return Err(OperationError::Invalid(format!("{:?} is not written by callers: {why}", below_lore(&path))));
         }
         // No commission is called so. There is one writer of a project at a time.
         let (home, temporary) = (self.home.clone(), format!(".document.{}", settled.name()));
         let quota = self.projects.documents();
         let write = move |top: &Path| {
             let names = named(&path)?;
-            let files = Files::open(&home, top).map_err(HallError::io("the integration worktree"))?;
+            let files = Files::open(&home, top).map_err(OperationError::io("the integration worktree"))?;
             let checked =
                 files.check_documents(&names, content.len(), quota).map_err(|e| failed(&names, "written", &e))?;
-            checked.map_err(HallError::Conflict)?;
+            checked.map_err(OperationError::Conflict)?;
             let written = files.place(&names).and_then(|place| files.put(place, &temporary, content.as_bytes()));
             written.map_err(|e| failed(&names, "written", &e))
         };
@@ -167,7 +180,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project, or git cannot tell.
-    pub async fn loose_artifacts(&self, project: &str) -> Result<usize, HallError> {
+    pub async fn loose_artifacts(&self, project: &str) -> Result<usize, OperationError> {
         let (_, integration) = self.integration(project).await?;
         let loose = integration.loose().await?;
         Ok(loose.iter().filter(|file| below_lore(file) != file.as_str()).count())
@@ -178,18 +191,18 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project, or it cannot be committed.
-    pub async fn commit_artifacts(self: &Arc<Self>, project: &str, message: &str) -> Result<bool, HallError> {
+    pub async fn commit_artifacts(self: &Arc<Self>, project: &str, message: &str) -> Result<bool, OperationError> {
         let (_, integration) = self.integration(project).await?;
         if message.len() > MESSAGE_BYTES || message.contains('\0') {
             let why = format!("message has at most {MESSAGE_BYTES} bytes, and no zero byte");
-            return Err(HallError::Invalid(why));
+            return Err(OperationError::Invalid(why));
         }
         let committed = integration.commit_lore(message).await?;
         self.check_dependencies(Some(project)).await?;
         Ok(committed)
     }
 
-    pub(super) async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), HallError> {
+    pub(super) async fn integration(&self, project: &str) -> Result<(Arc<Project>, Arc<Integration>), OperationError> {
         let project = self.project(project)?;
         let integration = self.projects.integration(&self.home, &project).await?;
         Ok((project, integration))
@@ -217,30 +230,30 @@ fn first_section(text: &str) -> Option<String> {
 }
 
 /// The artifacts of a worktree. It blocks.
-fn list(home: &Home, top: &Path) -> Result<Artifacts, HallError> {
-    let files = Files::open(home, top).map_err(HallError::io("the integration worktree"))?;
+fn list(home: &Home, top: &Path) -> Result<Artifacts, OperationError> {
+    let files = Files::open(home, top).map_err(OperationError::io("the integration worktree"))?;
     let lore = named(LORE)?;
     let listed = files.list(&lore).map_err(|e| failed(&lore, "listed", &e))?;
     let (paths, truncated) = listed.map(|listed| (listed.files, listed.truncated)).unwrap_or_default();
     let (mut found, mut left) = (Vec::new(), MAX_LISTED_BYTES);
     for path in paths {
-        let Some(kind) = Kind::of(&path) else { continue };
+        let Some(kind) = artifact::kind_of(&path) else { continue };
         let full = in_lore(&path);
         // A file that cannot be read, or is gone by now, is in no list.
         let Ok(names) = names(&full) else { continue };
         match kind {
-            Kind::Document => {
+            ArtifactKind::Document => {
                 let Ok(Some((bytes, state))) = files.read(&names, MAX_BYTES) else { continue };
-                let mut document = Artifact::document(&path, &String::from_utf8_lossy(&bytes), artifact::time(&state));
+                let mut document = artifact::document(&path, &String::from_utf8_lossy(&bytes), artifact::time(&state));
                 match left.checked_sub(document.content.len()) {
                     Some(rest) => left = rest,
                     None => document.content.clear(),
                 }
                 found.push(document);
             }
-            Kind::Image | Kind::Mockup => {
+            ArtifactKind::Image | ArtifactKind::Mockup => {
                 let Ok(Some(state)) = files.state(&names) else { continue };
-                found.push(Artifact::file(&path, kind, artifact::time(&state)));
+                found.push(artifact::file(&path, kind, artifact::time(&state)));
             }
         }
     }
@@ -249,30 +262,30 @@ fn list(home: &Home, top: &Path) -> Result<Artifacts, HallError> {
 }
 
 /// One artifact of a worktree. It blocks.
-fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, HallError> {
+fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, OperationError> {
     let (bytes, state) = whole(home, top, path)?;
     let raw = String::from_utf8_lossy(&bytes).into_owned();
-    let document = Artifact::document(below_lore(path), &raw, artifact::time(&state));
+    let document = artifact::document(below_lore(path), &raw, artifact::time(&state));
     Ok(Artifact { raw_content: Some(raw), ..document })
 }
 
 /// The file of an artifact. It blocks.
-fn whole(home: &Home, top: &Path, path: &str) -> Result<(Vec<u8>, Fingerprint), HallError> {
+fn whole(home: &Home, top: &Path, path: &str) -> Result<(Vec<u8>, Fingerprint), OperationError> {
     let names = named(path)?;
-    let files = Files::open(home, top).map_err(HallError::io("the worktree"))?;
+    let files = Files::open(home, top).map_err(OperationError::io("the worktree"))?;
     let missing = || {
-        let what = match Kind::of(path) {
-            Some(Kind::Image) => "Image",
-            Some(Kind::Mockup) => "Mockup",
-            Some(Kind::Document) | None => "Artifact",
+        let what = match artifact::kind_of(path) {
+            Some(ArtifactKind::Image) => "Image",
+            Some(ArtifactKind::Mockup) => "Mockup",
+            Some(ArtifactKind::Document) | None => "Artifact",
         };
-        HallError::NotFound(format!("{what} not found: {}", below_lore(path)))
+        OperationError::NotFound(format!("{what} not found: {}", below_lore(path)))
     };
     files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?.ok_or_else(missing)
 }
 
 /// The path from the top of a worktree of an artifact that a caller calls so.
-fn valid(path: &str) -> Result<String, HallError> {
+fn valid(path: &str) -> Result<String, OperationError> {
     let path = resolved(path)?;
     named(&path)?;
     Ok(path)
@@ -280,13 +293,13 @@ fn valid(path: &str) -> Result<String, HallError> {
 
 /// A path with its `.` and `..` resolved by the names in it, as documents write paths from their own directory. It never leads
 /// out of `.lore/`.
-pub(super) fn resolved(path: &str) -> Result<String, HallError> {
+pub(super) fn resolved(path: &str) -> Result<String, OperationError> {
     let mut resolved = Vec::new();
     for name in below_lore(path).split('/') {
         match name {
             "." => {}
             ".." => {
-                let left = || HallError::Invalid(format!("Path traversal detected: {path:?} leads out of .lore/"));
+                let left = || OperationError::Invalid(format!("Path traversal detected: {path:?} leads out of .lore/"));
                 resolved.pop().ok_or_else(left)?;
             }
             name => resolved.push(name),
@@ -295,18 +308,20 @@ pub(super) fn resolved(path: &str) -> Result<String, HallError> {
     Ok(format!("{LORE}/{}", resolved.join("/")))
 }
 
-fn named(path: &str) -> Result<Names<'_>, HallError> {
-    names(path).map_err(|e| HallError::Invalid(e.to_string()))
+fn named(path: &str) -> Result<Names<'_>, OperationError> {
+    names(path).map_err(|e| OperationError::Invalid(e.to_string()))
 }
 
-fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> HallError {
+fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> OperationError {
     let path = text(path);
     let path = below_lore(&path);
     match error.kind() {
-        io::ErrorKind::FileTooLarge => HallError::Conflict(format!("{path:?} cannot be {done}: {error}")),
-        io::ErrorKind::IsADirectory => HallError::Invalid(format!("{path:?} is a directory or a link, and no file")),
-        kind if is_of_host(kind) => HallError::Internal(format!("{path:?} cannot be {done}: {kind}")),
-        kind => HallError::Invalid(format!(
+        io::ErrorKind::FileTooLarge => OperationError::Conflict(format!("{path:?} cannot be {done}: {error}")),
+        io::ErrorKind::IsADirectory => {
+            OperationError::Invalid(format!("{path:?} is a directory or a link, and no file"))
+        }
+        kind if is_of_host(kind) => OperationError::Internal(format!("{path:?} cannot be {done}: {kind}")),
+        kind => OperationError::Invalid(format!(
             "{path:?} cannot be {done}, {kind}: on the way to it there may only be directories, and no symbolic links"
         )),
     }

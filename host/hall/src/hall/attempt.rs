@@ -4,15 +4,15 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use guild_contract::{Decision, JobId, text::one_line};
+use guild_contract::{Decision, JobId, OperationError, hall::CommissionStatus, text::one_line};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
 
 use super::{CommissionCell, Hall, blocking, cut, tools::note_once};
 use crate::{
-    commission::{Commission, End, Status, record},
-    error::HallError,
+    commission::{Commission, End, record},
     project::Project,
     protected::LORE,
+    requester::Requester,
     store,
     workers::{Attempt, NO_RESULT, NotBegun, Outcome},
 };
@@ -43,29 +43,25 @@ impl Hall {
     ///
     /// # Errors
     /// Where the commission is over, or ended otherwise meanwhile.
-    pub async fn cancel(self: &Arc<Self>, id: &str, reason: Option<&str>) -> Result<(), HallError> {
-        self.cancel_once(id, reason, None).await
-    }
-
-    /// As [`Self::cancel`], for a call that may have come before.
-    pub(crate) async fn cancel_once(
+    pub async fn cancel(
         self: &Arc<Self>,
         id: &str,
         reason: Option<&str>,
-        call: Option<&str>,
-    ) -> Result<(), HallError> {
+        requester: &Requester,
+    ) -> Result<(), OperationError> {
+        let call = requester.call();
         let cell = self.cell(id)?;
         let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or(CANCELLED);
         let time = self.time();
-        let refused = |status: Status| {
-            HallError::Conflict(format!("Cannot cancel commission \"{id}\": current state is \"{status}\""))
+        let refused = |status: CommissionStatus| {
+            OperationError::Conflict(format!("Cannot cancel commission \"{id}\": current state is \"{status}\""))
         };
         let runs = self
             .change(&cell, |commission| {
                 match (commission.status, commission.is_repeated(call), &mut commission.attempt) {
                     (status, true, _) => Ok(status.is_active()),
-                    (Status::Pending | Status::Blocked, ..) => {
-                        commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                    (CommissionStatus::Pending | CommissionStatus::Blocked, ..) => {
+                        commission.transition_to(CommissionStatus::Cancelled, reason, time).map(|()| false)
                     }
                     (status, _, Some(attempt)) if status.is_active() => {
                         attempt.cancel.get_or_insert_with(|| reason.to_owned());
@@ -73,7 +69,7 @@ impl Hall {
                     }
                     // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
                     (status, _, None) if status.is_active() => {
-                        commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                        commission.transition_to(CommissionStatus::Cancelled, reason, time).map(|()| false)
                     }
                     (status, ..) => Err(refused(status)),
                 }
@@ -83,8 +79,8 @@ impl Hall {
             cell.live.cancel().cancel();
             let mut now = cell.changes();
             let ended = now.wait_for(|now| !now.status.is_active()).await;
-            let status = ended.map_err(|_| HallError::Internal("the host is stopping".to_owned()))?.status;
-            if status != Status::Cancelled {
+            let status = ended.map_err(|_| OperationError::Internal("the host is stopping".to_owned()))?.status;
+            if status != CommissionStatus::Cancelled {
                 return Err(refused(status));
             }
             return Ok(());
@@ -98,7 +94,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
-    pub async fn begin_work(self: &Arc<Self>, workers: Arc<dyn crate::Workers>) -> Result<(), HallError> {
+    pub async fn begin_work(self: &Arc<Self>, workers: Arc<dyn crate::Workers>) -> Result<(), OperationError> {
         let _ = self.workers.set(workers);
         for cell in self.commissions.all() {
             let now = cell.now();
@@ -118,7 +114,7 @@ impl Hall {
             let (id, project) = (cell.now().commission_id.clone(), cell.now().project_name.clone());
             if let Err(e) = hall.carry_out(&cell).await {
                 let reason = hall.without_paths(e.to_string()).await;
-                let end = End { status: Status::Failed, reason, time: hall.time() };
+                let end = End { status: CommissionStatus::Failed, reason, time: hall.time() };
                 if let Err(e) = hall.end(&cell, end, Came::Nothing).await {
                     tracing::error!(commission = %id, "its end cannot be stored: {e}");
                 }
@@ -143,8 +139,8 @@ impl Hall {
         project: &Project,
         attempt: &Attempt,
         branch: Option<&str>,
-    ) -> Result<(), HallError> {
-        let failed = |e: &dyn std::fmt::Display| HallError::Internal(format!("Workspace preparation failed: {e}"));
+    ) -> Result<(), OperationError> {
+        let failed = |e: &dyn std::fmt::Display| OperationError::Internal(format!("Workspace preparation failed: {e}"));
         let integration = self.projects.integration(&self.home, project).await.map_err(|e| failed(&e))?;
         if let Some(branch) = branch {
             let branch = AttemptBranch::new(branch)?;
@@ -158,7 +154,7 @@ impl Hall {
     }
 
     /// From the worktree to the end of the job.
-    async fn carry_out(&self, cell: &CommissionCell) -> Result<(), HallError> {
+    async fn carry_out(&self, cell: &CommissionCell) -> Result<(), OperationError> {
         let workers = self.workers()?;
         let cancel = cell.live.cancel();
         let is_cancelled = || cell.now().attempt.as_ref().and_then(|attempt| attempt.cancel.clone());
@@ -168,9 +164,9 @@ impl Hall {
         }
         let project = self.project(&now.project_name)?;
         let attempt = Attempt::of(&now, project.settings.memory_chars());
-        let attempt =
-            attempt.ok_or_else(|| HallError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
-        if now.status == Status::Dispatched {
+        let attempt = attempt
+            .ok_or_else(|| OperationError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
+        if now.status == CommissionStatus::Dispatched {
             if is_cancelled().is_none() {
                 self.make_worktree(&project, &attempt, now.branch_name.as_deref()).await?;
                 self.change(cell, |commission| {
@@ -182,12 +178,16 @@ impl Hall {
             loop {
                 if let Some(reason) = is_cancelled() {
                     return self
-                        .end(cell, End { status: Status::Cancelled, reason, time: self.time() }, Came::Nothing)
+                        .end(
+                            cell,
+                            End { status: CommissionStatus::Cancelled, reason, time: self.time() },
+                            Came::Nothing,
+                        )
                         .await;
                 }
                 match workers.begin(&attempt).await {
                     Ok(()) => break,
-                    Err(NotBegun::Refused(why)) => return Err(HallError::Internal(why)),
+                    Err(NotBegun::Refused(why)) => return Err(OperationError::Internal(why)),
                     Err(NotBegun::Busy(why)) => {
                         tracing::debug!(commission = %now.commission_id, "it waits: {why}");
                         // A cancel ends the waiting.
@@ -196,7 +196,10 @@ impl Hall {
                 }
             }
             let time = self.time();
-            self.change(cell, |commission| commission.become_(Status::InProgress, "Execution started", time)).await?;
+            self.change(cell, |commission| {
+                commission.transition_to(CommissionStatus::InProgress, "Execution started", time)
+            })
+            .await?;
         }
         if is_cancelled().is_some() {
             workers.cancel(&attempt).await;
@@ -218,26 +221,26 @@ impl Hall {
         let end = |status, reason: String| End { status, reason, time: self.time() };
         let (end, came) = match outcome {
             Outcome::Completed { result, error: None } => {
-                (end(Status::Completed, COMPLETED.to_owned()), Came::Result(result, decisions))
+                (end(CommissionStatus::Completed, COMPLETED.to_owned()), Came::Result(result, decisions))
             }
             Outcome::Completed { result, error: Some(error) } => (
-                end(Status::Completed, format!("{COMPLETED}; after its result: {error}")),
+                end(CommissionStatus::Completed, format!("{COMPLETED}; after its result: {error}")),
                 Came::Result(result, decisions),
             ),
             Outcome::Failed { error, text } => {
                 let reason = if error.is_empty() { NO_RESULT.to_owned() } else { error };
-                (end(Status::Failed, reason), Came::LastText(text))
+                (end(CommissionStatus::Failed, reason), Came::LastText(text))
             }
             Outcome::Cancelled => {
                 let reason = is_cancelled().unwrap_or_else(|| "Its job was cancelled".to_owned());
-                (end(Status::Cancelled, reason), Came::Nothing)
+                (end(CommissionStatus::Cancelled, reason), Came::Nothing)
             }
         };
         self.end(cell, end, came).await
     }
 
     /// Stores how an attempt ended. The first end holds.
-    async fn end(&self, cell: &CommissionCell, end: End, came: Came) -> Result<(), HallError> {
+    async fn end(&self, cell: &CommissionCell, end: End, came: Came) -> Result<(), OperationError> {
         let (spent, time) = (self.spent_usd(&cell.now()).await, self.time());
         self.change(cell, |commission| {
             let Some(attempt) = commission.attempt.as_mut().filter(|attempt| attempt.end.is_none()) else {
@@ -269,7 +272,7 @@ impl Hall {
     }
 
     /// From the end of the job to the state that people see: commits, merges, and tidies up.
-    async fn finish(self: &Arc<Self>, cell: &CommissionCell) -> Result<(), HallError> {
+    async fn finish(self: &Arc<Self>, cell: &CommissionCell) -> Result<(), OperationError> {
         let _one = cell.hold().await;
         let now = cell.now();
         let Some(attempt) = now.attempt.as_ref().filter(|_| now.status.is_active()) else { return Ok(()) };
@@ -291,8 +294,8 @@ impl Hall {
             let now = cell.now();
             let branch = branch(&now)?;
             let at = (&*integration, &branch, dir.as_path());
-            if end.status == Status::Completed {
-                let failed = |reason: String| End { status: Status::Failed, reason, time: self.time() };
+            if end.status == CommissionStatus::Completed {
+                let failed = |reason: String| End { status: CommissionStatus::Failed, reason, time: self.time() };
                 match self.merge(&now, &end, at).await {
                     Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
                     Ok(Merge::Conflicts { files }) => {
@@ -307,7 +310,7 @@ impl Hall {
                     }
                 }
             }
-            if end.status != Status::Completed {
+            if end.status != CommissionStatus::Completed {
                 let message = format!("Partial work preserved ({}): {}", end.status, now.commission_id);
                 if let Err(e) = self.commit(&now, &end, at, &message).await {
                     tracing::warn!(commission = %now.commission_id, "{} stays as it is: {e}", dir.display());
@@ -324,7 +327,7 @@ impl Hall {
             Ok(())
         })
         .await?;
-        if end.status == Status::Failed {
+        if end.status == CommissionStatus::Failed {
             let (id, worker, project) = (&now.commission_id, &now.worker_name, &now.project_name);
             tracing::warn!(commission = %id, worker, project, "the commission failed: {}", one_line(&end.reason, REASON_CHARS));
         }
@@ -341,7 +344,7 @@ impl Hall {
         end: &End,
         (integration, branch, dir): (&Integration, &AttemptBranch, &Path),
         message: &str,
-    ) -> Result<(), HallError> {
+    ) -> Result<(), OperationError> {
         if !dir.exists() {
             // It was removed before a crash, and all of it is committed.
             return Ok(());
@@ -358,7 +361,7 @@ impl Hall {
         now: &Commission,
         end: &End,
         at: (&Integration, &AttemptBranch, &Path),
-    ) -> Result<Merge, HallError> {
+    ) -> Result<Merge, OperationError> {
         let id = &now.commission_id;
         self.commit(now, end, at, &format!("Commission completed: {id}")).await?;
         let title = now.record.title.strip_prefix("Commission: ").unwrap_or(&now.record.title);
@@ -388,13 +391,13 @@ pub(super) async fn left_out(integration: &Integration, dir: &Path) -> Option<St
 }
 
 /// The commission as it is once that end is stored.
-fn ended(commission: &Commission, end: &End) -> Result<Commission, HallError> {
+fn ended(commission: &Commission, end: &End) -> Result<Commission, OperationError> {
     let mut over = commission.clone();
     // An attempt that ended before it was under way was none; the timeline says so by what it lacks.
-    if over.status == Status::Dispatched && end.status == Status::Completed {
-        over.status = Status::InProgress;
+    if over.status == CommissionStatus::Dispatched && end.status == CommissionStatus::Completed {
+        over.status = CommissionStatus::InProgress;
     }
-    over.become_(end.status, &end.reason, end.time.clone())?;
+    over.transition_to(end.status, &end.reason, end.time.clone())?;
     over.worktree_dir = None;
     over.attempt.iter_mut().for_each(|attempt| {
         attempt.begun = false;
@@ -420,6 +423,6 @@ fn beginning(text: &str, job: &JobId) -> String {
     noted + &rest
 }
 
-fn branch(commission: &Commission) -> Result<AttemptBranch, HallError> {
+fn branch(commission: &Commission) -> Result<AttemptBranch, OperationError> {
     Ok(AttemptBranch::new(commission.branch_name.as_deref().unwrap_or_default())?)
 }

@@ -1,13 +1,15 @@
 //! What the manager is told of the hall when it is activated (REQ-WKR-24).
 
-use guild_contract::text::one_line;
+use guild_contract::{
+    OperationError,
+    hall::{Author, CommissionFilter, CommissionStatus, CommissionView, MeetingStatus},
+    text::one_line,
+};
 
-use super::{Filter, Hall};
+use super::Hall;
 use crate::{
-    commission::{Author, Status},
-    error::HallError,
-    meeting::{Meeting, MeetingStatus, Record},
-    view::{CommissionView, Item as _},
+    meeting::{Meeting, Record},
+    view::Item as _,
     workers::Worker,
 };
 
@@ -47,7 +49,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read.
-    pub async fn brief(&self, project: Option<&str>) -> Result<String, HallError> {
+    pub async fn brief(&self, project: Option<&str>) -> Result<String, OperationError> {
         let mut items: Vec<Item> = self.all_workers().iter().map(worker).collect();
         let paths = self.host_paths();
         for known in self.projects()? {
@@ -56,7 +58,7 @@ impl Hall {
             let problem = problem.unwrap_or_default();
             items.push(Item::new(PROJECTS, 0, &format!("{}{here}{problem}", known.name)));
         }
-        let mut commissions = self.matching(&Filter::default()).await?;
+        let mut commissions = self.matching(&CommissionFilter::default()).await?;
         commissions.sort_by(|a, b| b.relevant_date().cmp(a.relevant_date()));
         for now in commissions {
             let mut view = CommissionView::listed(&now);
@@ -79,10 +81,10 @@ fn worker(worker: &Worker) -> Item {
 
 fn commission(view: &CommissionView) -> Item {
     let rank = match view.status {
-        Status::Dispatched | Status::InProgress => 1,
-        Status::Pending | Status::Blocked => 2,
-        Status::Failed => 3,
-        Status::Cancelled | Status::Completed | Status::Abandoned => 4,
+        CommissionStatus::Dispatched | CommissionStatus::InProgress => 1,
+        CommissionStatus::Pending | CommissionStatus::Blocked => 2,
+        CommissionStatus::Failed => 3,
+        CommissionStatus::Cancelled | CommissionStatus::Completed | CommissionStatus::Abandoned => 4,
     };
     let by = if view.created_by == Author::Manager { ", made by the manager" } else { "" };
     let blockers: Vec<String> = view.blocked_by.iter().map(ToString::to_string).collect();

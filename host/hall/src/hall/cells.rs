@@ -11,13 +11,12 @@ use std::{
 
 use cap_std::fs::Dir;
 use futures::future::join_all;
+use guild_contract::{OperationError, hall::HallEvent};
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 
 use super::{Hall, blocking};
 use crate::{
     asker::asker,
-    error::HallError,
-    events::HallEvent,
     home::Home,
     project::Project,
     store::{self, Kept},
@@ -56,7 +55,7 @@ pub(super) trait InHall: Kept + Clone + PartialEq + Send + Sync + 'static {
     fn of_record(id: Self::Id, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self;
 
     /// Where those of its kind are kept.
-    fn states(home: &Home) -> Result<Dir, HallError>;
+    fn states(home: &Home) -> Result<Dir, OperationError>;
 }
 
 /// Where a record is.
@@ -84,7 +83,7 @@ pub(super) struct Presence {
 }
 
 /// One that was just made, which nobody else changes yet.
-pub(super) type Made<T, L> = (Arc<Cell<T, L>>, OwnedMutexGuard<Presence>);
+pub(super) type CommissionCreated<T, L> = (Arc<Cell<T, L>>, OwnedMutexGuard<Presence>);
 
 impl<T, L: Default> Cell<T, L> {
     fn new(kept: T, presence: Arc<Mutex<Presence>>) -> Arc<Self> {
@@ -149,10 +148,10 @@ impl<T: Kept, L: Default> Cells<T, L> {
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
         presence: Arc<Mutex<Presence>>,
-    ) -> Result<Arc<Cell<T, L>>, HallError> {
+    ) -> Result<Arc<Cell<T, L>>, OperationError> {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(id) = (1..).map(name).find(|id| !all.contains_key(id)) else {
-            return Err(HallError::Internal("there is no name left".to_owned()));
+            return Err(OperationError::Internal("there is no name left".to_owned()));
         };
         let cell = Cell::new(kept(id.clone()), presence);
         all.insert(id, cell.clone());
@@ -169,7 +168,7 @@ pub(super) fn check_room<T: InHall, L: Default>(
     cells: &Cells<T, L>,
     project: &str,
     more: usize,
-) -> Result<(), HallError> {
+) -> Result<(), OperationError> {
     let (token, kind) = (asker(), T::RECORDS);
     let (mut all, mut of_token) = (more, more);
     for now in cells.now().filter(|now| now.project() == project) {
@@ -182,7 +181,7 @@ pub(super) fn check_room<T: InHall, L: Default>(
         Some(token) if of_token > TOKEN_BYTES => (format!(" that count for the token {token}"), of_token, TOKEN_BYTES),
         _ => return Ok(()),
     };
-    Err(HallError::Conflict(format!(
+    Err(OperationError::Conflict(format!(
         "the {kind} of project \"{project}\"{whose} would have {bytes} bytes, and at most {most} are kept; stop the host, \
          and of some that are over delete `state/{kind}/ID.json` in the hall's home and `.lore/work/{kind}/ID.md` on \
          claude/main"
@@ -194,21 +193,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Does something that goes on when nobody waits for it any more.
 async fn in_background<V: Send + 'static>(
-    work: impl Future<Output = Result<V, HallError>> + Send + 'static,
-) -> Result<V, HallError> {
+    work: impl Future<Output = Result<V, OperationError>> + Send + 'static,
+) -> Result<V, OperationError> {
     match tokio::spawn(work).await {
         Ok(done) => done,
         // The host ends, and the caller with it: nobody may take that for a failure.
         Err(e) if e.is_cancelled() => pending().await,
-        Err(e) => Err(HallError::Internal(e.to_string())),
+        Err(e) => Err(OperationError::Internal(e.to_string())),
     }
 }
 
 /// What is done in a project, if it does not take long.
-async fn at_hand<V>(project: &str, work: impl Future<Output = Result<V, HallError>>) -> Result<V, HallError> {
+async fn at_hand<V>(project: &str, work: impl Future<Output = Result<V, OperationError>>) -> Result<V, OperationError> {
     let done = tokio::time::timeout(PATIENCE, work).await;
     done.unwrap_or_else(|_| {
-        Err(HallError::Conflict(format!(
+        Err(OperationError::Conflict(format!(
             "project {project:?} is busy, or its git hangs: it takes more than {} s, and goes on",
             PATIENCE.as_secs()
         )))
@@ -225,7 +224,7 @@ impl Hall {
         cells: &Cells<T, L>,
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
-    ) -> Result<Arc<Cell<T, L>>, HallError> {
+    ) -> Result<Arc<Cell<T, L>>, OperationError> {
         self.make_held(cells, name, kept).await.map(|(cell, _)| cell)
     }
 
@@ -238,7 +237,7 @@ impl Hall {
         cells: &Cells<T, L>,
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
-    ) -> Result<Arc<T>, HallError> {
+    ) -> Result<Arc<T>, OperationError> {
         let made = self.make_held(cells, name, kept).await?;
         self.picture_made(cells, made).await
     }
@@ -250,8 +249,8 @@ impl Hall {
     pub(super) async fn picture_made<T: InHall, L: Default>(
         &self,
         cells: &Cells<T, L>,
-        (cell, mut held): Made<T, L>,
-    ) -> Result<Arc<T>, HallError> {
+        (cell, mut held): CommissionCreated<T, L>,
+    ) -> Result<Arc<T>, OperationError> {
         let made = cell.now();
         if let Err(e) = self.picture(&cell).await {
             self.forget_held(cells, made.id(), &mut held).await;
@@ -269,7 +268,7 @@ impl Hall {
         cells: &Cells<T, L>,
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
-    ) -> Result<Made<T, L>, HallError> {
+    ) -> Result<CommissionCreated<T, L>, OperationError> {
         let presence = Arc::<Mutex<Presence>>::default();
         // Whoever finds it waits until it is stored.
         let mut held = presence.clone().lock_owned().await;
@@ -310,11 +309,11 @@ impl Hall {
     pub(super) async fn change<T: InHall, L, V>(
         &self,
         cell: &Cell<T, L>,
-        change: impl FnOnce(&mut T) -> Result<V, HallError>,
-    ) -> Result<V, HallError> {
+        change: impl FnOnce(&mut T) -> Result<V, OperationError>,
+    ) -> Result<V, OperationError> {
         let held = cell.hold().await;
         if held.is_forgotten {
-            return Err(HallError::NotFound(format!("the {} {} was not made", T::NOUN, cell.now().id())));
+            return Err(OperationError::NotFound(format!("the {} {} was not made", T::NOUN, cell.now().id())));
         }
         self.change_held(cell, change).await
     }
@@ -323,8 +322,8 @@ impl Hall {
     pub(super) async fn change_held<T: InHall, L, V>(
         &self,
         cell: &Cell<T, L>,
-        change: impl FnOnce(&mut T) -> Result<V, HallError>,
-    ) -> Result<V, HallError> {
+        change: impl FnOnce(&mut T) -> Result<V, OperationError>,
+    ) -> Result<V, OperationError> {
         let before = cell.now();
         let mut after = (*before).clone();
         let value = change(&mut after)?;
@@ -344,14 +343,14 @@ impl Hall {
         Ok(value)
     }
 
-    async fn keep<T: InHall>(&self, kept: &Arc<T>) -> Result<(), HallError> {
+    async fn keep<T: InHall>(&self, kept: &Arc<T>) -> Result<(), OperationError> {
         let (home, kept) = (self.home.clone(), kept.clone());
         let doing = format!("{} {} cannot be stored", T::NOUN, kept.id());
-        blocking(move || store::save(&T::states(&home)?, &*kept).map_err(HallError::io(doing))).await
+        blocking(move || store::save(&T::states(&home)?, &*kept).map_err(OperationError::io(doing))).await
     }
 
     /// Writes a record. It goes on when nobody waits for it any more.
-    async fn picture<T: InHall, L>(&self, cell: &Cell<T, L>) -> Result<(), HallError> {
+    async fn picture<T: InHall, L>(&self, cell: &Cell<T, L>) -> Result<(), OperationError> {
         let (new, kept, now) = (self.home.new_files()?, cell.now(), cell.changes());
         match kept.picture() {
             Picture::Nowhere => Ok(()),
@@ -386,7 +385,7 @@ impl Hall {
         cells: &Cells<T, L>,
         id: &str,
         project: Option<&str>,
-    ) -> Result<Option<Arc<Cell<T, L>>>, HallError> {
+    ) -> Result<Option<Arc<Cell<T, L>>>, OperationError> {
         project.map(|name| self.project(name)).transpose()?;
         let known = cells.named(id);
         if known.is_none() {
@@ -405,7 +404,7 @@ impl Hall {
         &self,
         cells: &Cells<T, L>,
         project: Option<&str>,
-    ) -> Result<(), HallError> {
+    ) -> Result<(), OperationError> {
         match project {
             Some(name) => self.look_in(cells, &self.project(name)?).await,
             // Each by itself: one whose git hangs keeps nobody from the others.

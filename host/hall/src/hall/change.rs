@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use guild_contract::MemberKey;
+use guild_contract::{
+    MemberKey, OperationError,
+    hall::{
+        Author, CommissionChanges, CommissionCreated, CommissionId, CommissionStatus, HallEvent, NewCommission, Origin,
+        Overrides, TimelineEntry,
+    },
+};
 
 use super::{
     CommissionCell, Hall,
@@ -11,14 +17,12 @@ use super::{
 };
 use crate::{
     commission::{
-        Author, Commission, CommissionId, Entry, Overrides, Record, Status,
-        record::{self, Origin},
+        Commission, Record,
+        record::{self},
     },
-    error::HallError,
-    events::HallEvent,
     home::Home,
-    view::Made,
-    workers::{Activity, Worker},
+    requester::Requester,
+    workers::Worker,
 };
 
 /// The most bytes of a title.
@@ -35,52 +39,22 @@ const DEPENDENCY_BYTES: usize = 1024;
 /// What a commission of the manager's has as its source.
 const MANAGER: &str = "The manager";
 
-/// A commission that is to be made.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NewCommission {
-    /// Its project.
-    pub project: String,
-    /// What it is about.
-    pub title: String,
-    /// Its worker, by its key, the name of its package, or its name for people.
-    pub worker: String,
-    /// What is asked.
-    pub prompt: String,
-    /// What has to be there first: other commissions, and paths of artifacts below `.lore/`.
-    pub dependencies: Vec<String>,
-    /// In place of the worker's own bounds.
-    pub overrides: Overrides,
-    /// The manager's activity that makes it. Without one, the user does.
-    pub by: Option<Activity>,
-}
-
-/// Changes of a commission that is not under way. What is `None` stays.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Changes {
-    /// What is asked.
-    pub prompt: Option<String>,
-    /// What has to be there first.
-    pub dependencies: Option<Vec<String>>,
-    /// In place of the worker's own bounds.
-    pub overrides: Option<Overrides>,
-}
-
 impl Hall {
     /// Makes a commission. It is pending, or blocked where something that it depends on is not there, and begins only once its
     /// dispatch is asked for.
     ///
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
-    pub async fn create(self: &Arc<Self>, new: NewCommission) -> Result<Made, HallError> {
-        self.create_once(new, None).await
-    }
-
-    /// As [`Self::create`], for a call that may have come before.
-    pub(crate) async fn create_once(
+    pub async fn create(
         self: &Arc<Self>,
         new: NewCommission,
-        call: Option<&str>,
-    ) -> Result<Made, HallError> {
+        requester: &Requester,
+    ) -> Result<CommissionCreated, OperationError> {
+        let call = requester.call();
+        let activity = match requester {
+            Requester::User => None,
+            Requester::Manager { activity, .. } => Some(activity),
+        };
         if let Some(cell) = self.made_by(call) {
             return self.was_made(&cell).await;
         }
@@ -89,24 +63,24 @@ impl Hall {
         check_text("title", title, TITLE_BYTES)?;
         // It becomes the first line of a commit's message.
         if title.contains(char::is_control) {
-            return Err(HallError::Invalid("title is one line, without control characters".to_owned()));
+            return Err(OperationError::Invalid("title is one line, without control characters".to_owned()));
         }
         check_text("prompt", &new.prompt, TEXT_BYTES)?;
         check_dependencies(&new.dependencies)?;
-        let project = self.project(&new.project)?;
+        let project = self.project(&new.project_name)?;
         // A project that cannot be worked on is told now, not at the dispatch.
         self.projects.integration(&self.home, &project).await?;
-        self.check_named(&new.project, &new.dependencies).await?;
-        let worker = self.worker(&new.worker)?;
-        let (overrides, cut) = self.allowed(&worker.key, new.overrides)?;
+        self.check_named(&new.project_name, &new.dependencies).await?;
+        let worker = self.worker(&new.worker_name)?;
+        let (overrides, cut) = self.allowed(&worker.key, new.resource_overrides)?;
         let budget_usd = self.workers()?.budget_usd(&worker.key, &overrides);
-        let author = if new.by.is_some() { Author::Manager } else { Author::User };
+        let author = if activity.is_some() { Author::Manager } else { Author::User };
         let (now, time) = (self.clock.now(), self.time());
-        let entry = |event: &str, reason: &str| Entry {
+        let entry = |event: &str, reason: &str| TimelineEntry {
             timestamp: time.clone(),
             event: event.to_owned(),
             reason: reason.to_owned(),
-            ..Entry::default()
+            ..TimelineEntry::default()
         };
         let created = [entry("created", "Commission created")];
         let record = Record {
@@ -119,11 +93,11 @@ impl Hall {
             dependencies: new.dependencies,
             resource_overrides: overrides,
             activity_timeline: created.into_iter().chain(cut.iter().map(|cut| entry(record::CUT, cut))).collect(),
-            project_name: new.project.clone(),
+            project_name: new.project_name.clone(),
             ..Record::default()
         };
         // Until it counts. Nothing waits for a project meanwhile: one whose git hangs keeps no manager from another.
-        let one = match &new.by {
+        let one = match activity {
             Some(_) => Some(self.delegating.lock().await),
             None => None,
         };
@@ -131,7 +105,7 @@ impl Hall {
             drop(one);
             return self.was_made(&cell).await;
         }
-        let delegated = match new.by.as_ref().map(|by| (by, self.delegate(by, budget_usd))) {
+        let delegated = match activity.map(|by| (by, self.delegate(by, budget_usd))) {
             Some((_, Ok(delegated))) => Some(delegated),
             Some((by, Err(refusal))) => {
                 drop(one);
@@ -146,7 +120,7 @@ impl Hall {
                 created_by: author,
                 delegated,
                 calls: call.map(str::to_owned).into_iter().collect(),
-                ..Commission::new(id, new.project, worker.key.to_string(), Status::Pending, record)
+                ..Commission::new(id, new.project_name, worker.key.to_string(), CommissionStatus::Pending, record)
             },
         );
         let made = made.await?;
@@ -156,14 +130,15 @@ impl Hall {
     }
 
     /// What came of making a commission, or of changing it: what it waits for is looked at first.
-    async fn made(&self, cell: &CommissionCell, cut: Vec<String>) -> Result<Made, HallError> {
+    async fn made(&self, cell: &CommissionCell, cut: Vec<String>) -> Result<CommissionCreated, OperationError> {
         self.check_blocked(cell).await?;
         let now = cell.now();
         let blocked_by = self.blocked_by(&now).await?;
         let blocked_by = self.with_nearest(&now.project_name, blocked_by).await;
         // A call that comes again is answered as it was, whatever came of the commission since.
-        let status = if now.status == Status::Blocked { Status::Blocked } else { Status::Pending };
-        Ok(Made { commission_id: now.commission_id.clone(), status, blocked_by, cut })
+        let status =
+            if now.status == CommissionStatus::Blocked { CommissionStatus::Blocked } else { CommissionStatus::Pending };
+        Ok(CommissionCreated { commission_id: now.commission_id.clone(), status, blocked_by, cut })
     }
 
     /// Overrides as the jobs of a worker can have them, and what was cut.
@@ -174,14 +149,14 @@ impl Hall {
         &self,
         worker: &MemberKey,
         mut overrides: Overrides,
-    ) -> Result<(Overrides, Vec<String>), HallError> {
+    ) -> Result<(Overrides, Vec<String>), OperationError> {
         check_overrides(&overrides)?;
         let workers = self.workers()?;
         overrides.model = overrides.model.filter(|model| !model.trim().is_empty());
         if let Some(model) = &overrides.model {
             check_text("resourceOverrides.model", model, MODEL_BYTES)?;
             let checked = workers.check_model(worker, model);
-            checked.map_err(|why| HallError::Invalid(format!("resourceOverrides.model: {why}")))?;
+            checked.map_err(|why| OperationError::Invalid(format!("resourceOverrides.model: {why}")))?;
         }
         let cut = workers.cut(worker, &mut overrides);
         Ok((overrides, cut))
@@ -195,7 +170,7 @@ impl Hall {
     }
 
     /// What came of making a commission, once it is known whether it could be made.
-    async fn was_made(&self, cell: &CommissionCell) -> Result<Made, HallError> {
+    async fn was_made(&self, cell: &CommissionCell) -> Result<CommissionCreated, OperationError> {
         let id = cell.now().commission_id.clone();
         let is_forgotten = cell.hold().await.is_forgotten;
         match is_forgotten {
@@ -204,7 +179,7 @@ impl Hall {
                 let cut = timeline.iter().filter(|entry| entry.event == record::CUT);
                 self.made(cell, cut.map(|entry| entry.reason.clone()).collect()).await
             }
-            true => Err(HallError::NotFound(format!("the commission {id} was not made"))),
+            true => Err(OperationError::NotFound(format!("the commission {id} was not made"))),
         }
     }
 
@@ -213,8 +188,9 @@ impl Hall {
     ///
     /// # Errors
     /// Where it is under way or over, or a field is not acceptable.
-    pub async fn update(self: &Arc<Self>, id: &str, changes: Changes) -> Result<Made, HallError> {
-        let Changes { prompt, dependencies, overrides } = changes;
+    pub async fn update(self: &Arc<Self>, changes: CommissionChanges) -> Result<CommissionCreated, OperationError> {
+        let CommissionChanges { commission_id, prompt, dependencies, resource_overrides: overrides } = changes;
+        let id = commission_id.as_str();
         if let Some(prompt) = &prompt {
             check_text("prompt", prompt, TEXT_BYTES)?;
         }
@@ -237,9 +213,15 @@ impl Hall {
         }
         self.change(&cell, |commission| {
             let status = commission.status;
-            if !matches!(status, Status::Pending | Status::Blocked | Status::Failed | Status::Cancelled) {
+            if !matches!(
+                status,
+                CommissionStatus::Pending
+                    | CommissionStatus::Blocked
+                    | CommissionStatus::Failed
+                    | CommissionStatus::Cancelled
+            ) {
                 let how = if status.is_active() { "Cancel it, update it, and re-dispatch it" } else { "Make another" };
-                return Err(HallError::Conflict(format!(
+                return Err(OperationError::Conflict(format!(
                     "Cannot update commission \"{id}\": status is \"{status}\". {how}"
                 )));
             }
@@ -260,21 +242,13 @@ impl Hall {
         self.made(&cell, said).await
     }
 
-    /// Adds a note of a person's.
+    /// Adds a note.
     ///
     /// # Errors
-    /// Where there is no such commission.
-    pub async fn note(&self, id: &str, content: &str) -> Result<(), HallError> {
-        self.note_once(id, ("user_note", content), None).await
-    }
-
-    /// As [`Self::note`], of that kind, for a call that may have come before.
-    pub(crate) async fn note_once(
-        &self,
-        id: &str,
-        (event, content): (&str, &str),
-        call: Option<&str>,
-    ) -> Result<(), HallError> {
+    /// Where there is no such commission, or its timeline is full.
+    pub async fn note(&self, id: &str, content: &str, requester: &Requester) -> Result<(), OperationError> {
+        let call = requester.call();
+        let event = if call.is_some() { "manager_note" } else { "user_note" };
         check_text("content", content, TEXT_BYTES)?;
         let cell = self.cell(id)?;
         check_room(&self.commissions, &cell.now().project_name, content.len())?;
@@ -301,17 +275,13 @@ impl Hall {
     ///
     /// # Errors
     /// Where it runs, or is over.
-    pub async fn abandon(self: &Arc<Self>, id: &str, reason: &str) -> Result<(), HallError> {
-        self.abandon_once(id, reason, None).await
-    }
-
-    /// As [`Self::abandon`], for a call that may have come before.
-    pub(crate) async fn abandon_once(
+    pub async fn abandon(
         self: &Arc<Self>,
         id: &str,
         reason: &str,
-        call: Option<&str>,
-    ) -> Result<(), HallError> {
+        requester: &Requester,
+    ) -> Result<(), OperationError> {
+        let call = requester.call();
         check_text("reason", reason, TEXT_BYTES)?;
         let cell = self.cell(id)?;
         let time = self.time();
@@ -322,18 +292,18 @@ impl Hall {
             }
             if status.is_active() {
                 let why = "it has an active session. Cancel it first.";
-                return Err(HallError::Conflict(format!("Cannot abandon commission \"{id}\": {why}")));
+                return Err(OperationError::Conflict(format!("Cannot abandon commission \"{id}\": {why}")));
             }
-            if status == Status::Abandoned {
+            if status == CommissionStatus::Abandoned {
                 return Ok(());
             }
-            if !status.leads_to(Status::Abandoned) {
-                return Err(HallError::Conflict(format!(
+            if !status.leads_to(CommissionStatus::Abandoned) {
+                return Err(OperationError::Conflict(format!(
                     "Cannot abandon commission \"{id}\": current state is \"{status}\""
                 )));
             }
             let by = if call.is_some() { "Abandoned by the manager: " } else { "" };
-            commission.become_(Status::Abandoned, &format!("{by}{reason}"), time)
+            commission.transition_to(CommissionStatus::Abandoned, &format!("{by}{reason}"), time)
         })
         .await?;
         let project = cell.now().project_name.clone();
@@ -342,7 +312,7 @@ impl Hall {
 
     /// The worker of that name: its key, which is its alone; else the name of its package, or its name for people, where no
     /// other worker says that it has the same.
-    pub(super) fn worker(&self, name: &str) -> Result<Worker, HallError> {
+    pub(super) fn worker(&self, name: &str) -> Result<Worker, OperationError> {
         let all = self.workers()?.all();
         let names: [fn(&Worker) -> &str; 3] =
             [|worker| worker.key.as_str(), |worker| &worker.package, |worker| &worker.display_name];
@@ -353,7 +323,7 @@ impl Hall {
                 [worker] => return Ok(worker.clone()),
                 _ => {
                     let keys: Vec<&str> = found.iter().map(|worker| worker.key.as_str()).collect();
-                    return Err(HallError::Conflict(format!(
+                    return Err(OperationError::Conflict(format!(
                         "Worker \"{name}\" is the name of several: say which by its key, {}",
                         keys.join(" or ")
                     )));
@@ -363,14 +333,15 @@ impl Hall {
         let known: Vec<&str> = all.iter().map(|worker| worker.display_name.as_str()).collect();
         let known =
             if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
-        Err(HallError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}")))
+        Err(OperationError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}")))
     }
 
     /// The worker with that key.
-    pub(super) fn worker_of(&self, key: &str) -> Result<Worker, HallError> {
+    pub(super) fn worker_of(&self, key: &str) -> Result<Worker, OperationError> {
         let found = self.workers()?.all().into_iter().find(|worker| worker.key.as_str() == key);
-        found
-            .ok_or_else(|| HallError::Conflict(format!("its worker {key} is not in service; `guild members` says why")))
+        found.ok_or_else(|| {
+            OperationError::Conflict(format!("its worker {key} is not in service; `guild members` says why"))
+        })
     }
 }
 
@@ -416,28 +387,28 @@ impl InHall for Commission {
     fn of_record(id: CommissionId, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self {
         let record::Read { record, status } = record::read(text);
         // Without a state nothing can be done with it, and a list without it would hide it.
-        let status = status.unwrap_or(Status::Abandoned);
+        let status = status.unwrap_or(CommissionStatus::Abandoned);
         Self::new(id, project.to_owned(), key(&record.worker), status, record)
     }
 
-    fn states(home: &Home) -> Result<Dir, HallError> {
+    fn states(home: &Home) -> Result<Dir, OperationError> {
         home.commissions()
     }
 }
 
-pub(super) fn check_text(field: &str, text: &str, max: usize) -> Result<(), HallError> {
+pub(super) fn check_text(field: &str, text: &str, max: usize) -> Result<(), OperationError> {
     if text.trim().is_empty() {
-        return Err(HallError::Invalid(format!("Missing required field: {field}")));
+        return Err(OperationError::Invalid(format!("Missing required field: {field}")));
     }
     if text.len() > max {
-        return Err(HallError::Invalid(format!("{field} has {} bytes, more than {max}", text.len())));
+        return Err(OperationError::Invalid(format!("{field} has {} bytes, more than {max}", text.len())));
     }
     Ok(())
 }
 
-fn check_dependencies(dependencies: &[String]) -> Result<(), HallError> {
+fn check_dependencies(dependencies: &[String]) -> Result<(), OperationError> {
     if dependencies.len() > DEPENDENCIES {
-        return Err(HallError::Invalid(format!(
+        return Err(OperationError::Invalid(format!(
             "dependencies has {} items, more than {DEPENDENCIES}",
             dependencies.len()
         )));
@@ -445,11 +416,11 @@ fn check_dependencies(dependencies: &[String]) -> Result<(), HallError> {
     dependencies.iter().try_for_each(|item| check_text("dependencies", item, DEPENDENCY_BYTES))
 }
 
-fn check_overrides(overrides: &Overrides) -> Result<(), HallError> {
+fn check_overrides(overrides: &Overrides) -> Result<(), OperationError> {
     let bounds = guild_contract::Bounds {
         max_turns: overrides.max_turns,
         max_budget_usd: overrides.max_budget_usd,
         deadline_seconds: None,
     };
-    bounds.check().map_err(|why| HallError::Invalid(format!("resourceOverrides: {why}")))
+    bounds.check().map_err(|why| OperationError::Invalid(format!("resourceOverrides: {why}")))
 }

@@ -2,15 +2,10 @@
 //! user's with which all of it began, however many commissions lead there: each has a budget of its own, so a bound for each
 //! activity alone would bound nothing.
 
-use guild_contract::Delegation;
+use guild_contract::{Delegation, OperationError, hall::TimelineEntry};
 
 use super::Hall;
-use crate::{
-    commission::{Delegated, Entry},
-    error::HallError,
-    project::lock,
-    workers::Activity,
-};
+use crate::{commission::Delegated, project::lock, workers::Activity};
 
 /// How a timeline says that a commission of the manager's was refused.
 const REFUSED: &str = "delegation_refused";
@@ -71,18 +66,18 @@ impl Hall {
     }
 
     /// The error of a commission that the manager may not make. The activity's timeline says so.
-    pub(super) async fn refuse(&self, by: &Activity, Refusal { key, why }: Refusal) -> HallError {
+    pub(super) async fn refuse(&self, by: &Activity, Refusal { key, why }: Refusal) -> OperationError {
         let why = format!("{why} ({key}); go on with what there is, or have the user commission it");
         if let Err(e) = self.note_refusal(by, key, &why).await {
             tracing::warn!(activity = %by, "its timeline does not say that the manager was refused a commission: {e}");
         }
-        HallError::Conflict(why)
+        OperationError::Conflict(why)
     }
 
     /// Says in an activity's timeline why the manager was refused a commission, once for each key: a model can ask a thousand times.
-    async fn note_refusal(&self, by: &Activity, key: &str, why: &str) -> Result<(), HallError> {
+    async fn note_refusal(&self, by: &Activity, key: &str, why: &str) -> Result<(), OperationError> {
         let (time, why) = (self.time(), format!("The manager was refused a commission: {why}"));
-        let is_new = |entry: &Entry| entry.event != REFUSED || !entry.reason.contains(key);
+        let is_new = |entry: &TimelineEntry| entry.event != REFUSED || !entry.reason.contains(key);
         match by {
             Activity::Commission(id) => {
                 let Some(cell) = self.commissions.get(id) else { return Ok(()) };

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use guild_contract::nearest::nearest;
+use guild_contract::{
+    OperationError,
+    hall::{Blocker, CommissionId, CommissionStatus, Edge, Graph, Node},
+    nearest::nearest,
+};
 use guild_fs::durable::open_directory;
 
 use super::{CommissionCell, Hall, artifacts::resolved, blocking};
-use crate::{
-    commission::{Commission, CommissionId, Status},
-    error::HallError,
-    view::{Blocker, Edge, Graph, Node},
-};
+use crate::commission::Commission;
 
 const BLOCKED: &str = "Dependencies not satisfied";
 const SATISFIED: &str = "Dependencies satisfied";
@@ -45,8 +45,8 @@ fn is_there(worktree: &Path, dependency: &str) -> bool {
 fn why_not(now: &Commission) -> Option<String> {
     let next = match now.status {
         status if status.satisfies() => return None,
-        Status::Failed | Status::Cancelled => "; dispatch it again, or abandon it",
-        Status::Pending if !now.is_queued() => ", and nobody asked for its dispatch",
+        CommissionStatus::Failed | CommissionStatus::Cancelled => "; dispatch it again, or abandon it",
+        CommissionStatus::Pending if !now.is_queued() => ", and nobody asked for its dispatch",
         _ => "",
     };
     Some(format!("it is {}{next}", now.status))
@@ -54,7 +54,11 @@ fn why_not(now: &Commission) -> Option<String> {
 
 impl Hall {
     /// Those of these dependencies that are not there, with the reason.
-    pub(super) async fn blockers(&self, project: &str, dependencies: &[String]) -> Result<Vec<Blocker>, HallError> {
+    pub(super) async fn blockers(
+        &self,
+        project: &str,
+        dependencies: &[String],
+    ) -> Result<Vec<Blocker>, OperationError> {
         let (mut blockers, mut paths) = (Vec::new(), Vec::new());
         for dependency in dependencies {
             match commission(dependency).map(|id| self.commissions.get(&id)) {
@@ -83,7 +87,7 @@ impl Hall {
     ///
     /// # Errors
     /// The first such dependency, and the nearest one that there is.
-    pub(super) async fn check_named(&self, project: &str, dependencies: &[String]) -> Result<(), HallError> {
+    pub(super) async fn check_named(&self, project: &str, dependencies: &[String]) -> Result<(), OperationError> {
         if dependencies.iter().all(|dependency| commission(dependency).is_none()) {
             return dependencies.iter().try_for_each(|dependency| resolved(artifact(dependency)).map(drop));
         }
@@ -98,7 +102,7 @@ impl Hall {
             match known.iter().find(|now| now.commission_id == id) {
                 Some(now) if now.project_name == project => {}
                 Some(now) => {
-                    return Err(HallError::Invalid(format!(
+                    return Err(OperationError::Invalid(format!(
                         "dependencies: {id} is of project \"{}\", and a commission waits for those of its own project",
                         now.project_name
                     )));
@@ -107,7 +111,7 @@ impl Hall {
                     let own = known.iter().filter(|now| now.project_name == project);
                     let near = nearest(id.as_str(), own.map(|now| now.commission_id.as_str()));
                     let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-                    return Err(HallError::Invalid(format!(
+                    return Err(OperationError::Invalid(format!(
                         "dependencies: there is no commission {id} in project \"{project}\"{near}"
                     )));
                 }
@@ -117,12 +121,12 @@ impl Hall {
     }
 
     /// Refuses dependencies of a commission that wait for it themselves.
-    pub(super) fn check_cycle(&self, id: &CommissionId, dependencies: &[String]) -> Result<(), HallError> {
+    pub(super) fn check_cycle(&self, id: &CommissionId, dependencies: &[String]) -> Result<(), OperationError> {
         let (mut waits, mut seen) =
             (dependencies.iter().filter_map(|on| commission(on)).collect::<Vec<_>>(), BTreeSet::new());
         while let Some(next) = waits.pop() {
             if next == *id {
-                return Err(HallError::Invalid(format!("dependencies: {id} would wait for itself")));
+                return Err(OperationError::Invalid(format!("dependencies: {id} would wait for itself")));
             }
             let Some(cell) = self.commissions.get(&next).filter(|_| seen.insert(next)) else { continue };
             waits.extend(cell.now().record.dependencies.iter().filter_map(|on| commission(on)));
@@ -148,7 +152,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where a change cannot be stored.
-    pub async fn check_dependencies(self: &Arc<Self>, project: Option<&str>) -> Result<(), HallError> {
+    pub async fn check_dependencies(self: &Arc<Self>, project: Option<&str>) -> Result<(), OperationError> {
         for cell in self.commissions.all() {
             if project.is_none_or(|project| project == cell.now().project_name) {
                 self.check_blocked(&cell).await?;
@@ -158,20 +162,20 @@ impl Hall {
     }
 
     /// Looks again what a commission waits for.
-    pub(super) async fn check_blocked(&self, cell: &CommissionCell) -> Result<(), HallError> {
+    pub(super) async fn check_blocked(&self, cell: &CommissionCell) -> Result<(), OperationError> {
         let now = cell.now();
-        if !matches!(now.status, Status::Pending | Status::Blocked) {
+        if !matches!(now.status, CommissionStatus::Pending | CommissionStatus::Blocked) {
             return Ok(());
         }
         let blockers = self.blockers(&now.project_name, &now.record.dependencies).await?;
         let (next, reason) = match (now.status, blockers.is_empty()) {
-            (Status::Pending, false) => (Status::Blocked, BLOCKED),
-            (Status::Blocked, true) => (Status::Pending, SATISFIED),
+            (CommissionStatus::Pending, false) => (CommissionStatus::Blocked, BLOCKED),
+            (CommissionStatus::Blocked, true) => (CommissionStatus::Pending, SATISFIED),
             _ => return Ok(()),
         };
         let time = self.time();
         self.change(cell, |commission| match commission.status == now.status {
-            true => commission.become_(next, reason, time),
+            true => commission.transition_to(next, reason, time),
             // Somebody else changed it meanwhile.
             false => Ok(()),
         })
@@ -182,7 +186,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project.
-    pub fn graph(&self, project: &str) -> Result<Graph, HallError> {
+    pub fn graph(&self, project: &str) -> Result<Graph, OperationError> {
         self.project(project)?;
         let all: Vec<_> = self.commissions.now().collect();
         let own = all.iter().filter(|commission| commission.project_name == project);

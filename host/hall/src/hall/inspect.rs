@@ -1,19 +1,19 @@
 //! Looking at a project with git, read-only: what the manager's tools `git_status`, `git_log`, `git_diff`, `git_show` and
 //! `git_branch` answer.
 
+use guild_contract::OperationError;
 use guild_git::{
     BranchOptions, BranchView, CommitView, DiffOptions, GitError, LogOptions, ShowOptions, ShowView, StatusView,
 };
 
 use super::Hall;
-use crate::error::HallError;
 
 impl Hall {
     /// The files of a project's integration worktree that differ from the last commit.
     ///
     /// # Errors
     /// Where there is no such project, or git cannot tell.
-    pub async fn git_status(&self, project: &str) -> Result<StatusView, HallError> {
+    pub async fn git_status(&self, project: &str) -> Result<StatusView, OperationError> {
         self.integration(project).await?.1.status_view().await.map_err(refused)
     }
 
@@ -21,7 +21,7 @@ impl Hall {
     ///
     /// # Errors
     /// As [`Self::git_status`].
-    pub async fn git_log(&self, project: &str, options: &LogOptions) -> Result<Vec<CommitView>, HallError> {
+    pub async fn git_log(&self, project: &str, options: &LogOptions) -> Result<Vec<CommitView>, OperationError> {
         self.integration(project).await?.1.log_view(options).await.map_err(refused)
     }
 
@@ -29,7 +29,7 @@ impl Hall {
     ///
     /// # Errors
     /// As [`Self::git_status`], and where a name is no commit.
-    pub async fn git_diff(&self, project: &str, options: &DiffOptions) -> Result<String, HallError> {
+    pub async fn git_diff(&self, project: &str, options: &DiffOptions) -> Result<String, OperationError> {
         self.integration(project).await?.1.diff_view(options).await.map_err(refused)
     }
 
@@ -37,7 +37,7 @@ impl Hall {
     ///
     /// # Errors
     /// As [`Self::git_status`], and where a name is no commit.
-    pub async fn git_show(&self, project: &str, options: &ShowOptions) -> Result<ShowView, HallError> {
+    pub async fn git_show(&self, project: &str, options: &ShowOptions) -> Result<ShowView, OperationError> {
         self.integration(project).await?.1.show_view(options).await.map_err(refused)
     }
 
@@ -45,19 +45,19 @@ impl Hall {
     ///
     /// # Errors
     /// As [`Self::git_status`].
-    pub async fn git_branch(&self, project: &str, options: BranchOptions) -> Result<Vec<BranchView>, HallError> {
+    pub async fn git_branch(&self, project: &str, options: BranchOptions) -> Result<Vec<BranchView>, OperationError> {
         self.integration(project).await?.1.branch_view(options).await.map_err(refused)
     }
 }
 
-/// Why nothing is shown. What the caller can ask otherwise is [`HallError::Invalid`].
-fn refused(error: GitError) -> HallError {
+/// Why nothing is shown. What the caller can ask otherwise is [`OperationError::Invalid`].
+fn refused(error: GitError) -> OperationError {
     match error {
-        GitError::NoCommitOfThatName { .. } => HallError::Invalid(error.to_string()),
-        GitError::TooMuchOutput { command, bytes, .. } => {
-            HallError::Invalid(format!("git {command} says more than {bytes} bytes; ask for one file, or for `stat`"))
-        }
-        GitError::Failed { command, said, .. } => HallError::Conflict(format!("git {command} failed: {said}")),
+        GitError::NoCommitOfThatName { .. } => OperationError::Invalid(error.to_string()),
+        GitError::TooMuchOutput { command, bytes, .. } => OperationError::Invalid(format!(
+            "git {command} says more than {bytes} bytes; ask for one file, or for `stat`"
+        )),
+        GitError::Failed { command, said, .. } => OperationError::Conflict(format!("git {command} failed: {said}")),
         other => other.into(),
     }
 }

@@ -3,32 +3,23 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use guild_contract::{
+    OperationError,
+    hall::{Author, CommissionFilter, CommissionView},
+};
 use guild_session::{
     hall::{HallCommission, HallMeeting, HallView, HallWorker},
     tools::ToolError,
 };
 
-use super::{Filter, Hall};
-use crate::{commission::Author, error::HallError, meeting::Meeting, view::CommissionView, workers::Worker};
+use super::Hall;
+use crate::{meeting::Meeting, view, workers::Worker};
 
 /// Commissions in a list.
 const MAX_LISTED: usize = 500;
 /// Characters of each text of a commission in a list, and of one that is read alone.
 const LISTED_CHARS: usize = 500;
 const READ_CHARS: usize = 32_000;
-
-impl From<HallError> for ToolError {
-    fn from(error: HallError) -> Self {
-        match error {
-            HallError::Internal(why) => Self::Unavailable(why),
-            HallError::Spent(why) => Self::OverLimit(why),
-            HallError::Invalid(why)
-            | HallError::Unsupported(why)
-            | HallError::NotFound(why)
-            | HallError::Conflict(why) => Self::InvalidInput(why),
-        }
-    }
-}
 
 /// A hall, to read.
 pub struct HallReader(pub Arc<Hall>);
@@ -40,9 +31,9 @@ impl HallView for HallReader {
     }
 
     async fn commissions(&self, project: Option<&str>) -> Result<Vec<HallCommission>, ToolError> {
-        let filter = Filter { project: project.map(str::to_owned), ..Filter::default() };
+        let filter = CommissionFilter { project_name: project.map(str::to_owned), ..CommissionFilter::default() };
         let found = self.0.matching(&filter).await?;
-        Ok(found.iter().take(MAX_LISTED).map(|now| commission(CommissionView::of(now), LISTED_CHARS)).collect())
+        Ok(found.iter().take(MAX_LISTED).map(|now| commission(view::commission(now), LISTED_CHARS)).collect())
     }
 
     async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError> {
@@ -53,7 +44,7 @@ impl HallView for HallReader {
     async fn commission(&self, id: &str) -> Result<Option<HallCommission>, ToolError> {
         match self.0.read(id, None).await {
             Ok(read) => Ok(Some(commission(read.commission, READ_CHARS))),
-            Err(HallError::NotFound(_)) => Ok(None),
+            Err(OperationError::NotFound(_)) => Ok(None),
             Err(e) => Err(e.into()),
         }
     }

@@ -21,18 +21,16 @@ mod tools;
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use guild_contract::{Delegation, Limits};
+use guild_contract::{Delegation, Limits, OperationError, hall::HallEvent};
 use guild_fs::clock::Clock;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     commission::Commission,
-    error::HallError,
-    events::HallEvent,
     home::Home,
     meeting::Meeting,
     project::{Permit, Project, Projects, lock},
@@ -41,14 +39,10 @@ use crate::{
 };
 
 use cells::{Cell, Cells};
-pub use change::{Changes, NewCommission};
 pub use manage::HallReader;
 pub(crate) use manage::cut;
 use meeting::Turns;
-pub use meeting::{NewMeeting, NewRequest, Turn};
-pub use pulls::{PullRequest, Synced};
-pub use queue::Dispatched;
-pub use read::Filter;
+pub use meeting::{NewRequest, Turn};
 
 /// Events that a listener may be behind before it loses the oldest.
 const EVENTS: usize = 1024;
@@ -74,6 +68,7 @@ pub struct Hall {
     home: Arc<Home>,
     projects: Arc<Projects>,
     clock: Arc<dyn Clock>,
+    started: Instant,
     workers: OnceLock<Arc<dyn Workers>>,
     commissions: Cells<Commission, Running>,
     meetings: Cells<Meeting, Turns>,
@@ -113,12 +108,13 @@ impl Hall {
     ///
     /// # Errors
     /// Where another process owns the home, or it cannot be read.
-    pub fn open(options: HallOptions) -> Result<Arc<Self>, HallError> {
+    pub fn open(options: HallOptions) -> Result<Arc<Self>, OperationError> {
         let home = Home::open(&options.home)?;
         home.sweep();
         let mut kept: Vec<Commission> =
-            store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
-        let mut meetings: Vec<Meeting> = store::load(&home.meetings()?).map_err(HallError::io("state/meetings"))?;
+            store::load(&home.commissions()?).map_err(OperationError::io("state/commissions"))?;
+        let mut meetings: Vec<Meeting> =
+            store::load(&home.meetings()?).map_err(OperationError::io("state/meetings"))?;
         let dirs = kept.iter_mut().map(|one| &mut one.worktree_dir);
         for dir in dirs.chain(meetings.iter_mut().map(|one| &mut one.worktree_dir)).flatten() {
             *dir = home.moved_here(dir);
@@ -129,6 +125,7 @@ impl Hall {
             home: Arc::new(home),
             projects,
             clock: options.clock,
+            started: Instant::now(),
             workers: OnceLock::new(),
             commissions: Cells::of(kept),
             meetings: Cells::of(meetings),
@@ -139,6 +136,11 @@ impl Hall {
             scheduling: tokio::sync::Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
         }))
+    }
+
+    /// The time since its start.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Its home.
@@ -165,8 +167,8 @@ impl Hall {
         guild_fs::clock::rfc3339(self.clock.now())
     }
 
-    fn workers(&self) -> Result<&Arc<dyn Workers>, HallError> {
-        self.workers.get().ok_or_else(|| HallError::Internal("the host is starting; try again".to_owned()))
+    fn workers(&self) -> Result<&Arc<dyn Workers>, OperationError> {
+        self.workers.get().ok_or_else(|| OperationError::Internal("the host is starting; try again".to_owned()))
     }
 
     /// Whether there is a commission or a meeting of that id.
@@ -174,22 +176,22 @@ impl Hall {
         self.commissions.named(id).is_some() || self.meetings.named(id).is_some()
     }
 
-    fn cell(&self, id: &str) -> Result<Arc<CommissionCell>, HallError> {
+    fn cell(&self, id: &str) -> Result<Arc<CommissionCell>, OperationError> {
         let found = self.commissions.named(id);
-        found.ok_or_else(|| HallError::NotFound(format!("Commission \"{id}\" not found in any project")))
+        found.ok_or_else(|| OperationError::NotFound(format!("Commission \"{id}\" not found in any project")))
     }
 
     /// A project that `config.yaml` lists.
-    fn project(&self, name: &str) -> Result<Arc<Project>, HallError> {
+    fn project(&self, name: &str) -> Result<Arc<Project>, OperationError> {
         let (_, mut projects) = self.projects.now(&self.home)?;
-        projects.remove(name).ok_or_else(|| HallError::NotFound(format!("Project not found: {name}")))
+        projects.remove(name).ok_or_else(|| OperationError::NotFound(format!("Project not found: {name}")))
     }
 }
 
 /// Does something that blocks on the file system.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, HallError> + Send + 'static,
-) -> Result<T, HallError> {
+    work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
+) -> Result<T, OperationError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(HallError::Internal("the host is stopping".to_owned())))
+    done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned())))
 }

@@ -8,15 +8,16 @@ use std::{sync::Arc, time::Duration};
 
 use cap_std::fs::Dir;
 use futures::future::join_all;
+use guild_contract::{
+    OperationError,
+    hall::{PullRequest, SyncAction, Synced},
+};
 use guild_fs::durable::{Survives, if_there, read_whole, replace};
 use guild_git::{CommitId, Followed, GitError, Proposed, PullState};
 use serde::{Deserialize, Serialize};
 
 use super::{Hall, blocking};
-use crate::{
-    error::HallError,
-    project::{Permit, Project},
-};
+use crate::project::{Permit, Project};
 
 /// How long a sync is waited for. One run of git takes at most two minutes.
 const SYNC_PATIENCE: Duration = Duration::from_secs(150);
@@ -26,32 +27,6 @@ const TITLE_CHARS: usize = 256;
 const BODY_BYTES: usize = 65_536;
 /// The most bytes of a note.
 const NOTE_BYTES: u64 = 64 << 10;
-
-/// A pull request that was made, or found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PullRequest {
-    /// Its address.
-    pub url: String,
-    /// The commit of `claude/main` that was pushed.
-    pub claude_main_tip: String,
-    /// Whether it was open before. It has what was pushed, and its own title.
-    pub existed: bool,
-}
-
-/// What a sync did in one project.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Synced {
-    /// The project.
-    pub project: String,
-    /// `reset`, `rebase`, `merge`, `noop`, `skip` or `error`.
-    pub action: &'static str,
-    /// Why.
-    pub reason: String,
-    /// The reason again, where it could not be done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
 
 /// What is kept of a pull request, as the original has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,27 +49,28 @@ impl Hall {
         title: &str,
         body: &str,
         asking: Option<&str>,
-    ) -> Result<PullRequest, HallError> {
+    ) -> Result<PullRequest, OperationError> {
         check(title, body)?;
         let (project, integration) = self.integration(project).await?;
         let name = project.name();
-        let permit = project.permit.as_ref().map_err(|why| HallError::Conflict(why.clone()))?;
+        let permit = project.permit.as_ref().map_err(|why| OperationError::Conflict(why.clone()))?;
         let missing = [("push", permit.push), ("pull_requests", permit.pull_requests)];
         let missing =
             missing.iter().filter(|(_, is_permitted)| !is_permitted).map(|(key, _)| format!("`{key} = true`"));
         let missing: Vec<_> = missing.collect();
         if !missing.is_empty() {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "the operator does not permit pull requests of project {name:?}: its [[project]] in guild.toml needs {}; the \
                  host reads it again at SIGHUP",
                 missing.join(" and ")
             )));
         }
-        let refused = |e: GitError| HallError::Conflict(format!("no pull request of project {name:?} was made: {e}"));
+        let refused =
+            |e: GitError| OperationError::Conflict(format!("no pull request of project {name:?} was made: {e}"));
         let _one = project.shared.pulls.lock().await;
         let active = self.active_work(name, asking);
         if !active.is_empty() {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "a pull request of project {name:?} would lack what is under way there; wait for it, or cancel it: {}",
                 active.join(", ")
             )));
@@ -103,11 +79,11 @@ impl Hall {
         let tip = integration.tip().await.map_err(refused)?;
         let origin = repository.origin().await.map_err(refused)?.ok_or_else(|| {
             let path = repository.path().display();
-            HallError::Conflict(format!("{path} has no remote `origin`; add it: git remote add origin URL"))
+            OperationError::Conflict(format!("{path} has no remote `origin`; add it: git remote add origin URL"))
         })?;
         let seen = origin.fetch().await.map_err(refused)?;
         if repository.contains(&seen.default, &tip).await.map_err(refused)? {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "claude/main of project {name:?} has nothing that {} at origin lacks, so there is nothing to propose",
                 repository.default_branch()
             )));
@@ -127,7 +103,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project. Why one could not be done is in its own entry.
-    pub async fn sync(self: &Arc<Self>, project: Option<&str>) -> Result<Vec<Synced>, HallError> {
+    pub async fn sync(self: &Arc<Self>, project: Option<&str>) -> Result<Vec<Synced>, OperationError> {
         let projects = match project {
             Some(name) => vec![self.project(name)?],
             None => self.projects.now(&self.home)?.1.into_values().collect(),
@@ -142,8 +118,8 @@ impl Hall {
         // It goes on when it is not waited for any more.
         let work = tokio::spawn(async move { hall.sync_project(&project).await });
         let done = match tokio::time::timeout(SYNC_PATIENCE, work).await {
-            Ok(done) => done.unwrap_or_else(|_| Err(HallError::Internal("the host is stopping".to_owned()))),
-            Err(_) => Err(HallError::Conflict(format!(
+            Ok(done) => done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned()))),
+            Err(_) => Err(OperationError::Conflict(format!(
                 "it takes more than {} s, and goes on; its git or its origin may hang",
                 SYNC_PATIENCE.as_secs()
             ))),
@@ -153,27 +129,27 @@ impl Hall {
             Err(e) => {
                 let reason = e.to_string();
                 tracing::warn!(project = name, "claude/main does not follow the default branch: {reason}");
-                Synced { project: name, action: "error", reason: reason.clone(), error: Some(reason) }
+                Synced { project: name, action: SyncAction::Error, reason: reason.clone(), error: Some(reason) }
             }
         }
     }
 
-    async fn sync_project(self: &Arc<Self>, project: &Project) -> Result<(&'static str, String), HallError> {
+    async fn sync_project(self: &Arc<Self>, project: &Project) -> Result<(SyncAction, String), OperationError> {
         let name = project.name();
         let permit = match &project.permit {
             Ok(permit) => permit,
-            Err(why) => return Ok(("skip", why.clone())),
+            Err(why) => return Ok((SyncAction::Skip, why.clone())),
         };
         let waits = || {
             let active = self.active_work(name, None);
-            (!active.is_empty()).then(|| ("skip", format!("active activities: {}", active.join(", "))))
+            (!active.is_empty()).then(|| (SyncAction::Skip, format!("active activities: {}", active.join(", "))))
         };
         if let Some(waits) = waits() {
             return Ok(waits);
         }
         let _one = project.shared.pulls.lock().await;
         let integration = self.projects.integration(&self.home, project).await?;
-        let failed = |e: GitError| HallError::Conflict(e.to_string());
+        let failed = |e: GitError| OperationError::Conflict(e.to_string());
         let repository = integration.repository();
         let origin = if permit.push { repository.origin().await.map_err(failed)? } else { None };
         let (default, pushed) = match &origin {
@@ -201,20 +177,23 @@ impl Hall {
         }
         let url = note.map(|note| note.pr_url).unwrap_or_default();
         let done = match followed {
-            Followed::Refused => waits().unwrap_or_else(|| ("skip", "active activities".to_owned())),
-            Followed::Current => ("noop", "already current".to_owned()),
-            Followed::Ahead => ("noop", format!("claude/main is ahead of {branch}")),
-            Followed::Open => ("skip", format!("the pull request is open; merge it, and sync again: {url}")),
-            Followed::Reset => ("reset", format!("{branch} has all changes of claude/main")),
-            Followed::Forwarded => ("rebase", format!("{branch} moved on, and claude/main had no changes of its own")),
-            Followed::Rebased { commits } => {
-                ("rebase", format!("the pull request is merged; {commits} newer commits are on top of {branch} now"))
+            Followed::Refused => waits().unwrap_or_else(|| (SyncAction::Skip, "active activities".to_owned())),
+            Followed::Current => (SyncAction::Noop, "already current".to_owned()),
+            Followed::Ahead => (SyncAction::Noop, format!("claude/main is ahead of {branch}")),
+            Followed::Open => (SyncAction::Skip, format!("the pull request is open; merge it, and sync again: {url}")),
+            Followed::Reset => (SyncAction::Reset, format!("{branch} has all changes of claude/main")),
+            Followed::Forwarded => {
+                (SyncAction::Rebase, format!("{branch} moved on, and claude/main had no changes of its own"))
             }
+            Followed::Rebased { commits } => (
+                SyncAction::Rebase,
+                format!("the pull request is merged; {commits} newer commits are on top of {branch} now"),
+            ),
             Followed::Merged => {
-                ("merge", format!("{branch} and claude/main both moved on; it was merged into claude/main"))
+                (SyncAction::Merge, format!("{branch} and claude/main both moved on; it was merged into claude/main"))
             }
             Followed::Conflicts { files } => {
-                return Err(HallError::Conflict(format!(
+                return Err(OperationError::Conflict(format!(
                     "claude/main and {branch} changed the same places of {}; nothing was changed. Merge it by hand, and sync \
                      again: git -C {} merge {default}",
                     files.join(", "),
@@ -249,15 +228,15 @@ impl Hall {
     }
 }
 
-fn check(title: &str, body: &str) -> Result<(), HallError> {
+fn check(title: &str, body: &str) -> Result<(), OperationError> {
     if title.trim().is_empty() {
-        return Err(HallError::Invalid("Missing required field: title".to_owned()));
+        return Err(OperationError::Invalid("Missing required field: title".to_owned()));
     }
     if title.chars().count() > TITLE_CHARS || title.contains(char::is_control) {
-        return Err(HallError::Invalid(format!("title is one line of at most {TITLE_CHARS} characters")));
+        return Err(OperationError::Invalid(format!("title is one line of at most {TITLE_CHARS} characters")));
     }
     if body.len() > BODY_BYTES || body.contains('\0') {
-        return Err(HallError::Invalid(format!("body has at most {BODY_BYTES} bytes, and no zero byte")));
+        return Err(OperationError::Invalid(format!("body has at most {BODY_BYTES} bytes, and no zero byte")));
     }
     Ok(())
 }
@@ -268,23 +247,23 @@ fn file(project: &str) -> String {
 }
 
 /// Keeps it. It survives a power cut.
-fn keep(dir: &Dir, project: &str, note: &Note) -> Result<(), HallError> {
+fn keep(dir: &Dir, project: &str, note: &Note) -> Result<(), OperationError> {
     let json = serde_json::to_vec_pretty(note).map_err(std::io::Error::from);
     let kept = json.and_then(|json| replace(dir, &file(project), &json, Survives::PowerCut));
-    kept.map(drop).map_err(HallError::io(format!("{} is made, and cannot be noted", note.pr_url)))
+    kept.map(drop).map_err(OperationError::io(format!("{} is made, and cannot be noted", note.pr_url)))
 }
 
 /// What is kept; `None` where there is none, or it cannot be read, which a sync does without.
-fn read(dir: &Dir, project: &str) -> Result<Option<Note>, HallError> {
+fn read(dir: &Dir, project: &str) -> Result<Option<Note>, OperationError> {
     let file = file(project);
-    let found = read_whole(dir, &file, NOTE_BYTES).map_err(HallError::io(format!("state/pr-pending/{file}")))?;
+    let found = read_whole(dir, &file, NOTE_BYTES).map_err(OperationError::io(format!("state/pr-pending/{file}")))?;
     Ok(found.and_then(|(json, _)| {
         let note = serde_json::from_slice(&json);
         note.inspect_err(|e| tracing::warn!("state/pr-pending/{file} is left out: {e}")).ok()
     }))
 }
 
-fn forget(dir: &Dir, project: &str) -> Result<(), HallError> {
+fn forget(dir: &Dir, project: &str) -> Result<(), OperationError> {
     let file = file(project);
-    if_there(dir.remove_file(&file)).map(drop).map_err(HallError::io(format!("state/pr-pending/{file}")))
+    if_there(dir.remove_file(&file)).map(drop).map_err(OperationError::io(format!("state/pr-pending/{file}")))
 }

@@ -5,48 +5,39 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use guild_contract::{
+    OperationError,
+    hall::{Author, CommissionDispatched, CommissionStatus, DispatchStatus, HallEvent},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{CommissionCell, Hall};
 use crate::{
     asker::asker,
-    commission::{AttemptState, Author, Commission, Status, record::CUT},
-    error::HallError,
-    events::HallEvent,
+    commission::{AttemptState, Commission, record::CUT},
     project::lock,
+    requester::Requester,
 };
 
 const DEQUEUED: &str = "Capacity available, dispatching from queue";
-
-/// What came of a dispatch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dispatched {
-    /// It begins.
-    Accepted,
-    /// It begins as soon as it can.
-    Queued {
-        /// What it waits for.
-        reason: String,
-    },
-}
 
 impl Hall {
     /// Asks for a commission to be carried out that is pending, or blocked: that one begins once all that it waits for is there.
     ///
     /// # Errors
     /// Where it is in another state, or its worker is not there.
-    pub async fn dispatch(self: &Arc<Self>, id: &str) -> Result<Dispatched, HallError> {
-        self.dispatch_once(id, None).await
-    }
-
-    /// As [`Self::dispatch`], for a call that may have come before.
-    pub(crate) async fn dispatch_once(self: &Arc<Self>, id: &str, call: Option<&str>) -> Result<Dispatched, HallError> {
+    pub async fn dispatch(
+        self: &Arc<Self>,
+        id: &str,
+        requester: &Requester,
+    ) -> Result<CommissionDispatched, OperationError> {
+        let call = requester.call();
         self.ask(id, |commission, time| {
             if commission.is_repeated(call) {
                 return Ok(());
             }
-            if !matches!(commission.status, Status::Pending | Status::Blocked) {
-                return Err(HallError::Conflict(format!(
+            if !matches!(commission.status, CommissionStatus::Pending | CommissionStatus::Blocked) {
+                return Err(OperationError::Conflict(format!(
                     "Cannot dispatch commission \"{id}\": status is \"{}\", must be \"pending\" or \"blocked\"",
                     commission.status
                 )));
@@ -64,17 +55,17 @@ impl Hall {
     ///
     /// # Errors
     /// Where it is in another state, or its worker is not there.
-    pub async fn redispatch(self: &Arc<Self>, id: &str) -> Result<Dispatched, HallError> {
+    pub async fn redispatch(self: &Arc<Self>, id: &str) -> Result<CommissionDispatched, OperationError> {
         self.ask(id, |commission, time| {
-            if !matches!(commission.status, Status::Failed | Status::Cancelled) {
-                return Err(HallError::Conflict(format!(
+            if !matches!(commission.status, CommissionStatus::Failed | CommissionStatus::Cancelled) {
+                return Err(OperationError::Conflict(format!(
                     "Cannot redispatch commission \"{id}\": status is \"{}\", must be \"failed\" or \"cancelled\"",
                     commission.status
                 )));
             }
             commission.record.body.clear();
             commission.record.current_progress.clear();
-            commission.become_(Status::Pending, "Redispatched for retry", time.clone())?;
+            commission.transition_to(CommissionStatus::Pending, "Redispatched for retry", time.clone())?;
             commission.asked = Some(time);
             Ok(())
         })
@@ -84,9 +75,14 @@ impl Hall {
     async fn ask(
         self: &Arc<Self>,
         id: &str,
-        change: impl FnOnce(&mut Commission, String) -> Result<(), HallError>,
-    ) -> Result<Dispatched, HallError> {
+        change: impl FnOnce(&mut Commission, String) -> Result<(), OperationError>,
+    ) -> Result<CommissionDispatched, OperationError> {
         let cell = self.cell(id)?;
+        let dispatched = |reason: Option<String>| CommissionDispatched {
+            status: if reason.is_some() { DispatchStatus::Queued } else { DispatchStatus::Accepted },
+            commission_id: id.to_owned(),
+            reason,
+        };
         let now = cell.now();
         let (time, token) = (self.time(), asker());
         self.check_spend(&now.worker_name, token.as_deref())?;
@@ -94,13 +90,13 @@ impl Hall {
             change(commission, time)?;
             commission.token = token;
             let is_here = self.worker_of(&commission.worker_name);
-            is_here.map(drop).map_err(|e| HallError::Conflict(format!("Failed to dispatch \"{id}\": {e}")))
+            is_here.map(drop).map_err(|e| OperationError::Conflict(format!("Failed to dispatch \"{id}\": {e}")))
         })
         .await?;
         self.check_dependencies(Some(&now.project_name)).await?;
         let now = cell.now();
         let reason = match now.status {
-            Status::Blocked | Status::Pending => {
+            CommissionStatus::Blocked | CommissionStatus::Pending => {
                 // What came since the check begins it: then it waits for its turn, as one that was never blocked.
                 let blockers = self.blockers(&now.project_name, &now.record.dependencies).await?;
                 if blockers.is_empty() {
@@ -110,22 +106,22 @@ impl Hall {
                     format!("Dependencies not yet satisfied: {}", blockers.join(", "))
                 }
             }
-            _ => return Ok(Dispatched::Accepted),
+            _ => return Ok(dispatched(None)),
         };
         cell.live.is_queued.store(true, Ordering::Relaxed);
         let commission_id = now.commission_id.clone();
         self.tell(HallEvent::CommissionQueued { commission_id, reason: reason.clone() });
-        Ok(Dispatched::Queued { reason })
+        Ok(dispatched(Some(reason)))
     }
 
     /// Whether a worker's session may begin to spend.
-    pub(super) fn check_spend(&self, worker: &str, token: Option<&str>) -> Result<(), HallError> {
+    pub(super) fn check_spend(&self, worker: &str, token: Option<&str>) -> Result<(), OperationError> {
         let Ok(key) = worker.parse() else { return Ok(()) };
-        self.workers()?.may_spend(&key, token).map_err(HallError::Spent)
+        self.workers()?.may_spend(&key, token).map_err(OperationError::Spent)
     }
 
     /// What is taken of the caps.
-    fn taken(&self) -> Result<Taken, HallError> {
+    fn taken(&self) -> Result<Taken, OperationError> {
         let (settings, projects) = self.projects.now(&self.home)?;
         let caps =
             projects.values().map(|project| (project.name().to_owned(), project.settings.commissions())).collect();
@@ -140,12 +136,12 @@ impl Hall {
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
-    pub(super) async fn schedule(self: &Arc<Self>) -> Result<(), HallError> {
+    pub(super) async fn schedule(self: &Arc<Self>) -> Result<(), OperationError> {
         let _one = self.scheduling.lock().await;
         let mut waiting: Vec<Arc<CommissionCell>> = self.commissions.all();
         waiting.retain(|cell| {
             let now = cell.now();
-            now.status == Status::Pending && now.asked.is_some()
+            now.status == CommissionStatus::Pending && now.asked.is_some()
         });
         waiting.sort_by_cached_key(|cell| {
             let now = cell.now();
@@ -169,7 +165,7 @@ impl Hall {
     }
 
     /// Gives a pending commission its place among those that are active, and starts its attempt.
-    async fn begin(self: &Arc<Self>, cell: &Arc<CommissionCell>) -> Result<bool, HallError> {
+    async fn begin(self: &Arc<Self>, cell: &Arc<CommissionCell>) -> Result<bool, OperationError> {
         let now = cell.now();
         let worker = self.worker_of(&now.worker_name)?;
         let job = self.workers()?.new_job(&worker.key)?;
@@ -188,13 +184,13 @@ impl Hall {
         }
         let began = self
             .change(cell, |commission| {
-                if commission.status != Status::Pending || commission.asked.is_none() {
+                if commission.status != CommissionStatus::Pending || commission.asked.is_none() {
                     return Ok(false);
                 }
                 commission.worktree_dir = Some(worktree);
                 commission.branch_name = Some(branch);
                 commission.attempt = Some(AttemptState { job, full, begun: false, cancel: None, end: None });
-                commission.become_(Status::Dispatched, "Dispatched to worker", time.clone())?;
+                commission.transition_to(CommissionStatus::Dispatched, "Dispatched to worker", time.clone())?;
                 cut.iter().for_each(|cut| commission.note(CUT, cut, time.clone()));
                 Ok(true)
             })

@@ -2,49 +2,43 @@
 
 use std::sync::Arc;
 
-use super::{Hall, blocking};
-use crate::{
-    commission::{AttemptState, Commission, Status},
-    error::HallError,
-    store,
-    view::{Blocker, CommissionDetail, CommissionView, Page, ProjectView},
-    workers::{Attempt, Model, Worker},
+use guild_contract::{
+    OperationError,
+    hall::{
+        Blocker, CommissionDetail, CommissionFilter, CommissionList, CommissionPhase, CommissionStatus, CommissionView,
+        Model, Named, ProjectSettings, ProjectView,
+    },
 };
 
-/// Which commissions a list has. What is `None` is no condition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Of this project.
-    pub project: Option<String>,
-    /// In this state.
-    pub status: Option<Status>,
-    /// Of the worker of this name for people.
-    pub worker: Option<String>,
-    /// How many are skipped at the beginning of the list.
-    pub offset: usize,
-}
+use super::{Hall, blocking};
+use crate::{
+    commission::{AttemptState, Commission},
+    store,
+    view::{self, Page},
+    workers::{Attempt, Worker},
+};
 
 impl Hall {
     /// The commissions, in the order of a list, as many as one answer has, with their long texts cut.
     ///
     /// # Errors
     /// Where there is no such project.
-    pub async fn list(&self, filter: &Filter) -> Result<Page<CommissionView>, HallError> {
+    pub async fn list(&self, filter: &CommissionFilter) -> Result<CommissionList, OperationError> {
         let all = self.matching(filter).await?;
         let mut page: Page<CommissionView> = Page::of(&all, filter.offset);
         for (view, now) in page.items.iter_mut().zip(all.iter().skip(filter.offset)) {
             view.blocked_by = self.blocked_by(now).await?;
         }
-        Ok(page)
+        Ok(CommissionList { commissions: page.items, more: page.more })
     }
 
     /// What a commission waits for, where it is blocked.
     ///
     /// # Errors
     /// Where the host is stopping.
-    pub async fn blocked_by(&self, now: &Commission) -> Result<Vec<Blocker>, HallError> {
+    pub async fn blocked_by(&self, now: &Commission) -> Result<Vec<Blocker>, OperationError> {
         match now.status {
-            Status::Blocked => self.blockers(&now.project_name, &now.record.dependencies).await,
+            CommissionStatus::Blocked => self.blockers(&now.project_name, &now.record.dependencies).await,
             _ => Ok(Vec::new()),
         }
     }
@@ -53,19 +47,24 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project.
-    pub async fn matching(&self, filter: &Filter) -> Result<Vec<Arc<Commission>>, HallError> {
-        self.look(&self.commissions, filter.project.as_deref()).await?;
+    pub async fn matching(&self, filter: &CommissionFilter) -> Result<Vec<Arc<Commission>>, OperationError> {
+        self.look(&self.commissions, filter.project_name.as_deref()).await?;
+        let status = match &filter.status {
+            None => None,
+            Some(Named::Known(status)) => Some(*status),
+            Some(Named::Unknown(_)) => return Ok(Vec::new()),
+        };
         let mut found: Vec<_> = self.commissions.now().collect();
         found.retain(|now| {
-            filter.project.as_ref().is_none_or(|project| *project == now.project_name)
-                && filter.status.is_none_or(|status| status == now.status)
+            filter.project_name.as_ref().is_none_or(|project| *project == now.project_name)
+                && status.is_none_or(|status| status == now.status)
                 && filter.worker.as_ref().is_none_or(|worker| *worker == now.record.worker)
         });
         found.sort_by(|a, b| {
             let by_time = a.relevant_date().cmp(b.relevant_date());
-            let over = a.status.group() == Status::Completed.group();
+            let over = a.status.phase() == CommissionPhase::Over;
             let by_time = if over { by_time.reverse() } else { by_time };
-            a.status.group().cmp(&b.status.group()).then(by_time)
+            a.status.phase().cmp(&b.status.phase()).then(by_time)
         });
         Ok(found)
     }
@@ -74,8 +73,8 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is none, or it is of another project.
-    pub async fn read(&self, id: &str, project: Option<&str>) -> Result<CommissionDetail, HallError> {
-        let missing = || HallError::NotFound(format!("Commission not found: {id}"));
+    pub async fn read(&self, id: &str, project: Option<&str>) -> Result<CommissionDetail, OperationError> {
+        let missing = || OperationError::NotFound(format!("Commission not found: {id}"));
         let now = self.find(&self.commissions, id, project).await?.ok_or_else(missing)?.now();
         let active = now.worktree_dir.clone().filter(|_| now.status.is_active());
         let places = [active, Some(self.home.integration(&now.project_name))];
@@ -85,13 +84,13 @@ impl Hall {
                 places.into_iter().flatten().find_map(|dir| store::read_record::<Commission>(&dir, &id).ok().flatten());
             Ok(found)
         });
-        let rendered = || now.record.render(now.status).map_err(HallError::Internal);
+        let rendered = || now.record.render(now.status).map_err(OperationError::Internal);
         let raw_content = match read.await? {
             Some(text) => text,
             None => rendered()?,
         };
         let timeline = now.record.activity_timeline.clone();
-        let mut commission = CommissionView::of(&now);
+        let mut commission = view::commission(&now);
         commission.blocked_by = self.blocked_by(&now).await?;
         Ok(CommissionDetail { commission, timeline, raw_content })
     }
@@ -100,7 +99,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where that cannot be read.
-    pub fn projects(&self) -> Result<Vec<ProjectView>, HallError> {
+    pub fn projects(&self) -> Result<Vec<ProjectView>, OperationError> {
         let (settings, projects) = self.projects.now(&self.home)?;
         let known = settings.projects().iter().filter_map(|settings| projects.get(&settings.name));
         Ok(known.map(|project| project.view()).collect())
@@ -110,7 +109,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where it has none of that name.
-    pub fn project_settings(&self, name: &str) -> Result<crate::ProjectSettings, HallError> {
+    pub fn project_settings(&self, name: &str) -> Result<ProjectSettings, OperationError> {
         Ok(self.project(name)?.settings.clone())
     }
 
@@ -123,7 +122,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where the host is stopping.
-    pub async fn models(&self) -> Result<Vec<Model>, HallError> {
+    pub async fn models(&self) -> Result<Vec<Model>, OperationError> {
         match self.workers.get().cloned() {
             Some(workers) => blocking(move || Ok(workers.models())).await,
             None => Ok(Vec::new()),

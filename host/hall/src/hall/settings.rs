@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use guild_contract::{
+    OperationError,
+    hall::{Reloaded, Validation},
+};
+
 use super::{Hall, blocking};
 use crate::{
-    error::HallError,
     project::{Project, Projects},
     settings::Settings,
-    view::{Reloaded, Validation},
 };
 
 impl Hall {
@@ -15,7 +18,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where it cannot be read.
-    pub fn settings(&self) -> Result<Settings, HallError> {
+    pub fn settings(&self) -> Result<Settings, OperationError> {
         Ok(self.projects.now(&self.home)?.0)
     }
 
@@ -23,10 +26,10 @@ impl Hall {
     ///
     /// # Errors
     /// Where it cannot be used; what it said before still holds then.
-    pub async fn reload(&self) -> Result<Reloaded, HallError> {
+    pub async fn reload(&self) -> Result<Reloaded, OperationError> {
         let home = self.home.clone();
         let read = blocking(move || Projects::read(&home)?.0).await;
-        read.map_err(|e| HallError::Conflict(format!("{e}; what it said before still holds")))?;
+        read.map_err(|e| OperationError::Conflict(format!("{e}; what it said before still holds")))?;
         let before = self.projects.known();
         let settings = self.settings()?;
         let names = settings.projects().iter().map(|project| project.name.clone());
@@ -38,7 +41,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where the host is starting, or stopping.
-    pub async fn validate(&self) -> Result<Validation, HallError> {
+    pub async fn validate(&self) -> Result<Validation, OperationError> {
         let (home, workers, permits) = (self.home.clone(), self.workers()?.clone(), self.projects.permits());
         blocking(move || {
             let mut found = Validation::default();

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use guild_contract::{Grants, JobId, Limits, base_toolbox::BaseToolbox};
+use guild_contract::{
+    Grants, JobId, Limits, OperationError,
+    base_toolbox::BaseToolbox,
+    hall::{CommissionId, HallEvent, MeetingId},
+};
 use guild_jobs::JobTools;
 use guild_session::tools::ToolError;
 use tokio::runtime::Handle;
 
 use super::{Hall, blocking};
 use crate::{
-    commission::{Commission, CommissionId},
-    error::HallError,
-    events::HallEvent,
-    meeting::{MeetingId, MeetingScope},
+    commission::Commission,
+    meeting::MeetingScope,
     tools::{
         ActivityTools, Worktree,
         commission::{Report, Reports},
@@ -40,7 +42,7 @@ impl Hall {
         job: JobTools,
         grants: &Arc<Grants>,
         limits: Arc<Limits>,
-    ) -> Result<ActivityTools, HallError> {
+    ) -> Result<ActivityTools, OperationError> {
         let project = self.project(&attempt.project)?;
         let integration = self.projects.integration(&self.home, &project).await?;
         let grants = match &attempt.activity {
@@ -71,7 +73,7 @@ impl Hall {
     }
 
     /// Notes a report of an attempt. One that comes late is of an attempt that is over, and is dropped.
-    async fn report(&self, id: &CommissionId, job: &JobId, report: Report) -> Result<(), HallError> {
+    async fn report(&self, id: &CommissionId, job: &JobId, report: Report) -> Result<(), OperationError> {
         let (cell, time) = (self.cell(id.as_str())?, self.time());
         let is_noted = self
             .change(&cell, |commission| {

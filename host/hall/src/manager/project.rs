@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use guild_contract::hall::Author;
 use guild_session::tools::{ToolDefinition, ToolError, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    commission::Author,
     git::{BranchOptions, DiffOptions, LogOptions, ShowOptions},
     hall::{Hall, NewRequest},
     tools::define,

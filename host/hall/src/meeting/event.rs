@@ -2,86 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use guild_contract::hall::{Trigger, TurnEvent};
 use guild_session::transcript::{Entry, SUCCESS};
-use serde::Serialize;
 use serde_json::Value;
 
 use super::Meeting;
 
 /// Why a turn has no end of its own, as its transcript and clients are told.
 pub const INTERRUPTED: &str = "Turn interrupted";
-
-/// Something that happened in a turn, as clients are sent it: one object with its `type`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub enum TurnEvent {
-    /// The meeting's session begins.
-    Session {
-        /// The meeting.
-        meeting_id: String,
-        /// Its job.
-        session_id: String,
-        /// The worker's name for people.
-        worker: String,
-        /// A sentence for each bound that was above what the operator allows. The original has no such field.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        cut: Vec<String>,
-    },
-    /// A piece of the worker's text.
-    TextDelta {
-        /// The text.
-        text: String,
-    },
-    /// The worker calls a tool.
-    ToolUse {
-        /// The call.
-        id: String,
-        /// The tool.
-        name: String,
-        /// Its whole input.
-        input: Value,
-    },
-    /// What a tool answered.
-    ToolResult {
-        /// The call.
-        tool_use_id: String,
-        /// The tool.
-        name: String,
-        /// The answer, or the error.
-        output: String,
-        /// Whether it is an error. The original has no such field.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        is_error: bool,
-    },
-    /// The turn is over.
-    TurnEnd {
-        /// US dollars, where the cost is known.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cost: Option<f64>,
-    },
-    /// What was said no longer fits, and some of it was left out.
-    ContextCompacted {
-        /// `auto`: nobody asked for it.
-        trigger: &'static str,
-        /// Tokens before, as far as that is known.
-        pre_tokens: u64,
-        /// What was left out.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        summary: Option<String>,
-    },
-    /// The turn is over, and why it was cut short.
-    Error {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl TurnEvent {
-    /// Whether nothing of the turn follows.
-    pub fn is_end(&self) -> bool {
-        matches!(self, Self::TurnEnd { .. } | Self::Error { .. })
-    }
-}
 
 /// Turns the lines of one meeting's transcript into events, one after the other.
 pub(crate) struct Projection {
@@ -131,7 +59,7 @@ impl Projection {
                 TurnEvent::ToolResult { tool_use_id: call, name, output: shown(output, error), is_error }
             }
             Entry::Compacted { text, .. } => {
-                TurnEvent::ContextCompacted { trigger: "auto", pre_tokens: 0, summary: Some(text) }
+                TurnEvent::ContextCompacted { trigger: Trigger::Auto, pre_tokens: 0, summary: Some(text) }
             }
             Entry::End { ending, usage, .. } if ending == SUCCESS => TurnEvent::TurnEnd { cost: usage.cost_usd },
             Entry::End { ending, .. } => TurnEvent::Error { reason: ending },

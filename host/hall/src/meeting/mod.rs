@@ -2,25 +2,19 @@
 
 pub mod event;
 pub mod record;
-mod state;
 pub mod transcript;
 
 use std::path::PathBuf;
 
-use guild_contract::{Decision, JobId};
+use guild_contract::{
+    Decision, JobId, OperationError,
+    hall::{Author, MeetingId, MeetingStatus, Overrides, TimelineEntry},
+};
 use serde::{Deserialize, Serialize};
 
-pub use crate::id::MeetingId;
-pub use event::TurnEvent;
 pub use record::Record;
-pub use state::MeetingStatus;
 
-use crate::{
-    asker::asker,
-    commission::{Author, Entry, Overrides, record::CUT},
-    error::HallError,
-    store::Kept,
-};
+use crate::{asker::asker, commission::record::CUT, store::Kept};
 
 /// What the notes of a meeting say that could not be merged.
 pub(crate) const NOT_MERGED: &str = "What was written in this meeting is not in claude/main";
@@ -155,14 +149,14 @@ impl Meeting {
     ///
     /// # Errors
     /// Where this state does not lead to that one.
-    pub(crate) fn become_(
+    pub(crate) fn transition_to(
         &mut self,
         next: MeetingStatus,
         (event, reason): (&str, &str),
         time: String,
-    ) -> Result<(), HallError> {
+    ) -> Result<(), OperationError> {
         if !self.status.leads_to(next) {
-            return Err(HallError::Conflict(format!(
+            return Err(OperationError::Conflict(format!(
                 "Invalid meeting status transition: {} -> {next} of meeting \"{}\"",
                 self.status, self.meeting_id
             )));
@@ -175,7 +169,7 @@ impl Meeting {
     /// Notes something in its log.
     pub(crate) fn note(&mut self, event: &str, reason: &str, time: String) {
         let (event, reason) = (event.to_owned(), reason.to_owned());
-        self.record.meeting_log.push(Entry { timestamp: time, event, reason, ..Entry::default() });
+        self.record.meeting_log.push(TimelineEntry { timestamp: time, event, reason, ..TimelineEntry::default() });
     }
 
     /// When it was opened, else asked for, as far as its record says.

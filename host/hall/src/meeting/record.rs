@@ -1,12 +1,12 @@
 //! The record of a meeting: Markdown with frontmatter, which people and other programs read (`.lore/work/meetings/<id>.md`). The
 //! body is the notes. It is written as [that of a commission](crate::commission::record).
 
+use guild_contract::hall::{MeetingStatus, TimelineEntry};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{DoubleQuoted, FlowSeq};
 
-use super::MeetingStatus;
 use crate::{
-    commission::{Entry, record::Line},
+    commission::record::{Line, entries},
     frontmatter,
 };
 
@@ -36,7 +36,7 @@ pub struct Record {
     /// What happened, in order: `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`, `declined`,
     /// `closed`. Entries are only added.
     #[serde(default)]
-    pub meeting_log: Vec<Entry>,
+    pub meeting_log: Vec<TimelineEntry>,
     /// The notes: what stands below the frontmatter.
     #[serde(default)]
     pub body: String,
@@ -97,7 +97,7 @@ pub fn read(text: &str) -> (Record, Option<MeetingStatus>) {
         agenda: text("agenda"),
         deferred_until: text("deferred_until"),
         linked_artifacts: frontmatter::texts(&value, "linked_artifacts").unwrap_or_default(),
-        meeting_log: Entry::list(&value, "meeting_log"),
+        meeting_log: entries(&value, "meeting_log"),
         body: body.to_owned(),
     };
     (record, text("status").parse().ok())
@@ -114,11 +114,11 @@ mod tests {
             worker: "Dalton".to_owned(),
             worker_display_title: "Guild Artificer".to_owned(),
             agenda: "Which?\n## User (x)".to_owned(),
-            meeting_log: vec![Entry {
+            meeting_log: vec![TimelineEntry {
                 timestamp: "2026-11-25T01:02:03.004Z".to_owned(),
                 event: OPENED.to_owned(),
                 reason: "User started audience".to_owned(),
-                ..Entry::default()
+                ..TimelineEntry::default()
             }],
             ..Record::default()
         }

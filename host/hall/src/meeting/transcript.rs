@@ -5,9 +5,9 @@
 
 use std::{collections::BTreeMap, iter};
 
+use guild_contract::hall::{MeetingMessage, Role, ToolUse, ToolUseStatus};
 use guild_session::transcript::{Entry, Line, SUCCESS};
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
-use serde::Serialize;
 
 use super::{
     Meeting,
@@ -23,37 +23,27 @@ const LOOKS: usize = 8;
 /// Characters of each thing that plain notes quote.
 const QUOTED: usize = 400;
 
-/// Something that was said.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// A part of a conversation.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// `transcript-1` for the first.
     pub id: String,
-    /// `user`, `assistant` or `system`.
-    pub role: &'static str,
-    /// What.
+    /// Who said it.
+    pub role: Role,
+    /// The text.
     pub content: String,
     /// The tools that the worker called.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_uses: Option<Vec<ToolUse>>,
     /// When it began: RFC 3339 in UTC.
-    #[serde(skip)]
     pub at: String,
     /// The heading in the Markdown.
-    #[serde(skip)]
     heading: &'static str,
 }
 
-/// A call of a tool.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ToolUse {
-    /// The tool.
-    pub name: String,
-    /// `complete`.
-    pub status: &'static str,
-    /// What it answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
+impl From<Message> for MeetingMessage {
+    fn from(Message { id, role, content, tool_uses, .. }: Message) -> Self {
+        Self { id, role, content, tool_uses }
+    }
 }
 
 /// What the lines of a transcript say of the conversation, in order.
@@ -64,7 +54,7 @@ pub fn messages(lines: &[Line]) -> Vec<Message> {
             continue;
         }
         match entry {
-            Entry::Message { text, .. } => all.add("user", "User", text.clone(), at),
+            Entry::Message { text, .. } => all.add(Role::User, "User", text.clone(), at),
             Entry::Text { text, .. } => {
                 all.has_pieces = true;
                 all.say(text, at);
@@ -78,15 +68,15 @@ pub fn messages(lines: &[Line]) -> Vec<Message> {
                 let output = Some(shown(output.clone(), error.clone())).filter(|output| !output.is_empty());
                 all.in_answer(at, |answer| {
                     let tools = answer.tool_uses.get_or_insert_default();
-                    tools.push(ToolUse { name, status: "complete", output });
+                    tools.push(ToolUse { name, status: ToolUseStatus::Complete, output });
                 });
                 all.is_behind_tool = true;
             }
-            Entry::Compacted { text, .. } => all.add("system", "Context Compacted", text.clone(), at),
+            Entry::Compacted { text, .. } => all.add(Role::System, "Context Compacted", text.clone(), at),
             Entry::End { ending, .. } => {
                 all.has_pieces = false;
                 if ending != SUCCESS {
-                    all.add("system", "Error", format!("Error: {ending}"), at);
+                    all.add(Role::System, "Error", format!("Error: {ending}"), at);
                 }
             }
             _ => {}
@@ -105,7 +95,7 @@ struct Collector {
 }
 
 impl Collector {
-    fn add(&mut self, role: &'static str, heading: &'static str, content: String, at: &str) {
+    fn add(&mut self, role: Role, heading: &'static str, content: String, at: &str) {
         let id = format!("transcript-{}", self.messages.len() + 1);
         self.is_behind_tool = false;
         self.messages.push(Message { id, role, content, tool_uses: None, at: at.to_owned(), heading });
@@ -113,12 +103,12 @@ impl Collector {
 
     /// Changes the worker's answer in the turn: it goes on, also behind a note that it was cut off.
     fn in_answer(&mut self, at: &str, change: impl FnOnce(&mut Message)) {
-        let of_turn = |message: &&mut Message| message.role != "user";
-        let found = self.messages.iter_mut().rev().take_while(of_turn).find(|message| message.role == "assistant");
+        let of_turn = |message: &&mut Message| message.role != Role::User;
+        let found = self.messages.iter_mut().rev().take_while(of_turn).find(|message| message.role == Role::Assistant);
         if let Some(answer) = found {
             return change(answer);
         }
-        self.add("assistant", "Assistant", String::new(), at);
+        self.add(Role::Assistant, "Assistant", String::new(), at);
         if let Some(added) = self.messages.last_mut() {
             change(added);
         }
@@ -252,7 +242,7 @@ pub(crate) fn plain_notes(meeting: &Meeting, messages: &[Message], why: &str) ->
     };
     let mut notes = format!("These notes were not written by a model: {}.\n", why.trim_end_matches('.'));
     notes.push_str("\n## What the user said\n\n");
-    messages.iter().filter(|said| said.role == "user").for_each(|said| {
+    messages.iter().filter(|said| said.role == Role::User).for_each(|said| {
         notes.push_str(&format!("- {}\n", short(&said.content)));
     });
     let log = &meeting.record.meeting_log;
@@ -261,7 +251,7 @@ pub(crate) fn plain_notes(meeting: &Meeting, messages: &[Message], why: &str) ->
         notes.push_str("\n## Progress\n\n");
         progress.iter().for_each(|entry| notes.push_str(&format!("- {}\n", short(&entry.reason))));
     }
-    if let Some(last) = messages.iter().rfind(|said| said.role == "assistant" && !said.content.trim().is_empty()) {
+    if let Some(last) = messages.iter().rfind(|said| said.role == Role::Assistant && !said.content.trim().is_empty()) {
         notes.push_str("\n## The last answer\n\n");
         last.content.trim().lines().for_each(|line| notes.push_str(&format!("> {line}\n")));
     }

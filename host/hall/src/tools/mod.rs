@@ -109,7 +109,7 @@ pub(crate) fn define<T: JsonSchema>(name: &str, title: &str, read_only: bool) ->
     Arc::new(ToolDefinition::of::<T>(name, Some(title), read_only))
 }
 
-fn unknown(name: &str) -> ToolError {
+pub(crate) fn unknown(name: &str) -> ToolError {
     ToolError::InvalidInput(format!("there is no tool {name:?}"))
 }
 

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use guild_contract::{Limits, text::hex};
+use guild_contract::{Limits, OperationError, text::hex};
 use guild_fs::durable::{append, read_whole};
 use guild_git::{IgnoreRule, RULES_BYTES, Repository, RulesUsage, check_rules, is_rules_file};
 use guild_jobs::{Names, RunningJob};
@@ -20,7 +20,6 @@ use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
 use crate::{
-    error::HallError,
     files::{FileList, Files, MAX_DEPTH, is_of_host, text},
     home::Home,
     project::{lock, quota},
@@ -102,20 +101,20 @@ impl Worktree {
         (attempt, links): (&Attempt, Vec<String>),
         job: Arc<RunningJob>,
         limits: Arc<Limits>,
-    ) -> Result<Self, HallError> {
+    ) -> Result<Self, OperationError> {
         let doing = || format!("the worktree of {} cannot be opened", attempt.activity);
         let worktree = Self {
             job,
             repository,
             dir: attempt.worktree.clone(),
-            files: Files::open(home, &attempt.worktree).map_err(HallError::io(doing()))?,
+            files: Files::open(home, &attempt.worktree).map_err(OperationError::io(doing()))?,
             temporary: format!("{}.tool", attempt.activity),
             links: links.into_iter().collect(),
             limits,
             written: Mutex::default(),
             runtime: Handle::current(),
         };
-        *lock(&worktree.written) = worktree.noted().map_err(HallError::io(doing()))?;
+        *lock(&worktree.written) = worktree.noted().map_err(OperationError::io(doing()))?;
         Ok(worktree)
     }
 

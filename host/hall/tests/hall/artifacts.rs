@@ -2,8 +2,10 @@
 
 use std::{fs, os::unix::fs::symlink, sync::Arc, time::Duration};
 
-use guild_contract::Limits;
-use guild_hall::{HallError, commission::Status, hall::Filter};
+use guild_contract::{
+    Limits, OperationError,
+    hall::{CommissionFilter, CommissionStatus},
+};
 
 use crate::support::{Scripted, World, git, until, write};
 
@@ -35,7 +37,9 @@ async fn the_record_of_an_attempt_is_read_by_the_path_of_the_old_layout_too() {
     let hall = world.hall().await;
     let status = async |path: &str| hall.artifact(PROJECT, path).await.unwrap().meta.status;
     let old = format!("commissions/{name}.md");
-    hall.list(&Filter { project: Some(PROJECT.to_owned()), ..Filter::default() }).await.unwrap();
+    hall.list(&CommissionFilter { project_name: Some(PROJECT.to_owned()), ..CommissionFilter::default() })
+        .await
+        .unwrap();
     assert_eq!(status(&old).await, "failed");
     world.workers.hold(true);
     hall.redispatch(name).await.unwrap();
@@ -48,7 +52,7 @@ async fn the_record_of_an_attempt_is_read_by_the_path_of_the_old_layout_too() {
     tokio::time::timeout(Duration::from_secs(60), written).await.unwrap();
     assert_eq!(status(&format!("work/{old}")).await, "in_progress");
     world.workers.hold(false);
-    until(&hall, &name.parse().unwrap(), Status::Completed).await;
+    until(&hall, &name.parse().unwrap(), CommissionStatus::Completed).await;
     assert_eq!(status(&format!("work/{old}")).await, "completed");
 }
 
@@ -68,7 +72,7 @@ async fn a_project_of_config_yaml_alone_leads_nowhere() {
         hall.loose_artifacts("../../secret").await.map(drop),
         hall.commit_artifacts("../../secret", "x").await.map(drop),
     ] {
-        assert!(matches!(&refused, Err(HallError::Conflict(_))), "{refused:?}");
+        assert!(matches!(&refused, Err(OperationError::Conflict(_))), "{refused:?}");
     }
     assert_eq!(fs::read_to_string(world.root().join("secret/.lore/a.md")).unwrap(), "secret\n");
 }
@@ -79,10 +83,10 @@ async fn what_is_too_long_is_neither_written_nor_read() {
     let hall = world.hall().await;
     let long = "x".repeat((4 << 20) + 1);
     let refused = hall.write_artifact(PROJECT, "long.md", long.clone()).await.unwrap_err();
-    assert!(matches!(&refused, HallError::Invalid(why) if why.contains("more than 4194304")), "{refused}");
+    assert!(matches!(&refused, OperationError::Invalid(why) if why.contains("more than 4194304")), "{refused}");
     write(&world.integration(PROJECT), ".lore/long.md", &long);
     let refused = hall.artifact(PROJECT, "long.md").await.unwrap_err();
-    assert!(matches!(refused, HallError::Conflict(_)), "{refused}");
+    assert!(matches!(refused, OperationError::Conflict(_)), "{refused}");
     // A list does without it.
     let listed = hall.artifacts(PROJECT).await.unwrap();
     assert_eq!(
@@ -90,7 +94,7 @@ async fn what_is_too_long_is_neither_written_nor_read() {
         ["specs/plan.md"]
     );
     let refused = hall.commit_artifacts(PROJECT, &"x".repeat(100_000)).await.unwrap_err();
-    assert!(matches!(&refused, HallError::Invalid(why) if why.contains("message")), "{refused}");
+    assert!(matches!(&refused, OperationError::Invalid(why) if why.contains("message")), "{refused}");
 }
 
 #[tokio::test]
@@ -114,10 +118,13 @@ async fn documents_beyond_the_quota_of_the_project_are_refused() {
     let hall = world.hall().await;
     hall.write_artifact(PROJECT, "a.md", "a\n".to_owned()).await.unwrap();
     let refused = hall.write_artifact(PROJECT, "b.md", "b\n".to_owned()).await.unwrap_err();
-    assert!(matches!(&refused, HallError::Conflict(why) if why.contains("limits.project_documents = 2")), "{refused}");
+    assert!(
+        matches!(&refused, OperationError::Conflict(why) if why.contains("limits.project_documents = 2")),
+        "{refused}"
+    );
     let refused = hall.write_artifact(PROJECT, "a.md", "a".repeat(100)).await.unwrap_err();
     assert!(refused.to_string().contains("limits.project_documents_bytes = 100"), "{refused}");
     hall.write_artifact(PROJECT, "a.md", "another\n".to_owned()).await.unwrap();
     let refused = hall.write_artifact(PROJECT, ".gitignore", "a\n".repeat(9000)).await.unwrap_err();
-    assert!(matches!(&refused, HallError::Invalid(why) if why.contains("git is given at most")), "{refused}");
+    assert!(matches!(&refused, OperationError::Invalid(why) if why.contains("git is given at most")), "{refused}");
 }

@@ -1,6 +1,6 @@
 //! Looking at a project with git.
 
-use guild_hall::HallError;
+use guild_contract::OperationError;
 use guild_hall::git::{BranchOptions, DiffOptions, LogOptions, ShowOptions};
 use serde_json::json;
 
@@ -26,8 +26,8 @@ async fn a_project_is_looked_at_and_what_fails_names_no_path_of_the_host() {
         DiffOptions { file: Some("a\nb".to_owned()), ..DiffOptions::default() },
     ] {
         let refused = hall.git_diff("demo", &options).await.unwrap_err();
-        assert!(matches!(refused, HallError::Invalid(_)), "{refused}");
+        assert!(matches!(refused, OperationError::Invalid(_)), "{refused}");
         assert!(!refused.to_string().contains(&world.root().display().to_string()), "{refused}");
     }
-    assert!(matches!(hall.git_status("none").await, Err(HallError::NotFound(_))));
+    assert!(matches!(hall.git_status("none").await, Err(OperationError::NotFound(_))));
 }

@@ -2,14 +2,11 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use guild_contract::Delegation;
-use guild_hall::{
-    Attempt, Hall, Permit,
-    commission::{CommissionId, Status},
-    hall::{Changes, Filter, HallReader, NewCommission},
-    manager::ManagerTools,
-    meeting::MeetingStatus,
+use guild_contract::{
+    Delegation,
+    hall::{CommissionChanges, CommissionFilter, CommissionId, CommissionStatus, MeetingStatus, NewCommission},
 };
+use guild_hall::{Attempt, Hall, Permit, Requester, hall::HallReader, manager::ManagerTools};
 use guild_session::{
     hall::HallView as _,
     tools::{ToolCall, ToolError, Tools as _},
@@ -19,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     projects::hanging_git,
-    support::{Scripted, World, commission, ids, status, timeline, until, write},
+    support::{Scripted, World, changing, commission, ids, status, timeline, until, write},
 };
 
 /// The manager, at work on a commission of the project `demo`.
@@ -33,9 +30,9 @@ impl Manager {
     async fn of(world: &World) -> Self {
         world.workers.hold(true);
         let hall = world.hall().await;
-        let own = hall.create(commission("manage")).await.unwrap().commission_id;
-        hall.dispatch(own.as_str()).await.unwrap();
-        until(&hall, &own, Status::InProgress).await;
+        let own = hall.create(commission("manage"), &Requester::User).await.unwrap().commission_id;
+        hall.dispatch(own.as_str(), &Requester::User).await.unwrap();
+        until(&hall, &own, CommissionStatus::InProgress).await;
         let job = hall.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
         Self::with(hall, &job)
     }
@@ -76,7 +73,7 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
     let made = manager.does("1", "create_commission", input).await;
     assert_eq!(made["status"], "accepted");
     let id: CommissionId = made["commissionId"].as_str().unwrap().parse().unwrap();
-    until(&manager.hall, &id, Status::InProgress).await;
+    until(&manager.hall, &id, CommissionStatus::InProgress).await;
     let later = json!({"title": "check", "workerName": "Dalton", "prompt": "p", "dependencies": [id]});
     let later = manager.does("2", "create_commission", later).await;
     assert_eq!(later["status"], "queued");
@@ -102,17 +99,17 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
 
     // The user reviews: all of it can be changed, and ended, at any time.
     let later = later["commissionId"].as_str().unwrap();
-    let changes = Changes { prompt: Some("Check half of it".to_owned()), ..Changes::default() };
-    manager.hall.update(later, changes).await.unwrap();
-    manager.hall.cancel(later, None).await.unwrap();
-    let changes = Changes { prompt: Some("Index half of it".to_owned()), ..Changes::default() };
-    let refused = manager.hall.update(id.as_str(), changes.clone()).await.unwrap_err().to_string();
+    let changes = CommissionChanges { prompt: Some("Check half of it".to_owned()), ..CommissionChanges::default() };
+    manager.hall.update(changing(later, changes)).await.unwrap();
+    manager.hall.cancel(later, None, &Requester::User).await.unwrap();
+    let changes = CommissionChanges { prompt: Some("Index half of it".to_owned()), ..CommissionChanges::default() };
+    let refused = manager.hall.update(changing(id.as_str(), changes.clone())).await.unwrap_err().to_string();
     assert!(refused.contains("Cancel it, update it, and re-dispatch it"), "{refused}");
-    manager.hall.cancel(id.as_str(), Some("Not now")).await.unwrap();
-    assert_eq!(status(&manager.hall, &id).await, Status::Cancelled);
-    manager.hall.update(id.as_str(), changes).await.unwrap();
+    manager.hall.cancel(id.as_str(), Some("Not now"), &Requester::User).await.unwrap();
+    assert_eq!(status(&manager.hall, &id).await, CommissionStatus::Cancelled);
+    manager.hall.update(changing(id.as_str(), changes)).await.unwrap();
     manager.hall.redispatch(id.as_str()).await.unwrap();
-    until(&manager.hall, &id, Status::InProgress).await;
+    until(&manager.hall, &id, CommissionStatus::InProgress).await;
     let again = manager.hall.read(id.as_str(), None).await.unwrap().commission;
     assert_eq!(again.prompt, "Index half of it");
 }
@@ -121,7 +118,7 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
 async fn at_work(manager: &Manager, id: &str) -> CommissionId {
     let made = manager.makes(id, "deeper").await;
     manager.does(&format!("{id} dispatch"), "dispatch_commission", json!({"commissionId": made})).await;
-    until(&manager.hall, &made, Status::InProgress).await;
+    until(&manager.hall, &made, CommissionStatus::InProgress).await;
     made
 }
 
@@ -160,8 +157,8 @@ async fn commissions_of_commissions_count_together_and_go_so_deep() {
         assert_eq!(said.iter().filter(|entry| entry.starts_with("delegation_refused")).count(), 1, "{said:?}");
     }
     // The user's own begin anew.
-    let own = hall.create(commission("another")).await.unwrap().commission_id;
-    hall.dispatch(own.as_str()).await.unwrap();
+    let own = hall.create(commission("another"), &Requester::User).await.unwrap().commission_id;
+    hall.dispatch(own.as_str(), &Requester::User).await.unwrap();
     assert_eq!(ids(&hall).await.len(), 5);
 }
 
@@ -171,11 +168,11 @@ async fn a_project_whose_git_hangs_keeps_no_manager_from_another() {
     world.add("slow");
     world.git = Some(hanging_git(&world));
     let manager = Manager::of(&world).await;
-    let by = Some(manager.attempt.activity.clone());
-    let slow = NewCommission { project: "slow".to_owned(), by, ..commission("slow") };
+    let by = Requester::Manager { activity: manager.attempt.activity.clone(), call: "slow".to_owned() };
+    let slow = NewCommission { project_name: "slow".to_owned(), ..commission("slow") };
     let hanging = {
         let hall = manager.hall.clone();
-        tokio::spawn(async move { hall.create(slow).await })
+        tokio::spawn(async move { hall.create(slow, &by).await })
     };
     let hangs = async {
         while !world.root().join("hangs").exists() {
@@ -258,7 +255,7 @@ fn a_call_that_comes_again_after_a_crash_has_its_effect_once() {
             (1, 1, 1),
             "{told:?}"
         );
-        assert_eq!(status(&manager.hall, &waits).await, Status::Abandoned);
+        assert_eq!(status(&manager.hall, &waits).await, CommissionStatus::Abandoned);
         // Another call is another note, of the same words too.
         manager.does("8", "add_commission_note", json!({"commissionId": ends, "content": "once"})).await;
         let told = timeline(&manager.hall, &ends).await;
@@ -275,7 +272,7 @@ async fn it_works_on_the_project_of_its_activity_only_and_says_so() {
     let manager = Manager::of(&world).await;
     let foreign = manager
         .hall
-        .create(NewCommission { project: "other".to_owned(), ..commission("x") })
+        .create(NewCommission { project_name: "other".to_owned(), ..commission("x") }, &Requester::User)
         .await
         .unwrap()
         .commission_id;
@@ -291,7 +288,7 @@ async fn it_works_on_the_project_of_its_activity_only_and_says_so() {
         let why = manager.refused(tool, input).await;
         assert!(why.contains("is of project \"other\", and you work on \"demo\" only"), "{tool}: {why}");
     }
-    assert_eq!(status(&manager.hall, &foreign).await, Status::Pending);
+    assert_eq!(status(&manager.hall, &foreign).await, CommissionStatus::Pending);
     let listed = manager.does("1", "check_commission_status", json!({})).await;
     assert_eq!(listed["summary"]["total"], 1, "{listed}");
     let nobody = json!({"title": "t", "workerName": "Nobody", "prompt": "p"});
@@ -349,8 +346,8 @@ async fn what_it_does_with_a_commission_of_the_users_says_that_it_did_it() {
     let world = World::new(Scripted::writing());
     let manager = Manager::of(&world).await;
     let (begun, left) = (
-        manager.hall.create(commission("begin")).await.unwrap().commission_id,
-        manager.hall.create(commission("leave")).await.unwrap().commission_id,
+        manager.hall.create(commission("begin"), &Requester::User).await.unwrap().commission_id,
+        manager.hall.create(commission("leave"), &Requester::User).await.unwrap().commission_id,
     );
     manager.does("1", "dispatch_commission", json!({"commissionId": begun})).await;
     let told = timeline(&manager.hall, &begun).await;
@@ -388,7 +385,7 @@ async fn what_it_is_told_names_no_path_of_the_host_and_users_see_them() {
         without_paths(&manager.refused(tool, input).await, "run `guild project add <directory of demo>`");
     }
     manager.does("2", "dispatch_commission", json!({"commissionId": fails})).await;
-    until(&manager.hall, &fails, Status::Failed).await;
+    until(&manager.hall, &fails, CommissionStatus::Failed).await;
     let told = manager.does("3", "check_commission_status", json!({"commissionId": fails})).await;
     without_paths(&told.to_string(), "run `guild project add <directory of demo>`");
 
@@ -413,7 +410,7 @@ async fn it_cannot_end_the_activity_that_it_is_in() {
         let why = manager.refused(tool, input).await;
         assert!(why.contains("the commission that you work on") && why.contains("submit its result"), "{tool}: {why}");
     }
-    assert_eq!(status(&manager.hall, own).await, Status::InProgress);
+    assert_eq!(status(&manager.hall, own).await, CommissionStatus::InProgress);
 }
 
 #[tokio::test]
@@ -446,9 +443,10 @@ async fn what_it_is_told_names_workers_projects_and_commissions_within_8000_char
         assert!(brief.contains(part), "{part}: {brief}");
     }
     for nth in 0..60 {
-        let made = manager.hall.create(commission(&format!("{nth} {}", "moth ".repeat(30)))).await.unwrap();
+        let made =
+            manager.hall.create(commission(&format!("{nth} {}", "moth ".repeat(30))), &Requester::User).await.unwrap();
         if nth < 55 {
-            manager.hall.abandon(made.commission_id.as_str(), "not needed").await.unwrap();
+            manager.hall.abandon(made.commission_id.as_str(), "not needed", &Requester::User).await.unwrap();
         }
     }
     let brief = manager.hall.brief(None).await.unwrap();
@@ -464,14 +462,14 @@ async fn whoever_reads_the_hall_sees_workers_and_commissions_of_all_projects_wit
     world.add("other");
     let manager = Manager::of(&world).await;
     let prompt = "p".repeat(40_000);
-    let new = NewCommission { project: "other".to_owned(), prompt, ..commission("long") };
-    let long = manager.hall.create(new).await.unwrap().commission_id;
+    let new = NewCommission { project_name: "other".to_owned(), prompt, ..commission("long") };
+    let long = manager.hall.create(new, &Requester::User).await.unwrap().commission_id;
     let reader = HallReader(manager.hall.clone());
     let workers = reader.workers().await.unwrap();
     assert_eq!((workers[0].name.as_str(), workers[0].can.join(" ").as_str()), ("Dalton", "Read lore:write"));
     assert_eq!(
         reader.commissions(None).await.unwrap().len(),
-        manager.hall.list(&Filter::default()).await.unwrap().len()
+        manager.hall.list(&CommissionFilter::default()).await.unwrap().commissions.len()
     );
     let listed = reader.commissions(Some("other")).await.unwrap();
     assert_eq!((listed.len(), listed[0].title.as_str(), listed[0].prompt.chars().count()), (1, "long", 501));

@@ -3,15 +3,15 @@
 use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Decision, Grants, Limits, base_toolbox::BaseToolbox};
+use guild_contract::{
+    Decision, Grants, Limits, OperationError,
+    base_toolbox::BaseToolbox,
+    hall::{Author, MeetingStatus, MeetingView, NewMeeting, Overrides, Role, TurnEvent},
+};
 use guild_fs::clock::SystemClock;
 use guild_hall::{
-    Attempt, Hall, HallError, NoSession, NotBegun, Workers as _,
-    commission::Author,
-    commission::Overrides,
-    hall::{NewMeeting, NewRequest, Turn},
-    meeting::{MeetingStatus, TurnEvent},
-    view::MeetingView,
+    Attempt, Hall, NoSession, NotBegun, Workers as _,
+    hall::{NewRequest, Turn},
 };
 use guild_jobs::{JobTools, MemoryStore};
 use guild_session::tools::{ToolCall, Tools};
@@ -20,11 +20,19 @@ use tokio::runtime::Runtime;
 
 use crate::support::{Scripted, World, done, ended, git, received, write};
 
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::System => "system",
+    }
+}
+
 fn with_dalton(agenda: &str) -> NewMeeting {
     NewMeeting {
-        project: "demo".to_owned(),
-        worker: "Dalton".to_owned(),
-        agenda: agenda.to_owned(),
+        project_name: "demo".to_owned(),
+        worker_name: "Dalton".to_owned(),
+        prompt: agenda.to_owned(),
         ..NewMeeting::default()
     }
 }
@@ -57,7 +65,7 @@ async fn one(hall: &Hall, id: &str) -> MeetingView {
 /// What was said, each with who said it.
 async fn said(hall: &Hall, id: &str) -> Vec<String> {
     let detail = hall.read_meeting(id, None).await.unwrap();
-    detail.parsed_messages.iter().map(|message| format!("{}: {}", message.role, message.content)).collect()
+    detail.parsed_messages.iter().map(|message| format!("{}: {}", role(message.role), message.content)).collect()
 }
 
 async fn attempt(hall: &Hall, id: &str) -> Attempt {
@@ -134,7 +142,7 @@ async fn a_meeting_is_opened_talked_in_and_closed_as_one_commit() {
         received(&mut events).iter().map(|event| event.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["meeting_started", "meeting_ended"]);
     let late = hall.say(&id, "More").await.err().unwrap();
-    assert_eq!(late, HallError::Conflict(format!("Meeting \"{id}\" is closed")));
+    assert_eq!(late, OperationError::Conflict(format!("Meeting \"{id}\" is closed")));
 }
 
 #[tokio::test]
@@ -162,7 +170,7 @@ async fn the_cap_of_a_project_refuses_and_names_what_is_open() {
     let asked = hall.request_meeting(request("C")).await.unwrap().to_string();
     assert!(matches!(
         hall.accept_meeting(&asked, Some("demo"), None, Overrides::default()).await,
-        Err(HallError::Conflict(_))
+        Err(OperationError::Conflict(_))
     ));
     assert_eq!(one(&hall, &asked).await.status, MeetingStatus::Requested);
     hall.close_meeting(&open[0]).await.unwrap();
@@ -184,17 +192,20 @@ async fn a_request_is_accepted_declined_or_put_off() {
     let view = one(&hall, &id).await;
     assert_eq!((view.status, view.deferred_until.as_str()), (MeetingStatus::Requested, "2027-01-02"));
     assert_eq!(view.title, "Meeting request: Which tides, and when?", "it becomes a line of a commit's message");
-    assert!(matches!(hall.defer_meeting(&id, None, "soon\nstatus: open").await, Err(HallError::Invalid(_))));
+    assert!(matches!(hall.defer_meeting(&id, None, "soon\nstatus: open").await, Err(OperationError::Invalid(_))));
 
     let first = heard(hall.accept_meeting(&id, None, Some("Gladly"), Overrides::default()).await.unwrap()).await;
     assert_eq!(first[2]["text"], "Which tides,\nand\0when?\n\nReferenced artifacts: specs/plan.md\n\nGladly");
-    assert!(matches!(hall.decline_meeting(&id, None).await, Err(HallError::Conflict(_))));
+    assert!(matches!(hall.decline_meeting(&id, None).await, Err(OperationError::Conflict(_))));
 
     let other = hall.request_meeting(request("Another")).await.unwrap().to_string();
     hall.decline_meeting(&other, Some("demo")).await.unwrap();
     assert_eq!(one(&hall, &other).await.status, MeetingStatus::Declined);
-    assert!(matches!(hall.accept_meeting(&other, None, None, Overrides::default()).await, Err(HallError::Conflict(_))));
-    assert!(matches!(hall.decline_meeting("none", None).await, Err(HallError::NotFound(_))));
+    assert!(matches!(
+        hall.accept_meeting(&other, None, None, Overrides::default()).await,
+        Err(OperationError::Conflict(_))
+    ));
+    assert!(matches!(hall.decline_meeting("none", None).await, Err(OperationError::NotFound(_))));
 }
 
 #[tokio::test]
@@ -399,7 +410,7 @@ async fn a_meeting_whose_worker_is_away_is_not_closed_as_if_nothing_had_been_sai
     heard(turn).await;
     world.workers.is_away.store(true, Ordering::Relaxed);
     let error = hall.close_meeting(id.as_str()).await.unwrap_err();
-    assert_eq!(error, HallError::Conflict("its worker is not in service".to_owned()));
+    assert_eq!(error, OperationError::Conflict("its worker is not in service".to_owned()));
     assert_eq!(one(&hall, id.as_str()).await.status, MeetingStatus::Open);
     world.workers.is_away.store(false, Ordering::Relaxed);
     assert!(hall.close_meeting(id.as_str()).await.unwrap().starts_with("What was settled."));
@@ -508,7 +519,7 @@ async fn a_meeting_that_cannot_be_opened_leaves_nothing_behind() {
     refuse();
     let (id, turn) = hall.open_meeting(with_dalton("A")).await.unwrap();
     assert_eq!(heard(turn).await, [json!({"type": "error", "reason": "It takes commissions only"})]);
-    assert!(matches!(hall.read_meeting(id.as_str(), None).await, Err(HallError::NotFound(_))));
+    assert!(matches!(hall.read_meeting(id.as_str(), None).await, Err(OperationError::NotFound(_))));
     assert!(!world.home().join("worktrees/demo").join(format!("meeting-{id}")).exists());
     assert!(!world.home().join("state/meetings").join(format!("{id}.json")).exists());
 
@@ -622,7 +633,7 @@ async fn a_worker_that_asks_too_often_leaves_room_for_others() {
     }
     let refused = hall.request_meeting(of_worker(40)).await.unwrap_err();
     assert!(
-        matches!(&refused, HallError::Conflict(why) if why.contains("40 requests for meetings of Dalton")),
+        matches!(&refused, OperationError::Conflict(why) if why.contains("40 requests for meetings of Dalton")),
         "{refused}"
     );
     let manager = NewRequest { author: Author::Manager, call: Some("1".to_owned()), ..request("Blocked") };
@@ -635,7 +646,7 @@ async fn overrides_of_a_meeting_hold_and_its_log_and_first_event_say_what_was_cu
     world.workers.most_turns.store(50, Ordering::Relaxed);
     let hall = world.hall().await;
     let overrides = Overrides { max_turns: Some(900), ..Overrides::default() };
-    let new = NewMeeting { overrides: overrides.clone(), ..with_dalton("Tides") };
+    let new = NewMeeting { resource_overrides: overrides.clone(), ..with_dalton("Tides") };
     let (id, turn) = hall.open_meeting(new).await.unwrap();
     assert_eq!(heard(turn).await[0]["cut"], json!(["maxTurns 900 is cut to 50"]));
     let read = hall.read_meeting(id.as_str(), None).await.unwrap();

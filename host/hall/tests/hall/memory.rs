@@ -13,11 +13,12 @@ use guild_contract::{
     Bounds, Grants, Limits,
     base_toolbox::BaseToolbox,
     grants::{ScopeGrants, SessionGrants},
+    hall::Overrides,
     manifest::Scope,
 };
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
-use guild_hall::{Activity, Attempt, commission::Overrides, memory::Scopes, tools::memory::MemoryTools};
+use guild_hall::{Activity, Attempt, memory::Scopes, tools::memory::MemoryTools};
 use guild_jobs::{
     Accepted, Condense, Condensed, Condenser, JobStore, JobTools, MemoryStore, NewJob, RunningJob, ScopedMemory,
     StoreOptions, memory::ScopeNotes,

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{Delegation, Limits};
-use guild_fs::clock::SystemClock;
-use guild_hall::{
-    Hall, HallError, HallOptions, NewProject, Permit, add_project, commission::Status, hall::Filter, list_projects,
-    remove_project,
+use guild_contract::{
+    Delegation, Limits, OperationError,
+    hall::{CommissionFilter, CommissionStatus},
 };
+use guild_fs::clock::SystemClock;
+use guild_hall::{Hall, HallOptions, NewProject, Permit, Requester, add_project, list_projects, remove_project};
 
 use crate::support::{Scripted, World, commission, git, ids, until, write};
 
@@ -31,13 +31,13 @@ async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched
     hall.begin_work(world.workers.clone()).await.unwrap();
     let listed = hall.projects().unwrap();
     assert!(listed[0].problem.as_ref().unwrap().contains("guild project add"), "{listed:?}");
-    let error = hall.create(commission("x")).await.unwrap_err();
+    let error = hall.create(commission("x"), &Requester::User).await.unwrap_err();
     assert!(error.to_string().contains("guild.toml has no [[project]]"), "{error}");
     assert_eq!(git(&world.project("demo"), &["branch", "--list", "claude/*"]), "");
     assert!(!world.integration("demo").exists());
     // Once it is permitted, it is worked on.
     hall.permit(vec![Permit { path: world.project("demo"), ..Permit::default() }]);
-    hall.create(commission("x")).await.unwrap();
+    hall.create(commission("x"), &Requester::User).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +69,7 @@ async fn each_directory_that_cannot_be_a_project_has_its_answer() {
         ("other/claude", "claude"),
     ] {
         let error = add("new", path).await.unwrap_err();
-        assert!(error.to_string().contains(expected) && matches!(error, HallError::Invalid(_)), "{path}: {error}");
+        assert!(error.to_string().contains(expected) && matches!(error, OperationError::Invalid(_)), "{path}: {error}");
     }
     world.add("second");
     fs::remove_file(world.home().join("config.yaml")).unwrap();
@@ -97,12 +97,12 @@ async fn a_project_in_which_work_is_under_way_is_not_removed() {
     let world = World::new(Scripted::writing());
     world.workers.hold(true);
     let hall = world.hall().await;
-    let id = hall.create(commission("x")).await.unwrap().commission_id;
-    hall.dispatch(id.as_str()).await.unwrap();
+    let id = hall.create(commission("x"), &Requester::User).await.unwrap().commission_id;
+    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
     let error = remove_project(&world.home(), "demo").unwrap_err();
-    assert!(matches!(error, HallError::Conflict(_)) && error.to_string().contains(id.as_str()), "{error}");
+    assert!(matches!(error, OperationError::Conflict(_)) && error.to_string().contains(id.as_str()), "{error}");
     world.workers.hold(false);
-    until(&hall, &id, Status::Completed).await;
+    until(&hall, &id, CommissionStatus::Completed).await;
     remove_project(&world.home(), "demo").unwrap();
 }
 
@@ -201,13 +201,15 @@ async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
     git(&project, &["add", "--all"]);
     git(&project, &["commit", "--quiet", "--message=Old"]);
     let hall = world.hall().await;
-    let new = hall.create(commission("new")).await.unwrap().commission_id.to_string();
-    hall.list(&Filter { project: Some("demo".to_owned()), ..Filter::default() }).await.unwrap();
+    let new = hall.create(commission("new"), &Requester::User).await.unwrap().commission_id.to_string();
+    hall.list(&CommissionFilter { project_name: Some("demo".to_owned()), ..CommissionFilter::default() })
+        .await
+        .unwrap();
     let listed = ids(&hall).await;
     assert_eq!(listed, [&new, "commission-Dalton-20260101-000000", "commission-Dalton-20250101-000000"]);
     hall.redispatch("commission-Dalton-20260101-000000").await.unwrap();
     let id = "commission-Dalton-20260101-000000".parse().unwrap();
-    until(&hall, &id, Status::Completed).await;
+    until(&hall, &id, CommissionStatus::Completed).await;
 }
 
 /// A `git` that stops for ever in the project `slow`, and says so in `hangs`.

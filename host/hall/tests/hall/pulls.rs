@@ -2,11 +2,11 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use guild_hall::{
-    Hall, HallError,
-    commission::{CommissionId, Status},
-    manager::ManagerTools,
+use guild_contract::{
+    OperationError,
+    hall::{CommissionId, CommissionStatus, SyncAction},
 };
+use guild_hall::{Hall, Requester, manager::ManagerTools};
 use guild_session::tools::{ToolCall, Tools as _};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -33,9 +33,9 @@ fn world() -> World {
 
 /// A commission that is completed, so that `claude/main` has something.
 async fn work(hall: &Arc<Hall>, title: &str) -> CommissionId {
-    let id = hall.create(commission(title)).await.unwrap().commission_id;
-    hall.dispatch(id.as_str()).await.unwrap();
-    until(hall, &id, Status::Completed).await;
+    let id = hall.create(commission(title), &Requester::User).await.unwrap().commission_id;
+    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    until(hall, &id, CommissionStatus::Completed).await;
     id
 }
 
@@ -52,8 +52,8 @@ fn at_origin(world: &World) -> String {
 async fn sync(hall: &Arc<Hall>) -> (String, String) {
     let results = hall.sync(Some("demo")).await.unwrap();
     assert_eq!((results.len(), results[0].project.as_str()), (1, "demo"));
-    assert_eq!(results[0].error.is_some(), results[0].action == "error");
-    (results[0].action.to_owned(), results[0].reason.clone())
+    assert_eq!(results[0].error.is_some(), results[0].action == SyncAction::Error);
+    (serde_json::to_value(results[0].action).unwrap().as_str().unwrap().to_owned(), results[0].reason.clone())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,11 +69,11 @@ async fn a_pull_request_is_made_only_where_guild_toml_permits_it() {
         let hall = hall.clone();
         hall.permit(vec![guild_hall::Permit { path: world.project("demo"), push, pull_requests }]);
         let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
-        assert!(matches!(&refused, HallError::Conflict(why) if why.contains(missing)), "{refused}");
+        assert!(matches!(&refused, OperationError::Conflict(why) if why.contains(missing)), "{refused}");
     }
     assert_eq!(at_origin(&world), "refs/heads/main");
     assert!(!world.root().join("hub").exists());
-    assert!(matches!(hall.create_pull_request("none", "Title", "", None).await, Err(HallError::NotFound(_))));
+    assert!(matches!(hall.create_pull_request("none", "Title", "", None).await, Err(OperationError::NotFound(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,20 +107,20 @@ async fn other_work_under_way_refuses_a_pull_request_and_the_one_that_asks_does_
     let hall = world.permitting(true, true).await;
     work(&hall, "x").await;
     world.workers.hold(true);
-    let asking = hall.create(commission("asking")).await.unwrap().commission_id;
-    hall.dispatch(asking.as_str()).await.unwrap();
-    until(&hall, &asking, Status::InProgress).await;
+    let asking = hall.create(commission("asking"), &Requester::User).await.unwrap().commission_id;
+    hall.dispatch(asking.as_str(), &Requester::User).await.unwrap();
+    until(&hall, &asking, CommissionStatus::InProgress).await;
     // What waits is not under way.
-    hall.create(commission("waits")).await.unwrap();
+    hall.create(commission("waits"), &Requester::User).await.unwrap();
     let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
-    assert!(matches!(&refused, HallError::Conflict(why) if why.contains(asking.as_str())), "{refused}");
+    assert!(matches!(&refused, OperationError::Conflict(why) if why.contains(asking.as_str())), "{refused}");
     assert_eq!(at_origin(&world), "refs/heads/main");
     hall.create_pull_request("demo", "Title", "", Some(asking.as_str())).await.unwrap();
     // A sync would take the ground from under it.
     let (action, reason) = sync(&hall).await;
     assert_eq!((action.as_str(), reason.as_str()), ("skip", format!("active activities: {asking}").as_str()));
     world.workers.hold(false);
-    until(&hall, &asking, Status::Completed).await;
+    until(&hall, &asking, CommissionStatus::Completed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,9 +131,9 @@ async fn the_managers_own_work_is_no_other_work_and_the_pull_request_is_its_tool
     world.workers.hold(true);
     let mut under_way = Vec::new();
     for title in ["manage", "other"] {
-        let id = hall.create(commission(title)).await.unwrap().commission_id;
-        hall.dispatch(id.as_str()).await.unwrap();
-        until(&hall, &id, Status::InProgress).await;
+        let id = hall.create(commission(title), &Requester::User).await.unwrap().commission_id;
+        hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+        until(&hall, &id, CommissionStatus::InProgress).await;
         under_way.push(id);
     }
     let [own, other] = under_way.try_into().unwrap();
@@ -143,7 +143,7 @@ async fn the_managers_own_work_is_no_other_work_and_the_pull_request_is_its_tool
     let refused = tools.call(create()).await.unwrap_err().to_string();
     // The one id can begin with the other.
     assert!(refused.ends_with(&format!(": {other}")), "{refused}");
-    hall.cancel(other.as_str(), None).await.unwrap();
+    hall.cancel(other.as_str(), None, &Requester::User).await.unwrap();
     let made = tools.call(create()).await.unwrap();
     assert_eq!(made["url"], URL, "{made}");
     assert_eq!(at_origin(&world), "refs/heads/claude/main\nrefs/heads/main");
@@ -161,7 +161,7 @@ async fn titles_and_bodies_are_bounded_and_a_title_is_one_line() {
         ("Title", "\0".to_owned(), "body has at most"),
     ] {
         let refused = hall.create_pull_request("demo", title, &body, None).await.unwrap_err();
-        assert!(matches!(&refused, HallError::Invalid(said) if said.contains(why)), "{refused}");
+        assert!(matches!(&refused, OperationError::Invalid(said) if said.contains(why)), "{refused}");
     }
 }
 
@@ -171,12 +171,12 @@ async fn what_gh_or_origin_say_is_told_and_the_next_try_goes_on() {
     let hall = world.permitting(true, true).await;
     work(&hall, "x").await;
     let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
-    assert!(matches!(&refused, HallError::Conflict(why) if why.contains("git remote add origin")), "{refused}");
+    assert!(matches!(&refused, OperationError::Conflict(why) if why.contains("git remote add origin")), "{refused}");
     drop(hall);
     world.add_origin("echo 'To get started, run: gh auth login' >&2; exit 4");
     let hall = world.permitting(true, true).await;
     let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
-    assert!(matches!(&refused, HallError::Conflict(why) if why.contains("run: gh auth login")), "{refused}");
+    assert!(matches!(&refused, OperationError::Conflict(why) if why.contains("run: gh auth login")), "{refused}");
     assert!(note(&world).is_none());
     write(&world.root(), "bin/gh", &format!("#!/bin/sh\n{GH}\n"));
     assert_eq!(hall.create_pull_request("demo", "Title", "", None).await.unwrap().url, URL);
@@ -274,8 +274,8 @@ async fn origin_is_not_reached_where_pushing_is_not_permitted() {
     // A project that is not permitted at all is left out, one that is not there is said to be missing.
     hall.permit(Vec::new());
     let results = hall.sync(None).await.unwrap();
-    assert_eq!((results.len(), results[0].action), (1, "skip"));
-    assert!(matches!(hall.sync(Some("none")).await, Err(HallError::NotFound(_))));
+    assert_eq!((results.len(), results[0].action), (1, SyncAction::Skip));
+    assert!(matches!(hall.sync(Some("none")).await, Err(OperationError::NotFound(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

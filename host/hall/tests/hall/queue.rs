@@ -2,51 +2,54 @@
 
 use std::fs;
 
-use guild_hall::{
-    HallError,
-    commission::{CommissionId, Status},
-    hall::{Changes, Dispatched, Filter, NewCommission},
+use guild_contract::{
+    OperationError,
+    hall::{
+        CommissionChanges, CommissionDispatched, CommissionFilter, CommissionId, CommissionStatus, DispatchStatus,
+        NewCommission,
+    },
 };
+use guild_hall::Requester;
 
-use crate::support::{Scripted, World, commission, ids, received, status, until, write};
+use crate::support::{Scripted, World, changing, commission, ids, received, status, until, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
-    let first = hall.create(commission("first")).await.unwrap().commission_id;
+    let first = hall.create(commission("first"), &Requester::User).await.unwrap().commission_id;
     let mut new = commission("second");
     new.dependencies = vec![first.to_string(), "specs/plan.md".to_owned(), format!(".lore/reports/{first}.md")];
     let mut events = hall.events();
-    let second = hall.create(new).await.unwrap().commission_id;
-    assert_eq!(status(&hall, &second).await, Status::Blocked);
-    let queued = hall.dispatch(second.as_str()).await.unwrap();
+    let second = hall.create(new, &Requester::User).await.unwrap().commission_id;
+    assert_eq!(status(&hall, &second).await, CommissionStatus::Blocked);
+    let queued = hall.dispatch(second.as_str(), &Requester::User).await.unwrap();
     let reason = format!(
         "Dependencies not yet satisfied: {first} (it is pending, and nobody asked for its dispatch), \
          .lore/reports/{first}.md (there is no such document in .lore/ of claude/main)"
     );
-    assert_eq!(queued, Dispatched::Queued { reason: reason.clone() });
-    assert_eq!(status(&hall, &second).await, Status::Blocked);
+    assert_eq!((queued.status, queued.reason.as_ref()), (DispatchStatus::Queued, Some(&reason)));
+    assert_eq!(status(&hall, &second).await, CommissionStatus::Blocked);
     assert_eq!(
         received(&mut events),
         ["commission_status blocked Dependencies not satisfied".to_owned(), format!("commission_queued {reason}")]
     );
-    hall.dispatch(first.as_str()).await.unwrap();
+    hall.dispatch(first.as_str(), &Requester::User).await.unwrap();
     // Its dispatch was asked for, so it begins by itself.
-    until(&hall, &second, Status::Completed).await;
+    until(&hall, &second, CommissionStatus::Completed).await;
 
     // One that was never dispatched waits, whatever comes.
     let mut new = commission("third");
     new.dependencies = vec!["later.md".to_owned()];
-    let third = hall.create(new).await.unwrap().commission_id;
+    let third = hall.create(new, &Requester::User).await.unwrap().commission_id;
     hall.check_dependencies(Some("demo")).await.unwrap();
-    assert_eq!(status(&hall, &third).await, Status::Blocked);
+    assert_eq!(status(&hall, &third).await, CommissionStatus::Blocked);
     write(&world.integration("demo"), ".lore/later.md", "now\n");
     hall.check_dependencies(None).await.unwrap();
-    assert_eq!(status(&hall, &third).await, Status::Pending);
+    assert_eq!(status(&hall, &third).await, CommissionStatus::Pending);
     fs::remove_file(world.integration("demo").join(".lore/later.md")).unwrap();
     hall.check_dependencies(None).await.unwrap();
-    assert_eq!(status(&hall, &third).await, Status::Blocked);
+    assert_eq!(status(&hall, &third).await, CommissionStatus::Blocked);
     assert_eq!(world.workers.begun(), [first.clone(), second.clone()]);
 
     let graph = hall.graph("demo").unwrap();
@@ -62,12 +65,12 @@ async fn states_tell_what_begins_by_itself_from_what_is_blocked_and_by_what() {
         dependencies: dependencies.iter().map(|&on| on.to_owned()).collect(),
         ..commission(title)
     };
-    let first = hall.create(commission("first")).await.unwrap();
-    assert_eq!((first.status, first.blocked_by.len()), (Status::Pending, 0));
+    let first = hall.create(commission("first"), &Requester::User).await.unwrap();
+    assert_eq!((first.status, first.blocked_by.len()), (CommissionStatus::Pending, 0));
     let first = first.commission_id;
-    let second = hall.create(after("second", &[first.as_str(), "specs/plna.md"])).await.unwrap();
+    let second = hall.create(after("second", &[first.as_str(), "specs/plna.md"]), &Requester::User).await.unwrap();
     let blockers: Vec<_> = second.blocked_by.iter().map(ToString::to_string).collect();
-    assert_eq!(second.status, Status::Blocked);
+    assert_eq!(second.status, CommissionStatus::Blocked);
     assert_eq!(
         blockers,
         [
@@ -84,18 +87,22 @@ async fn states_tell_what_begins_by_itself_from_what_is_blocked_and_by_what() {
     let cap = world.home().join("config.yaml");
     let text = fs::read_to_string(&cap).unwrap();
     fs::write(&cap, format!("{text}    commissionCap: 0\n")).unwrap();
-    hall.dispatch(first.as_str()).await.unwrap();
-    assert!(matches!(hall.dispatch(second.as_str()).await.unwrap(), Dispatched::Queued { .. }));
-    let listed = hall.list(&Filter::default()).await.unwrap();
-    let states: Vec<_> = listed.iter().map(|view| (view.status, view.queued, view.blocked_by.len())).collect();
-    assert_eq!(states, [(Status::Pending, true, 0), (Status::Blocked, true, 2)]);
+    hall.dispatch(first.as_str(), &Requester::User).await.unwrap();
+    assert!(matches!(
+        hall.dispatch(second.as_str(), &Requester::User).await.unwrap(),
+        CommissionDispatched { status: DispatchStatus::Queued, .. }
+    ));
+    let listed = hall.list(&CommissionFilter::default()).await.unwrap();
+    let states: Vec<_> =
+        listed.commissions.iter().map(|view| (view.status, view.queued, view.blocked_by.len())).collect();
+    assert_eq!(states, [(CommissionStatus::Pending, true, 0), (CommissionStatus::Blocked, true, 2)]);
     let brief = hall.brief(Some("demo")).await.unwrap();
     assert!(brief.contains(&format!("{first} of demo is pending and queued")), "{brief}");
     assert!(brief.contains("is blocked and queued") && brief.contains(&format!("blocked by {first} (")), "{brief}");
     assert_eq!(shown(&second).await.blocked_by[0].why, "it is pending");
 
     // What failed does not come by itself.
-    hall.cancel(first.as_str(), None).await.unwrap();
+    hall.cancel(first.as_str(), None, &Requester::User).await.unwrap();
     assert_eq!(shown(&second).await.blocked_by[0].why, "it is cancelled; dispatch it again, or abandon it");
 }
 
@@ -104,9 +111,9 @@ async fn a_dependency_that_can_never_be_there_is_refused_and_names_the_nearest()
     let world = World::new(Scripted::writing());
     world.add("other");
     let hall = world.hall().await;
-    let first = hall.create(commission("first")).await.unwrap().commission_id;
-    let elsewhere = NewCommission { project: "other".to_owned(), ..commission("elsewhere") };
-    let elsewhere = hall.create(elsewhere).await.unwrap().commission_id;
+    let first = hall.create(commission("first"), &Requester::User).await.unwrap().commission_id;
+    let elsewhere = NewCommission { project_name: "other".to_owned(), ..commission("elsewhere") };
+    let elsewhere = hall.create(elsewhere, &Requester::User).await.unwrap().commission_id;
     // Some seconds earlier or later.
     let mut unknown = first.to_string();
     let last = unknown.pop().and_then(|last| last.to_digit(10)).unwrap();
@@ -118,21 +125,24 @@ async fn a_dependency_that_can_never_be_there_is_refused_and_names_the_nearest()
         ("specs/../../src/code.rs".to_owned(), "leads out of .lore/".to_owned()),
     ] {
         let new = NewCommission { dependencies: vec![dependency.clone()], ..commission("second") };
-        let refused = hall.create(new).await.unwrap_err();
-        assert!(matches!(&refused, HallError::Invalid(said) if said.contains(&why)), "{refused}");
-        let changes = Changes { dependencies: Some(vec![dependency]), ..Changes::default() };
-        let refused = hall.update(first.as_str(), changes).await.unwrap_err();
-        assert!(matches!(&refused, HallError::Invalid(said) if said.contains(&why)), "{refused}");
+        let refused = hall.create(new, &Requester::User).await.unwrap_err();
+        assert!(matches!(&refused, OperationError::Invalid(said) if said.contains(&why)), "{refused}");
+        let changes = CommissionChanges { dependencies: Some(vec![dependency]), ..CommissionChanges::default() };
+        let refused = hall.update(changing(first.as_str(), changes)).await.unwrap_err();
+        assert!(matches!(&refused, OperationError::Invalid(said) if said.contains(&why)), "{refused}");
     }
     assert_eq!(ids(&hall).await.len(), 2);
-    let changes = |on: &CommissionId| Changes { dependencies: Some(vec![on.to_string()]), ..Changes::default() };
+    let changes = |on: &CommissionId| CommissionChanges {
+        dependencies: Some(vec![on.to_string()]),
+        ..CommissionChanges::default()
+    };
     let new = NewCommission { dependencies: vec![first.to_string()], ..commission("second") };
-    let second = hall.create(new).await.unwrap().commission_id;
+    let second = hall.create(new, &Requester::User).await.unwrap().commission_id;
     for on in [&first, &second] {
-        let refused = hall.update(first.as_str(), changes(on)).await.unwrap_err();
+        let refused = hall.update(changing(first.as_str(), changes(on))).await.unwrap_err();
         assert!(refused.to_string().contains("would wait for itself"), "{refused}");
     }
-    let said = hall.update(second.as_str(), changes(&first)).await.unwrap();
+    let said = hall.update(changing(second.as_str(), changes(&first))).await.unwrap();
     assert_eq!(said.blocked_by.len(), 1);
 }
 
@@ -148,38 +158,38 @@ async fn the_caps_hold_and_those_that_wait_begin_in_the_order_of_their_making() 
     for round in 0..5 {
         for project in ["demo", "two", "three", "four"] {
             let mut new = commission(&format!("{project} {round}"));
-            new.project = project.to_owned();
-            made.push(hall.create(new).await.unwrap().commission_id);
+            new.project_name = project.to_owned();
+            made.push(hall.create(new, &Requester::User).await.unwrap().commission_id);
         }
     }
     // Asked for from the last to the first.
     for id in made.iter().rev() {
-        hall.dispatch(id.as_str()).await.unwrap();
+        hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
     }
     assert_eq!(hall.running(), 10);
     let by_project = |project: &str| {
         let (hall, project) = (hall.clone(), project.to_owned());
         async move {
-            let filter = guild_hall::hall::Filter { project: Some(project), ..Default::default() };
-            hall.list(&filter).await.unwrap().iter().filter(|view| view.status.is_active()).count()
+            let filter = CommissionFilter { project_name: Some(project), ..Default::default() };
+            hall.list(&filter).await.unwrap().commissions.iter().filter(|view| view.status.is_active()).count()
         }
     };
     for project in ["demo", "two", "three", "four"] {
         assert!(by_project(project).await <= 3, "{project}");
     }
-    let queued = hall.dispatch(hall_pending(&hall, &made).await.as_str()).await.unwrap();
-    let Dispatched::Queued { reason } = queued else { panic!("{queued:?}") };
+    let queued = hall.dispatch(hall_pending(&hall, &made).await.as_str(), &Requester::User).await.unwrap();
+    let Some(reason) = queued.reason.clone() else { panic!("{queued:?}") };
     assert!(reason.contains("concurrent limit reached (3/3)") || reason.contains("(10/10)"), "{reason}");
     world.workers.hold(false);
     for id in &made {
-        until(&hall, id, Status::Completed).await;
+        until(&hall, id, CommissionStatus::Completed).await;
     }
     assert_eq!(hall.running(), 0);
 }
 
 async fn hall_pending(hall: &guild_hall::Hall, made: &[CommissionId]) -> CommissionId {
     for id in made {
-        if status(hall, id).await == Status::Pending {
+        if status(hall, id).await == CommissionStatus::Pending {
             return id.clone();
         }
     }
@@ -193,10 +203,10 @@ async fn a_lower_cap_ends_nothing_and_a_higher_one_lets_others_begin() {
     world.workers.hold(true);
     let mut made = Vec::new();
     for nth in 0..4 {
-        made.push(hall.create(commission(&format!("{nth}"))).await.unwrap().commission_id);
+        made.push(hall.create(commission(&format!("{nth}")), &Requester::User).await.unwrap().commission_id);
     }
     for id in &made {
-        hall.dispatch(id.as_str()).await.unwrap();
+        hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
     }
     assert_eq!(hall.running(), 3);
     let config = world.home().join("config.yaml");
@@ -210,7 +220,7 @@ async fn a_lower_cap_ends_nothing_and_a_higher_one_lets_others_begin() {
     assert_eq!(hall.running(), 4);
     world.workers.hold(false);
     for id in &made {
-        until(&hall, id, Status::Completed).await;
+        until(&hall, id, CommissionStatus::Completed).await;
     }
 }
 
@@ -220,7 +230,9 @@ async fn two_commissions_of_one_second_have_two_names() {
     let hall = world.hall().await;
     let makings = (0..8).map(|nth| {
         let hall = hall.clone();
-        tokio::spawn(async move { hall.create(commission(&format!("{nth}"))).await.unwrap().commission_id })
+        tokio::spawn(async move {
+            hall.create(commission(&format!("{nth}")), &Requester::User).await.unwrap().commission_id
+        })
     });
     let mut names = Vec::new();
     for making in makings.collect::<Vec<_>>() {

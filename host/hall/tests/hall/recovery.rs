@@ -1,8 +1,9 @@
 //! What a host that ended in the middle of something leaves to the next one.
 
+use guild_hall::Requester;
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
-use guild_hall::commission::{CommissionId, Status};
+use guild_contract::hall::{CommissionId, CommissionStatus};
 use tokio::runtime::Runtime;
 
 use crate::support::{Scripted, World, commission, git, timeline, until};
@@ -35,7 +36,7 @@ fn crash_at(nth: usize) -> Option<()> {
     // The project is opened before: its making is the git crate's to test.
     let id: CommissionId = first.block_on(async {
         let hall = world.hall().await;
-        hall.create(commission("crash")).await.unwrap().commission_id
+        hall.create(commission("crash"), &Requester::User).await.unwrap().commission_id
     });
     first.shutdown_timeout(Duration::from_secs(10));
     world.git = Some(stopping_git(shim.path(), nth));
@@ -48,8 +49,8 @@ fn crash_at(nth: usize) -> Option<()> {
         };
         let whole = async {
             let hall = world.hall().await;
-            hall.dispatch(id.as_str()).await.unwrap();
-            until(&hall, &id, Status::Completed).await;
+            hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+            until(&hall, &id, CommissionStatus::Completed).await;
         };
         tokio::select! {
             () = stopped => true,
@@ -68,9 +69,9 @@ fn crash_at(nth: usize) -> Option<()> {
         let asked = timeline(&hall, &id).await.iter().any(|line| line.starts_with("status_dispatched"));
         if !asked {
             // The host ended before the dispatch was stored, or before it began.
-            let _ = hall.dispatch(id.as_str()).await;
+            let _ = hall.dispatch(id.as_str(), &Requester::User).await;
         }
-        until(&hall, &id, Status::Completed).await;
+        until(&hall, &id, CommissionStatus::Completed).await;
         let lines = timeline(&hall, &id).await;
         assert_eq!(
             lines,
@@ -112,12 +113,12 @@ fn an_attempt_under_way_goes_on_with_the_next_host() {
         let hall = world.hall().await;
         let mut made = Vec::new();
         for nth in 0..5 {
-            let id = hall.create(commission(&format!("{nth}"))).await.unwrap().commission_id;
-            hall.dispatch(id.as_str()).await.unwrap();
+            let id = hall.create(commission(&format!("{nth}")), &Requester::User).await.unwrap().commission_id;
+            hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
             made.push(id);
         }
         for id in &made[..3] {
-            until(&hall, id, Status::InProgress).await;
+            until(&hall, id, CommissionStatus::InProgress).await;
         }
         (made[..3].to_vec(), made[3..].to_vec())
     });
@@ -127,7 +128,7 @@ fn an_attempt_under_way_goes_on_with_the_next_host() {
     second.block_on(async {
         let hall = world.hall().await;
         for id in running.iter().chain(&waiting) {
-            until(&hall, id, Status::Completed).await;
+            until(&hall, id, CommissionStatus::Completed).await;
         }
         assert_eq!(world.workers.begun().len(), 5);
     });
@@ -140,9 +141,9 @@ fn a_cancel_that_was_stored_holds_after_a_crash() {
     let first = Runtime::new().unwrap();
     let id = first.block_on(async {
         let hall = world.hall().await;
-        let id = hall.create(commission("x")).await.unwrap().commission_id;
-        hall.dispatch(id.as_str()).await.unwrap();
-        until(&hall, &id, Status::InProgress).await;
+        let id = hall.create(commission("x"), &Requester::User).await.unwrap().commission_id;
+        hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+        until(&hall, &id, CommissionStatus::InProgress).await;
         id
     });
     first.shutdown_timeout(Duration::from_secs(10));
@@ -154,7 +155,7 @@ fn a_cancel_that_was_stored_holds_after_a_crash() {
     let second = Runtime::new().unwrap();
     second.block_on(async {
         let hall = world.hall().await;
-        until(&hall, &id, Status::Cancelled).await;
+        until(&hall, &id, CommissionStatus::Cancelled).await;
         assert_eq!(timeline(&hall, &id).await.last().unwrap(), "status_cancelled: Enough");
     });
 }

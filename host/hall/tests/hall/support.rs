@@ -14,15 +14,15 @@ use std::{
 
 use async_trait::async_trait;
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Bounds, Decision, Delegation, Grants, JobId, JobStatus, Limits, MemberKey, Usage};
+use guild_contract::{
+    Bounds, Decision, Delegation, Grants, JobId, JobStatus, Limits, MemberKey, OperationError, Usage,
+    hall::{CommissionChanges, CommissionFilter, CommissionId, CommissionStatus, HallEvent, NewCommission, Overrides},
+};
 pub(crate) use guild_fakes::git;
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
 use guild_hall::{
-    Attempt, Hall, HallError, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, Workers,
-    commission::{CommissionId, Overrides, Status},
-    events::HallEvent,
-    hall::{Filter, NewCommission},
+    Attempt, Hall, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, Workers,
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
 use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreOptions};
@@ -160,7 +160,7 @@ impl Workers for Scripted {
         all
     }
 
-    fn new_job(&self, _: &MemberKey) -> Result<JobId, HallError> {
+    fn new_job(&self, _: &MemberKey) -> Result<JobId, OperationError> {
         Ok(format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed)).parse().unwrap())
     }
 
@@ -277,9 +277,9 @@ impl Workers for Scripted {
         Ok(self.decisions.lock().unwrap().clone())
     }
 
-    async fn transcript(&self, _: &MemberKey, job: &JobId) -> Result<Vec<Line>, HallError> {
-        self.reached().map_err(HallError::Conflict)?;
-        self.store.transcript(job).map_err(|e| HallError::Internal(e.to_string()))
+    async fn transcript(&self, _: &MemberKey, job: &JobId) -> Result<Vec<Line>, OperationError> {
+        self.reached().map_err(OperationError::Conflict)?;
+        self.store.transcript(job).map_err(|e| OperationError::Internal(e.to_string()))
     }
 }
 
@@ -343,7 +343,7 @@ impl World {
     }
 
     /// A hall that permits all projects.
-    pub(crate) fn open(&self) -> Result<Arc<Hall>, HallError> {
+    pub(crate) fn open(&self) -> Result<Arc<Hall>, OperationError> {
         let code = fs::read_dir(self.root().join("code")).unwrap();
         let permits = code.map(|entry| Permit { path: entry.unwrap().path(), ..Permit::default() }).collect();
         let (git, limits) = (self.git.clone(), self.limits.clone());
@@ -435,16 +435,21 @@ pub(crate) async fn ended(hall: Arc<Hall>) {
 /// A commission of the project `demo`.
 pub(crate) fn commission(title: &str) -> NewCommission {
     NewCommission {
-        project: "demo".to_owned(),
+        project_name: "demo".to_owned(),
         title: title.to_owned(),
-        worker: "Dalton".to_owned(),
+        worker_name: "Dalton".to_owned(),
         prompt: format!("Do {title}"),
         ..NewCommission::default()
     }
 }
 
+/// Changes of the commission of that id.
+pub(crate) fn changing(id: impl AsRef<str>, changes: CommissionChanges) -> CommissionChanges {
+    CommissionChanges { commission_id: id.as_ref().to_owned(), ..changes }
+}
+
 /// Waits for a condition on a commission. Fails the test after a minute.
-pub(crate) async fn until(hall: &Arc<Hall>, id: &CommissionId, wanted: Status) {
+pub(crate) async fn until(hall: &Arc<Hall>, id: &CommissionId, wanted: CommissionStatus) {
     let mut events = hall.events();
     let reached = async {
         while status(hall, id).await != wanted {
@@ -455,7 +460,7 @@ pub(crate) async fn until(hall: &Arc<Hall>, id: &CommissionId, wanted: Status) {
     assert!(found.is_ok(), "{id} is not {wanted}: {:#?}", timeline(hall, id).await);
 }
 
-pub(crate) async fn status(hall: &Hall, id: &CommissionId) -> Status {
+pub(crate) async fn status(hall: &Hall, id: &CommissionId) -> CommissionStatus {
     hall.read(id.as_str(), None).await.unwrap().commission.status
 }
 
@@ -477,5 +482,5 @@ pub(crate) fn received(events: &mut tokio::sync::broadcast::Receiver<Arc<HallEve
 }
 
 pub(crate) async fn ids(hall: &Hall) -> Vec<String> {
-    hall.list(&Filter::default()).await.unwrap().iter().map(|view| view.id.to_string()).collect()
+    hall.list(&CommissionFilter::default()).await.unwrap().commissions.iter().map(|view| view.id.to_string()).collect()
 }

@@ -2,12 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use guild_contract::Limits;
-use guild_hall::{
-    Hall, Outcome, Permit, Tidied, Tidying,
-    commission::{CommissionId, Status},
-    tidy,
+use guild_contract::{
+    Limits,
+    hall::{CommissionId, CommissionStatus},
 };
+use guild_hall::{Hall, Outcome, Permit, Requester, Tidied, Tidying, tidy};
 
 use crate::support::{Scripted, World, commission, done, git, until, write};
 
@@ -23,9 +22,9 @@ fn branches(world: &World) -> Vec<String> {
     listed.lines().map(str::to_owned).collect()
 }
 
-async fn carried_out(hall: &Arc<Hall>, title: &str, status: Status) -> CommissionId {
-    let id = hall.create(commission(title)).await.unwrap().commission_id;
-    hall.dispatch(id.as_str()).await.unwrap();
+async fn carried_out(hall: &Arc<Hall>, title: &str, status: CommissionStatus) -> CommissionId {
+    let id = hall.create(commission(title), &Requester::User).await.unwrap().commission_id;
+    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(hall, &id, status).await;
     id
 }
@@ -40,14 +39,14 @@ async fn work_that_is_nowhere_else_goes_only_where_that_is_asked_for() {
         }
     }));
     let hall = world.hall().await;
-    let completed = carried_out(&hall, "works", Status::Completed).await;
-    let failed = carried_out(&hall, "fails", Status::Failed).await;
-    let given_up = carried_out(&hall, "fails", Status::Failed).await;
-    hall.abandon(given_up.as_str(), "not needed").await.unwrap();
+    let completed = carried_out(&hall, "works", CommissionStatus::Completed).await;
+    let failed = carried_out(&hall, "fails", CommissionStatus::Failed).await;
+    let given_up = carried_out(&hall, "fails", CommissionStatus::Failed).await;
+    hall.abandon(given_up.as_str(), "not needed", &Requester::User).await.unwrap();
     world.workers.hold(true);
-    let runs = hall.create(commission("runs")).await.unwrap().commission_id;
-    hall.dispatch(runs.as_str()).await.unwrap();
-    until(&hall, &runs, Status::InProgress).await;
+    let runs = hall.create(commission("runs"), &Requester::User).await.unwrap().commission_id;
+    hall.dispatch(runs.as_str(), &Requester::User).await.unwrap();
+    until(&hall, &runs, CommissionStatus::InProgress).await;
 
     let found = tidied(&world, false).await;
     let of = |id: &CommissionId| {
@@ -64,14 +63,14 @@ async fn work_that_is_nowhere_else_goes_only_where_that_is_asked_for() {
 
     // It can still be dispatched again, on a branch of its own; the one before stays until it is over.
     world.workers.hold(false);
-    until(&hall, &runs, Status::Completed).await;
+    until(&hall, &runs, CommissionStatus::Completed).await;
     world.workers.hold(true);
     hall.redispatch(failed.as_str()).await.unwrap();
-    until(&hall, &failed, Status::InProgress).await;
+    until(&hall, &failed, CommissionStatus::InProgress).await;
     tidied(&world, true).await;
     assert_eq!(branches(&world), [failed.to_string(), format!("{failed}-2")]);
     world.workers.hold(false);
-    until(&hall, &failed, Status::Failed).await;
+    until(&hall, &failed, CommissionStatus::Failed).await;
     assert!(tidied(&world, false).await.iter().all(|one| !one.removed));
     assert!(tidied(&world, true).await.iter().all(|one| one.removed));
     assert_eq!(branches(&world), Vec::<String>::new());
@@ -87,9 +86,9 @@ async fn the_branch_of_an_attempt_that_failed_does_not_go_with_the_one_that_comp
         }
     }));
     let hall = world.hall().await;
-    let id = carried_out(&hall, "works at last", Status::Failed).await;
+    let id = carried_out(&hall, "works at last", CommissionStatus::Failed).await;
     hall.redispatch(id.as_str()).await.unwrap();
-    until(&hall, &id, Status::Completed).await;
+    until(&hall, &id, CommissionStatus::Completed).await;
     let found = tidied(&world, false).await;
     assert_eq!(branches(&world), [id.to_string()], "{found:?}");
     assert!(found.iter().any(|one| !one.removed && one.reason.contains("earlier attempt")), "{found:?}");

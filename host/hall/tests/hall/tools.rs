@@ -13,14 +13,18 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use guild_contract::{Decision, Grants, JobId, Limits, base_toolbox::BaseToolbox, grants::SessionGrants};
+use guild_contract::{
+    Decision, Grants, JobId, Limits,
+    base_toolbox::BaseToolbox,
+    grants::SessionGrants,
+    hall::{CommissionStatus, Overrides},
+};
 use guild_fs::clock::SystemClock;
 use guild_git::{
     AttemptBranch, Checkout, DocumentQuota, Git, GitOptions, Integration, Merge, RULES_BYTES, RULES_LINES, Repository,
 };
 use guild_hall::{
-    Activity, Attempt, Hall,
-    commission::{Overrides, Status},
+    Activity, Attempt, Hall, Requester,
     tools::{
         ActivityTools, Worktree,
         commission::{Report, Reports},
@@ -784,9 +788,9 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     let world = World::new(workers.clone());
     let hall = world.hall().await;
     let mut events = hall.events();
-    let id = hall.create(commission("Look")).await.unwrap().commission_id;
-    hall.dispatch(id.as_str()).await.unwrap();
-    until(&hall, &id, Status::InProgress).await;
+    let id = hall.create(commission("Look"), &Requester::User).await.unwrap().commission_id;
+    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    until(&hall, &id, CommissionStatus::InProgress).await;
 
     let attempt = hall.attempt_of("job-1").unwrap();
     let limits = Arc::new(Limits::default());
@@ -818,7 +822,7 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     assert!(record.contains("  - reports/a.md\n") && record.contains("current_progress: \"Nearly\""), "{record}");
 
     workers.hold(false);
-    until(&hall, &id, Status::Completed).await;
+    until(&hall, &id, CommissionStatus::Completed).await;
     // It is over: nothing is added.
     call("report_progress", json!({"summary": "late"})).await;
     let timeline = timeline(&hall, &id).await;

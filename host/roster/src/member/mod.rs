@@ -11,11 +11,12 @@ use std::{sync::Arc, time::Instant};
 use guild_config::Runtime;
 use guild_contract::{
     Bounds, Grants, Manifest, MemberKey, MemberLimits, Narrowed,
+    hall::{Model, Overrides},
     manifest::ComponentSpec,
     nearest::choices,
     rpc::{RpcError, code},
 };
-use guild_hall::{Attempt, Model, commission::Overrides};
+use guild_hall::Attempt;
 use guild_jobs::JobStore;
 use guild_session::{meter::session_limits, session::Wanted};
 use tokio::{

@@ -1,6 +1,6 @@
 //! The API as it is asked, on the port below `/hall` and at the Unix socket: by one set of bounds.
 
-use std::{future::ready, sync::Arc, time::Instant};
+use std::{future::ready, sync::Arc};
 
 use axum::{
     body::Body,
@@ -32,13 +32,12 @@ pub struct Api {
     /// Where its listeners are counted.
     events: Arc<Hub>,
     pub(super) ingress: Arc<Ingress>,
-    since: Instant,
 }
 
 impl Api {
     /// That of a hall, of which it is known where its callers are counted.
     pub fn new(hall: Arc<Hall>, events: Arc<Hub>, ingress: Arc<Ingress>) -> Self {
-        Self { hall, events, ingress, since: Instant::now() }
+        Self { hall, events, ingress }
     }
 
     /// That of the hall of a host, where it has one.
@@ -72,10 +71,10 @@ impl Api {
             return Err(Declined::invalid(StatusCode::BAD_REQUEST, why));
         }
         let weight = json::weigh(&body, limits).map_err(|why| Declined::invalid(StatusCode::BAD_REQUEST, why))?;
-        caller.takes(weight.saturating_add(routes::held(path))).await?;
+        caller.takes(weight.saturating_add(routes::held(&parts.method, path))).await?;
         let authorized = caller.authorize("", routes::operation(&parts.method, path))?;
         let query = parts.uri.query().unwrap_or_default();
-        let asked = Asked { method: &parts.method, path, query, body: &body, since: self.since };
+        let asked = Asked { method: &parts.method, path, query, body: &body };
         let token = caller.token().map(str::to_owned);
         let work = async |audit: Audit| {
             let response = guild_hall::asked_by(token, routes::answer(&self.hall, asked)).await;
@@ -87,7 +86,7 @@ impl Api {
             audit.end(failure(refused.unwrap_or(response.status())).as_ref());
             Ok(response)
         };
-        let place = match routes::is_stream(path) {
+        let place = match routes::is_stream(&parts.method, path) {
             true => Some(self.events.place(caller.identity()).ok_or_else(|| events::no_place(&self.events))?),
             false => None,
         };

@@ -12,7 +12,8 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream;
-use guild_hall::{Hall, hall::Turn, meeting::TurnEvent};
+use guild_contract::hall::TurnEvent;
+use guild_hall::{Hall, hall::Turn};
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 
 /// After so long without an event a client is shown that the connection lives.

@@ -4,6 +4,7 @@
 
 mod api;
 mod events;
+mod files;
 pub(crate) mod routes;
 pub mod socket;
 

@@ -11,7 +11,7 @@
 //! - [`prompts`]: how to work with workers (REQ-WD-39).
 
 mod bridge;
-mod hall;
+pub(crate) mod hall;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 mod roster;

@@ -4,9 +4,10 @@ use bytes::Bytes;
 use guild_contract::{
     JobStatus, MemberKey,
     nearest::choices,
-    rpc::{ResultView, code},
+    rpc::{ResultView, RpcError, code},
     text::visible,
 };
+use guild_roster::{Member, to_json, toolbox::ToolFailure};
 use guild_session::tools::ToolDefinition;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -15,8 +16,6 @@ use serde_json::{Map, Value, json, value::RawValue};
 const JOB: &str = "guild/job";
 
 use super::resources;
-use guild_contract::rpc::RpcError;
-use guild_roster::{Member, to_json, toolbox::ToolFailure};
 
 /// A tool that an endpoint offers.
 #[derive(Clone, Debug, Serialize)]

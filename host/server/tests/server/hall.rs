@@ -16,10 +16,10 @@ use std::{
 use async_trait::async_trait;
 use guild_auth::Ingress;
 use guild_config::Config;
-use guild_contract::{Decision, Delegation, JobId, Limits, MemberKey};
+use guild_contract::{Decision, Delegation, JobId, Limits, MemberKey, OperationError, hall::Model};
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
-use guild_hall::{Attempt, Hall, HallError, HallOptions, Home, Model, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_hall::{Attempt, Hall, HallOptions, Home, NotBegun, Outcome, Permit, Worker, Workers};
 use guild_roster::events::Hub;
 use guild_server::hall::{Api, socket::Socket};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ impl Workers for AtOnce {
         self.wrong.lock().unwrap().clone().map_or(Ok(()), Err)
     }
 
-    fn new_job(&self, _: &MemberKey) -> Result<JobId, HallError> {
+    fn new_job(&self, _: &MemberKey) -> Result<JobId, OperationError> {
         Ok(format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed)).parse().unwrap())
     }
 

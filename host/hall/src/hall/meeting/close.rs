@@ -3,20 +3,19 @@
 
 use std::{path::Path, sync::Arc};
 
+use guild_contract::{
+    OperationError,
+    hall::{Author, HallEvent, MeetingStatus},
+};
 use guild_fs::durable::{Survives, if_there, replace};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
 use guild_session::transcript::Line;
 
 use super::{super::attempt::left_out, Hall, MeetingCell, blocking};
 use crate::{
-    commission::{
-        Author,
-        record::{body, fitting},
-    },
-    error::HallError,
-    events::HallEvent,
+    commission::record::{body, fitting},
     hall::NewRequest,
-    meeting::{Close, Meeting, MeetingStatus, NOT_MERGED, Notes, transcript},
+    meeting::{Close, Meeting, NOT_MERGED, Notes, transcript},
     store,
     workers::{Attempt, NoSession},
 };
@@ -35,25 +34,25 @@ impl Hall {
     ///
     /// # Errors
     /// Where it is not open, or the end cannot be stored: it is gone on with at the next try, or the next start.
-    pub async fn close_meeting(self: &Arc<Self>, id: &str) -> Result<String, HallError> {
+    pub async fn close_meeting(self: &Arc<Self>, id: &str) -> Result<String, OperationError> {
         let (cell, time) = (self.meeting(id)?, self.time());
         self.change(&cell, |meeting| match (meeting.status, &mut meeting.session) {
             (MeetingStatus::Open, Some(session)) => {
                 session.close.get_or_insert(Close { time, text: None, notes: None });
                 Ok(())
             }
-            (MeetingStatus::Open, None) => meeting.become_(MeetingStatus::Closed, CLOSED, time),
-            (status, _) => Err(HallError::Conflict(format!("Meeting \"{id}\" is {status}"))),
+            (MeetingStatus::Open, None) => meeting.transition_to(MeetingStatus::Closed, CLOSED, time),
+            (status, _) => Err(OperationError::Conflict(format!("Meeting \"{id}\" is {status}"))),
         })
         .await?;
         // It goes on where its caller goes away.
         let hall = self.clone();
         let finished = tokio::spawn(async move { hall.finish_meeting(&cell).await }).await;
-        finished.unwrap_or_else(|_| Err(HallError::Internal("the host is stopping".to_owned())))
+        finished.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned())))
     }
 
     /// Goes on with the end of a meeting. The notes.
-    pub(super) async fn finish_meeting(self: &Arc<Self>, cell: &Arc<MeetingCell>) -> Result<String, HallError> {
+    pub(super) async fn finish_meeting(self: &Arc<Self>, cell: &Arc<MeetingCell>) -> Result<String, OperationError> {
         let _one = cell.live.closing.lock().await;
         if cell.now().status == MeetingStatus::Closed {
             return Ok(cell.now().record.body.trim_end().to_owned());
@@ -64,7 +63,7 @@ impl Hall {
         // An opening that failed meanwhile was undone.
         self.meeting(cell.now().meeting_id.as_str())?;
         if cell.now().session.is_none() {
-            return Err(HallError::Conflict(format!("Meeting \"{}\" could not be opened", cell.now().meeting_id)));
+            return Err(OperationError::Conflict(format!("Meeting \"{}\" could not be opened", cell.now().meeting_id)));
         }
         let notes = self.notes_of(cell).await?;
         self.merge_meeting(cell, &notes).await?;
@@ -73,7 +72,7 @@ impl Hall {
         let (home, file) = (self.home.clone(), format!("{id}.md"));
         let rendering = cell.live.rendering.lock().await;
         let removed = blocking(move || {
-            if_there(home.transcripts()?.remove_file(file)).map(drop).map_err(HallError::io("meetings"))
+            if_there(home.transcripts()?.remove_file(file)).map(drop).map_err(OperationError::io("meetings"))
         });
         if let Err(e) = removed.await {
             tracing::warn!(meeting = %id, "its transcript for people stays: {e}");
@@ -88,10 +87,10 @@ impl Hall {
     }
 
     /// The notes of a meeting, which are written once. Its job has ended then.
-    async fn notes_of(&self, cell: &MeetingCell) -> Result<Notes, HallError> {
+    async fn notes_of(&self, cell: &MeetingCell) -> Result<Notes, OperationError> {
         let now = cell.now();
         let Some(session) = now.session.as_ref() else {
-            return Err(HallError::Internal("it has no session".to_owned()));
+            return Err(OperationError::Internal("it has no session".to_owned()));
         };
         let close = session.close.clone();
         if let Some(notes) = close.as_ref().and_then(|close| close.notes.clone()) {
@@ -115,14 +114,14 @@ impl Hall {
         };
         let decisions = match workers.conclude(&attempt, &text).await {
             Err(_) if !session.begun => Vec::new(),
-            concluded => concluded.map_err(HallError::Conflict)?,
+            concluded => concluded.map_err(OperationError::Conflict)?,
         };
         let notes = Notes { text, decisions };
         self.keep_close(cell, |close| close.notes = Some(notes.clone())).await?;
         Ok(notes)
     }
 
-    async fn keep_close(&self, cell: &MeetingCell, change: impl FnOnce(&mut Close)) -> Result<(), HallError> {
+    async fn keep_close(&self, cell: &MeetingCell, change: impl FnOnce(&mut Close)) -> Result<(), OperationError> {
         self.change(cell, |meeting| {
             let close = meeting.session.as_mut().and_then(|session| session.close.as_mut());
             if let Some(close) = close {
@@ -137,7 +136,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where none can at the moment.
-    async fn write_notes(&self, now: &Meeting, attempt: &Attempt, lines: &[Line]) -> Result<String, HallError> {
+    async fn write_notes(&self, now: &Meeting, attempt: &Attempt, lines: &[Line]) -> Result<String, OperationError> {
         let messages = transcript::messages(lines);
         if messages.is_empty() {
             return Ok("Nothing was said in this meeting.".to_owned());
@@ -161,7 +160,7 @@ impl Hall {
             Ok(_) => transcript::plain_notes(now, &messages, "the session that was to write notes answered nothing"),
             Err(NoSession::Never(why)) => transcript::plain_notes(now, &messages, &why),
             Err(NoSession::Now(why)) => {
-                return Err(HallError::Conflict(format!(
+                return Err(OperationError::Conflict(format!(
                     "its notes cannot be written now, so close it again later: {why}"
                 )));
             }
@@ -169,7 +168,7 @@ impl Hall {
     }
 
     /// Commits and merges what was written in a meeting, with its record, and stores that it is closed.
-    async fn merge_meeting(self: &Arc<Self>, cell: &MeetingCell, notes: &Notes) -> Result<(), HallError> {
+    async fn merge_meeting(self: &Arc<Self>, cell: &MeetingCell, notes: &Notes) -> Result<(), OperationError> {
         let now = cell.now();
         let mut over = closed(&now, notes)?;
         let project = self.project(&now.project_name)?;
@@ -231,7 +230,7 @@ impl Hall {
         integration: &Integration,
         (branch, dir): (&AttemptBranch, &Path),
         over: &Meeting,
-    ) -> Result<(), HallError> {
+    ) -> Result<(), OperationError> {
         let (new, over, to) = (self.home.new_files()?, over.clone(), dir.to_owned());
         let message = format!("Meeting closed: {}", over.meeting_id);
         blocking(move || store::write_record(&new, &to, &over)).await?;
@@ -270,7 +269,7 @@ impl Hall {
                     let text = transcript::markdown(&now, &transcript::messages(&lines));
                     let file = format!("{}.md", now.meeting_id);
                     let written = replace(&home.transcripts()?, &file, text.as_bytes(), Survives::Process);
-                    written.map(drop).map_err(HallError::io("meetings"))
+                    written.map(drop).map_err(OperationError::io("meetings"))
                 })
                 .await
             }
@@ -285,10 +284,10 @@ impl Hall {
 const CLOSED: (&str, &str) = ("closed", "User closed audience");
 
 /// The meeting as it is once it is closed.
-fn closed(meeting: &Meeting, notes: &Notes) -> Result<Meeting, HallError> {
+fn closed(meeting: &Meeting, notes: &Notes) -> Result<Meeting, OperationError> {
     let mut over = meeting.clone();
     let time = meeting.session.as_ref().and_then(|session| session.close.as_ref()).map(|close| close.time.clone());
-    over.become_(MeetingStatus::Closed, CLOSED, time.unwrap_or_default())?;
+    over.transition_to(MeetingStatus::Closed, CLOSED, time.unwrap_or_default())?;
     over.record.body = body(&notes.text, &notes.decisions);
     over.worktree_dir = None;
     // The notes stand in the record now.

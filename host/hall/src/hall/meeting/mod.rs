@@ -12,6 +12,10 @@ mod turn;
 use std::sync::{Arc, Mutex};
 
 use cap_std::fs::Dir;
+use guild_contract::{
+    OperationError,
+    hall::{MeetingId, MeetingStatus},
+};
 use guild_jobs::Position;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -21,14 +25,13 @@ use super::{
     cells::{Cell, InHall, Picture},
 };
 use crate::{
-    error::HallError,
     home::Home,
-    meeting::{Meeting, MeetingId, MeetingStatus, record},
+    meeting::{Meeting, record},
     project::lock,
     workers::Attempt,
 };
 
-pub use open::{NewMeeting, NewRequest};
+pub use open::NewRequest;
 pub use turn::Turn;
 
 /// One meeting, as a hall has it.
@@ -107,21 +110,21 @@ impl InHall for Meeting {
         Self::new(id, project.to_owned(), key(&record.worker), status, record)
     }
 
-    fn states(home: &Home) -> Result<Dir, HallError> {
+    fn states(home: &Home) -> Result<Dir, OperationError> {
         home.meetings()
     }
 }
 
 impl Hall {
-    fn meeting(&self, id: &str) -> Result<Arc<MeetingCell>, HallError> {
-        self.meetings.named(id).ok_or_else(|| HallError::NotFound(format!("Meeting \"{id}\" not found")))
+    fn meeting(&self, id: &str) -> Result<Arc<MeetingCell>, OperationError> {
+        self.meetings.named(id).ok_or_else(|| OperationError::NotFound(format!("Meeting \"{id}\" not found")))
     }
 
     /// The meeting, where it is one of that project, or of any where none is named.
-    async fn meeting_of(&self, id: &str, project: Option<&str>) -> Result<Arc<MeetingCell>, HallError> {
+    async fn meeting_of(&self, id: &str, project: Option<&str>) -> Result<Arc<MeetingCell>, OperationError> {
         self.find(&self.meetings, id, project).await?.ok_or_else(|| {
             let there = project.map(|project| format!(" in project \"{project}\"")).unwrap_or_default();
-            HallError::NotFound(format!("Meeting \"{id}\" not found{there}"))
+            OperationError::NotFound(format!("Meeting \"{id}\" not found{there}"))
         })
     }
 
@@ -131,10 +134,10 @@ impl Hall {
     }
 
     /// What the worker of an open meeting is given.
-    fn meeting_attempt(&self, meeting: &Meeting) -> Result<Attempt, HallError> {
+    fn meeting_attempt(&self, meeting: &Meeting) -> Result<Attempt, OperationError> {
         let settings = &self.project(&meeting.project_name)?.settings;
         Attempt::of_meeting(meeting, settings.memory_chars()).ok_or_else(|| {
-            HallError::Conflict(format!("Meeting \"{}\" has no session in this hall", meeting.meeting_id))
+            OperationError::Conflict(format!("Meeting \"{}\" has no session in this hall", meeting.meeting_id))
         })
     }
 }

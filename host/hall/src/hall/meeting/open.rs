@@ -2,6 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use guild_contract::{
+    OperationError,
+    hall::{Author, HallEvent, MeetingId, MeetingStatus, NewMeeting, Overrides, TimelineEntry},
+};
 use guild_git::Checkout;
 use jiff::civil::Date;
 
@@ -11,10 +15,8 @@ use super::{
 };
 use crate::{
     asker::asker,
-    commission::{Author, Entry, Overrides, record::CUT},
-    error::HallError,
-    events::HallEvent,
-    meeting::{Meeting, MeetingId, MeetingScope, MeetingStatus, Record, SessionState, record::OPENED},
+    commission::record::CUT,
+    meeting::{Meeting, MeetingScope, Record, SessionState, record::OPENED},
     workers::{NotBegun, Worker},
 };
 
@@ -32,19 +34,6 @@ const PATH_BYTES: usize = 1024;
 const BUSY: Duration = Duration::from_secs(20);
 /// How long until the end of a meeting, that the last host left to do, is tried again.
 const AGAIN: Duration = Duration::from_secs(60);
-
-/// A meeting that a user opens.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NewMeeting {
-    /// Its project.
-    pub project: String,
-    /// Its worker, by its key, the name of its package, or its name for people.
-    pub worker: String,
-    /// What it is about.
-    pub agenda: String,
-    /// In place of the worker's own bounds, for each turn.
-    pub overrides: Overrides,
-}
 
 /// A meeting that somebody asks the user for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,35 +59,35 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project or worker, a field is not acceptable, or the project's cap is reached.
-    pub async fn open_meeting(self: &Arc<Self>, new: NewMeeting) -> Result<(MeetingId, Turn), HallError> {
-        check_text("prompt", &new.agenda, TEXT_BYTES)?;
-        let project = self.project(&new.project)?;
+    pub async fn open_meeting(self: &Arc<Self>, new: NewMeeting) -> Result<(MeetingId, Turn), OperationError> {
+        check_text("prompt", &new.prompt, TEXT_BYTES)?;
+        let project = self.project(&new.project_name)?;
         // A project that cannot be worked on is told now.
         self.projects.integration(&self.home, &project).await?;
-        let worker = self.worker(&new.worker)?;
-        let (overrides, cut) = self.allowed(&worker.key, new.overrides)?;
+        let worker = self.worker(&new.worker_name)?;
+        let (overrides, cut) = self.allowed(&worker.key, new.resource_overrides)?;
         let (now, time, token) = (self.clock.now(), self.time(), asker());
         self.check_spend(worker.key.as_str(), token.as_deref())?;
         let _one = self.opening.lock().await;
-        self.check_meeting_cap(&new.project)?;
+        self.check_meeting_cap(&new.project_name)?;
         let record = Record {
             title: format!("Audience with {}", worker.display_title),
             date: now.strftime("%Y-%m-%d").to_string(),
             worker: worker.display_name.clone(),
             worker_display_title: worker.display_title.clone(),
-            agenda: new.agenda.clone(),
-            meeting_log: vec![Entry {
+            agenda: new.prompt.clone(),
+            meeting_log: vec![TimelineEntry {
                 timestamp: time.clone(),
                 event: OPENED.to_owned(),
                 reason: "User started audience".to_owned(),
-                ..Entry::default()
+                ..TimelineEntry::default()
             }],
             ..Record::default()
         };
-        let session = self.new_session(&worker, new.agenda)?;
+        let session = self.new_session(&worker, new.prompt)?;
         let name = |nth| MeetingId::audience(&worker.display_name, now, nth);
         let made = self.make(&self.meetings, name, |id| {
-            let mut meeting = Meeting::new(id, new.project, worker.key.to_string(), MeetingStatus::Open, record);
+            let mut meeting = Meeting::new(id, new.project_name, worker.key.to_string(), MeetingStatus::Open, record);
             meeting.token = token;
             meeting.overrides = overrides;
             cut.iter().for_each(|cut| meeting.note(CUT, cut, time.clone()));
@@ -114,10 +103,10 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
-    pub async fn request_meeting(self: &Arc<Self>, new: NewRequest) -> Result<MeetingId, HallError> {
+    pub async fn request_meeting(self: &Arc<Self>, new: NewRequest) -> Result<MeetingId, OperationError> {
         check_text("reason", &new.reason, TEXT_BYTES)?;
         if new.artifacts.len() > ARTIFACTS {
-            return Err(HallError::Invalid(format!("a request names at most {ARTIFACTS} artifacts")));
+            return Err(OperationError::Invalid(format!("a request names at most {ARTIFACTS} artifacts")));
         }
         new.artifacts.iter().try_for_each(|path| check_text("referencedArtifacts", path, PATH_BYTES))?;
         let project = self.project(&new.project)?;
@@ -132,7 +121,7 @@ impl Hall {
             .filter(|now| now.project_name == new.project && now.status == MeetingStatus::Requested)
             .collect();
         let full = |most: usize, whose: &str| {
-            HallError::Conflict(format!(
+            OperationError::Conflict(format!(
                 "{most} requests for meetings{whose} wait in project \"{}\", and it takes no more; the user accepts or \
                  declines some first",
                 new.project
@@ -180,7 +169,12 @@ impl Hall {
             worker_display_title: worker.display_title.clone(),
             agenda: new.reason.clone(),
             linked_artifacts: new.artifacts,
-            meeting_log: vec![Entry { timestamp: time, event: "requested".to_owned(), reason, ..Entry::default() }],
+            meeting_log: vec![TimelineEntry {
+                timestamp: time,
+                event: "requested".to_owned(),
+                reason,
+                ..TimelineEntry::default()
+            }],
             ..Record::default()
         };
         let name = |nth| match &new.follows {
@@ -213,7 +207,7 @@ impl Hall {
         project: Option<&str>,
         message: Option<&str>,
         overrides: Overrides,
-    ) -> Result<Turn, HallError> {
+    ) -> Result<Turn, OperationError> {
         let message = message.map(str::trim).filter(|message| !message.is_empty());
         message.map_or(Ok(()), |message| check_text("message", message, TEXT_BYTES))?;
         let cell = self.meeting_of(id, project).await?;
@@ -237,7 +231,7 @@ impl Hall {
         let _one = self.opening.lock().await;
         self.check_meeting_cap(&now.project_name)?;
         self.change(&cell, |meeting| {
-            meeting.become_(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time.clone())?;
+            meeting.transition_to(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time.clone())?;
             cut.iter().for_each(|cut| meeting.note(CUT, cut, time.clone()));
             meeting.overrides = overrides;
             meeting.worker_name = worker.key.to_string();
@@ -253,10 +247,10 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such request.
-    pub async fn decline_meeting(self: &Arc<Self>, id: &str, project: Option<&str>) -> Result<(), HallError> {
+    pub async fn decline_meeting(self: &Arc<Self>, id: &str, project: Option<&str>) -> Result<(), OperationError> {
         let (cell, time) = (self.meeting_of(id, project).await?, self.time());
         self.change(&cell, |meeting| {
-            meeting.become_(MeetingStatus::Declined, ("declined", "User declined meeting request"), time)
+            meeting.transition_to(MeetingStatus::Declined, ("declined", "User declined meeting request"), time)
         })
         .await?;
         let now = cell.now();
@@ -276,15 +270,15 @@ impl Hall {
         id: &str,
         project: Option<&str>,
         until: &str,
-    ) -> Result<(), HallError> {
+    ) -> Result<(), OperationError> {
         let day = until.trim();
         if day.parse::<Date>().is_err() {
-            return Err(HallError::Invalid(format!("deferredUntil is a day such as 2026-12-01, not {until:?}")));
+            return Err(OperationError::Invalid(format!("deferredUntil is a day such as 2026-12-01, not {until:?}")));
         }
         let (cell, time) = (self.meeting_of(id, project).await?, self.time());
         self.change(&cell, |meeting| {
             if meeting.status != MeetingStatus::Requested {
-                return Err(HallError::Conflict(format!(
+                return Err(OperationError::Conflict(format!(
                     "Cannot defer meeting with status \"{}\": only requested meetings can be deferred",
                     meeting.status
                 )));
@@ -321,7 +315,7 @@ impl Hall {
         }
     }
 
-    fn new_session(&self, worker: &Worker, opening: String) -> Result<SessionState, HallError> {
+    fn new_session(&self, worker: &Worker, opening: String) -> Result<SessionState, OperationError> {
         let job = self.workers()?.new_job(&worker.key)?;
         let full = worker.checkout == Checkout::Full;
         Ok(SessionState { job, full, begun: false, opening, close: None })
@@ -344,7 +338,7 @@ impl Hall {
         }
     }
 
-    fn check_meeting_cap(&self, project: &str) -> Result<(), HallError> {
+    fn check_meeting_cap(&self, project: &str) -> Result<(), OperationError> {
         let cap = self.project(project)?.settings.meetings();
         let open: Vec<String> = self
             .open_meetings()
@@ -354,7 +348,7 @@ impl Hall {
         if open.len() < usize::try_from(cap).unwrap_or(usize::MAX) {
             return Ok(());
         }
-        Err(HallError::Conflict(format!(
+        Err(OperationError::Conflict(format!(
             "Meeting cap reached for project \"{project}\" ({cap} concurrent meetings); close one of {} first, or raise \
              meetingCap in config.yaml",
             open.join(", ")
@@ -362,7 +356,7 @@ impl Hall {
     }
 
     /// Prepares a meeting and has its first turn, in the background.
-    fn begin_meeting(self: &Arc<Self>, cell: Arc<MeetingCell>, failed: Failed) -> Result<Turn, HallError> {
+    fn begin_meeting(self: &Arc<Self>, cell: Arc<MeetingCell>, failed: Failed) -> Result<Turn, OperationError> {
         let number = turn::take(&cell).ok_or_else(|| turn::under_way(&cell))?;
         Ok(self.begin_taken(cell, number, failed, None))
     }
@@ -403,7 +397,7 @@ impl Hall {
     }
 
     /// From the worktree to the job. Each step can be done again.
-    async fn prepare_meeting(&self, cell: &MeetingCell) -> Result<(), HallError> {
+    async fn prepare_meeting(&self, cell: &MeetingCell) -> Result<(), OperationError> {
         let now = cell.now();
         let attempt = self.meeting_attempt(&now)?;
         let project = self.project(&now.project_name)?;
@@ -413,9 +407,9 @@ impl Hall {
         loop {
             match workers.begin(&attempt).await {
                 Ok(()) => return Ok(()),
-                Err(NotBegun::Refused(why)) => return Err(HallError::Conflict(why)),
+                Err(NotBegun::Refused(why)) => return Err(OperationError::Conflict(why)),
                 Err(NotBegun::Busy(why)) if tokio::time::Instant::now() >= until => {
-                    return Err(HallError::Conflict(why));
+                    return Err(OperationError::Conflict(why));
                 }
                 Err(NotBegun::Busy(_)) => tokio::time::sleep(Duration::from_millis(250)).await,
             }
@@ -423,7 +417,7 @@ impl Hall {
     }
 
     /// After a meeting could not be opened, there is none; a request is one again.
-    async fn undo_opening(self: &Arc<Self>, cell: &MeetingCell, failed: Failed, why: &HallError) {
+    async fn undo_opening(self: &Arc<Self>, cell: &MeetingCell, failed: Failed, why: &OperationError) {
         let now = cell.now();
         if failed == Failed::Stays {
             return;
@@ -451,7 +445,11 @@ impl Hall {
         }
     }
 
-    pub(super) async fn remove_meeting_worktree(&self, project: &str, dir: Option<PathBuf>) -> Result<(), HallError> {
+    pub(super) async fn remove_meeting_worktree(
+        &self,
+        project: &str,
+        dir: Option<PathBuf>,
+    ) -> Result<(), OperationError> {
         let Some(dir) = dir else { return Ok(()) };
         let integration = self.projects.integration(&self.home, self.project(project)?.as_ref()).await?;
         Ok(integration.repository().remove_worktree(&dir).await?)
@@ -470,8 +468,8 @@ pub(super) enum Failed {
 }
 
 /// Notes that a meeting's worktree and job are there. What the user says first.
-fn begun(meeting: &mut Meeting) -> Result<String, HallError> {
-    let session = meeting.session.as_mut().ok_or_else(|| HallError::Internal("it has no session".to_owned()))?;
+fn begun(meeting: &mut Meeting) -> Result<String, OperationError> {
+    let session = meeting.session.as_mut().ok_or_else(|| OperationError::Internal("it has no session".to_owned()))?;
     session.begun = true;
     Ok(session.opening.clone())
 }

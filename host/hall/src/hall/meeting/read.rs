@@ -2,13 +2,17 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
+use guild_contract::{
+    OperationError,
+    hall::{Artifact, MeetingDetail, MeetingMessage, MeetingStatus, MeetingView, OpenMeetingView},
+};
+
 use super::{Hall, blocking};
 use crate::{
-    artifact::Artifact,
-    error::HallError,
-    meeting::{Meeting, MeetingStatus, transcript},
+    artifact,
+    meeting::{Meeting, transcript},
     store::{self, Kept},
-    view::{MeetingDetail, MeetingView, PAGE_BYTES, Page, SessionView},
+    view::{self, PAGE_BYTES, Page},
 };
 
 impl Hall {
@@ -21,7 +25,7 @@ impl Hall {
         &self,
         project: Option<&str>,
         states: &[MeetingStatus],
-    ) -> Result<Page<MeetingView>, HallError> {
+    ) -> Result<Page<MeetingView>, OperationError> {
         self.meetings_from(project, states, 0).await
     }
 
@@ -34,7 +38,7 @@ impl Hall {
         project: Option<&str>,
         states: &[MeetingStatus],
         offset: usize,
-    ) -> Result<Page<MeetingView>, HallError> {
+    ) -> Result<Page<MeetingView>, OperationError> {
         let mut found = self.meetings_of(project).await?;
         found.retain(|now| states.is_empty() || states.contains(&now.status));
         found.sort_by_cached_key(|now| {
@@ -48,7 +52,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such project.
-    pub async fn meeting_artifacts(&self, project: &str) -> Result<Vec<Artifact>, HallError> {
+    pub async fn meeting_artifacts(&self, project: &str) -> Result<Vec<Artifact>, OperationError> {
         let mut found = self.meetings_of(Some(project)).await?;
         found.sort_by_cached_key(|now| {
             (now.status != MeetingStatus::Open, Reverse((now.record.date.clone(), now.started().to_owned())))
@@ -71,10 +75,10 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is none, or it is of another project.
-    pub async fn read_meeting(&self, id: &str, project: Option<&str>) -> Result<MeetingDetail, HallError> {
-        let missing = |e: HallError| match e {
-            HallError::NotFound(why) if why.starts_with("Meeting") => {
-                HallError::NotFound(format!("Meeting not found: {id}"))
+    pub async fn read_meeting(&self, id: &str, project: Option<&str>) -> Result<MeetingDetail, OperationError> {
+        let missing = |e: OperationError| match e {
+            OperationError::NotFound(why) if why.starts_with("Meeting") => {
+                OperationError::NotFound(format!("Meeting not found: {id}"))
             }
             e => e,
         };
@@ -88,22 +92,22 @@ impl Hall {
         let (transcript, parsed_messages) = blocking(move || {
             let messages = transcript::messages(&lines);
             let text = if messages.is_empty() { String::new() } else { transcript::markdown(&of, &messages) };
-            Ok((text, messages))
+            Ok((text, messages.into_iter().map(MeetingMessage::from).collect()))
         })
         .await?;
-        Ok(MeetingDetail { meeting: MeetingView::of(&now), transcript, parsed_messages })
+        Ok(MeetingDetail { meeting: view::meeting(&now), transcript, parsed_messages })
     }
 
     /// The meetings that are open, of all projects, in the order of their names.
-    pub fn sessions(&self) -> Vec<SessionView> {
-        self.open_meetings().map(|now| SessionView::of(&now)).collect()
+    pub fn sessions(&self) -> Vec<OpenMeetingView> {
+        self.open_meetings().map(|now| view::open_meeting(&now)).collect()
     }
 
     /// The meetings of a project, and of all where none is named, as they are, the newest first.
     ///
     /// # Errors
     /// Where there is no such project.
-    pub async fn meetings_of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, HallError> {
+    pub async fn meetings_of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, OperationError> {
         self.look(&self.meetings, project).await?;
         let is_of = |now: &Arc<Meeting>| project.is_none_or(|project| now.project_name == project);
         let mut found: Vec<_> = self.meetings.now().filter(is_of).collect();
@@ -113,9 +117,9 @@ impl Hall {
 }
 
 /// The record of a meeting, which is at this path in the integration worktree, if it is there.
-fn artifact(meeting: &Meeting, path: Option<&String>) -> Result<Artifact, HallError> {
+fn artifact(meeting: &Meeting, path: Option<&String>) -> Result<Artifact, OperationError> {
     let path = path.cloned().unwrap_or_else(|| store::record_path::<Meeting>(&meeting.meeting_id));
-    let text = meeting.text().map_err(HallError::Internal)?;
+    let text = meeting.text().map_err(OperationError::Internal)?;
     let last = meeting.record.meeting_log.last().and_then(|entry| entry.timestamp.parse().ok());
-    Ok(Artifact::document(&path, &text, last.unwrap_or_default()))
+    Ok(artifact::document(&path, &text, last.unwrap_or_default()))
 }

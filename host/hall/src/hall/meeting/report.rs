@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Hall, NewRequest};
-use crate::{
-    commission::{Author, record::check_room},
-    error::HallError,
-    meeting::{Meeting, MeetingId},
-    tools::meeting::MeetingReport,
+use guild_contract::{
+    OperationError,
+    hall::{Author, MeetingId},
 };
+
+use super::{Hall, NewRequest};
+use crate::{commission::record::check_room, meeting::Meeting, tools::meeting::MeetingReport};
 
 /// The most entries in a meeting's log that its worker makes, and artifacts that it links.
 const MAX_REPORTS: usize = 500;
@@ -19,7 +19,7 @@ impl Hall {
         self: &Arc<Self>,
         id: &MeetingId,
         report: MeetingReport,
-    ) -> Result<String, HallError> {
+    ) -> Result<String, OperationError> {
         let (cell, time) = (self.meeting(id.as_str())?, self.time());
         let (reason, artifacts) = match report {
             MeetingReport::FollowUp { reason, artifacts } => (reason, artifacts),
@@ -42,16 +42,18 @@ impl Hall {
     }
 }
 
-fn over(meeting: &Meeting) -> HallError {
-    HallError::Conflict(format!("meeting {} is over", meeting.meeting_id))
+fn over(meeting: &Meeting) -> OperationError {
+    OperationError::Conflict(format!("meeting {} is over", meeting.meeting_id))
 }
 
-fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<String, HallError> {
+fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<String, OperationError> {
     if !meeting.is_open() {
         return Err(over(meeting));
     }
     if meeting.record.meeting_log.len() > MAX_REPORTS {
-        return Err(HallError::Conflict(format!("the meeting's log has {MAX_REPORTS} entries, and takes no more")));
+        return Err(OperationError::Conflict(format!(
+            "the meeting's log has {MAX_REPORTS} entries, and takes no more"
+        )));
     }
     if let MeetingReport::Progress { summary: text } | MeetingReport::Title { title: text } = &report {
         check_room(&meeting.record.meeting_log, text)?;
@@ -62,7 +64,9 @@ fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<St
         }
         MeetingReport::Artifact { path } => {
             if meeting.record.linked_artifacts.len() >= MAX_REPORTS {
-                return Err(HallError::Conflict(format!("{MAX_REPORTS} artifacts are linked, and no more can be")));
+                return Err(OperationError::Conflict(format!(
+                    "{MAX_REPORTS} artifacts are linked, and no more can be"
+                )));
             }
             let answer = format!("{path} is linked.");
             meeting.record.linked_artifacts.push(path);

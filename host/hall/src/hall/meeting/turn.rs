@@ -2,6 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use guild_contract::{
+    OperationError,
+    hall::{MeetingStatus, TurnEvent},
+};
 use guild_jobs::{Position, Tail};
 use guild_session::transcript::Entry;
 use tokio::{sync::watch, time::timeout};
@@ -14,8 +18,7 @@ use super::{
 };
 use crate::{
     asker::asker,
-    error::HallError,
-    meeting::{Meeting, MeetingStatus, TurnEvent, event::Projection},
+    meeting::{Meeting, event::Projection},
     project::lock,
 };
 
@@ -139,8 +142,8 @@ pub(super) fn behind(opening: &str, message: Option<&str>) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-pub(super) fn under_way(cell: &MeetingCell) -> HallError {
-    HallError::Conflict(format!(
+pub(super) fn under_way(cell: &MeetingCell) -> OperationError {
+    OperationError::Conflict(format!(
         "Meeting \"{}\": a turn is under way; wait for its end, or interrupt it",
         cell.now().meeting_id
     ))
@@ -151,7 +154,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where the meeting is not open, or a turn of it is under way.
-    pub async fn say(self: &Arc<Self>, id: &str, message: &str) -> Result<Turn, HallError> {
+    pub async fn say(self: &Arc<Self>, id: &str, message: &str) -> Result<Turn, OperationError> {
         check_text("message", message, TEXT_BYTES)?;
         let cell = self.meeting(id)?;
         let is_open = |cell: &MeetingCell| {
@@ -159,12 +162,12 @@ impl Hall {
             match now.status {
                 MeetingStatus::Open if now.is_open() => Ok(()),
                 MeetingStatus::Open if now.session.is_some() => {
-                    Err(HallError::Conflict(format!("Meeting \"{id}\" is being closed")))
+                    Err(OperationError::Conflict(format!("Meeting \"{id}\" is being closed")))
                 }
                 MeetingStatus::Open => {
-                    Err(HallError::Conflict(format!("Meeting \"{id}\" has no session in this hall")))
+                    Err(OperationError::Conflict(format!("Meeting \"{id}\" has no session in this hall")))
                 }
-                status => Err(HallError::Conflict(format!("Meeting \"{id}\" is {status}"))),
+                status => Err(OperationError::Conflict(format!("Meeting \"{id}\" is {status}"))),
             }
         };
         is_open(&cell)?;
@@ -202,10 +205,10 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such meeting, or it is not open.
-    pub fn join(self: &Arc<Self>, id: &str, after: u64) -> Result<Turn, HallError> {
+    pub fn join(self: &Arc<Self>, id: &str, after: u64) -> Result<Turn, OperationError> {
         let cell = self.meeting(id)?;
         if cell.now().status != MeetingStatus::Open {
-            return Err(HallError::Conflict(format!("Meeting \"{id}\" is {}", cell.now().status)));
+            return Err(OperationError::Conflict(format!("Meeting \"{id}\" is {}", cell.now().status)));
         }
         let number = cell.live.turn.borrow().number;
         Ok(Turn { after, ..self.turn(&cell, number) })
@@ -215,7 +218,7 @@ impl Hall {
     ///
     /// # Errors
     /// Where there is no such meeting.
-    pub fn interrupt(&self, id: &str) -> Result<(), HallError> {
+    pub fn interrupt(&self, id: &str) -> Result<(), OperationError> {
         self.meeting(id)?.live.interrupt();
         Ok(())
     }

@@ -11,13 +11,8 @@ use axum::{
     },
     response::Response,
 };
-use guild_hall::{
-    HallError,
-    artifact::{ArtifactFile, Kind},
-};
-use serde_json::json;
-
-use super::request::{Answer, Reply, Request, ok};
+use guild_contract::hall::ArtifactKind;
+use guild_hall::artifact::ArtifactFile;
 
 /// An image runs nothing, and loads nothing.
 const IMAGE: HeaderValue =
@@ -30,7 +25,7 @@ const MOCKUP: HeaderValue = HeaderValue::from_static(
 
 /// A file as a browser may show it.
 pub(super) fn shown(file: ArtifactFile) -> Response {
-    let policy = if file.artifact.artifact_type == Kind::Image { IMAGE } else { MOCKUP };
+    let policy = if file.artifact.artifact_type == ArtifactKind::Image { IMAGE } else { MOCKUP };
     let mut response = Response::new(Body::from(file.bytes));
     response.headers_mut().extend([
         (CONTENT_TYPE, HeaderValue::from_static(file.media_type)),
@@ -39,24 +34,4 @@ pub(super) fn shown(file: ArtifactFile) -> Response {
         (CONTENT_DISPOSITION, HeaderValue::from_static("inline")),
     ]);
     response
-}
-
-pub(super) async fn image(request: Request) -> Answer {
-    file(&request, Kind::Image).await.map(|file| Reply::File(Box::new(file)))
-}
-
-pub(super) async fn mockup(request: Request) -> Answer {
-    file(&request, Kind::Mockup).await.map(|file| Reply::File(Box::new(file)))
-}
-
-pub(super) async fn image_meta(request: Request) -> Answer {
-    let ArtifactFile { artifact, media_type, bytes } = file(&request, Kind::Image).await?;
-    ok(json!({
-        "relativePath": artifact.relative_path, "meta": artifact.meta, "lastModified": artifact.last_modified,
-        "fileSize": bytes.len(), "mimeType": media_type,
-    }))
-}
-
-async fn file(Request { hall, fields, .. }: &Request, kind: Kind) -> Result<ArtifactFile, HallError> {
-    hall.artifact_file(&fields.project()?, &fields.text(&["path", "artifactPath"])?, kind).await
 }

@@ -1,0 +1,191 @@
+//! The hall of a host: projects, and commissions on them. Guild Hall's own daemon has the same API.
+
+use std::{path::Path, time::Duration};
+
+use futures::StreamExt as _;
+use guild_contract::{
+    hall::{HallEvent, TurnEvent},
+    operation::{Operation, Verbs},
+};
+use reqwest::{Method, RequestBuilder, Url, header::HeaderMap};
+use serde_json::{Value, json, value::RawValue};
+use sse_stream::Sse;
+
+use crate::{
+    Error, Options, Reply, TurnEvents,
+    connect::{self, FIRST, longer, protocol},
+    endpoint,
+};
+
+/// The maximum size of an answer: a list of all commissions, each with its prompt and result.
+const ANSWER_BYTES: usize = 256 * 1024 * 1024;
+/// The maximum size of an event, which has a whole result.
+pub(crate) const EVENT_BYTES: usize = 16 * 1024 * 1024;
+/// The timeout without any message. A host sends a keep-alive more often.
+pub(crate) const SILENCE: Duration = Duration::from_secs(45);
+/// The least timeout of an operation that takes as long as a network or a model does.
+const SLOW: Duration = Duration::from_secs(600);
+/// What requests over a socket name as their host.
+const LOCAL: &str = "http://localhost/";
+
+/// A client of a host's hall.
+#[derive(Clone, Debug)]
+pub struct HallClient {
+    pub(crate) http: reqwest::Client,
+    pub(crate) base: Url,
+    pub(crate) timeout: Duration,
+}
+
+impl HallClient {
+    /// The hall whose socket this is. No token is sent: the socket's mode decides who may ask.
+    ///
+    /// # Errors
+    /// If there can be no client.
+    pub fn at_socket(socket: &Path, options: &Options) -> Result<Self, Error> {
+        let invalid = |reason: String| Error::Address { url: socket.display().to_string(), reason };
+        let base: Url = LOCAL.parse().map_err(|_| invalid(LOCAL.to_owned()))?;
+        let options = Options { token: None, ..options.clone() };
+        let http = connect::builder(&base, &options, HeaderMap::new())?.unix_socket(socket);
+        let http = http.build().map_err(|e| invalid(e.to_string()))?;
+        Ok(Self { http, base, timeout: options.timeout })
+    }
+
+    /// The hall of the host at `url`, through its port.
+    ///
+    /// # Errors
+    /// If the address is not that of a host, or the token would be sent there unencrypted.
+    pub fn at_url(url: &str, options: &Options) -> Result<Self, Error> {
+        let base = endpoint::hall(url)?;
+        let http = connect::client(&base, options, HeaderMap::new(), None)?;
+        Ok(Self { http, base, timeout: options.timeout })
+    }
+
+    /// Has an operation carried out.
+    ///
+    /// ```no_run
+    /// # async fn example(hall: guild_client::HallClient) -> Result<(), guild_client::Error> {
+    /// use guild_client::hall::{CommissionFilter, ListCommissions};
+    ///
+    /// let all = hall.ask::<ListCommissions>(&CommissionFilter::default()).await?.value;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn ask<O: Operation>(&self, input: &O::Input) -> Result<Reply<O::Output>, Error> {
+        let (url, request) = self.request::<O>(input)?;
+        let timeout = if O::ROW.slow { self.timeout.max(SLOW) } else { self.timeout };
+        let sent = request.timeout(timeout).send().await;
+        let response = sent.map_err(|e| connect::failed(e, &url, timeout))?;
+        Reply::parse(&url, connect::json(&url, response, ANSWER_BYTES, timeout).await?)
+    }
+
+    /// Has an operation carried out that is answered with the events of a turn.
+    ///
+    /// # Errors
+    /// See [`Error`]. A refusal of the hall is an event.
+    pub async fn turn<O: Operation<Output = TurnEvent>>(&self, input: &O::Input) -> Result<TurnEvents, Error> {
+        let (url, request) = self.request::<O>(input)?;
+        let now = connect::events(&url, request, EVENT_BYTES, self.timeout.max(SLOW)).await?;
+        let meeting = json!(input).get("meetingId").and_then(Value::as_str).map(str::to_owned);
+        Ok(TurnEvents::begun(self.clone(), meeting, now))
+    }
+
+    /// The request for an operation, and its address.
+    fn request<O: Operation>(&self, input: &O::Input) -> Result<(Url, RequestBuilder), Error> {
+        let no_route = || protocol(&self.base, format!("{} has no route", O::ROW.name));
+        let route = O::ROW.route.ok_or_else(no_route)?;
+        let Value::Object(mut fields) = json!(input) else { return Err(no_route()) };
+        let mut path = String::new();
+        for part in route.path.trim_start_matches('/').split('/') {
+            let field = part.strip_prefix('{').and_then(|part| part.strip_suffix('}'));
+            let value = field.and_then(|field| fields.remove(field));
+            path.push('/');
+            path.push_str(value.as_ref().and_then(Value::as_str).unwrap_or(part));
+        }
+        let mut url = self.url(path.trim_start_matches('/'))?;
+        if route.verbs != Verbs::Get {
+            let request = self.http.request(Method::POST, url.clone()).json(&fields);
+            return Ok((url, request));
+        }
+        let text = |value: Value| match value {
+            Value::String(text) => text,
+            value => value.to_string(),
+        };
+        if !fields.is_empty() {
+            url.query_pairs_mut().extend_pairs(fields.into_iter().map(|(name, value)| (name, text(value))));
+        }
+        let request = self.http.request(Method::GET, url.clone());
+        Ok((url, request))
+    }
+
+    /// What happens from now on. Nothing is sent before the first call of [`HallEvents::connect`] or
+    /// [`HallEvents::next`].
+    pub fn events(&self) -> HallEvents {
+        HallEvents { hall: self.clone(), now: None, pause: None }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> Result<Url, Error> {
+        self.base.join(path).map_err(|e| protocol(&self.base, e.to_string()))
+    }
+}
+
+/// The events of a hall. Earlier ones are not sent again, so what happens while there is no connection is missed.
+pub struct HallEvents {
+    hall: HallClient,
+    now: Option<connect::Stream>,
+    pause: Option<Duration>,
+}
+
+impl HallEvents {
+    /// Connects, if there is no connection. No later event is missed as long as it holds.
+    ///
+    /// # Errors
+    /// See [`Error`]. After one that [may pass](Error::may_pass), the next call waits briefly and tries again.
+    pub async fn connect(&mut self) -> Result<(), Error> {
+        if self.now.is_some() {
+            return Ok(());
+        }
+        if let Some(pause) = self.pause {
+            tokio::time::sleep(pause).await;
+        }
+        self.pause = Some(self.pause.map_or(FIRST, longer));
+        let (url, timeout) = (self.hall.url("system/events/stream/subscribe")?, self.hall.timeout);
+        self.now = Some(connect::events(&url, self.hall.http.get(url.clone()), EVENT_BYTES, timeout).await?);
+        Ok(())
+    }
+
+    /// Waits for the next event. Dropping the future is safe.
+    ///
+    /// # Errors
+    /// If there is no connection, or it ended: see [`Error`]. After one that [may pass](Error::may_pass), the next
+    /// call makes a
+    /// new one.
+    pub async fn next(&mut self) -> Result<Reply<HallEvent>, Error> {
+        loop {
+            self.connect().await?;
+            let Some(stream) = &mut self.now else { continue };
+            let url = &self.hall.base;
+            match tokio::time::timeout(SILENCE, stream.next()).await {
+                Ok(Some(Ok(Sse { data: Some(data), .. }))) => {
+                    self.pause = None;
+                    let json = RawValue::from_string(data).map_err(|e| protocol(url, e.to_string()))?;
+                    return Reply::parse(url, json);
+                }
+                // A keep-alive.
+                Ok(Some(Ok(_))) => {}
+                ended => {
+                    let reason = match ended {
+                        Ok(Some(Err(e))) => e.to_string(),
+                        Ok(_) => "the host ended it".to_owned(),
+                        Err(_) => format!("nothing came for {} s", SILENCE.as_secs()),
+                    };
+                    let error = Error::Broken { url: url.clone(), reason };
+                    self.now = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

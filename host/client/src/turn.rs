@@ -1,0 +1,118 @@
+//! The events of a turn of a meeting.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use guild_contract::{
+    hall::{JoinTurn, TurnEvent},
+    operation::Operation as _,
+};
+use serde_json::value::RawValue;
+use sse_stream::Sse;
+
+use crate::{
+    Error, HallClient, Reply,
+    connect::{self, FIRST, longer, protocol},
+    hall_client::{EVENT_BYTES, SILENCE},
+};
+
+impl HallClient {
+    /// The turn under way, or else the last one, behind the event with the number `after`; all of it behind 0. Nothing is
+    /// sent before the first call of [`TurnEvents::next`].
+    pub fn join_turn(&self, id: &str, after: u64) -> TurnEvents {
+        TurnEvents {
+            hall: self.clone(),
+            meeting: Some(id.to_owned()),
+            after,
+            now: None,
+            is_joined: true,
+            is_empty: true,
+            is_over: false,
+            pause: None,
+        }
+    }
+}
+
+/// The events of a turn. The turn goes on without them.
+///
+/// A connection that breaks before the end of the turn is made again, and goes on behind the last event.
+pub struct TurnEvents {
+    hall: HallClient,
+    /// The meeting, once its id is known.
+    meeting: Option<String>,
+    /// The number of the last event.
+    after: u64,
+    now: Option<connect::Stream>,
+    /// Whether the connection is one that joined a turn, and not the one that began it.
+    is_joined: bool,
+    /// Whether no event came from this connection.
+    is_empty: bool,
+    is_over: bool,
+    pause: Option<Duration>,
+}
+
+impl TurnEvents {
+    /// The events of a turn that this connection began.
+    pub(crate) fn begun(hall: HallClient, meeting: Option<String>, now: connect::Stream) -> Self {
+        Self { meeting, now: Some(now), is_joined: false, ..hall.join_turn("", 0) }
+    }
+
+    /// Waits for the next event; `None` behind the end of the turn. Where the host was restarted in between, no event may
+    /// tell of the end. Dropping the future is safe.
+    ///
+    /// # Errors
+    /// See [`Error`]. After one that [may pass](Error::may_pass), the next call waits briefly, and joins the turn again.
+    pub async fn next(&mut self) -> Result<Option<Reply<TurnEvent>>, Error> {
+        while !self.is_over {
+            self.connect().await?;
+            let Some(stream) = &mut self.now else { continue };
+            let url = &self.hall.base;
+            let reason = match tokio::time::timeout(SILENCE, stream.next()).await {
+                Ok(Some(Ok(Sse { data: Some(data), id, .. }))) => {
+                    let json = RawValue::from_string(data).map_err(|e| protocol(url, e.to_string()))?;
+                    let reply: Reply<TurnEvent> = Reply::parse(url, json)?;
+                    (self.is_empty, self.pause) = (false, None);
+                    self.after = id.and_then(|id| id.parse().ok()).unwrap_or(self.after);
+                    match &reply.value {
+                        TurnEvent::Session { meeting_id, .. } => self.meeting = Some(meeting_id.clone()),
+                        TurnEvent::TurnEnd { .. } | TurnEvent::Error { .. } => self.is_over = true,
+                        _ => {}
+                    }
+                    return Ok(Some(reply));
+                }
+                // A keep-alive.
+                Ok(Some(Ok(_))) => continue,
+                // There is no more of this turn.
+                Ok(None) if self.is_joined && self.is_empty => {
+                    self.is_over = true;
+                    continue;
+                }
+                Ok(None) => "the host ended it".to_owned(),
+                Ok(Some(Err(e))) => e.to_string(),
+                Err(_) => format!("nothing came for {} s", SILENCE.as_secs()),
+            };
+            self.now = None;
+            if self.meeting.is_none() {
+                self.is_over = true;
+                return Err(Error::Broken { url: url.clone(), reason });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Joins the turn, if there is no connection.
+    async fn connect(&mut self) -> Result<(), Error> {
+        let (None, Some(meeting)) = (&self.now, &self.meeting) else { return Ok(()) };
+        if let Some(pause) = self.pause {
+            tokio::time::sleep(pause).await;
+        }
+        self.pause = Some(self.pause.map_or(FIRST, longer));
+        let route = JoinTurn::ROW.route.map_or("", |route| route.path);
+        let mut url = self.hall.url(route.trim_start_matches('/'))?;
+        url.query_pairs_mut().append_pair("meetingId", meeting).append_pair("after", &self.after.to_string());
+        let request = self.hall.http.get(url.clone());
+        self.now = Some(connect::events(&url, request, EVENT_BYTES, self.hall.timeout).await?);
+        (self.is_joined, self.is_empty) = (true, true);
+        Ok(())
+    }
+}

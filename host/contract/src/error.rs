@@ -1,0 +1,69 @@
+//! The errors of operations.
+
+use thiserror::Error;
+
+use crate::rpc::{RpcError, code};
+
+/// Why an operation was not carried out: a sentence for the caller, that names no path of the host which is not the caller's.
+///
+/// A variant is a kind of error, with one code of JSON-RPC and one HTTP status.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OperationError {
+    /// The parameters are not acceptable.
+    #[error("{0}")]
+    Invalid(String),
+    /// The file is not of the kind that was asked for.
+    #[error("{0}")]
+    Unsupported(String),
+    /// There is no such thing. The original's clients look for the words "not found".
+    #[error("{0}")]
+    NotFound(String),
+    /// It cannot be done in this state.
+    #[error("{0}")]
+    Conflict(String),
+    /// As much is spent as may be. The sentence says until when.
+    #[error("{0}")]
+    Spent(String),
+    /// The host does not do this at all.
+    #[error("{0}")]
+    NotImplemented(String),
+    /// The host could not do it.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl OperationError {
+    /// The code of JSON-RPC.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Invalid(_) | Self::Unsupported(_) | Self::NotFound(_) | Self::Conflict(_) => code::INVALID_PARAMS,
+            Self::Spent(_) => code::BUSY,
+            Self::NotImplemented(_) => code::METHOD_NOT_FOUND,
+            Self::Internal(_) => code::INTERNAL_ERROR,
+        }
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Invalid(_) => 400,
+            Self::NotFound(_) => 404,
+            Self::Conflict(_) => 409,
+            Self::Unsupported(_) => 415,
+            Self::Spent(_) => 429,
+            Self::Internal(_) => 500,
+            Self::NotImplemented(_) => 501,
+        }
+    }
+
+    /// An error of the file system, where `doing` says what was being done.
+    pub fn io(doing: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Self {
+        move |e| Self::Internal(format!("{doing}: {e}"))
+    }
+}
+
+impl From<OperationError> for RpcError {
+    fn from(error: OperationError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}

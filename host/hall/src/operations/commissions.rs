@@ -1,0 +1,114 @@
+//! Commissions.
+
+use std::sync::Arc;
+
+use guild_contract::{
+    OperationError,
+    hall::{
+        AbandonCommission, AbandonParams, CancelCommission, CancelParams, CheckDependencies, CommissionChanges,
+        CommissionCreated, CommissionDetail, CommissionDispatched, CommissionFilter, CommissionList, CommissionParams,
+        CommissionUpdated, CreateCommission, DispatchCommission, Done, Graph, ListCommissions, NewCommission,
+        NoteCommission, NoteParams, Ok as Yes, ProjectParams, ReadCommission, ReadCommissionParams, ReadGraph,
+        RedispatchCommission, UpdateCommission,
+    },
+};
+
+use super::{Handle, Reply};
+use crate::{Hall, Requester};
+
+const USER: Requester = Requester::User;
+
+impl Handle for CreateCommission {
+    async fn handle(hall: Arc<Hall>, new: NewCommission) -> Result<Reply<CommissionCreated>, OperationError> {
+        Ok(hall.create(new, &USER).await?.into())
+    }
+}
+
+impl Handle for UpdateCommission {
+    async fn handle(hall: Arc<Hall>, changes: CommissionChanges) -> Result<Reply<CommissionUpdated>, OperationError> {
+        let CommissionCreated { blocked_by, cut, .. } = hall.update(changes).await?;
+        Ok(CommissionUpdated { status: Yes::Ok, blocked_by, cut }.into())
+    }
+}
+
+impl Handle for DispatchCommission {
+    async fn handle(
+        hall: Arc<Hall>,
+        CommissionParams { commission_id }: CommissionParams,
+    ) -> Result<Reply<CommissionDispatched>, OperationError> {
+        Ok(hall.dispatch(&commission_id, &USER).await?.into())
+    }
+}
+
+impl Handle for RedispatchCommission {
+    async fn handle(
+        hall: Arc<Hall>,
+        CommissionParams { commission_id }: CommissionParams,
+    ) -> Result<Reply<CommissionDispatched>, OperationError> {
+        Ok(hall.redispatch(&commission_id).await?.into())
+    }
+}
+
+impl Handle for CancelCommission {
+    async fn handle(
+        hall: Arc<Hall>,
+        CancelParams { commission_id, reason }: CancelParams,
+    ) -> Result<Reply<Done>, OperationError> {
+        hall.cancel(&commission_id, reason.as_deref(), &USER).await?;
+        Ok(Done::default().into())
+    }
+}
+
+impl Handle for AbandonCommission {
+    async fn handle(
+        hall: Arc<Hall>,
+        AbandonParams { commission_id, reason }: AbandonParams,
+    ) -> Result<Reply<Done>, OperationError> {
+        hall.abandon(&commission_id, &reason, &USER).await?;
+        Ok(Done::default().into())
+    }
+}
+
+impl Handle for NoteCommission {
+    async fn handle(
+        hall: Arc<Hall>,
+        NoteParams { commission_id, content }: NoteParams,
+    ) -> Result<Reply<Done>, OperationError> {
+        hall.note(&commission_id, &content, &USER).await?;
+        Ok(Done::default().into())
+    }
+}
+
+impl Handle for ListCommissions {
+    async fn handle(hall: Arc<Hall>, filter: CommissionFilter) -> Result<Reply<CommissionList>, OperationError> {
+        Ok(hall.list(&filter).await?.into())
+    }
+}
+
+impl Handle for ReadCommission {
+    async fn handle(
+        hall: Arc<Hall>,
+        ReadCommissionParams { commission_id, project_name }: ReadCommissionParams,
+    ) -> Result<Reply<CommissionDetail>, OperationError> {
+        Ok(hall.read(&commission_id, project_name.as_deref()).await?.into())
+    }
+}
+
+impl Handle for CheckDependencies {
+    async fn handle(
+        hall: Arc<Hall>,
+        ProjectParams { project_name }: ProjectParams,
+    ) -> Result<Reply<Done>, OperationError> {
+        hall.check_dependencies(Some(&project_name)).await?;
+        Ok(Done::default().into())
+    }
+}
+
+impl Handle for ReadGraph {
+    async fn handle(
+        hall: Arc<Hall>,
+        ProjectParams { project_name }: ProjectParams,
+    ) -> Result<Reply<Graph>, OperationError> {
+        Ok(hall.graph(&project_name)?.into())
+    }
+}

@@ -1,0 +1,107 @@
+//! Documents.
+
+use std::sync::Arc;
+
+use guild_contract::{
+    OperationError,
+    hall::{
+        Artifact, ArtifactKind, Artifacts, CommitDocuments, CommitParams, Committed, DocumentFilter, DocumentParams,
+        FileContent, ImageFacts, ListDocuments, LoreStatus, NewDocument, ProjectParams, ReadDocument, ReadImage,
+        ReadImageFacts, ReadLoreStatus, ReadMockup, WriteDocument, Written,
+    },
+};
+
+use super::{Handle, Reply};
+use crate::{Hall, artifact::ArtifactFile};
+
+/// Documents in a list of recent ones, where a request does not say.
+const RECENT: usize = 10;
+
+impl Handle for ListDocuments {
+    async fn handle(
+        hall: Arc<Hall>,
+        DocumentFilter { project_name, recent, limit }: DocumentFilter,
+    ) -> Result<Reply<Artifacts>, OperationError> {
+        if !recent {
+            return Ok(hall.artifacts(&project_name).await?.into());
+        }
+        match limit {
+            Some(0) => Err(OperationError::Invalid("Invalid limit parameter".to_owned())),
+            limit => Ok(hall.recent_artifacts(&project_name, limit.unwrap_or(RECENT)).await?.into()),
+        }
+    }
+}
+
+impl Handle for ReadDocument {
+    async fn handle(
+        hall: Arc<Hall>,
+        DocumentParams { project_name, path }: DocumentParams,
+    ) -> Result<Reply<Artifact>, OperationError> {
+        Ok(hall.artifact(&project_name, &path).await?.into())
+    }
+}
+
+impl Handle for WriteDocument {
+    async fn handle(
+        hall: Arc<Hall>,
+        NewDocument { project_name, artifact_path, content }: NewDocument,
+    ) -> Result<Reply<Written>, OperationError> {
+        hall.write_artifact(&project_name, &artifact_path, content).await?;
+        Ok(Written { success: true }.into())
+    }
+}
+
+impl Handle for ReadImage {
+    async fn handle(hall: Arc<Hall>, params: DocumentParams) -> Result<Reply<FileContent>, OperationError> {
+        Ok(Reply::File(Box::new(file(&hall, &params, ArtifactKind::Image).await?)))
+    }
+}
+
+impl Handle for ReadMockup {
+    async fn handle(hall: Arc<Hall>, params: DocumentParams) -> Result<Reply<FileContent>, OperationError> {
+        Ok(Reply::File(Box::new(file(&hall, &params, ArtifactKind::Mockup).await?)))
+    }
+}
+
+impl Handle for ReadImageFacts {
+    async fn handle(hall: Arc<Hall>, params: DocumentParams) -> Result<Reply<ImageFacts>, OperationError> {
+        let ArtifactFile { artifact, media_type, bytes } = file(&hall, &params, ArtifactKind::Image).await?;
+        Ok(ImageFacts {
+            relative_path: artifact.relative_path,
+            meta: artifact.meta,
+            last_modified: artifact.last_modified,
+            file_size: bytes.len(),
+            mime_type: media_type.to_owned(),
+        }
+        .into())
+    }
+}
+
+async fn file(hall: &Hall, params: &DocumentParams, kind: ArtifactKind) -> Result<ArtifactFile, OperationError> {
+    hall.artifact_file(&params.project_name, &params.path, kind).await
+}
+
+impl Handle for ReadLoreStatus {
+    async fn handle(
+        hall: Arc<Hall>,
+        ProjectParams { project_name }: ProjectParams,
+    ) -> Result<Reply<LoreStatus>, OperationError> {
+        let file_count = hall.loose_artifacts(&project_name).await?;
+        Ok(LoreStatus { has_pending_changes: file_count > 0, file_count }.into())
+    }
+}
+
+impl Handle for CommitDocuments {
+    async fn handle(
+        hall: Arc<Hall>,
+        CommitParams { project_name, message }: CommitParams,
+    ) -> Result<Reply<Committed>, OperationError> {
+        let message = message.trim();
+        if message.is_empty() {
+            return Err(OperationError::Invalid("Commit message is required".to_owned()));
+        }
+        let committed = hall.commit_artifacts(&project_name, message).await?;
+        let message = if committed { message } else { "Nothing to commit" }.to_owned();
+        Ok(Committed { committed, message }.into())
+    }
+}

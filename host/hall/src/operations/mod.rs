@@ -1,0 +1,178 @@
+//! The handlers of the hall's operations, and the table of all of them.
+//!
+//! [`guild_contract::hall`] describes each operation. Here stands the function that carries it out; the server projects the
+//! table to its routes, methods and tools.
+
+mod briefing;
+mod commissions;
+mod documents;
+mod meetings;
+mod projects;
+
+use std::{
+    any::TypeId,
+    sync::{Arc, LazyLock},
+};
+
+use futures::future::BoxFuture;
+use guild_contract::{
+    OperationError,
+    hall::{
+        AbandonCommission, AcceptMeeting, CancelCommission, CheckDependencies, CloseMeeting, CommitDocuments,
+        CreateCommission, CreatePullRequest, DeclineMeeting, DeferMeeting, DeregisterProject, DispatchCommission,
+        GroupProject, InterruptTurn, JoinTurn, ListCommissions, ListDocuments, ListMeetings, ListModels,
+        ListOpenMeetings, ListProjects, ListWorkers, NoteCommission, OpenMeeting, ReadBriefing, ReadCommission,
+        ReadDocument, ReadGraph, ReadHealth, ReadHeartbeat, ReadImage, ReadImageFacts, ReadLoreStatus, ReadMeeting,
+        ReadMockup, ReadProject, ReadSettings, RedispatchCommission, RegisterProject, ReloadSettings, SendMessage,
+        SyncProjects, TurnEvent, UpdateCommission, ValidateSettings, WriteDocument,
+    },
+    operation::{Operation, Row},
+    schema,
+};
+use guild_session::tools::{ToolDefinition, parse};
+use schemars::SchemaGenerator;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    artifact::ArtifactFile,
+    hall::{Hall, Turn},
+};
+
+/// The answer of an operation.
+pub enum Reply<T> {
+    /// The output.
+    Output(T),
+    /// A turn of a meeting, whose events are the answer; or why there is none.
+    Turn(Result<Turn, OperationError>),
+    /// A file, as it is.
+    File(Box<ArtifactFile>),
+}
+
+impl<T> From<T> for Reply<T> {
+    fn from(output: T) -> Self {
+        Self::Output(output)
+    }
+}
+
+/// Carries an operation out.
+trait Handle: Operation {
+    /// Carries the operation out.
+    fn handle(
+        hall: Arc<Hall>,
+        input: Self::Input,
+    ) -> impl Future<Output = Result<Reply<Self::Output>, OperationError>> + Send;
+}
+
+/// An operation with its handler.
+pub struct HallOperation {
+    /// The description.
+    pub row: Row,
+    /// The tool of MCP.
+    pub tool: ToolDefinition,
+    /// The JSON Schema of the input: an object, without references.
+    pub input: Value,
+    /// The schemas of the input and the output, for documents that share the schemas of several operations.
+    pub shapes: fn(&mut SchemaGenerator) -> (Value, Value),
+    streams: bool,
+    run: fn(Arc<Hall>, Map<String, Value>) -> BoxFuture<'static, Result<Reply<Value>, OperationError>>,
+}
+
+impl HallOperation {
+    fn of<O: Handle>() -> Self {
+        Self {
+            row: O::ROW,
+            streams: TypeId::of::<O::Output>() == TypeId::of::<TurnEvent>(),
+            tool: ToolDefinition::of_operation::<O>(),
+            input: schema::input::<O::Input>(),
+            shapes: |generator| {
+                let input = generator.root_schema_for::<O::Input>().to_value();
+                (input, generator.subschema_for::<O::Output>().to_value())
+            },
+            run: |hall, input| {
+                Box::pin(async move {
+                    let input = parse("Invalid params", Value::Object(input))
+                        .map_err(|e| OperationError::Invalid(e.to_string()))?;
+                    Ok(match O::handle(hall, input).await? {
+                        Reply::Output(output) => Reply::Output(json!(output)),
+                        Reply::Turn(turn) => Reply::Turn(turn),
+                        Reply::File(file) => Reply::File(file),
+                    })
+                })
+            },
+        }
+    }
+
+    /// Carries the operation out for a user.
+    ///
+    /// # Errors
+    /// Where the input is not acceptable, or the operation was refused.
+    pub async fn run(&self, hall: Arc<Hall>, input: Map<String, Value>) -> Result<Reply<Value>, OperationError> {
+        (self.run)(hall, input).await
+    }
+
+    /// Whether the answer is a stream of events, which lasts.
+    pub fn streams(&self) -> bool {
+        self.streams
+    }
+
+    /// The operation of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        OPERATIONS.iter().find(|operation| operation.row.name == name)
+    }
+
+    /// The operation whose tool has this name.
+    pub fn of_tool(name: &str) -> Option<&'static Self> {
+        OPERATIONS.iter().find(|operation| operation.row.tool.is_some_and(|tool| tool.name == name))
+    }
+}
+
+/// All operations of the hall.
+pub static OPERATIONS: LazyLock<Vec<HallOperation>> = LazyLock::new(|| {
+    vec![
+        HallOperation::of::<CreateCommission>(),
+        HallOperation::of::<UpdateCommission>(),
+        HallOperation::of::<DispatchCommission>(),
+        HallOperation::of::<RedispatchCommission>(),
+        HallOperation::of::<CancelCommission>(),
+        HallOperation::of::<AbandonCommission>(),
+        HallOperation::of::<NoteCommission>(),
+        HallOperation::of::<ListCommissions>(),
+        HallOperation::of::<ReadCommission>(),
+        HallOperation::of::<CheckDependencies>(),
+        HallOperation::of::<ReadGraph>(),
+        HallOperation::of::<OpenMeeting>(),
+        HallOperation::of::<AcceptMeeting>(),
+        HallOperation::of::<DeclineMeeting>(),
+        HallOperation::of::<DeferMeeting>(),
+        HallOperation::of::<ListMeetings>(),
+        HallOperation::of::<ReadMeeting>(),
+        HallOperation::of::<SendMessage>(),
+        HallOperation::of::<JoinTurn>(),
+        HallOperation::of::<InterruptTurn>(),
+        HallOperation::of::<CloseMeeting>(),
+        HallOperation::of::<ListOpenMeetings>(),
+        HallOperation::of::<ListDocuments>(),
+        HallOperation::of::<ReadDocument>(),
+        HallOperation::of::<WriteDocument>(),
+        HallOperation::of::<ReadImage>(),
+        HallOperation::of::<ReadImageFacts>(),
+        HallOperation::of::<ReadMockup>(),
+        HallOperation::of::<ReadLoreStatus>(),
+        HallOperation::of::<CommitDocuments>(),
+        HallOperation::of::<ReadBriefing>(),
+        HallOperation::of::<SyncProjects>(),
+        HallOperation::of::<CreatePullRequest>(),
+        HallOperation::of::<ListWorkers>(),
+        HallOperation::of::<ListModels>(),
+        HallOperation::of::<ListProjects>(),
+        HallOperation::of::<ReadProject>(),
+        HallOperation::of::<RegisterProject>(),
+        HallOperation::of::<DeregisterProject>(),
+        HallOperation::of::<GroupProject>(),
+        HallOperation::of::<ReadSettings>(),
+        HallOperation::of::<ReloadSettings>(),
+        HallOperation::of::<ValidateSettings>(),
+        HallOperation::of::<ReadHealth>(),
+        HallOperation::of::<ReadHeartbeat>(),
+    ]
+});

@@ -1,0 +1,151 @@
+//! Projects, workers, models, and the hall itself.
+
+use std::{path::Path, sync::Arc};
+
+use guild_config::shell_word;
+use guild_contract::{
+    OperationError,
+    hall::{
+        CreatePullRequest, DeregisterProject, Done, GroupProject, HallSettings, Health, HeartbeatStatus, ListModels,
+        ListProjects, ListWorkers, MaybeProjectParams, ModelCatalogue, NamedProject, NewPullRequest, NoParams,
+        Ok as Yes, ProjectList, ProjectParams, ProjectSettings, PullRequest, ReadHealth, ReadHeartbeat, ReadProject,
+        ReadSettings, RegisterProject, RegisterProjectParams, ReloadSettings, Reloaded, RunningCommissions,
+        SyncProjects, SyncResults, ValidateSettings, Validation, WorkerList, WorkerModel, WorkerView,
+    },
+};
+
+use super::{Handle, Reply};
+use crate::{Hall, Worker};
+
+impl Handle for SyncProjects {
+    async fn handle(
+        hall: Arc<Hall>,
+        MaybeProjectParams { project_name }: MaybeProjectParams,
+    ) -> Result<Reply<SyncResults>, OperationError> {
+        Ok(SyncResults { results: hall.sync(project_name.as_deref()).await? }.into())
+    }
+}
+
+impl Handle for CreatePullRequest {
+    async fn handle(
+        hall: Arc<Hall>,
+        NewPullRequest { project_name, title, body }: NewPullRequest,
+    ) -> Result<Reply<PullRequest>, OperationError> {
+        Ok(hall.create_pull_request(&project_name, &title, &body, None).await?.into())
+    }
+}
+
+impl Handle for ListWorkers {
+    async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<WorkerList>, OperationError> {
+        Ok(WorkerList { workers: hall.all_workers().into_iter().map(worker).collect() }.into())
+    }
+}
+
+fn worker(worker: Worker) -> WorkerView {
+    WorkerView {
+        name: worker.package,
+        display_name: worker.display_name,
+        display_title: worker.display_title,
+        description: worker.description,
+        portrait_url: worker.portrait,
+        model: worker.model.map(|name| WorkerModel { name, is_local: false }),
+        agent: worker.agent,
+    }
+}
+
+impl Handle for ListModels {
+    async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<ModelCatalogue>, OperationError> {
+        Ok(ModelCatalogue { builtin: hall.models().await?, local: Vec::new() }.into())
+    }
+}
+
+impl Handle for ListProjects {
+    async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<ProjectList>, OperationError> {
+        Ok(ProjectList { projects: hall.projects()? }.into())
+    }
+}
+
+impl Handle for ReadProject {
+    async fn handle(
+        hall: Arc<Hall>,
+        NamedProject { name }: NamedProject,
+    ) -> Result<Reply<ProjectSettings>, OperationError> {
+        let mut settings = hall.project_settings(&name)?;
+        settings.description = hall.vision(&name).await.or(settings.description);
+        Ok(settings.into())
+    }
+}
+
+impl Handle for RegisterProject {
+    async fn handle(
+        _: Arc<Hall>,
+        RegisterProjectParams { name, path }: RegisterProjectParams,
+    ) -> Result<Reply<Done>, OperationError> {
+        let (name, path) = (shell_word(Path::new(&name)), shell_word(Path::new(&path)));
+        Err(OperationError::Conflict(format!(
+            "a project is registered by its operator alone: run `guild project add {path} --name {name}`"
+        )))
+    }
+}
+
+impl Handle for DeregisterProject {
+    async fn handle(hall: Arc<Hall>, NamedProject { name }: NamedProject) -> Result<Reply<Done>, OperationError> {
+        hall.project_settings(&name)?;
+        let name = shell_word(Path::new(&name));
+        Err(OperationError::Conflict(format!(
+            "a project is taken away by its operator alone: run `guild project remove {name}`"
+        )))
+    }
+}
+
+impl Handle for GroupProject {
+    async fn handle(_: Arc<Hall>, _: NoParams) -> Result<Reply<Done>, OperationError> {
+        Err(OperationError::Conflict(
+            "a project's group is its operator's to change: edit `group` in config.yaml of the hall's home".to_owned(),
+        ))
+    }
+}
+
+impl Handle for ReadSettings {
+    async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<HallSettings>, OperationError> {
+        let settings = hall.settings()?;
+        Ok(HallSettings { projects: settings.projects().to_vec(), max_concurrent_commissions: settings.commissions() }
+            .into())
+    }
+}
+
+impl Handle for ReloadSettings {
+    async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<Reloaded>, OperationError> {
+        Ok(hall.reload().await?.into())
+    }
+}
+
+impl Handle for ValidateSettings {
+    async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<Validation>, OperationError> {
+        Ok(hall.validate().await?.into())
+    }
+}
+
+impl Handle for ReadHealth {
+    async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<Health>, OperationError> {
+        Ok(Health {
+            status: Yes::Ok,
+            meetings: hall.sessions().len(),
+            commissions: RunningCommissions { running: hall.running() },
+            uptime: hall.uptime().as_secs(),
+        }
+        .into())
+    }
+}
+
+/// The dashboard of the original counts standing orders. A hall of this host carries none out, whatever a project's
+/// `heartbeat.md` says, so it has none.
+impl Handle for ReadHeartbeat {
+    async fn handle(
+        hall: Arc<Hall>,
+        ProjectParams { project_name }: ProjectParams,
+    ) -> Result<Reply<HeartbeatStatus>, OperationError> {
+        hall.project_settings(&project_name)?;
+        Ok(HeartbeatStatus::default().into())
+    }
+}

@@ -1,0 +1,28 @@
+//! The one who asks for a change of the hall.
+
+use crate::workers::Activity;
+
+/// Who asks for a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Requester {
+    /// A person, or a program of theirs.
+    #[default]
+    User,
+    /// The manager, by a call of a tool.
+    Manager {
+        /// The commission or the meeting that the manager works on.
+        activity: Activity,
+        /// Names the call, also after a crash: a call that comes again has its effect once.
+        call: String,
+    },
+}
+
+impl Requester {
+    /// The call, where the manager asks.
+    pub(crate) fn call(&self) -> Option<&str> {
+        match self {
+            Self::User => None,
+            Self::Manager { call, .. } => Some(call),
+        }
+    }
+}
