@@ -56,35 +56,6 @@ fn no_config_is_an_empty_object() {
 }
 
 #[test]
-fn what_is_missing_or_too_large_makes_no_job() {
-    let limits = Limits { description_bytes: 5, task_bytes: 5, config_bytes: 20, ..Limits::default() };
-    let member = Member::with(limits);
-    let store = member.store();
-    let create = |description: &str, task: &str, config: Value| {
-        let new = NewJob { description: description.into(), task: task.into(), config, ..new_job(&store, "") };
-        store.create(new).map_err(|e| e.to_string())
-    };
-    let refused = |description: &str, task: &str, config: Value| create(description, task, config).err().unwrap();
-    // As it is sent, and not as `config.json` has it.
-    let config = |bytes: usize| json!({"key": "x".repeat(bytes - r#"{"key":""}"#.len())});
-    assert_eq!(refused("", "t", Value::Null), "description must not be empty");
-    assert_eq!(refused("d", " \n", Value::Null), "task must not be empty");
-    let over =
-        |field: &str, bytes: u32, limit: u32| format!("{field} has {bytes} bytes; limits.{field}_bytes allows {limit}");
-    assert_eq!(refused("123456", "t", Value::Null), over("description", 6, 5));
-    assert_eq!(refused("d", "123456", Value::Null), over("task", 6, 5));
-    assert_eq!(refused("d", "t", config(21)), over("config", 21, 20));
-    assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 0);
-    assert_eq!(running_count(&store), 0);
-    // Exactly the limit of each is taken whole.
-    let job = create("12345", "12345", config(20)).unwrap();
-    assert_eq!(status(&store, job.id()).description, "12345");
-    assert_eq!(member.read(&member.file(job.id(), "task.md")), "12345");
-    let kept: Value = serde_json::from_str(&member.read(&member.file(job.id(), "config.json"))).unwrap();
-    assert_eq!(kept, config(20));
-}
-
-#[test]
 fn a_submitted_result_becomes_the_result_on_completion() {
     let member = Member::new();
     let store = member.store();

@@ -9,7 +9,7 @@ use guild_contract::{
     grants::Verdict,
     hall::{Model, Overrides},
     manifest::{CheckoutScope, Interface},
-    rpc::{DispatchParams, RpcError, StatusView, code},
+    rpc::{DispatchParams, RpcError, code},
 };
 use guild_git::Checkout;
 use guild_hall::{Attempt, NoSession, NotBegun, Outcome, Permit, Worker, Workers};
@@ -27,7 +27,7 @@ use crate::{
 /// How long the work of a job that has ended may take to be gone.
 const LAST_WRITE: Duration = Duration::from_secs(30);
 /// How long a meeting may take to be there again after a restart, before its user is told to try again.
-const TAKEN_UP: Duration = Duration::from_secs(20);
+const RESUMPTION: Duration = Duration::from_secs(20);
 
 /// What of a project a member needs checked out: its documents, where it does not say.
 fn checkout(manifest: &Manifest) -> Checkout {
@@ -75,9 +75,11 @@ impl Commissions {
         let (store, job) = (member.store().clone(), meeting.job.clone());
         // It waits until the jobs are read at the start of a host.
         let _ = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await;
-        let until = tokio::time::Instant::now() + TAKEN_UP;
+        let until = tokio::time::Instant::now() + RESUMPTION;
+        let (mut component, mut conversing) = (member.component.clone(), member.data.conversing());
         loop {
-            let component = member.component();
+            let now = component.borrow_and_update().clone();
+            conversing.borrow_and_update();
             match member.store().running(id) {
                 None => {
                     return Err(format!(
@@ -85,17 +87,26 @@ impl Commissions {
                     ));
                 }
                 Some(job) if member.data.is_conversing(id) => return Ok((member, job)),
-                Some(_) if let Component::Failed(why) = component => {
+                Some(_) if let Component::Failed(why) = now => {
                     return Err(format!(
                         "its worker {} is not in service: {why}. The meeting goes on once it is; without it, end its job \
                          with `guild cancel {id}`, and close it then",
                         meeting.worker
                     ));
                 }
-                Some(_) if tokio::time::Instant::now() >= until => {
-                    return Err("the meeting is still being taken up after a restart of the host; try again".to_owned());
+                Some(job) => {
+                    let mut changes = job.changes();
+                    tokio::select! {
+                        _ = component.changed() => {}
+                        _ = conversing.changed() => {}
+                        _ = changes.changed() => {}
+                        () = tokio::time::sleep_until(until) => {
+                            return Err(
+                                "the meeting is still being resumed after a restart of the host; try again".to_owned()
+                            );
+                        }
+                    }
                 }
-                Some(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
     }
@@ -167,7 +178,7 @@ impl Workers for Commissions {
         let Some(member) = self.member(&attempt.worker) else { return 0.0 };
         let (store, job, budget) = (member.store().clone(), attempt.job.clone(), member.budget_usd(&attempt.overrides));
         let spent = blocking(move || {
-            let status = match store.status(job.as_str()) {
+            let status = match store.view(job.as_str()) {
                 Ok(status) => status,
                 // Somebody may have deleted it meanwhile.
                 Err(e) => {
@@ -175,7 +186,6 @@ impl Workers for Commissions {
                     return Ok(if cost.1 { cost.0 } else { cost.0.max(budget) });
                 }
             };
-            let status: StatusView = serde_json::from_slice(&status).map_err(|e| RpcError::internal(e.to_string()))?;
             Ok(status.usage.map_or(0.0, |used| used.usage.cost_usd.unwrap_or(used.usage.known_cost().max(budget))))
         });
         // A job that never began is unknown, and has spent nothing.
@@ -331,13 +341,9 @@ fn last_text(store: &JobStore, job: &JobId) -> String {
 /// How a job ended, and what its worker decided. It blocks.
 fn outcome(store: &JobStore, job: &JobId) -> (Outcome, Vec<Decision>) {
     let gone = |error: String| (failed(error), Vec::new());
-    let status = match store.status(job.as_str()) {
+    let status = match store.view(job.as_str()) {
         Ok(status) => status,
         Err(e) => return gone(format!("its job {job} is gone: {e}")),
-    };
-    let status: StatusView = match serde_json::from_slice(&status) {
-        Ok(status) => status,
-        Err(e) => return gone(format!("its job {job} cannot be read: {e}")),
     };
     let error = status.error;
     let outcome = match status.status {

@@ -11,6 +11,7 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{JobId, MemberKey};
 use guild_fs::clock::SystemClock;
 use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{budget::MemberBudget, context::HostContext, interrupted::InterruptedJobs, serving::Serving};
@@ -28,7 +29,7 @@ pub(crate) struct MemberData {
     pub(crate) budget: MemberBudget,
     under_way: Mutex<HashMap<String, CancellationToken>>,
     /// The jobs of meetings that can be talked with.
-    conversing: Mutex<HashSet<String>>,
+    conversing: watch::Sender<HashSet<String>>,
     owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
     gone: DropGuard,
@@ -56,7 +57,9 @@ struct Conversing {
 
 impl Drop for Conversing {
     fn drop(&mut self) {
-        self.data.all_conversing().remove(self.id.as_str());
+        self.data.conversing.send_modify(|all| {
+            all.remove(self.id.as_str());
+        });
     }
 }
 
@@ -74,7 +77,7 @@ impl MemberData {
         let interrupted = Arc::new(InterruptedJobs::new(&store));
         store.set_resume(interrupted.clone());
         store.set_subscriber(context.events.of_member(&key));
-        let (under_way, conversing) = (Mutex::default(), Mutex::default());
+        let (under_way, conversing) = (Mutex::default(), watch::Sender::default());
         let gone = CancellationToken::new().drop_guard();
         let budget = context.budget.of_member();
         Ok(Arc::new(Self { key, dir, store, memory, interrupted, budget, under_way, conversing, owner, gone }))
@@ -109,16 +112,19 @@ impl MemberData {
 
     /// Whether the job of a meeting can be talked with.
     pub(crate) fn is_conversing(&self, id: &str) -> bool {
-        self.all_conversing().contains(id)
+        self.conversing.borrow().contains(id)
     }
 
-    fn all_conversing(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.conversing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The jobs of meetings that can be talked with, and their changes.
+    pub(crate) fn conversing(&self) -> watch::Receiver<HashSet<String>> {
+        self.conversing.subscribe()
     }
 
     /// Notes that the job of a meeting can be talked with, until the guard is dropped.
     pub(crate) fn converse(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
-        self.all_conversing().insert(id.to_string());
+        self.conversing.send_modify(|all| {
+            all.insert(id.to_string());
+        });
         Conversing { data: self.clone(), id: id.clone() }
     }
 

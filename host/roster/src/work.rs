@@ -61,31 +61,46 @@ pub(crate) enum JobRequest {
     OwnRun(Arc<Plugin>, Arc<Activation>),
 }
 
+/// A job that is to be carried out.
+pub(crate) struct Assignment {
+    /// The member that it is of.
+    pub(crate) data: Arc<MemberData>,
+    /// The host, as the job finds it.
+    pub(crate) context: HostContext,
+    /// The job.
+    pub(crate) job: Arc<RunningJob>,
+    /// The attempt at a commission that it is, if it is one.
+    pub(crate) attempt: Option<Attempt>,
+    /// The runtime of its sessions.
+    pub(crate) agent: Runtime,
+    /// How it was accepted.
+    pub(crate) accepted: Accepted,
+    /// What its member is granted.
+    pub(crate) grants: Arc<Grants>,
+    /// The read roots, the web and the memories, where its dispatch has opened them already.
+    pub(crate) granted: Option<(Reach, ScopedMemory)>,
+    /// Who carries it out.
+    pub(crate) request: JobRequest,
+}
+
 /// Carries a job out and stores its end. Whatever happens on the way, the job does not remain `running`. `held` is
 /// dropped at the end.
-pub(crate) async fn carry_out(
-    (data, context): (Arc<MemberData>, HostContext),
-    job: Arc<RunningJob>,
-    accepted: Accepted,
-    grants: Arc<Grants>,
-    request: JobRequest,
-    held: impl Send,
-) {
-    let attempt = context.attempt_of(job.id());
+pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
+    let Assignment { data, context, job, attempt, agent, accepted, grants, granted, request } = assignment;
     let is_commission = attempt.as_ref().is_some_and(|attempt| attempt.activity.commission().is_some());
     let ingress = context.ingress.clone();
-    let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
+    let Accepted { granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
     let running = job.clone();
     let is_resumed = matches!(request, JobRequest::Session { resumed: true, .. });
     let carried_out = async move {
-        let agent: Runtime = agent.parse()?;
         // Before its memories, its worktree and its transcript are read: that can be what ended the host before this one.
         let place = match is_resumed {
             true => Some(resumed(&context, &data.key, &running, agent).await?),
             false => None,
         };
-        let work = Work::new((data, context), attempt.as_ref(), running, grants, granted_tools).await?;
+        let opened = Opened { data, context, attempt, job: running, grants, granted_tools };
+        let work = opened.work(granted).await?;
         match (plan, request) {
             (Plan::Session(plan), JobRequest::Session { toolboxes, .. }) => {
                 work.session(agent, plan, ceiling, toolboxes, place).await
@@ -164,32 +179,52 @@ struct Work {
     token: Option<String>,
 }
 
-impl Work {
-    /// The work of a job, which may be an attempt.
+/// A job whose work begins.
+pub(crate) struct Opened {
+    /// The member that it is of.
+    pub(crate) data: Arc<MemberData>,
+    /// The host, as the job finds it.
+    pub(crate) context: HostContext,
+    /// The attempt at a commission, or the meeting, that it is, if it is one.
+    pub(crate) attempt: Option<Attempt>,
+    /// The job.
+    pub(crate) job: Arc<RunningJob>,
+    /// What its member is granted.
+    pub(crate) grants: Arc<Grants>,
+    /// The built-in tools that its sessions can be given.
+    pub(crate) granted_tools: Vec<String>,
+}
+
+impl Opened {
+    /// The work, with the read roots, the web and the memories that are open already, if they are.
     ///
     /// # Errors
     /// Where its memories or its worktree cannot be read.
-    async fn new(
-        (data, context): (Arc<MemberData>, HostContext),
-        attempt: Option<&Attempt>,
-        job: Arc<RunningJob>,
-        grants: Arc<Grants>,
-        granted_tools: Vec<String>,
-    ) -> Result<Self, String> {
-        let reach = context.reach(&data.key, attempt, &grants)?;
-        let (granted, member, at) = (grants.clone(), data.clone(), attempt.cloned());
-        let memories = context.clone();
-        let memory = blocking(move || {
-            let memory = memories.memory(&member.key, member.memory.clone(), at.as_ref(), &granted);
-            memory.map_err(RpcError::internal)
-        });
-        let memory = memory.await.map_err(|e| e.message)?;
+    async fn work(self, granted: Option<(Reach, ScopedMemory)>) -> Result<Work, String> {
+        let (reach, memory) = match granted {
+            Some(granted) => granted,
+            None => (self.context.reach(&self.data.key, self.attempt.as_ref(), &self.grants)?, self.memory().await?),
+        };
+        let Self { data, context, attempt, job, grants, granted_tools } = self;
+        let attempt = attempt.as_ref();
         let (tools, of_sessions) = tools(&context, attempt, &job, memory, &grants).await?;
         let manager = context.manager(job.id(), attempt, &grants);
         let token = attempt.map_or_else(|| job.token(), |attempt| attempt.token.clone());
-        Ok(Self { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools, token })
+        Ok(Work { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools, token })
     }
 
+    async fn memory(&self) -> Result<ScopedMemory, String> {
+        let (grants, data, attempt) = (self.grants.clone(), self.data.clone(), self.attempt.clone());
+        let context = self.context.clone();
+        let memory = blocking(move || {
+            let memory = context.memory(&data.key, data.memory.clone(), attempt.as_ref(), &grants);
+            memory.map_err(RpcError::internal)
+        });
+        memory.await.map_err(|e| e.message)
+    }
+}
+
+impl Work {
     /// The host runs the session that the component planned. One that is resumed has its place already.
     async fn session(
         self,

@@ -82,7 +82,7 @@ pub struct StoreOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-/// A new job: an accepted dispatch.
+/// A new job: an accepted dispatch, whose texts and configuration are within the limits.
 pub struct NewJob {
     /// From [`JobStore::new_id`].
     pub id: JobId,
@@ -168,7 +168,6 @@ impl JobStore {
     /// Makes a job. When this returns, it is running, and survives a power cut. Refused if description or task is empty, or a
     /// limit of description, task or config is exceeded.
     pub fn create(self: &Arc<Self>, new: NewJob) -> Result<Arc<RunningJob>, StoreError> {
-        self.check(&new)?;
         let meta = Meta {
             job_id: new.id.clone(),
             status: JobStatus::Running,
@@ -214,27 +213,6 @@ impl JobStore {
     /// [`Self::recover`] follows.
     pub fn defer_recovery(&self) {
         self.recovery.is_deferred.store(true, Ordering::Relaxed);
-    }
-
-    fn check(&self, new: &NewJob) -> Result<(), StoreError> {
-        let limits = &self.context.limits();
-        for (field, text) in [("description", &new.description), ("task", &new.task)] {
-            if text.trim().is_empty() {
-                return Err(StoreError::Refused(format!("{field} must not be empty")));
-            }
-        }
-        for (field, bytes, limit) in [
-            ("description", new.description.len(), limits.description_bytes),
-            ("task", new.task.len(), limits.task_bytes),
-            ("config", new.config.to_string().len(), limits.config_bytes),
-        ] {
-            if bytes as u64 > limit {
-                return Err(StoreError::OverLimit(format!(
-                    "{field} has {bytes} bytes; limits.{field}_bytes allows {limit}"
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Makes the job's directory under a temporary name, and renames it.

@@ -7,7 +7,10 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use guild_contract::{JobStatus, rpc::ResultView};
+use guild_contract::{
+    JobStatus,
+    rpc::{ResultView, StatusView},
+};
 
 use super::{JobStore, json};
 use crate::{
@@ -43,27 +46,39 @@ impl JobStore {
     /// [`Self::status`] of a job whose status is in memory and fresh. It does not read files, so that it needs no thread that
     /// may block.
     pub fn status_now(&self, id: &str) -> Option<Bytes> {
+        json(&self.view_now(id)?).ok()
+    }
+
+    /// [`Self::view`] of a job whose status is in memory and fresh.
+    fn view_now(&self, id: &str) -> Option<StatusView> {
         // The index is let go of in between: a second read of it would wait for a writer that waits for the first.
         let entry = self.catalog.read().get(id)?;
         let is_fresh = self.freshness();
-        let view = match &*lock(&entry.state) {
-            State::Running(job) => job.snapshot(),
-            State::Ended(ended) if is_fresh(ended.checked) => ended.notes.as_ref()?.0.view(&ended.meta),
-            State::Ended(_) => return None,
-        };
-        json(&view).ok()
+        match &*lock(&entry.state) {
+            State::Running(job) => Some(job.snapshot()),
+            State::Ended(ended) if is_fresh(ended.checked) => Some(ended.notes.as_ref()?.0.view(&ended.meta)),
+            State::Ended(_) => None,
+        }
     }
 
-    /// What `worker/status` answers: a [`StatusView`](guild_contract::rpc::StatusView) as JSON.
+    /// The answer of `worker/status`: a [`StatusView`] as JSON.
     pub fn status(&self, id: &str) -> Result<Bytes, StoreError> {
+        match self.status_now(id) {
+            Some(status) => Ok(status),
+            None => json(&self.view(id)?),
+        }
+    }
+
+    /// The status of a job.
+    pub fn view(&self, id: &str) -> Result<StatusView, StoreError> {
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
-        if let Some(status) = self.status_now(id) {
-            return Ok(status);
+        if let Some(view) = self.view_now(id) {
+            return Ok(view);
         }
         self.refresh(&entry)?;
         let (meta, known) = match &*lock(&entry.state) {
-            State::Running(job) => return json(&job.snapshot()),
+            State::Running(job) => return Ok(job.snapshot()),
             State::Ended(ended) => (ended.meta.clone(), ended.notes.clone()),
         };
         let jobs = &self.context.jobs;
@@ -76,10 +91,10 @@ impl JobStore {
                 Arc::new(notes)
             }
         };
-        let status = json(&notes.0.view(&meta))?;
+        let view = notes.0.view(&meta);
         entry.update_ended(|ended| (ended.notes, ended.checked) = (Some(notes), self.context.millis()));
         self.context.changed();
-        Ok(status)
+        Ok(view)
     }
 
     /// Reads `meta.json` of an ended job if it changed. A record that cannot be read, or that says that the job is running, is

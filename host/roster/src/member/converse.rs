@@ -14,7 +14,11 @@ use super::{
     Member,
     resume::{self, Allowed},
 };
-use crate::{blocking::blocking, component, work::conversation::Conversation};
+use crate::{
+    blocking::blocking,
+    component,
+    work::{Opened, conversation::Conversation},
+};
 
 /// How long a turn waits for the component of its worker, and for those of its toolboxes.
 const LOADING: Duration = Duration::from_secs(20);
@@ -68,8 +72,14 @@ impl Member {
         toolboxes: Arc<dyn Tools>,
     ) -> Result<Conversation, NoSession> {
         let Allowed { grants, granted_tools, ceiling } = resume::allowed(self, &plan, Some(attempt));
-        let plan = Accepted { granted_tools, ceiling, ..plan };
-        let served = (self.data.clone(), self.context_of(Some(attempt)));
-        Conversation::new(served, (attempt, job), plan, grants, toolboxes).await
+        let opened = Opened {
+            data: self.data.clone(),
+            context: self.context_of(Some(attempt)),
+            attempt: Some(attempt.clone()),
+            job,
+            grants,
+            granted_tools,
+        };
+        Conversation::new(opened, Accepted { ceiling, ..plan }, toolboxes).await
     }
 }

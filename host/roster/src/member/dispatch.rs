@@ -34,7 +34,7 @@ use crate::{
     schema,
     spend::may_spend,
     toolboxes::Offered,
-    work::{self, JobRequest, conversation},
+    work::{self, Assignment, JobRequest, conversation},
 };
 
 impl Member {
@@ -94,7 +94,7 @@ impl Member {
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         may_spend(&context.ingress, agent, token).map_err(RpcError::busy)?;
-        let request = self.request(params)?;
+        let (request, request_bytes) = self.request(params)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
             RpcError::busy(format!(
                 "the host runs limits.running_jobs = {} jobs; try again when one has ended",
@@ -102,14 +102,14 @@ impl Member {
             ))
         })?;
         let keep = |bytes: u64| self.context.budget.keep(&self.data.budget, bytes);
-        let kept = keep(bytes_of(&request))?;
+        let kept = keep(request_bytes)?;
         let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
         let offered = self.offered(wait_until).await?;
         let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
         let (activation, memory) = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
         let activation = Arc::new(activation);
         let (hall, host) = (context.view(), Handle::current());
-        let scope = ActivateScope { memory, files: reach.files.clone(), hall, host, wait_until };
+        let scope = ActivateScope { memory: memory.clone(), files: reach.files.clone(), hall, host, wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
@@ -130,7 +130,7 @@ impl Member {
             plan = conversation::plan(self.key().as_str(), plan).map_err(RpcError::invalid_params)?;
         }
         if let (Plan::Session(session) | Plan::Conversation(session), Some(model)) =
-            (&mut plan, attempt.and_then(|attempt| attempt.overrides.model))
+            (&mut plan, attempt.as_ref().and_then(|attempt| attempt.overrides.model.clone()))
         {
             session.model = Some(model);
         }
@@ -178,15 +178,25 @@ impl Member {
                 }
                 _ => JobRequest::OwnRun(plugin, activation),
             };
-            let served = (this.data.clone(), context);
-            tokio::spawn(work::carry_out(served, job, plan, this.grants.clone(), request, held));
+            let assignment = Assignment {
+                data: this.data.clone(),
+                context,
+                job,
+                attempt,
+                agent,
+                accepted: plan,
+                grants: this.grants.clone(),
+                granted: Some((reach, memory)),
+                request,
+            };
+            tokio::spawn(work::carry_out(assignment, held));
             Ok(Dispatched { job_id })
         });
         started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
     }
 
-    /// What the caller may say, within the limits and the member's own schema.
-    fn request(&self, params: DispatchParams) -> Result<Request, RpcError> {
+    /// The request, within the limits, and the bytes that the host keeps of it until its job has ended.
+    fn request(&self, params: DispatchParams) -> Result<(Request, u64), RpcError> {
         let limits = &self.context.limits;
         let config = Value::Object(params.config.unwrap_or_default());
         let bounded = |name: &str, bytes: usize, limit: &str, max: u64| {
@@ -202,8 +212,10 @@ impl Member {
         }
         bounded("description", params.description.len(), "description_bytes", limits.description_bytes)?;
         bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
-        bounded("config", config.to_string().len(), "config_bytes", limits.config_bytes)?;
-        Ok(Request { description: params.description, task: params.task, config })
+        let text = config.to_string();
+        bounded("config", text.len(), "config_bytes", limits.config_bytes)?;
+        let bytes = (params.description.len() + params.task.len()) as u64 + parsed_bytes(text.as_bytes());
+        Ok((Request { description: params.description, task: params.task, config }, bytes))
     }
 
     /// Refuses what the member's own schema does not take.
@@ -311,11 +323,6 @@ impl Member {
         })
         .await
     }
-}
-
-/// Bytes that the host keeps of a dispatch until its job has ended.
-fn bytes_of(Request { description, task, config }: &Request) -> u64 {
-    (description.len() + task.len()) as u64 + parsed_bytes(config.to_string().as_bytes())
 }
 
 /// Bytes that it keeps besides, of what the component was given and has planned.

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use guild_config::Runtime;
 use guild_contract::{Bounds, Grants, JobId};
 use guild_hall::Attempt;
 use guild_jobs::{Accepted, Resume, RunningJob, Sealed};
@@ -19,7 +20,7 @@ use tokio::runtime::Handle;
 use super::Member;
 use crate::{
     interrupted::fail,
-    work::{self, JobRequest, conversation},
+    work::{self, Assignment, JobRequest, conversation},
 };
 
 /// Why a job is not resumed that has no seal, or that of another job.
@@ -118,8 +119,15 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
         let Allowed { grants, granted_tools, ceiling } = allowed(&member, &plan, attempt.as_ref());
         let plan = Accepted { granted_tools, ceiling, ..plan };
         let request = JobRequest::Session { toolboxes, resumed: true };
-        let served = (member.data.clone(), member.context_of(attempt.as_ref()));
-        work::carry_out(served, job, plan, grants, request, (permit, under_way)).await;
+        let agent = match plan.agent.parse::<Runtime>() {
+            Ok(agent) => agent,
+            Err(why) => return drop(tokio::task::spawn_blocking(move || fail(&job, &why)).await),
+        };
+        let context = member.context_of(attempt.as_ref());
+        let data = member.data.clone();
+        let assignment =
+            Assignment { data, context, job, attempt, agent, accepted: plan, grants, granted: None, request };
+        work::carry_out(assignment, (permit, under_way)).await;
     });
 }
 

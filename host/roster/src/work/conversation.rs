@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use guild_config::Runtime;
-use guild_contract::{Bounds, Grants, JobStatus, Usage, rpc::RpcError};
+use guild_contract::{Bounds, JobStatus, Usage, rpc::RpcError};
 use guild_hall::{
-    Attempt, NoSession,
+    NoSession,
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
 use guild_jobs::{Accepted, Position, RunningJob};
@@ -20,8 +20,8 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::Instrument as _;
 
-use super::{Clock, Work, permit, run, run_in_time, span};
-use crate::{blocking::blocking, context::HostContext, data::MemberData, runtimes::Slot};
+use super::{Clock, Opened, Work, permit, run, run_in_time, span};
+use crate::{blocking::blocking, runtimes::Slot};
 
 /// What a session that writes notes may use.
 const NOTES: Bounds = Bounds { max_turns: Some(1), max_budget_usd: None, deadline_seconds: Some(120) };
@@ -131,23 +131,17 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// The worker of a meeting, whose job was accepted so, and may have no more than it was granted.
+    /// The worker of a meeting, whose job was accepted in this way.
     ///
     /// # Errors
     /// Why no session of it could start now.
-    pub(crate) async fn new(
-        served: (Arc<MemberData>, HostContext),
-        (attempt, job): (&Attempt, Arc<RunningJob>),
-        accepted: Accepted,
-        grants: Arc<Grants>,
-        toolboxes: Arc<dyn Tools>,
-    ) -> Result<Self, NoSession> {
-        let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
+    pub(crate) async fn new(opened: Opened, accepted: Accepted, toolboxes: Arc<dyn Tools>) -> Result<Self, NoSession> {
+        let Accepted { agent, ceiling, plan, .. } = accepted;
         let agent: Runtime = agent.parse().map_err(NoSession::Never)?;
         let Plan::Conversation(plan) = plan else {
             return Err(NoSession::Never("its job is no conversation".to_owned()));
         };
-        let work = Work::new(served, Some(attempt), job, grants, granted_tools).await.map_err(NoSession::Now)?;
+        let work = opened.work(None).await.map_err(NoSession::Now)?;
         let (resources, files, model) = (work.context.resources.clone(), work.reach.files.clone(), plan.model.clone());
         let slot = blocking(move || {
             let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
