@@ -50,6 +50,7 @@ mod meeting_commands;
 mod meetings;
 mod member_states;
 mod memory;
+mod operations;
 mod operator;
 mod options;
 mod packages;

@@ -24,6 +24,26 @@ fn lean(schema: &mut Schema) {
     for key in ["title", "format", "default"] {
         schema.remove(key);
     }
+    // An optional field of a named type, and the choices of an enum.
+    if let Some(Value::Array(any)) = schema.get("anyOf")
+        && let [Value::Object(one), null] = any.as_slice()
+        && null.get("type").is_some_and(|kind| kind == "null")
+    {
+        let one = one.clone();
+        schema.remove("anyOf");
+        for (key, value) in one {
+            if schema.get(&key).is_none() {
+                schema.insert(key, value);
+            }
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get("oneOf")
+        && let Some(choices) = choices.iter().map(|one| one.get("const").cloned()).collect::<Option<Vec<_>>>()
+    {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), "string".into());
+        schema.insert("enum".to_owned(), choices.into());
+    }
     if let Some(Value::Array(types)) = schema.get("type")
         && let [one, null] = types.as_slice()
         && null == "null"
@@ -43,6 +63,18 @@ mod tests {
 
     use super::*;
     use crate::rpc::{Listed, StatusView};
+
+    #[test]
+    fn an_optional_choice_is_a_list_of_words() {
+        assert_eq!(
+            input::<crate::rpc::ListParams>()["properties"]["detail"],
+            json!({
+                "description": "How much to tell of each job; without it, `simple`.",
+                "type": "string",
+                "enum": ["simple", "detailed"],
+            })
+        );
+    }
 
     #[test]
     fn what_is_always_written_is_required() {

@@ -1,7 +1,10 @@
 //! OpenRPC: what an endpoint answers to, as a document that is made from the types of the wire.
 
 use bytes::Bytes;
-use guild_contract::rpc::code;
+use guild_contract::{
+    operation::{Operation, Row},
+    rpc::code,
+};
 use guild_hall::operations::HallOperation;
 use guild_roster::to_json;
 use schemars::{
@@ -153,26 +156,17 @@ impl Shapes {
         self.0.subschema_for::<T>().into()
     }
 
-    /// A method and what its result is called, what it does, and when it refuses its parameters.
-    pub(crate) fn of_worker<P: JsonSchema, R: JsonSchema>(
-        &mut self,
-        (name, result): (&'static str, &str),
-        summary: &'static str,
-        refuses: &str,
-    ) -> Method {
-        let params = self.params::<P>();
-        let result = Content::required(result, self.of::<R>());
-        Method::new(name, summary, params, result).refuses(refuses)
+    /// An operation.
+    pub(crate) fn of_operation<O: Operation>(&mut self) -> Method {
+        let params = self.params::<O::Input>();
+        let output = self.of::<O::Output>();
+        described(&O::ROW, params, output)
     }
 
     /// An operation of the hall.
     pub(crate) fn of_hall(&mut self, operation: &HallOperation) -> Method {
         let (input, output) = (operation.shapes)(&mut self.0);
-        let method =
-            Method::new(operation.row.name, operation.row.text, params(&input), Content::required("answer", output));
-        method.refuses(
-            "A parameter is missing or of the wrong type; or the hall refuses it. The message says which and why.",
-        )
+        described(&operation.row, params(&input), output)
     }
 
     /// The fields of a type as parameters.
@@ -194,3 +188,13 @@ fn params(shape: &Value) -> Vec<Content> {
     params.sort_by(|a, b| (!a.required, &a.name).cmp(&(!b.required, &b.name)));
     params
 }
+
+/// The method of a row.
+fn described(row: &Row, params: Vec<Content>, output: Value) -> Method {
+    let refuses = if row.refuses.is_empty() { REFUSES } else { row.refuses };
+    Method::new(row.name, row.text, params, Content::required("result", output)).refuses(refuses)
+}
+
+/// When an operation refuses its parameters that says no more of it.
+const REFUSES: &str =
+    "A parameter is missing or of the wrong type, or the hall refuses it. The message says which and why.";

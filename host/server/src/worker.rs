@@ -1,23 +1,27 @@
-//! The methods of a worker, the six of REQ-WD-3, `worker/log` and `worker/resume`, each described once: JSON-RPC, the tools that
-//! are these methods, the gate, the audit log and OpenRPC take it from here.
+//! The handlers of the operations of a worker: the six of REQ-WD-3, `worker/log` and `worker/resume`.
+//!
+//! [`guild_contract::rpc`] describes each of them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use guild_auth::{Access, Audit, Caller, LARGE, Operation};
+use guild_auth::{Audit, Caller, LARGE, Operation};
 use guild_contract::{
     JobId,
+    operation::{self as contract, Row},
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, LogParams, LogView,
-        ResultView, Resumed, RpcError, StatusView, code, method,
+        CancelJob, DeleteJob, DispatchJob, Dispatched, JobLog, JobResult, JobStatusOf, ListJobs, ListParams,
+        ResultView, ResumeJob, RpcError, code,
     },
+    schema,
 };
 use guild_roster::{
     blocking,
     member::{LOG_BYTES, Member},
     to_json,
 };
+use serde_json::Value;
 
 use crate::{
     json,
@@ -25,139 +29,65 @@ use crate::{
     params::{Params, shown},
 };
 
-/// A method of a worker.
+/// An operation of a worker, with its handler.
 pub(crate) struct WorkerMethod {
-    pub(crate) name: &'static str,
-    pub(crate) access: Access,
+    pub(crate) row: Row,
     /// Its entry in an OpenRPC document.
     pub(crate) describe: fn(&mut Shapes) -> openrpc::Method,
+    /// The JSON Schema of its parameters: an object, without references.
+    pub(crate) input: fn() -> Value,
     run: Handler,
 }
 
 /// Carries a method out, and notes for the audit log which job it is about.
 type Handler = for<'a> fn(&'a Arc<Member>, &'a Caller, Params, &'a Audit) -> BoxFuture<'a, Result<Bytes, RpcError>>;
 
-pub(crate) static DISPATCH: WorkerMethod = WorkerMethod {
-    name: method::DISPATCH,
-    access: Access::Dispatches,
-    describe: |shapes| {
-        shapes.of_worker::<DispatchParams, Dispatched>(
-            (method::DISPATCH, "dispatched"),
-            "Accepts a task, and answers with the id of its job. The work follows.",
-            "A parameter is missing, of the wrong type or too large; or the member refuses the task. The message says \
-             which and why.",
-        )
-    },
-    run: |member, caller, params, audit| {
-        Box::pin(async move { Ok(to_json(&dispatch(member, caller, params, audit).await?)) })
-    },
-};
+pub(crate) static DISPATCH: WorkerMethod = WorkerMethod::of::<DispatchJob>(|member, caller, params, audit| {
+    Box::pin(async move { Ok(to_json(&dispatch(member, caller, params, audit).await?)) })
+});
 
-pub(crate) static LIST: WorkerMethod = WorkerMethod {
-    name: method::LIST,
-    access: Access::Reads,
-    describe: |shapes| {
-        shapes.of_worker::<ListParams, JobList>(
-            (method::LIST, "list"),
-            "Lists the member's jobs, newest first.",
-            "`detail` is none of its two words, or `filter` is no glob.",
-        )
-    },
-    run: |member, caller, params, _| Box::pin(async move { list(member, caller, params.list()?).await }),
-};
+pub(crate) static LIST: WorkerMethod = WorkerMethod::of::<ListJobs>(|member, caller, params, _| {
+    Box::pin(async move { list(member, caller, params.list()?).await })
+});
 
-pub(crate) static STATUS: WorkerMethod = WorkerMethod {
-    name: method::STATUS,
-    access: Access::Reads,
-    describe: |shapes| {
-        shapes.of_worker::<JobParams, StatusView>(
-            (method::STATUS, "status"),
-            "Tells how a job is getting on, what it asks and decided, why it failed, and what it used.",
-            "The member has no such job.",
-        )
-    },
-    run: |member, _, params, audit| Box::pin(async move { member.status(&job(params, audit)?).await }),
-};
+pub(crate) static STATUS: WorkerMethod = WorkerMethod::of::<JobStatusOf>(|member, _, params, audit| {
+    Box::pin(async move { member.status(&job(params, audit)?).await })
+});
 
-pub(crate) static RESULT: WorkerMethod = WorkerMethod {
-    name: method::RESULT,
-    access: Access::Reads,
-    describe: |shapes| {
-        shapes.of_worker::<JobParams, ResultView>(
-            (method::RESULT, "result"),
-            "Hands over the result of a completed job.",
-            "The member has no such job; or it is running, was cancelled, or failed.",
-        )
-    },
-    run: |member, caller, params, audit| {
-        Box::pin(async move { Ok(to_json(&result(member, caller, &job(params, audit)?).await?)) })
-    },
-};
+pub(crate) static RESULT: WorkerMethod = WorkerMethod::of::<JobResult>(|member, caller, params, audit| {
+    Box::pin(async move { Ok(to_json(&result(member, caller, &job(params, audit)?).await?)) })
+});
 
-pub(crate) static LOG: WorkerMethod = WorkerMethod {
-    name: method::LOG,
-    access: Access::Inspects,
-    describe: |shapes| {
-        shapes.of_worker::<LogParams, LogView>(
-            (method::LOG, "log"),
-            "Tells what the sessions of a job did, word by word, and what its component logged, from some place on.",
-            "The member has no such job.",
-        )
-    },
-    run: |member, caller, params, audit| {
-        Box::pin(async move {
-            let params = params.log()?;
-            audit.about(&params.job_id);
-            // Two pages and a line of each, as lines and as JSON.
-            caller.takes(COPIES * LOG_BYTES as u64).await?;
-            Ok(to_json(&member.log(params).await?))
-        })
-    },
-};
+pub(crate) static LOG: WorkerMethod = WorkerMethod::of::<JobLog>(|member, caller, params, audit| {
+    Box::pin(async move {
+        let params = params.log()?;
+        audit.about(&params.job_id);
+        // Two pages and a line of each, as lines and as JSON.
+        caller.takes(COPIES * LOG_BYTES as u64).await?;
+        Ok(to_json(&member.log(params).await?))
+    })
+});
 
-pub(crate) static CANCEL: WorkerMethod = WorkerMethod {
-    name: method::CANCEL,
-    access: Access::Ends,
-    describe: |shapes| {
-        shapes.of_worker::<JobParams, CancelView>(
-            (method::CANCEL, "cancelled"),
-            "Ends a running job, or gives a failed one up. Says which it is, where it was completed or cancelled before.",
-            "The member has no such job.",
-        )
-    },
-    run: |member, _, params, audit| Box::pin(async move { Ok(to_json(&member.cancel(&job(params, audit)?).await?)) }),
-};
+pub(crate) static CANCEL: WorkerMethod = WorkerMethod::of::<CancelJob>(|member, _, params, audit| {
+    Box::pin(async move { Ok(to_json(&member.cancel(&job(params, audit)?).await?)) })
+});
 
-pub(crate) static DELETE: WorkerMethod = WorkerMethod {
-    name: method::DELETE,
-    access: Access::Ends,
-    describe: |shapes| {
-        shapes.of_worker::<JobParams, Deleted>(
-            (method::DELETE, "deleted"),
-            "Removes a completed or cancelled job, with all its files.",
-            "The member has no such job; or it is running; or it failed and was not cancelled.",
-        )
-    },
-    run: |member, _, params, audit| Box::pin(async move { Ok(to_json(&member.delete(&job(params, audit)?).await?)) }),
-};
+pub(crate) static DELETE: WorkerMethod = WorkerMethod::of::<DeleteJob>(|member, _, params, audit| {
+    Box::pin(async move { Ok(to_json(&member.delete(&job(params, audit)?).await?)) })
+});
 
-pub(crate) static RESUME: WorkerMethod = WorkerMethod {
-    name: method::RESUME,
-    access: Access::Dispatches,
-    describe: |shapes| {
-        shapes.of_worker::<JobParams, Resumed>(
-            (method::RESUME, "resumed"),
-            "Lets a job on that is held back, as one that was resumed alone when a host ended is.",
-            "The member has no such job; or it is not held back.",
-        )
-    },
-    run: |member, _, params, audit| Box::pin(async move { Ok(to_json(&member.resume(&job(params, audit)?).await?)) }),
-};
+pub(crate) static RESUME: WorkerMethod = WorkerMethod::of::<ResumeJob>(|member, _, params, audit| {
+    Box::pin(async move { Ok(to_json(&member.resume(&job(params, audit)?).await?)) })
+});
 
 impl WorkerMethod {
+    const fn of<O: contract::Operation>(run: Handler) -> Self {
+        Self { row: O::ROW, describe: |shapes| shapes.of_operation::<O>(), input: schema::input::<O::Input>, run }
+    }
+
     /// What the gate is asked about.
     pub(crate) const fn operation(&self) -> Operation<'static> {
-        Operation { name: self.name, access: self.access }
+        Operation { name: self.row.name, access: self.row.access }
     }
 
     /// Carries it out, and notes for the audit log which job it is about.
@@ -171,7 +101,7 @@ impl WorkerMethod {
         if !member.manifest().is_worker() {
             return Err(RpcError::new(
                 code::METHOD_NOT_FOUND,
-                format!("Method not found: {}; the member has no capability `worker`", shown(self.name)),
+                format!("Method not found: {}; the member has no capability `worker`", shown(self.row.name)),
             ));
         }
         (self.run)(member, caller, params?, audit).await

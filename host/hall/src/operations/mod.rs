@@ -71,6 +71,8 @@ pub struct HallOperation {
     pub tool: ToolDefinition,
     /// The JSON Schema of the input: an object, without references.
     pub input: Value,
+    /// The JSON Schema of the output, without references.
+    pub output: fn() -> Value,
     /// The schemas of the input and the output, for documents that share the schemas of several operations.
     pub shapes: fn(&mut SchemaGenerator) -> (Value, Value),
     streams: bool,
@@ -84,6 +86,7 @@ impl HallOperation {
             streams: TypeId::of::<O::Output>() == TypeId::of::<TurnEvent>(),
             tool: ToolDefinition::of_operation::<O>(),
             input: schema::input::<O::Input>(),
+            output: schema::input::<O::Output>,
             shapes: |generator| {
                 let input = generator.root_schema_for::<O::Input>().to_value();
                 (input, generator.subschema_for::<O::Output>().to_value())

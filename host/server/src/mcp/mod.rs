@@ -471,7 +471,7 @@ async fn call_bridged(
     let key = member.key().as_str();
     let authorized = caller.authorize(key, bridged.method.operation())?;
     let has_agents = || !member.agents().is_empty();
-    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments(), has_agents, &arguments) {
+    if let Err(why) = bridge::check_names(bridged.tool, &bridged.input(false), has_agents, &arguments) {
         return Ok(Answered::Called(Called::failed(why)));
     }
     let job = arguments.get(bridge::JOB).and_then(Value::as_str).map(str::to_owned);
@@ -483,7 +483,7 @@ async fn call_bridged(
         }
         Called::from(error)
     };
-    if bridged.method.name == method::RESULT {
+    if bridged.method.row.name == method::RESULT {
         let work = async |audit: Audit| {
             let job = Params::of(arguments).job()?;
             audit.about(&job);
@@ -492,8 +492,8 @@ async fn call_bridged(
         let done = authorized.run(work).await;
         return Ok(Answered::Called(done.map_or_else(refused, |done| Called::report(member.key(), done))));
     }
-    if bridged.method.name != method::DISPATCH {
-        let work = async |audit: Audit| match bridged.method.name {
+    if bridged.method.row.name != method::DISPATCH {
+        let work = async |audit: Audit| match bridged.method.row.name {
             method::LIST => {
                 let jobs = bridge::described(member, caller, Params::of(arguments).list()?).await?;
                 Ok(to_json(&json!({"jobs": jobs})))

@@ -202,7 +202,7 @@ pub(super) async fn call(
         if name != CALL_TOOL {
             caller.authorize(server.key(), TOOLS_LIST)?;
         }
-        if let Err(why) = bridge::check_names(name, own, || true, &arguments) {
+        if let Err(why) = bridge::check_names(name, &bridge::schema(own), || true, &arguments) {
             return Ok(Answered::Called(Called::failed(why)));
         }
         let params = Params::of(arguments);
@@ -379,13 +379,13 @@ async fn call_worker(
         Ok(Answered::Called(error.into()))
     };
     let has_agents = || server.workers(caller).iter().any(|worker| !worker.agents().is_empty());
-    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments_of_many(), has_agents, &arguments) {
+    if let Err(why) = bridge::check_names(bridged.tool, &bridged.input(true), has_agents, &arguments) {
         return refused(RpcError::invalid_params(why));
     }
     let worker = arguments.remove(WORKER).map(|worker| Params::of(Map::from_iter([(WORKER.to_owned(), worker)])));
     let worker = worker.map_or(Ok(None), |mut params| params.optional_text(WORKER));
     let named = worker.and_then(|name| name.map(|name| find_worker(server, caller, &name)).transpose());
-    let found = match (bridged.method.name, named) {
+    let found = match (bridged.method.row.name, named) {
         (_, Err(error)) => Err(error),
         (method::LIST, Ok(named)) => {
             let workers = named.map_or_else(|| server.workers(caller), |worker| vec![worker]);
