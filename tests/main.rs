@@ -28,7 +28,6 @@ mod digest;
 mod doctor;
 mod documents;
 mod events;
-mod frozen;
 mod grants;
 mod guests;
 mod hall_operator;

@@ -356,7 +356,7 @@ fn boss() -> Vec<u8> {
         prompt = text(1100, 8),
     );
     let data = "(data (i32.const 1024) \"quick\") (data (i32.const 1100) \"Index it\")";
-    Guest::importing(&["manager"]).run(&run).with(data).of_0_2().build()
+    Guest::importing(&["manager"]).run(&run).with(data).build()
 }
 
 /// A member of that component, which asks for the grant.
@@ -408,13 +408,13 @@ fn a_component_that_imports_manager_and_does_not_ask_for_it_is_not_loaded() {
         let sly = members.iter().find(|member| member["member"] == "sly")?;
         sly["error"].as_str().map(str::to_owned)
     });
-    assert!(why.contains("guild:worker/manager@0.2.0") && why.contains("\"hall\": {\"manage\": true}"), "{why}");
+    assert!(why.contains("guild:worker/manager@0.1.0") && why.contains("\"hall\": {\"manage\": true}"), "{why}");
 }
 
 #[test]
 fn a_component_reads_the_hall_where_it_was_granted_and_is_told_the_grant_elsewhere() {
     let run = "(call $hall.workers (i32.const 8192)) (call $outcome)";
-    let component = Guest::importing(&["hall"]).run(run).of_0_2().build();
+    let component = Guest::importing(&["hall"]).run(run).build();
     let hall = Hall::new(&["demo"]);
     for name in ["reader", "denied"] {
         hall.home.member(name, "autonomous-worker", &component);

@@ -94,16 +94,22 @@ fn all_grants_that_are_missing_are_named_at_once() {
     home.member("all", "autonomous-worker", &guest::dummy("autonomous-worker"));
     home.edit_manifest("all", |manifest| manifest["component"]["grants"] = json!({"files": {}}));
     let why = reason(&home, "all");
-    for missing in ["log", "memory", "web", "job-tools", "status", "agent"] {
+    let plain = ["log", "memory", "web", "job-tools", "status", "agent"];
+    let plain = plain.map(|interface| (interface, format!("\"{interface}\": {{}}")));
+    let of_the_hall = [("hall", "\"hall\": {\"read\": true}"), ("manager", "\"hall\": {\"manage\": true}")];
+    for (missing, line) in plain.into_iter().chain(of_the_hall.map(|(interface, line)| (interface, line.to_owned()))) {
         assert!(
-            why.contains(&format!("`guild:worker/{missing}@0.1.0`")) && why.contains(&format!("`\"{missing}\": {{}}`")),
+            why.contains(&format!("`guild:worker/{missing}@0.1.0`")) && why.contains(&format!("`{line}`")),
             "{why}"
         );
     }
     assert!(!why.contains("files") && why.contains("add the lines"), "{why}");
 
     // So are all that `strict_imports` refuses.
-    home.edit_manifest("all", |manifest| manifest["component"]["grants"] = guest::everything());
+    home.edit_manifest("all", |manifest| {
+        manifest["component"]["grants"] = guest::everything();
+        manifest["component"]["grants"]["hall"] = json!({"read": true, "manage": true});
+    });
     home.write("guild.toml", "strict_imports = true\n[member.all]\ndeny = [\"status\", \"agent\"]\n");
     let output = home
         .guild()

@@ -200,16 +200,17 @@ impl Bare {
 fn converted(activation: &Activation) -> dispatch::Activation {
     dispatch::Activation {
         context: dispatch::Context::Commission(dispatch::Commission {
-            id: activation.job.to_string(),
+            job: activation.job.to_string(),
             request: dispatch::Request {
                 description: activation.request.description.clone(),
                 task: activation.request.task.clone(),
                 config: activation.request.config.to_string(),
             },
-            dependencies: Vec::new(),
+            attempt: None,
         }),
         project: None,
         posture: activation.posture.clone(),
+        scopes: vec![dispatch::Scope::Worker],
         memories: Vec::new(),
         granted_tools: activation.granted_tools.clone(),
         toolbox_tools: Vec::new(),

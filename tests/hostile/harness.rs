@@ -72,7 +72,7 @@ impl Hostile {
             tokens: false,
             grants: json!({
                 "log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {},
-                "status": {}, "agent": {"ownTools": true}
+                "status": {}, "agent": {"ownTools": true}, "hall": {"read": true, "manage": true}
             }),
             planted: None,
             config_schema: None,

@@ -48,7 +48,7 @@ fn a_table_that_grows_is_over_the_limit() {
 
 /// How each function that takes a text or a list is called with one at 0 that has `$long` bytes. In WAT, `P` is where
 /// it is and how long it is, `R` is where the answer goes.
-const CALLS: [(&str, &str); 15] = [
+const CALLS: [(&str, &str); 25] = [
     ("log#write", "(call $log.write (i32.const 1) P)"),
     ("memory#store", "(call $memory.store (i32.const 0) (i32.const 0) (i32.const 1) P R)"),
     ("memory#load", "(call $memory.load (i32.const 0) P R)"),
@@ -64,9 +64,26 @@ const CALLS: [(&str, &str); 15] = [
     ("web#search", "(call $web.search P (i32.const 1) R)"),
     ("web#fetch", "(call $web.fetch P R)"),
     ("agent#query", "(i32.store (i32.const 100004) (local.get $long)) (call $agent.query (i32.const 100000) R)"),
+    ("hall#commissions", "(call $hall.commissions (i32.const 1) P R)"),
+    ("hall#meetings", "(call $hall.meetings (i32.const 1) P R)"),
+    ("hall#commission", "(call $hall.commission P R)"),
+    (
+        "manager#create-commission",
+        "(call $manager.create-commission P P P (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+           (i32.const 0) (i32.const 0) (i32.const 0) (f64.const 0) (i32.const 1) R)",
+    ),
+    ("manager#dispatch-commission", "(call $manager.dispatch-commission P R)"),
+    ("manager#cancel-commission", "(call $manager.cancel-commission P R)"),
+    ("manager#abandon-commission", "(call $manager.abandon-commission P P R)"),
+    ("manager#add-commission-note", "(call $manager.add-commission-note P P R)"),
+    ("manager#create-pr", "(call $manager.create-pr P P R)"),
+    ("manager#initiate-meeting", "(call $manager.initiate-meeting P P (i32.const 0) (i32.const 0) R)"),
 ];
+/// The interfaces of these functions.
+const INTERFACES: [&str; 9] = ["log", "memory", "job-tools", "files", "web", "agent", "status", "hall", "manager"];
 /// The functions that take neither, or belong to a session.
-const SHORT: [&str; 6] = [
+const SHORT: [&str; 7] = [
+    "hall#workers",
     "memory#list",
     "status#current",
     "agent#[method]session.answer",
@@ -96,7 +113,7 @@ fn calling(bytes: u32) -> Vec<u8> {
         body += &format!("(if (i32.eq (call $case (local.get 0)) (i32.const {})) (then {call}))", n + 1);
     }
     // A long text ends at the end of the memory at most; the activation, which says which case it is, stands above it.
-    Guest::importing(&["log", "memory", "job-tools", "files", "web", "agent", "status"])
+    Guest::importing(&INTERFACES)
         .pages(600)
         .with(&format!("(func $high (global.set $next (i32.const {})))", bytes.max(65536)))
         .realloc(&format!(
@@ -116,7 +133,7 @@ fn a_text_beyond_the_memory_of_its_guest_is_a_trap_in_every_host_function() {
         let call = call.replace('P', "(i32.const 0) (local.get $long)").replace('R', "(i32.const 8192)");
         body += &format!("(if (i32.eq (call $case (local.get 0)) (i32.const {})) (then {call}))", n + 1);
     }
-    let component = Guest::importing(&["log", "memory", "job-tools", "files", "web", "agent", "status"])
+    let component = Guest::importing(&INTERFACES)
         .pages(3)
         .run(&(body + " (call $outcome)"))
         .build();

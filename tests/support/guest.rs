@@ -40,25 +40,9 @@ pub(crate) fn component_with(more: &str, world: &str, module: &str) -> Vec<u8> {
     encode(wat::parse_str(module).unwrap(), &resolve, world)
 }
 
-/// The project's `wit/v0_2/`, beside `wit/`.
-fn wit_0_2() -> (Resolve, PackageId) {
-    let (mut resolve, _) = wit();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/v0_2");
-    let (package, _) = resolve.push_dir(path).unwrap();
-    (resolve, package)
-}
-
 /// A component that imports all that the world has, and whose exports trap.
 pub(crate) fn dummy(world: &str) -> Vec<u8> {
-    dummy_in(wit(), world)
-}
-
-/// The same of `guild:worker@0.2`.
-pub(crate) fn dummy_of_0_2(world: &str) -> Vec<u8> {
-    dummy_in(wit_0_2(), world)
-}
-
-fn dummy_in((resolve, package): (Resolve, PackageId), world: &str) -> Vec<u8> {
+    let (resolve, package) = wit();
     let world = resolve.select_world(&[package], Some(world)).unwrap();
     let module = wit_component::dummy_module(&resolve, world, ManglingAndAbi::Standard32);
     encode(module, &resolve, world)
@@ -66,15 +50,7 @@ fn dummy_in((resolve, package): (Resolve, PackageId), world: &str) -> Vec<u8> {
 
 /// Every function that some world of `wit/` imports, as `interface#function`, in order.
 pub(crate) fn imported_functions() -> Vec<String> {
-    imported_of(wit())
-}
-
-/// Every function that some world of version 0.2 imports, likewise.
-pub(crate) fn imported_functions_of_0_2() -> Vec<String> {
-    imported_of(wit_0_2())
-}
-
-fn imported_of((resolve, package): (Resolve, PackageId)) -> Vec<String> {
+    let (resolve, package) = wit();
     let mut functions = Vec::new();
     for (_, interface) in &resolve.packages[package].interfaces {
         let used = resolve.packages[package].worlds.values().any(|world| {
@@ -153,7 +129,6 @@ pub(crate) struct Guest {
     realloc: Option<String>,
     pages: Option<u32>,
     more: String,
-    is_0_2: bool,
 }
 
 impl Guest {
@@ -239,14 +214,8 @@ impl Guest {
         self
     }
 
-    /// Of `guild:worker@0.2` in place of 0.1.
-    pub(crate) fn of_0_2(self) -> Self {
-        let imports = self.imports.iter().map(|name| in_0_2(name)).collect();
-        Self { is_0_2: true, imports, ..self }
-    }
-
     pub(crate) fn build(self) -> Vec<u8> {
-        let (mut resolve, _) = if self.is_0_2 { wit_0_2() } else { wit() };
+        let (mut resolve, _) = wit();
         resolve.push_str("wasi.wit", include_str!("wasi.wit")).unwrap();
         let imports: String = self.imports.iter().map(|name| format!("import {name};\n")).collect();
         let exports = match (&self.run, &self.list, &self.activate) {
@@ -255,12 +224,10 @@ impl Guest {
             (None, Some(_), None) => TOOLBOX.to_owned(),
             (None, Some(_), Some(_)) => format!("{WORKER} {TOOLBOX}"),
         };
-        let exports = if self.is_0_2 { in_0_2(&exports) } else { exports };
         let world = format!("package test:guest;\nworld guest {{\n{imports}{exports}\n}}");
         let package = resolve.push_str("guest.wit", &world).unwrap();
         let world = resolve.select_world(&[package], Some("guest")).unwrap();
         let module = self.module(&resolve, world);
-        let module = if self.is_0_2 { in_0_2(&module) } else { module };
         encode(wat::parse_str(module).unwrap(), &resolve, world)
     }
 
@@ -318,10 +285,6 @@ impl Guest {
     }
 }
 
-fn in_0_2(text: &str) -> String {
-    text.replace("@0.1.0", "@0.2.0")
-}
-
 fn export(name: &str, body: &str) -> String {
     format!("(func (export \"{name}\") (param i32) (result i32) {body})")
 }
@@ -366,7 +329,7 @@ fn core_types(types: &[WasmType]) -> String {
     types.iter().map(name).collect()
 }
 
-/// All that a component can ask for, as `component.grants` has it.
+/// All that a component can ask for outside of a hall, as `component.grants` has it.
 pub(crate) fn everything() -> Value {
     json!({
         "log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {},

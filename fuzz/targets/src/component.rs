@@ -4,7 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use guild_contract::{
     Grants, Limits, MemberKey, Policy,
-    manifest::{AgentRequest, ComponentSpec, FilesRequest, MemoryRequest, PlainRequest, RequestedGrants, WebRequest},
+    manifest::{
+        AgentRequest, ComponentSpec, FilesRequest, HallRequest, MemoryRequest, PlainRequest, RequestedGrants,
+        WebRequest,
+    },
 };
 use guild_sandbox::{Candidate, CompileCache, Sandbox};
 
@@ -28,6 +31,7 @@ pub(crate) fn spec_for(data: &[u8]) -> ComponentSpec {
         job_tools: Some(PlainRequest {}),
         status: Some(PlainRequest {}),
         agent: Some(AgentRequest { own_tools: true }),
+        hall: Some(HallRequest { read: true, manage: true }),
         ..RequestedGrants::default()
     };
     let spec = |world: &str, grants: &RequestedGrants| {

@@ -7,7 +7,7 @@ use wasm_encoder::{
 };
 
 /// Names of packages and interfaces that mean something to the host, and one that does not.
-const INTERFACES: [&str; 16] = [
+const INTERFACES: [&str; 19] = [
     "guild:worker/types",
     "guild:worker/log",
     "guild:worker/memory",
@@ -16,8 +16,11 @@ const INTERFACES: [&str; 16] = [
     "guild:worker/job-tools",
     "guild:worker/status",
     "guild:worker/agent",
+    "guild:worker/hall",
+    "guild:worker/manager",
     "guild:worker/dispatch",
     "guild:worker/run",
+    "guild:worker/toolbox",
     "wasi:io/error",
     "wasi:cli/environment",
     "wasi:filesystem/types",

@@ -52,7 +52,6 @@ fn root() -> PathBuf {
 fn every_function_of_wit_has_a_sentence_and_none_is_too_many() {
     let mut resolve = Resolve::default();
     resolve.push_dir(root().join("wit")).unwrap();
-    resolve.push_dir(root().join("wit/v0_2")).unwrap();
     let is_worker = |name: &str| name.starts_with("guild:worker/");
     assert_same(&explained(|known| is_worker(known.name)), &declared(&resolve, is_worker));
 }

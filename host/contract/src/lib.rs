@@ -44,4 +44,4 @@ pub use report::{MemberReport, MemberService};
 /// The WIT package that this host implements, without its version.
 pub const WIT_PACKAGE: &str = "guild:worker";
 /// The versions of [`WIT_PACKAGE`] that this host implements, the newest of each track, oldest first.
-pub const WIT_VERSIONS: [(u64, u64, u64); 2] = [(0, 1, 0), (0, 2, 0)];
+pub const WIT_VERSIONS: [(u64, u64, u64); 1] = [(0, 1, 0)];

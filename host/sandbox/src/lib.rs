@@ -9,11 +9,6 @@
 //! Denied by default, for every component: sockets, HTTP, processes, environment variables, arguments, stdin,
 //! and every directory but those of [`Preopen`](wasi::Preopen). There is no flag that allows them.
 
-#![allow(
-    clippy::duplicate_mod,
-    reason = "what versions of `guild:worker` have in common is one source, compiled for each"
-)]
-
 mod cache;
 mod call;
 mod compile;

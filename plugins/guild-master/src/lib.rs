@@ -61,9 +61,10 @@ mod tests {
     fn it_plans_one_session_with_its_posture_the_task_and_how_it_manages() {
         let request = Request { description: "d".into(), task: "Plan the index.".into(), config: "{}".into() };
         let activation = Activation {
-            context: Context::Commission(Commission { id: "job".into(), request, dependencies: Vec::new() }),
+            context: Context::Commission(Commission { job: "job".into(), request, attempt: None }),
             project: Some(Project { name: "demo".into(), root: "lore".into() }),
             posture: "You coordinate.".into(),
+            scopes: Vec::new(),
             memories: Vec::new(),
             granted_tools: vec!["Read".into(), "Glob".into()],
             toolbox_tools: Vec::new(),
@@ -86,6 +87,7 @@ mod tests {
             context: Context::Meeting(meeting),
             project: Some(Project { name: "demo".into(), root: "demo".into() }),
             posture: "You coordinate.".into(),
+            scopes: Vec::new(),
             memories: Vec::new(),
             granted_tools: vec!["Read".into()],
             toolbox_tools: Vec::new(),

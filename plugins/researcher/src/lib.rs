@@ -49,9 +49,10 @@ mod tests {
     fn activation(config: &str) -> Activation {
         let request = Request { description: "d".into(), task: "What is X?".into(), config: config.into() };
         Activation {
-            context: Context::Commission(Commission { id: "job".into(), request, dependencies: Vec::new() }),
+            context: Context::Commission(Commission { job: "job".into(), request, attempt: None }),
             project: None,
             posture: "You research.".into(),
+            scopes: Vec::new(),
             memories: Vec::new(),
             granted_tools: vec!["Read".into(), "Grep".into(), "Other".into()],
             toolbox_tools: Vec::new(),

@@ -20,6 +20,8 @@ pub mod worker {
                 import guild:worker/job-tools@0.1.0;
                 import guild:worker/status@0.1.0;
                 import guild:worker/agent@0.1.0;
+                import guild:worker/hall@0.1.0;
+                import guild:worker/manager@0.1.0;
                 export guild:worker/dispatch@0.1.0;
             }
         ",

@@ -37,10 +37,10 @@ pub mod toolbox;
 
 pub use bindings::worker::guild::worker::types;
 #[cfg(target_family = "wasm")]
-pub use bindings::worker::guild::worker::{agent, files, job_tools, log, memory, status, web};
+pub use bindings::worker::guild::worker::{agent, files, hall, job_tools, log, manager, memory, status, web};
 pub use executor::block_on;
 #[cfg(not(target_family = "wasm"))]
-pub use native::{agent, files, job_tools, log, memory, status, web};
+pub use native::{agent, files, hall, job_tools, log, manager, memory, status, web};
 pub use session::{Session, explain, outcome, session_options};
 pub use types::{
     Activation, Bounds, Context, Decision, HostError, MemoryNote, Plan, Refusal, Request, Scope, SessionPlan,

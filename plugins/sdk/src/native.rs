@@ -43,6 +43,19 @@ pub mod files {
     }
 }
 
+/// The hall that the host serves.
+pub mod hall {
+    use super::no_host;
+    pub use super::worker::hall::*;
+
+    functions! { hall:
+        workers() -> Vec<Worker>;
+        commissions(Option<&str>) -> Vec<CommissionInfo>;
+        meetings(Option<&str>) -> Vec<MeetingInfo>;
+        commission(&str) -> Option<CommissionInfo>;
+    }
+}
+
 /// The internal tools.
 pub mod job_tools {
     use super::no_host;
@@ -66,6 +79,22 @@ pub mod log {
     /// Writes a line to standard error.
     pub fn write(level: Level, message: &str) {
         let _ = writeln!(std::io::stderr(), "{level:?}: {message}");
+    }
+}
+
+/// The manager's tools.
+pub mod manager {
+    use super::no_host;
+    pub use super::worker::manager::*;
+
+    functions! { manager:
+        create_commission(&NewCommission) -> Dispatched;
+        dispatch_commission(&str) -> Dispatched;
+        cancel_commission(&str) -> ();
+        abandon_commission(&str, &str) -> ();
+        add_commission_note(&str, &str) -> ();
+        create_pr(&str, &str) -> String;
+        initiate_meeting(&str, &str, &[String]) -> String;
     }
 }
 
@@ -136,7 +165,7 @@ mod tests {
     fn every_function_that_a_component_can_import_is_here() {
         let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
         let own = include_str!("native.rs");
-        for interface in ["agent", "files", "job-tools", "log", "memory", "status", "web"] {
+        for interface in ["agent", "files", "hall", "job-tools", "log", "manager", "memory", "status", "web"] {
             let text = fs::read_to_string(wit.join(format!("{interface}.wit"))).unwrap();
             // Methods of a session are indented deeper: natively there is none to call them on.
             let functions = text.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(": func("));

@@ -118,9 +118,10 @@ mod tests {
     fn activation(memories: Vec<MemoryNote>) -> Activation {
         let request = Request { description: "d".into(), task: "Compare A with B.".into(), config: "{}".into() };
         Activation {
-            context: Context::Commission(Commission { id: "job".into(), request, dependencies: Vec::new() }),
+            context: Context::Commission(Commission { job: "job".into(), request, attempt: None }),
             project: None,
             posture: "You are careful.\n".into(),
+            scopes: Vec::new(),
             memories,
             granted_tools: Vec::new(),
             toolbox_tools: Vec::new(),

@@ -1,10 +1,10 @@
 //! The versions of `guild:worker` that this host serves.
 //!
-//! A published version stays served beside newer ones: its bindings, its host functions and what its exports mean are
-//! one module, and [`VERSIONS`] names it. Nothing else in this crate knows a version's types.
+//! Each is one module, with its bindings, its host functions and what its exports mean, and [`VERSIONS`] names it. A
+//! published version stays served beside a newer one, as an adapter onto it. Nothing else in this crate knows a version's
+//! types.
 
 mod v0_1;
-mod v0_2;
 
 use guild_contract::manifest::World;
 use guild_inspect::Outside;
@@ -24,8 +24,8 @@ use crate::{
     tools::WrittenTool,
 };
 
-/// All of them, by their tracks, oldest first.
-const VERSIONS: [((u64, u64), &dyn Version); 2] = [((0, 1), &v0_1::Bindings), ((0, 2), &v0_2::Bindings)];
+/// The versions by their tracks, oldest first.
+const VERSIONS: [((u64, u64), &dyn Version); 1] = [((0, 1), &v0_1::Bindings)];
 
 /// One version of `guild:worker`.
 pub(crate) trait Version: Sync {

@@ -24,7 +24,8 @@ impl Version for Bindings {
         wit::job_tools::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
         wit::status::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
         wit::agent::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        super::add_more(linker)
+        wit::hall::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::manager::add_to_linker::<State, HasSelf<State>>(linker, |s| s)
     }
 
     fn exports(&self, pre: &InstancePre<State>, world: World) -> wasmtime::Result<Box<dyn Exports>> {
@@ -51,4 +52,4 @@ impl From<ToolError> for wit::types::HostError {
 }
 
 /// What a host function answers: the interface's own result, inside the one that traps.
-pub(crate) type HostResult<T> = wasmtime::Result<Result<T, wit::types::HostError>>;
+pub(super) type HostResult<T> = wasmtime::Result<Result<T, wit::types::HostError>>;

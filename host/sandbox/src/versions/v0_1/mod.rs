@@ -4,26 +4,20 @@
 //! What blocks on storage runs where blocking is allowed.
 
 mod activation;
-pub(crate) mod agent;
+mod agent;
 mod bindings;
 mod exports;
 mod files;
-mod given;
+mod hall;
 mod job_tools;
 mod link;
 mod log;
+mod manager;
 mod memory;
 mod status;
 mod web;
 
-use wasmtime::component::Linker;
+pub(crate) use link::Bindings;
 
 use super::{head, named};
-use crate::state::State;
-
-/// What no other version has.
-fn add_more(_: &mut Linker<State>) -> wasmtime::Result<()> {
-    Ok(())
-}
-
-pub(crate) use link::{Bindings, HostResult};
+use link::HostResult;
