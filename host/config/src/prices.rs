@@ -3,6 +3,8 @@
 use guild_contract::Usage;
 use serde::Deserialize;
 
+use crate::provider::{ListPrice, Provider};
+
 /// What a model's tokens cost, in US dollars per million tokens: one `[[prices]]` of `guild.toml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -94,7 +96,7 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// The list prices, as the providers' pages, or reports of them, had them in November 2026.
+    /// The list prices.
     fn default() -> Self {
         Self { operators: Vec::new(), list: list() }
     }
@@ -165,49 +167,9 @@ impl Prices {
     }
 }
 
-/// The list prices, of models that are used with tools over these protocols. Prices that could not be
-/// confirmed are not in it. What a provider asks more for, such as priority or a cache that lives for an hour, is never
-/// asked for here.
+/// The list prices of all providers.
 fn list() -> Vec<Price> {
-    // Model, above this many tokens of input, input, cached input, cache write, output.
-    const LIST: &[(&str, u64, f64, f64, f64, f64)] = &[
-        // Anthropic
-        ("claude-fable-5-1", 0, 10.0, 0.25, 12.5, 50.0),
-        ("claude-fable-5", 0, 10.0, 1.0, 12.5, 50.0),
-        ("claude-opus-5-5", 0, 4.0, 0.2, 5.0, 20.0),
-        ("claude-opus-5", 0, 5.0, 0.5, 6.25, 25.0),
-        ("claude-opus-4-8", 0, 5.0, 0.5, 6.25, 25.0),
-        ("claude-opus-4-7", 0, 5.0, 0.5, 6.25, 25.0),
-        ("claude-opus-4-6", 0, 5.0, 0.5, 6.25, 25.0),
-        ("claude-opus-4-5", 0, 5.0, 0.5, 6.25, 25.0),
-        ("claude-opus-4-1", 0, 15.0, 1.5, 18.75, 75.0),
-        ("claude-sonnet-5-5", 0, 2.0, 0.1, 2.5, 10.0),
-        ("claude-sonnet-5", 0, 2.0, 0.2, 2.5, 10.0),
-        ("claude-sonnet-4-6", 0, 3.0, 0.3, 3.75, 15.0),
-        ("claude-sonnet-4-5", 0, 3.0, 0.3, 3.75, 15.0),
-        ("claude-haiku-5-5", 0, 0.1, 0.01, 0.125, 0.5),
-        ("claude-haiku-5-5", 100_000, 0.5, 0.05, 0.625, 2.5),
-        ("claude-haiku-4-5", 0, 1.0, 0.1, 1.25, 5.0),
-        // OpenAI
-        ("gpt-5.4", 0, 2.5, 0.25, 2.5, 15.0),
-        ("gpt-5.4", 272_000, 5.0, 0.5, 5.0, 22.5),
-        ("gpt-5.2", 0, 1.75, 0.175, 1.75, 14.0),
-        ("gpt-5.1", 0, 1.25, 0.125, 1.25, 10.0),
-        ("gpt-5", 0, 1.25, 0.125, 1.25, 10.0),
-        ("gpt-5-mini", 0, 0.25, 0.025, 0.25, 2.0),
-        ("gpt-5-nano", 0, 0.05, 0.005, 0.05, 0.4),
-        ("gpt-4.1", 0, 2.0, 0.5, 2.0, 8.0),
-        ("gpt-4.1-mini", 0, 0.4, 0.1, 0.4, 1.6),
-        // It costs more than later versions, and nothing was taken off for what was cached.
-        ("gpt-4o-2024-05-13", 0, 5.0, 5.0, 5.0, 15.0),
-        ("gpt-4o", 0, 2.5, 1.25, 2.5, 10.0),
-        ("gpt-4o-mini", 0, 0.15, 0.075, 0.15, 0.6),
-        // Gemini
-        ("gemini-2.5-pro", 0, 1.25, 0.125, 1.25, 10.0),
-        ("gemini-2.5-pro", 200_000, 2.5, 0.25, 2.5, 15.0),
-        ("gemini-2.5-flash", 0, 0.3, 0.03, 0.3, 2.5),
-    ];
-    let price = |&(model, above_input_tokens, input, cached, write, output): &(&str, u64, f64, f64, f64, f64)| Price {
+    let price = |&(model, above_input_tokens, input, cached, write, output): &ListPrice| Price {
         model: model.to_owned(),
         input,
         cached_input: Some(cached),
@@ -215,7 +177,7 @@ fn list() -> Vec<Price> {
         output,
         above_input_tokens,
     };
-    LIST.iter().map(price).collect()
+    Provider::ALL.into_iter().flat_map(|provider| provider.facts().prices).map(price).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Model providers: the name, the address, the key and the models of each, and where requests to it go.
+//! Model providers: the name, the address, the key, the models and the prices of each, and where requests to it go.
 
 use guild_contract::secret::{Secret, may_carry_key};
 use url::Url;
@@ -18,7 +18,11 @@ pub enum Provider {
     Ollama,
 }
 
-/// The facts about a provider, besides its protocol and its prices.
+/// A list price: the model, above how many tokens of input it holds, and US dollars per million tokens of input, of cached
+/// input, of what is written to the cache, and of output.
+pub(crate) type ListPrice = (&'static str, u64, f64, f64, f64, f64);
+
+/// The facts about a provider, besides its protocol.
 #[derive(Debug)]
 pub struct ProviderFacts {
     /// The value of `api.provider` that chooses it.
@@ -29,6 +33,10 @@ pub struct ProviderFacts {
     pub key: Option<&'static str>,
     /// The beginning of the names of its own models, among the models that have a list price.
     pub models: Option<&'static str>,
+    /// The list prices of models that are used with tools, as the provider's pages, or reports of them, had them in November
+    /// 2026. A price that could not be confirmed is not among them. A service for which the provider asks more, such as
+    /// priority or a cache that lives for an hour, is never asked for here.
+    pub(crate) prices: &'static [ListPrice],
 }
 
 impl Provider {
@@ -43,22 +51,64 @@ impl Provider {
                 base_url: "https://api.anthropic.com",
                 key: Some("ANTHROPIC_API_KEY"),
                 models: Some("claude-"),
+                prices: &[
+                    ("claude-fable-5-1", 0, 10.0, 0.25, 12.5, 50.0),
+                    ("claude-fable-5", 0, 10.0, 1.0, 12.5, 50.0),
+                    ("claude-opus-5-5", 0, 4.0, 0.2, 5.0, 20.0),
+                    ("claude-opus-5", 0, 5.0, 0.5, 6.25, 25.0),
+                    ("claude-opus-4-8", 0, 5.0, 0.5, 6.25, 25.0),
+                    ("claude-opus-4-7", 0, 5.0, 0.5, 6.25, 25.0),
+                    ("claude-opus-4-6", 0, 5.0, 0.5, 6.25, 25.0),
+                    ("claude-opus-4-5", 0, 5.0, 0.5, 6.25, 25.0),
+                    ("claude-opus-4-1", 0, 15.0, 1.5, 18.75, 75.0),
+                    ("claude-sonnet-5-5", 0, 2.0, 0.1, 2.5, 10.0),
+                    ("claude-sonnet-5", 0, 2.0, 0.2, 2.5, 10.0),
+                    ("claude-sonnet-4-6", 0, 3.0, 0.3, 3.75, 15.0),
+                    ("claude-sonnet-4-5", 0, 3.0, 0.3, 3.75, 15.0),
+                    ("claude-haiku-5-5", 0, 0.1, 0.01, 0.125, 0.5),
+                    ("claude-haiku-5-5", 100_000, 0.5, 0.05, 0.625, 2.5),
+                    ("claude-haiku-4-5", 0, 1.0, 0.1, 1.25, 5.0),
+                ],
             },
             Self::OpenAi => ProviderFacts {
                 name: "openai",
                 base_url: "https://api.openai.com/v1",
                 key: Some("OPENAI_API_KEY"),
                 models: Some("gpt-"),
+                prices: &[
+                    ("gpt-5.4", 0, 2.5, 0.25, 2.5, 15.0),
+                    ("gpt-5.4", 272_000, 5.0, 0.5, 5.0, 22.5),
+                    ("gpt-5.2", 0, 1.75, 0.175, 1.75, 14.0),
+                    ("gpt-5.1", 0, 1.25, 0.125, 1.25, 10.0),
+                    ("gpt-5", 0, 1.25, 0.125, 1.25, 10.0),
+                    ("gpt-5-mini", 0, 0.25, 0.025, 0.25, 2.0),
+                    ("gpt-5-nano", 0, 0.05, 0.005, 0.05, 0.4),
+                    ("gpt-4.1", 0, 2.0, 0.5, 2.0, 8.0),
+                    ("gpt-4.1-mini", 0, 0.4, 0.1, 0.4, 1.6),
+                    // It costs more than later versions, and nothing was taken off for what was cached.
+                    ("gpt-4o-2024-05-13", 0, 5.0, 5.0, 5.0, 15.0),
+                    ("gpt-4o", 0, 2.5, 1.25, 2.5, 10.0),
+                    ("gpt-4o-mini", 0, 0.15, 0.075, 0.15, 0.6),
+                ],
             },
             Self::Gemini => ProviderFacts {
                 name: "gemini",
                 base_url: "https://generativelanguage.googleapis.com/v1beta",
                 key: Some("GEMINI_API_KEY"),
                 models: Some("gemini-"),
+                prices: &[
+                    ("gemini-2.5-pro", 0, 1.25, 0.125, 1.25, 10.0),
+                    ("gemini-2.5-pro", 200_000, 2.5, 0.25, 2.5, 15.0),
+                    ("gemini-2.5-flash", 0, 0.3, 0.03, 0.3, 2.5),
+                ],
             },
-            Self::Ollama => {
-                ProviderFacts { name: "ollama", base_url: "http://localhost:11434", key: None, models: None }
-            }
+            Self::Ollama => ProviderFacts {
+                name: "ollama",
+                base_url: "http://localhost:11434",
+                key: None,
+                models: None,
+                prices: &[],
+            },
         }
     }
 

@@ -23,6 +23,7 @@ mod provider;
 mod request;
 
 use conversation::Conversation;
+use protocol::{Protocol, Reader};
 
 /// The runtime.
 #[derive(Debug)]
@@ -166,7 +167,7 @@ pub struct AnswerRead {
 /// # Errors
 /// Why the answer cannot be used.
 pub fn read_answer<'a>(provider: Provider, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<AnswerRead, String> {
-    let mut reader = protocol::Reader::new(provider);
+    let mut reader = Reader::new(Protocol::of(provider));
     let mut shown = String::new();
     for piece in pieces {
         shown.push_str(&reader.push(piece).map_err(|failure| failure.text)?);

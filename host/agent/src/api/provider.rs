@@ -1,46 +1,40 @@
 //! How a request is addressed at each provider, and how it carries the key.
 
-use guild_config::{Endpoint, Provider};
+use guild_config::Endpoint;
 use guild_contract::secret::Secret;
 use reqwest::{
     Url,
-    header::{HeaderMap, HeaderName, HeaderValue},
+    header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
 
-/// The header of keys that are bearer tokens.
-const AUTHORIZATION: &str = "authorization";
+use super::protocol::Protocol;
 
 /// The address of a request to a model, and its headers.
 pub(crate) fn target(endpoint: &Endpoint, model: &str, key: Option<&Secret>) -> Result<(Url, HeaderMap), String> {
-    let in_gemini = format!("{model}:streamGenerateContent");
-    let (path, key_header) = match endpoint.provider {
-        Provider::Anthropic => (["v1", "messages"], "x-api-key"),
-        Provider::OpenAi => (["chat", "completions"], AUTHORIZATION),
-        Provider::Gemini => (["models", in_gemini.as_str()], "x-goog-api-key"),
-        Provider::Ollama => (["api", "chat"], AUTHORIZATION),
-    };
+    let protocol = Protocol::of(endpoint.provider);
+    let path = protocol.path.iter().map(|segment| segment.replace("{model}", model));
     let mut url = endpoint.base.clone();
     let segments = url.path_segments_mut();
     segments.map_err(|()| "api.base_url cannot have a path".to_owned())?.pop_if_empty().extend(path);
-    if endpoint.provider == Provider::Gemini {
-        url.set_query(Some("alt=sse"));
-    }
+    url.set_query(protocol.query);
     let mut headers = HeaderMap::new();
-    if endpoint.provider == Provider::Anthropic {
-        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    for (name, value) in protocol.headers {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     if let Some(key) = key.map(Secret::expose) {
-        let scheme = if key_header == AUTHORIZATION { "Bearer " } else { "" };
+        let scheme = if protocol.key_header == AUTHORIZATION.as_str() { "Bearer " } else { "" };
         let value = HeaderValue::from_str(&format!("{scheme}{key}"));
         let mut value = value.map_err(|_| "the key has characters that no HTTP header may have".to_owned())?;
         value.set_sensitive(true);
-        headers.insert(HeaderName::from_static(key_header), value);
+        headers.insert(HeaderName::from_static(protocol.key_header), value);
     }
     Ok((url, headers))
 }
 
 #[cfg(test)]
 mod tests {
+    use guild_config::Provider;
+
     use super::*;
 
     fn url(provider: Provider, base: Option<&str>, model: &str) -> String {

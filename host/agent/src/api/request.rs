@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use guild_config::{Provider, Tokens};
+use guild_config::Tokens;
 use guild_contract::Usage;
 use guild_session::{
     meter::{Ending, OpenCost},
@@ -16,7 +16,7 @@ use super::{
     chat::{Message, ModelAnswer, Received, Request},
     failure::Failure,
     messages::going_on,
-    protocol::{self, Reader},
+    protocol::{Protocol, Reader},
     provider::target,
 };
 use crate::shown::Shown;
@@ -140,7 +140,7 @@ impl Api {
 
     /// Reads an answer to its end, and shows it as it comes.
     async fn read(&self, session: &Session, mut response: Response, shown: &mut Shown) -> Result<Received, Failure> {
-        let mut reader = Reader::new(self.endpoint.provider);
+        let mut reader = Reader::new(Protocol::of(self.endpoint.provider));
         let mut show = |text: &str| {
             if session.converses {
                 session.piece(&shown.accept(text));
@@ -174,7 +174,7 @@ impl Api {
 
     /// The whole conversation so far, as the body of a request. It lives for as long as it takes to send it.
     fn body(&self, session: &Session, model: &str, messages: &[Message]) -> serde_json::Value {
-        let provider = self.endpoint.provider;
+        let protocol = Protocol::of(self.endpoint.provider);
         let tools = session.tools.definitions();
         let request = Request {
             model,
@@ -182,11 +182,10 @@ impl Api {
             messages,
             tools: &tools,
             max_output_tokens: self.options.max_output_tokens,
-            // A session with tools, and one that converses, sends the same beginning many times. Anthropic caches it where
-            // the request asks for that; the others cache it by themselves.
-            cache: provider == Provider::Anthropic && (session.converses || !tools.is_empty()),
+            // A session with tools, and one that converses, sends the same beginning many times.
+            cache: protocol.caches_on_request && (session.converses || !tools.is_empty()),
         };
-        protocol::body(provider, &request)
+        protocol.body(&request)
     }
 }
 

@@ -7,6 +7,7 @@ use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
 use super::{
+    Protocol,
     assembly::{Assembly, CallDraft},
     count, finish, label, sent_input, set, text,
 };
@@ -15,7 +16,18 @@ use crate::api::{
     failure::Failure,
 };
 
-pub(super) fn body(request: &Request<'_>) -> Value {
+pub(super) static PROTOCOL: Protocol = Protocol {
+    path: &["v1", "messages"],
+    query: None,
+    key_header: "x-api-key",
+    headers: &[("anthropic-version", "2023-06-01")],
+    caches_on_request: true,
+    ends_with_body: false,
+    body,
+    read,
+};
+
+fn body(request: &Request<'_>) -> Value {
     let mark = json!({"type": "ephemeral"});
     let mut messages: Vec<Value> = request.messages.iter().map(message).collect();
     if request.cache
@@ -79,7 +91,7 @@ fn block(part: &Part) -> Option<Value> {
 }
 
 /// Takes a message of the stream, or a whole answer.
-pub(super) fn read(assembly: &mut Assembly, event: &str, value: &Value) -> Result<(), Failure> {
+fn read(assembly: &mut Assembly, event: &str, value: &Value) -> Result<(), Failure> {
     let kind = match text(value, "type") {
         "" => event,
         kind => kind,

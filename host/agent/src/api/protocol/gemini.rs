@@ -6,7 +6,7 @@ use guild_config::Tokens;
 use guild_session::tools::ToolDefinition;
 use serde_json::{Value, json};
 
-use super::{assembly::Assembly, count, finish, sent_input, set, text};
+use super::{Protocol, assembly::Assembly, count, finish, sent_input, set, text};
 use crate::api::{
     chat::{CallResult, Message, ModelCall, Part, Request},
     failure::Failure,
@@ -15,7 +15,18 @@ use crate::api::{
 /// What Gemini 3 takes in place of the signature of a call that has none.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-pub(super) fn body(request: &Request<'_>) -> Value {
+pub(super) static PROTOCOL: Protocol = Protocol {
+    path: &["models", "{model}:streamGenerateContent"],
+    query: Some("alt=sse"),
+    key_header: "x-goog-api-key",
+    headers: &[],
+    caches_on_request: false,
+    ends_with_body: true,
+    body,
+    read: |assembly, _, value| read(assembly, value),
+};
+
+fn body(request: &Request<'_>) -> Value {
     let contents: Vec<Value> = request.messages.iter().map(|message| content(message, request.model)).collect();
     let mut body = json!({"contents": contents, "generationConfig": {"maxOutputTokens": request.max_output_tokens}});
     if !request.system_prompt.is_empty() {
@@ -75,7 +86,7 @@ fn response(result: &CallResult) -> Value {
 }
 
 /// Takes a message of the stream, or a whole answer.
-pub(super) fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
+fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
     usage(assembly, value.get("usageMetadata"));
     if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
         return Err(Failure::last(format!("the provider gave no answer to this prompt ({reason})")));

@@ -34,13 +34,38 @@ const MAX_INPUT_BYTES: u64 = 96 * 1024 * 1024;
 /// Notes of what is passed over in one answer.
 const MAX_NOTES: usize = 8;
 
-/// The body of a request.
-pub(super) fn body(provider: Provider, request: &Request<'_>) -> Value {
-    match provider {
-        Provider::Anthropic => anthropic::body(request),
-        Provider::OpenAi => openai::body(request),
-        Provider::Gemini => gemini::body(request),
-        Provider::Ollama => ollama::body(request),
+/// A protocol: where a request goes, how it is written, and how an answer is read.
+pub(super) struct Protocol {
+    /// The path below the base URL, where `{model}` stands for the name of the model.
+    pub(super) path: &'static [&'static str],
+    pub(super) query: Option<&'static str>,
+    /// The header of the key; that of `authorization` is a bearer token.
+    pub(super) key_header: &'static str,
+    /// Headers that every request has.
+    pub(super) headers: &'static [(&'static str, &'static str)],
+    /// Whether the beginning of a request is cached where the request asks for that, and not by itself.
+    pub(super) caches_on_request: bool,
+    /// Whether only the end of the body ends an answer, since some servers give a reason to stop with each piece of it.
+    ends_with_body: bool,
+    body: fn(&Request<'_>) -> Value,
+    /// Takes a message of the answer, with the name of its event.
+    read: fn(&mut Assembly, &str, &Value) -> Result<(), Failure>,
+}
+
+impl Protocol {
+    /// The protocol that a provider speaks.
+    pub(super) fn of(provider: Provider) -> &'static Self {
+        match provider {
+            Provider::Anthropic => &anthropic::PROTOCOL,
+            Provider::OpenAi => &openai::PROTOCOL,
+            Provider::Gemini => &gemini::PROTOCOL,
+            Provider::Ollama => &ollama::PROTOCOL,
+        }
+    }
+
+    /// The body of a request.
+    pub(super) fn body(&self, request: &Request<'_>) -> Value {
+        (self.body)(request)
     }
 }
 
@@ -68,20 +93,20 @@ fn set_functions(body: &mut Value, request: &Request<'_>) {
 
 /// Reads one answer.
 pub(super) struct Reader {
-    provider: Provider,
+    protocol: &'static Protocol,
     frames: Frames,
     assembly: Assembly,
 }
 
 impl Reader {
-    pub(super) fn new(provider: Provider) -> Self {
-        Self { provider, frames: Frames::default(), assembly: Assembly::default() }
+    pub(super) fn new(protocol: &'static Protocol) -> Self {
+        Self { protocol, frames: Frames::default(), assembly: Assembly::default() }
     }
 
     /// Reads the next bytes of the body. Returns the text that they complete.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<String, Failure> {
-        let Self { provider, frames, assembly } = self;
-        let read = frames.push(bytes, &mut |frame| take(*provider, assembly, frame));
+        let Self { protocol, frames, assembly } = self;
+        let read = frames.push(bytes, &mut |frame| take(protocol, assembly, frame));
         // What comes after the end has no meaning.
         read.or_else(|failure| if assembly.ended { Ok(()) } else { Err(failure) })?;
         Ok(assembly.take_fresh())
@@ -92,18 +117,17 @@ impl Reader {
         self.assembly.ended
     }
 
-    /// Whether the answer is whole even if its end never comes: the provider has said why the model stopped. Gemini says so
-    /// only by the end of the body, since some of its servers give a reason with each piece of the answer.
+    /// Whether the answer is whole even if its end never comes: the provider has said why the model stopped.
     pub(super) fn may_end(&self) -> bool {
-        self.is_ended() || (self.provider != Provider::Gemini && self.assembly.finish.is_some())
+        self.is_ended() || (!self.protocol.ends_with_body && self.assembly.finish.is_some())
     }
 
     /// The answer, after the end of its body or what counts as such; and the text that was not returned before.
     pub(super) fn finish(mut self) -> Result<(Received, String), Failure> {
-        let Self { provider, frames, assembly } = &mut self;
-        let may_end = assembly.ended || (*provider != Provider::Gemini && assembly.finish.is_some());
+        let may_end = self.may_end();
+        let Self { protocol, frames, assembly } = &mut self;
         if !assembly.ended {
-            let rest = frames.finish(&mut |frame| take(*provider, assembly, frame));
+            let rest = frames.finish(&mut |frame| take(protocol, assembly, frame));
             // The rest of a whole answer may be cut.
             rest.or_else(|failure| if may_end { Ok(()) } else { Err(failure) })?;
         }
@@ -150,7 +174,7 @@ impl Reader {
 }
 
 /// Takes a frame of the body.
-fn take(provider: Provider, assembly: &mut Assembly, frame: Frame) -> Result<(), Failure> {
+fn take(protocol: &Protocol, assembly: &mut Assembly, frame: Frame) -> Result<(), Failure> {
     let (event, value) = match frame {
         // Nothing counts after the end.
         _ if assembly.ended => return Ok(()),
@@ -175,12 +199,7 @@ fn take(provider: Provider, assembly: &mut Assembly, frame: Frame) -> Result<(),
             quoted(&value.to_string())
         )));
     }
-    match provider {
-        Provider::Anthropic => anthropic::read(assembly, &event, &value),
-        Provider::OpenAi => openai::read(assembly, &value),
-        Provider::Gemini => gemini::read(assembly, &value),
-        Provider::Ollama => ollama::read(assembly, &value),
-    }
+    (protocol.read)(assembly, &event, &value)
 }
 
 /// The failure that a message reports in place of an answer. A field that says that there is no error is none.

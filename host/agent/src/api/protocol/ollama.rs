@@ -3,13 +3,24 @@
 use guild_config::Tokens;
 use serde_json::{Value, json};
 
-use super::{assembly::Assembly, chat_messages, count, finish, sent_input, set, set_functions, text};
+use super::{Protocol, assembly::Assembly, chat_messages, count, finish, sent_input, set, set_functions, text};
 use crate::api::{
     chat::{Message, Part, Request, text_of},
     failure::Failure,
 };
 
-pub(super) fn body(request: &Request<'_>) -> Value {
+pub(super) static PROTOCOL: Protocol = Protocol {
+    path: &["api", "chat"],
+    query: None,
+    key_header: "authorization",
+    headers: &[],
+    caches_on_request: false,
+    ends_with_body: false,
+    body,
+    read: |assembly, _, value| read(assembly, value),
+};
+
+fn body(request: &Request<'_>) -> Value {
     let mut body = json!({
         "model": request.model, "stream": true, "messages": chat_messages(request, push),
         "options": {"num_predict": request.max_output_tokens},
@@ -41,7 +52,7 @@ fn push(messages: &mut Vec<Value>, message: &Message) {
 }
 
 /// Takes a line of the stream, or a whole answer.
-pub(super) fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
+fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
     let message = value.get("message").unwrap_or(&Value::Null);
     let reasoning = ["thinking", "reasoning_content"].iter().find_map(|field| message.get(field)?.as_str());
     assembly.reasoning(reasoning.unwrap_or_default(), None)?;

@@ -4,6 +4,7 @@ use guild_config::Tokens;
 use serde_json::{Value, json};
 
 use super::{
+    Protocol,
     assembly::{Assembly, CallDraft},
     chat_messages, count, finish, label, sent_input, set, set_functions, text,
 };
@@ -16,7 +17,18 @@ use crate::api::{
 /// know `max_tokens` alone.
 const REASONING_MODELS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
-pub(super) fn body(request: &Request<'_>) -> Value {
+pub(super) static PROTOCOL: Protocol = Protocol {
+    path: &["chat", "completions"],
+    query: None,
+    key_header: "authorization",
+    headers: &[],
+    caches_on_request: false,
+    ends_with_body: false,
+    body,
+    read: |assembly, _, value| read(assembly, value),
+};
+
+fn body(request: &Request<'_>) -> Value {
     let mut body = json!({
         "model": request.model, "stream": true, "stream_options": {"include_usage": true}, "messages": chat_messages(request, push),
     });
@@ -64,7 +76,7 @@ fn push(messages: &mut Vec<Value>, message: &Message) {
 }
 
 /// Takes a chunk of the stream, or a whole answer.
-pub(super) fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
+fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
     // Groq has its count in a field of its own.
     usage(assembly, value.get("usage").filter(|usage| !usage.is_null()).or(value.pointer("/x_groq/usage")));
     let Some(choices) = value.get("choices").and_then(Value::as_array) else {
