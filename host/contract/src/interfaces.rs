@@ -1,6 +1,6 @@
 //! The interfaces that a component can import or export, and what becomes of each on this host: the one table.
 //!
-//! A host links by it, and an audit explains it. What does not stand here, no host has.
+//! A host links by it, and an audit explains it. An interface that is not in it is refused.
 
 use crate::{WIT_PACKAGE, manifest::Interface};
 
@@ -66,6 +66,11 @@ pub fn link(name: &str) -> Option<Link> {
         }
         _ => WASI.iter().find(|(known, _)| *known == name).map(|(_, link)| *link),
     }
+}
+
+/// The interfaces of WASI that are linked for every component.
+pub fn linked() -> impl Iterator<Item = &'static str> {
+    WASI.iter().filter(|(_, link)| *link == Link::Linked).map(|(name, _)| *name)
 }
 
 /// Whether a package is one of those whose versions a host looks at: its own, and those of WASI that it knows.

@@ -1,8 +1,12 @@
-//! WASI 0.2, interface by interface: clocks, random, stdio, and a file system of the preopened directories only.
+//! WASI 0.2: clocks, random, stdio, and a file system of the preopened directories only.
 //!
 //! `wasi:sockets` and `wasi:http` are not here; see [`crate::denied`].
 
-use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
+use guild_contract::interfaces;
+use wasmtime::{
+    bail,
+    component::{HasSelf, Linker, Resource, ResourceTable},
+};
 use wasmtime_wasi::{
     FsPerms, OpenMode, WasiView,
     cli::{WasiCli, WasiCliView},
@@ -14,27 +18,38 @@ use wasmtime_wasi::{
 
 use crate::{filesystem::Files, state::State};
 
+/// Links what the table of [`interfaces`] says is linked.
 pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
-    io::error::add_to_linker::<State, HasSelf<ResourceTable>>(l, |s| s.ctx().table)?;
-    io::poll::add_to_linker::<State, HasSelf<ResourceTable>>(l, |s| s.ctx().table)?;
-    io::streams::add_to_linker::<State, HasSelf<ResourceTable>>(l, |s| s.ctx().table)?;
-    clocks::wall_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
-    clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
-    random::random::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
-    random::insecure::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
-    random::insecure_seed::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
-    cli::exit::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::environment::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::terminal_input::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::terminal_output::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::terminal_stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::terminal_stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    cli::terminal_stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    fs::types::add_to_linker::<State, Files<'static>>(l, files)?;
-    fs::preopens::add_to_linker::<State, Files<'static>>(l, files)
+    interfaces::linked().try_for_each(|name| link(l, name))
+}
+
+/// How an interface is linked.
+fn link(l: &mut Linker<State>, name: &str) -> wasmtime::Result<()> {
+    match name {
+        "wasi:io/error" => io::error::add_to_linker::<State, HasSelf<ResourceTable>>(l, |s| s.ctx().table),
+        "wasi:io/poll" => io::poll::add_to_linker::<State, HasSelf<ResourceTable>>(l, |s| s.ctx().table),
+        "wasi:io/streams" => io::streams::add_to_linker::<State, HasSelf<ResourceTable>>(l, |s| s.ctx().table),
+        "wasi:clocks/wall-clock" => clocks::wall_clock::add_to_linker::<State, WasiClocks>(l, State::clocks),
+        "wasi:clocks/monotonic-clock" => clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(l, State::clocks),
+        "wasi:random/random" => random::random::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random()),
+        "wasi:random/insecure" => random::insecure::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random()),
+        "wasi:random/insecure-seed" => {
+            random::insecure_seed::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())
+        }
+        "wasi:cli/exit" => cli::exit::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/environment" => cli::environment::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/stdin" => cli::stdin::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/stdout" => cli::stdout::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/stderr" => cli::stderr::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/terminal-input" => cli::terminal_input::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/terminal-output" => cli::terminal_output::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/terminal-stdin" => cli::terminal_stdin::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/terminal-stdout" => cli::terminal_stdout::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:cli/terminal-stderr" => cli::terminal_stderr::add_to_linker::<State, WasiCli>(l, State::cli),
+        "wasi:filesystem/types" => fs::types::add_to_linker::<State, Files<'static>>(l, files),
+        "wasi:filesystem/preopens" => fs::preopens::add_to_linker::<State, Files<'static>>(l, files),
+        _ => bail!("no implementation of `{name}` is there to link"),
+    }
 }
 
 fn files(state: &mut State) -> Files<'_> {

@@ -1,6 +1,6 @@
 //! The version as the linker knows it, and what its host functions answer.
 
-use guild_contract::manifest::World;
+use guild_contract::manifest::{Interface, World};
 use guild_session::tools::ToolError;
 use wasmtime::component::{HasSelf, InstancePre, Linker};
 
@@ -17,15 +17,17 @@ pub(crate) struct Bindings;
 impl Version for Bindings {
     fn add_to_linker(&self, linker: &mut Linker<State>) -> wasmtime::Result<()> {
         wit::types::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::log::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::memory::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::files::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::web::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::job_tools::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::status::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::agent::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::hall::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        wit::manager::add_to_linker::<State, HasSelf<State>>(linker, |s| s)
+        Interface::ALL.into_iter().try_for_each(|interface| match interface {
+            Interface::Log => wit::log::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::Memory => wit::memory::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::Files => wit::files::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::Web => wit::web::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::JobTools => wit::job_tools::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::Status => wit::status::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::Agent => wit::agent::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::Hall => wit::hall::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+            Interface::Manager => wit::manager::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
+        })
     }
 
     fn exports(&self, pre: &InstancePre<State>, world: World) -> wasmtime::Result<Box<dyn Exports>> {
