@@ -425,7 +425,7 @@ fn the_log_says_what_each_member_is_granted_when_it_is_loaded() {
     let logged =
         |line: &str| wait_for(line, || host.output().lines().any(|logged| logged.ends_with(line)).then_some(()));
     logged(
-        r#"granted member=ann granted="log, files, Glob, Grep, Read, WebSearch" roots="docs" narrowed="handles, run_seconds""#,
+        r#"granted member=ann granted="log, files, Read, Grep, Glob, WebSearch" roots="docs" narrowed="handles, run_seconds""#,
     );
     logged(r#"granted member=bob granted="" roots="" narrowed="""#);
 }
@@ -467,8 +467,9 @@ fn members_shows_what_is_granted_and_why_the_rest_is_not() {
     assert!(row("a job uses at most").contains("500 turns, 5.00 USD, 3,600 s"), "{shown}");
 
     let all = json_of(&home, &[&["members", "--grants", "--json"][..], &LOOK].concat());
-    assert_eq!((&all[0]["member"], &all[0]["grants"]["memoryWrite"]), (&json!("team/ann"), &json!(false)));
-    assert_eq!(all[0]["grants"]["interfaces"]["log"]["verdict"], "granted");
+    let requested = &all[0]["grants"]["requested"];
+    assert_eq!((&all[0]["member"], &requested["memory:write"]["verdict"]), (&json!("team/ann"), &json!("denied")));
+    assert_eq!(requested["log"]["verdict"], "granted");
     assert_eq!(all[0]["grants"]["readRoots"][1]["verdict"], "denied");
     let plain = json_of(&home, &[&["members", "--json"][..], &LOOK].concat());
     assert!(plain[0]["state"] == "ready" && plain[0]["grants"][0] == "log", "{plain}");

@@ -1,4 +1,4 @@
-//! `docs/reference.md` says what the code says: the keys of `guild.toml`, the limits, and the commands.
+//! `docs/reference.md` says what the code says: the keys of `guild.toml`, what can be granted, the limits, and the commands.
 //!
 //! These parts of it are made here, each between a line `<!-- made: NAME -->` and a line `<!-- end -->`.
 
@@ -12,7 +12,7 @@ use std::{
 };
 
 use guild_config::Config;
-use guild_contract::Limits;
+use guild_contract::{Limits, capability::KINDS};
 use serde_json::{Value, json};
 use syn::{Attribute, Expr, Fields, GenericArgument, Item, ItemStruct, Lit, Meta, PathArguments, Type};
 
@@ -30,7 +30,7 @@ fn root() -> PathBuf {
 fn the_reference_is_what_the_code_makes() {
     let path = root().join("docs/reference.md");
     let written = fs::read_to_string(&path).unwrap();
-    let parts = [("keys", keys(&tables())), ("limits", limits()), ("commands", commands(&[]))];
+    let parts = [("keys", keys(&tables())), ("grants", grants()), ("limits", limits()), ("commands", commands(&[]))];
     let made = parts.iter().fold(written.clone(), |text, (name, part)| {
         let (before, rest) = text.split_once(&format!("<!-- made: {name} -->\n")).expect(name);
         let (_, after) = rest.split_once("<!-- end -->").expect(name);
@@ -139,6 +139,21 @@ fn kind(written: &Type) -> (String, String) {
         "Value" => ("value".to_owned(), name),
         _ => ("table".to_owned(), name),
     }
+}
+
+/// What can be granted, and how `guild.toml` spells it.
+fn grants() -> String {
+    let rows = [
+        ("everything", "*"),
+        ("one read root, by its name; a `*` in it stands for any characters", "files:handbook"),
+        (
+            "hosts, by the patterns of `[web]`, out of those that `[web]` opens; names beyond ASCII in Punycode (`xn--...`)",
+            "web:*.example.org",
+        ),
+    ];
+    let rows = KINDS.iter().map(|kind| (kind.what, kind.name)).chain(rows);
+    let rows: String = rows.map(|(what, name)| format!("| {what} | `{name}` |\n")).collect();
+    format!("| what | in `allow` and `deny` |\n|---|---|\n{rows}")
 }
 
 /// The documentation of an item, line by line.

@@ -520,10 +520,10 @@ async fn what_is_behind_an_interface_has_to_be_asked_for_and_allowed_too() {
     let steps = ["remember k x", "forget k", "search moths", "ask moths", "recall k"];
     let (outcomes, _) = Probe { bench, plugin }.try_each(&steps).await;
     for (step, line) in [
-        ("remember k x", r#""memory": { "write": true }"#),
-        ("forget k", r#""memory": { "write": true }"#),
-        ("search moths", r#""web": { "search": true }"#),
-        ("ask moths", r#""agent": { "ownTools": true }"#),
+        ("remember k x", r#""memory": {"write": true}"#),
+        ("forget k", r#""memory": {"write": true}"#),
+        ("search moths", r#""web": {"search": true}"#),
+        ("ask moths", r#""agent": {"ownTools": true}"#),
     ] {
         assert!(outcomes[step].contains("not granted") && outcomes[step].contains(line), "{step}: {}", outcomes[step]);
     }

@@ -133,10 +133,7 @@ fn a_text_beyond_the_memory_of_its_guest_is_a_trap_in_every_host_function() {
         let call = call.replace('P', "(i32.const 0) (local.get $long)").replace('R', "(i32.const 8192)");
         body += &format!("(if (i32.eq (call $case (local.get 0)) (i32.const {})) (then {call}))", n + 1);
     }
-    let component = Guest::importing(&INTERFACES)
-        .pages(3)
-        .run(&(body + " (call $outcome)"))
-        .build();
+    let component = Guest::importing(&INTERFACES).pages(3).run(&(body + " (call $outcome)")).build();
     Hostile::autonomous(component).attacks(|case| {
         for (n, (name, _)) in CALLS.iter().enumerate() {
             let what = if *name == "job-tools#write-artifact" { "list" } else { "string" };

@@ -5,8 +5,9 @@ use std::path::Path;
 use guild_config::{Config, ConfigError};
 use guild_contract::{
     Grants, Manifest, MemberKey, Policy,
-    grants::{Capability, ComponentGrants, Pattern, Rule, wildcard},
-    manifest::{ComponentSpec, Interface, Lines, package},
+    capability::{AGENT, Capability, KINDS, MEMORY, MEMORY_WRITE, OWN_TOOLS, SEARCH, WEB},
+    grants::{Pattern, Rule, wildcard},
+    manifest::{ComponentSpec, Lines, package},
 };
 
 use crate::section;
@@ -86,14 +87,13 @@ fn again(mut manifest: Manifest) {
 /// What holds of all grants.
 fn grants(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) {
     let granted = Grants::of(key, spec, policy);
-    let asked: Vec<_> = Interface::ALL.into_iter().filter(|interface| spec.grants.asks(*interface)).collect();
-    let mut judged: Vec<_> = granted.verdicts.interfaces.keys().copied().collect();
-    judged.sort_by_key(|interface| Interface::ALL.iter().position(|other| other == interface));
-    assert_eq!(judged, asked, "judged is what is asked for");
-    assert!(!granted.component.memory_write || (granted.has(Interface::Memory) && granted.memory));
-    assert!(!granted.component.search || (granted.has(Interface::Web) && policy.web));
-    assert!(!granted.component.own_tools || granted.has(Interface::Agent));
-    assert!(policy.web || (granted.hosts.is_none() && !granted.has(Interface::Web)), "a web that was not opened");
+    for kind in KINDS {
+        assert_eq!(granted.requested.contains_key(kind.name), spec.asks(kind), "judged is what is asked for: {kind}");
+    }
+    assert!(!granted.holds(&MEMORY_WRITE) || (granted.holds(&MEMORY) && granted.memory));
+    assert!(!granted.holds(&SEARCH) || (granted.holds(&WEB) && policy.web));
+    assert!(!granted.holds(&OWN_TOOLS) || granted.holds(&AGENT));
+    assert!(policy.web || (granted.hosts.is_none() && !granted.holds(&WEB)), "a web that was not opened");
     assert!(granted.sessions.tools.iter().all(|tool| spec.tools.contains(tool)), "a tool that was not asked for");
     serde_json::to_string(&granted).unwrap();
 
@@ -112,16 +112,13 @@ fn grants(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) {
     assert!(within(&other, &granted, &names) && within(&granted, &other, &names), "the order of rules decides");
     // A denial takes away, and adds nothing.
     let denials = policy.rules.iter().flat_map(|rule| rule.deny.iter().chain(rule.allow.iter().flatten())).cloned();
-    let interfaces = Interface::ALL.map(Capability::Interface);
-    let others =
-        [Capability::All, Capability::MemoryWrite, Capability::Search, Capability::OwnTools, Capability::Artifacts];
-    for denied in denials.take(16).chain(interfaces).chain(others) {
+    for denied in denials.take(16).chain(KINDS.map(Capability::Kind)).chain([Capability::All]) {
         let mut less = policy.clone();
         let all = denied == Capability::All;
         less.rules.push(Rule { members: Pattern("*".to_owned()), allow: None, deny: vec![denied], limits: None });
         let less = Grants::of(key, spec, &less);
         assert!(within(&less, &granted, &names), "a denial grants something");
-        let none = less.verdicts.interfaces.keys().all(|interface| !less.has(*interface)) && less.roots.is_none();
+        let none = less.granted().next().is_none() && less.roots.is_none();
         let none = none && less.hosts.is_none() && less.sessions.tools.is_empty() && !less.artifacts && !less.memory;
         assert!(!all || (none && !less.sessions.memory), "all is denied, and something is granted");
     }
@@ -144,15 +141,14 @@ fn names(spec: &ComponentSpec, policy: &Policy) -> Vec<String> {
 /// Whether `less` grants nothing that `more` does not.
 fn within(less: &Grants, more: &Grants, names: &[String]) -> bool {
     let flags = |grants: &Grants| {
-        let Grants { component, sessions, memory, artifacts, .. } = grants;
-        let ComponentGrants { memory_write, search, own_tools } = *component;
-        [*memory, *artifacts, memory_write, search, own_tools, sessions.memory, sessions.search]
+        let Grants { sessions, memory, artifacts, .. } = grants;
+        [*memory, *artifacts, sessions.memory, sessions.search]
     };
     let each = |of: fn(&Grants) -> &Option<guild_contract::grants::Names>| {
         let has = |grants: &Grants, name: &str| of(grants).as_ref().is_some_and(|names| names.grant(name, wildcard));
         names.iter().all(|name| !has(less, name) || has(more, name))
     };
-    less.verdicts.interfaces.keys().all(|interface| !less.has(*interface) || more.has(*interface))
+    KINDS.into_iter().all(|kind| !less.holds(kind) || more.holds(kind))
         && flags(less).into_iter().zip(flags(more)).all(|(less, more)| !less || more)
         && less.sessions.tools.iter().all(|tool| more.sessions.tools.contains(tool))
         && each(|grants| &grants.roots)

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
     Limits,
-    grants::{Capability, Names, Verdict, wildcard},
+    capability::{self, Capability, FILES, KINDS, OWN_TOOLS, WEB},
+    grants::{Names, Verdict, wildcard},
     interfaces::Link,
-    manifest::{Interface, Scope, World},
+    manifest::{Interface, World},
     text::hex,
 };
 use guild_inspect::{InspectError, Outside};
@@ -179,7 +180,7 @@ fn import(name: &str, functions: Vec<String>, member: Option<Member<'_>>, langua
         state,
         meaning: known.map(|known| known.sentence.to_owned()),
         reach: known.map(|known| known.reach.to_owned()),
-        needs: interface.map(|interface| interface.grant().to_owned()),
+        needs: interface.map(|interface| interface.kind().name.to_owned()),
         why,
         runtimes: runtimes.iter().filter(named).map(|language| language.as_str().to_owned()).collect(),
         functions: functions.into_iter().map(function).collect(),
@@ -204,8 +205,8 @@ fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>
     };
     match member {
         None => (ImportState::NeedsGrant, None),
-        Some(member) if member.grants.has(interface) => (ImportState::Granted, None),
-        Some(member) => match member.grants.denial(interface) {
+        Some(member) if member.grants.holds(interface.kind()) => (ImportState::Granted, None),
+        Some(member) => match member.grants.denial(interface.kind()) {
             Some(why) => (ImportState::Denied, Some(why.to_owned())),
             None => {
                 let error = InspectError::NotAsked(BTreeMap::from([(interface, cut(name))]));
@@ -248,24 +249,11 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
     let (asked, grants) = (&member.spec.grants, member.grants);
     // Without a job there are no sessions, and nothing to write to.
     let has_jobs = member.spec.world.exports_dispatch();
-    let of_jobs = [Interface::JobTools, Interface::Status, Interface::Agent, Interface::Hall, Interface::Manager];
-    let imported = |interface: Interface| {
-        (has_jobs || !of_jobs.contains(&interface))
-            && imports.iter().any(|import| import.needs.as_deref() == Some(interface.grant()))
-    };
-    let tools = |of: &[&str]| member.spec.tools.iter().any(|tool| of.contains(&tool.as_str()));
-    let used_by = |interface: Interface| {
-        let by_sessions = match interface {
-            Interface::Memory => has_jobs,
-            // WebSearch searches the roots, where there is no provider.
-            Interface::Files => tools(&["Read", "Grep", "Glob", "WebSearch"]),
-            Interface::Web => tools(&["WebFetch", "WebSearch"]),
-            // The manager's sessions look with the tools that they manage with.
-            Interface::Hall => has_jobs && asked.asks(Interface::Manager),
-            Interface::Manager => has_jobs,
-            _ => false,
-        };
-        let users = [(imported(interface), "component"), (by_sessions, "sessions")];
+    let used_by = |kind: &capability::Kind| {
+        let imports =
+            |interface: Interface| imports.iter().any(|import| import.needs.as_deref() == Some(interface.kind().name));
+        let by_component = (has_jobs || !kind.of_jobs) && kind.import.is_none_or(imports);
+        let users = [(by_component, "component"), ((kind.of_sessions)(member.spec), "sessions")];
         users.into_iter().filter(|(uses, _)| *uses).map(|(_, user)| user.to_owned()).collect::<Vec<_>>()
     };
     let mut all = Vec::new();
@@ -273,66 +261,20 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
         let key = format!("component.{key}");
         all.push(RequestedCapability { grant, key, state, why, used_by });
     };
-    let verdict = |verdict: Option<&Verdict>| match verdict {
-        Some(Verdict::Denied(why)) => (RequestState::Denied, Some(why.clone())),
-        _ => (RequestState::Granted, None),
-    };
-    for interface in Interface::ALL.into_iter().filter(|interface| asked.asks(*interface)) {
-        let name = interface.grant();
-        add(
-            name.to_owned(),
-            &format!("grants.{}", name.replace(':', ".")),
-            verdict(grants.verdicts.interfaces.get(&interface)),
-            used_by(interface),
-        );
-    }
-    let files =
-        asked.files.iter().flat_map(|files| &files.roots).map(|root| (Interface::Files, "grants.files.roots", root));
-    let hosts = asked.web.iter().flat_map(|web| &web.hosts).map(|host| (Interface::Web, "grants.web.hosts", host));
-    for (interface, key, name) in files.chain(hosts) {
-        let names = if interface == Interface::Files { &grants.roots } else { &grants.hosts };
-        let request = match interface {
-            Interface::Files => Capability::Root(name.clone()),
-            _ => Capability::Host(name.clone()),
+    for kind in KINDS.into_iter().filter(|kind| member.spec.asks(kind)) {
+        let became = match grants.requested.get(kind.name) {
+            Some(Verdict::Denied(why)) => (RequestState::Denied, Some(why.clone())),
+            _ => (RequestState::Granted, None),
         };
-        add(cut(&request.to_string()), key, named(names.as_ref(), name, grants.denial(interface)), used_by(interface));
+        add(kind.name.to_owned(), kind.key, became, used_by(kind));
     }
-    let details = [
-        (
-            asked.memory.is_some_and(|memory| memory.write),
-            Capability::MemoryWrite,
-            "grants.memory.write",
-            Interface::Memory,
-        ),
-        (asked.web.as_ref().is_some_and(|web| web.search), Capability::Search, "grants.web.search", Interface::Web),
-        (
-            asked.agent.is_some_and(|agent| agent.own_tools),
-            Capability::OwnTools,
-            "grants.agent.ownTools",
-            Interface::Agent,
-        ),
-    ];
-    for (_, request, key, interface) in details.into_iter().filter(|(asked, ..)| *asked) {
-        // Sessions have their own tool for memories, and search as the operator set it up: this is the component's.
-        let is_used = imported(interface) && (has_jobs || request == Capability::Search);
-        let users = if is_used { vec!["component".to_owned()] } else { Vec::new() };
-        let request = request.to_string();
-        let became = verdict(grants.verdicts.details.get(&request));
-        add(request, key, became, users);
+    for root in asked.files.iter().flat_map(|files| &files.roots) {
+        let became = named(grants.roots.as_ref(), root, grants.denial(&FILES));
+        add(cut(&Capability::Root(root.clone()).to_string()), "grants.files.roots", became, used_by(&FILES));
     }
-    let scopes = &member.spec.scopes;
-    let of_all = [
-        (asked.artifacts.is_some(), Capability::Artifacts, "grants.artifacts"),
-        (asked.lore_write(), Capability::LoreWrite, "grants.lore"),
-        (asked.worktree_write(), Capability::WorktreeWrite, "grants.worktree"),
-        (scopes.contains(&Scope::Project), Capability::MemoryProject, "scopes"),
-        (scopes.contains(&Scope::Global), Capability::MemoryGlobal, "scopes"),
-    ];
-    for (_, request, key) in of_all.into_iter().filter(|(asked, ..)| *asked) {
-        let request = request.to_string();
-        let became = verdict(grants.verdicts.details.get(&request));
-        let users = ["component", "sessions"].into_iter().filter(|_| has_jobs).map(str::to_owned).collect();
-        add(request, key, became, users);
+    for host in asked.web.iter().flat_map(|web| &web.hosts) {
+        let became = named(grants.hosts.as_ref(), host, grants.denial(&WEB));
+        add(cut(&Capability::Host(host.clone()).to_string()), "grants.web.hosts", became, used_by(&WEB));
     }
     all.sort();
     all
@@ -371,7 +313,7 @@ fn sessions(member: &Member<'_>, limits: &Limits) -> Sessions {
         memory: grants.memory,
         memory_write: grants.sessions.memory,
         artifacts: grants.artifacts,
-        own_tools: grants.component.own_tools,
+        own_tools: grants.holds(&OWN_TOOLS),
         max_turns: bounds.max_turns.unwrap_or(limits.session_turns),
         max_budget_usd: bounds.max_budget_usd.unwrap_or(limits.session_budget_usd),
         deadline_seconds: bounds.deadline_seconds.unwrap_or(limits.session_seconds),

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use guild_contract::{
-    Limits,
-    interfaces::EXPORTS,
-    manifest::{CheckoutScope, Interface, World},
-};
+use guild_contract::{Limits, capability::KINDS, interfaces::EXPORTS, manifest::World};
 use guild_inspect::Outside;
 
 use crate::{
@@ -309,15 +305,12 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
     }
     let uses =
         |grant: &str| audit.requested.iter().any(|request| request.grant == grant && !request.used_by.is_empty());
-    if grants.component.memory_write && uses("memory:write") {
-        let text = "it may write memories, which later jobs of the member are shown: what one job was told can lead the next. \
-                    Deny \"memory:write\" where that is not wanted";
-        findings.add(Rule::GA031, member.in_manifest("component.grants.memory.write"), text);
-    }
-    judge_commissions(&member, findings);
-    if grants.component.own_tools && uses("agent:own-tools") {
-        let text = "sessions that it starts may call tools of its own; what they answer is the component's word";
-        findings.add(Rule::GA040, member.in_manifest("component.grants.agent.ownTools"), text);
+    for kind in KINDS.into_iter().filter(|kind| grants.holds(kind) && uses(kind.name)) {
+        if let Some(finding) = kind.finding
+            && let Some(rule) = Rule::of_id(finding.rule)
+        {
+            findings.add(rule, member.in_manifest(&format!("component.{}", kind.key)), (finding.text)(spec));
+        }
     }
     if spec.world == World::AutonomousWorker {
         let text = "it carries its jobs out itself: it sees /job and writes below /job/artifacts, within the limits";
@@ -341,43 +334,6 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
     if has_sessions && spec.resources.max_turns.is_none() && spec.resources.max_budget_usd.is_none() {
         let text = "its manifest bounds neither turns nor dollars, so only the operator's limits do; have it name what it needs";
         findings.add(Rule::GA036, member.in_manifest("component.resources"), text);
-    }
-}
-
-/// What it can change of a project in a commission, for all who read that later.
-fn judge_commissions(member: &Member<'_>, findings: &mut Findings) {
-    let (spec, grants) = (member.spec, member.grants);
-    if grants.lore_write {
-        let text = "in a commission it may write and change the project's texts in `.lore`, but for the records of commissions \
-                    and meetings: other workers and people read them. Deny \"lore:write\" where that is not wanted";
-        findings.add(Rule::GA065, member.in_manifest("component.grants.lore"), text);
-    }
-    if grants.worktree_write {
-        let what = match spec.checkout_scope.unwrap_or_default() {
-            CheckoutScope::Full => "all files of the project",
-            CheckoutScope::Sparse => "the files that are checked out for it, and make new ones",
-        };
-        let text = format!(
-            "in a commission it may change {what}, but for `.git`; they are merged into `claude/main` when it completes. Deny \
-             \"worktree:write\" where that is not wanted"
-        );
-        findings.add(Rule::GA065, member.in_manifest("component.grants.worktree"), text);
-    }
-    if grants.has(Interface::Manager) {
-        let text = "it is the manager of the hall: in a commission or a meeting it may have other workers do what it asks them \
-                    to, with all that they were granted, may end their commissions, and, where the project has `push` and \
-                    `pull_requests`, may make a pull request. Deny \"hall:manage\", or name another `manager` in [hall], where \
-                    that is not wanted";
-        findings.add(Rule::GA067, member.in_manifest("component.grants.hall.manage"), text);
-    }
-    let wider =
-        [(grants.scopes.project, "project", "of the project"), (grants.scopes.global, "global", "of all projects")];
-    for (_, scope, whose) in wider.into_iter().filter(|(granted, ..)| *granted) {
-        let text = format!(
-            "in a commission it is shown the memories {whose} and may store some, which other workers are shown: what one was \
-             told can lead the next. Deny \"memory:{scope}\" where that is not wanted"
-        );
-        findings.add(Rule::GA066, member.in_manifest("component.scopes"), text);
     }
 }
 

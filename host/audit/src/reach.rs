@@ -1,8 +1,9 @@
 //! What a member can reach: what it is granted, and what there is to be reached where it is installed.
 
 use guild_contract::{
+    capability::{FILES, HALL, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_WRITE, SEARCH, WEB, WORKTREE_WRITE},
     grants::wildcard,
-    manifest::{FILE_TOOLS, Interface},
+    manifest::FILE_TOOLS,
 };
 
 use crate::{evidence::hosts, flows::Reach, model::Import, subject::Member};
@@ -13,14 +14,13 @@ impl Reach {
         let (spec, operator) = (member.spec, member.operator);
         let grants = &operator.grants;
         let has_jobs = spec.world.exports_dispatch();
-        let imported = |interface: Interface| {
-            grants.has(interface) && imports.iter().any(|import| import.needs.as_deref() == Some(interface.grant()))
-        };
+        let imported =
+            |kind: &Kind| grants.holds(kind) && imports.iter().any(|import| import.needs.as_deref() == Some(kind.name));
         let has_tool = |of: &[&str]| has_jobs && grants.sessions.tools.iter().any(|tool| of.contains(&tool.as_str()));
         // Without a provider, WebSearch searches the read roots.
         let searches_roots = has_tool(&["WebSearch"]) && !(operator.has_provider && grants.sessions.search);
-        let reads_files = imported(Interface::Files) || has_tool(&FILE_TOOLS) || searches_roots;
-        let reads_web = imported(Interface::Web) || has_tool(&["WebFetch"]);
+        let reads_files = imported(&FILES) || has_tool(&FILE_TOOLS) || searches_roots;
+        let reads_web = imported(&WEB) || has_tool(&["WebFetch"]);
         let roots =
             grants.roots.as_ref().filter(|_| reads_files).map(|names| {
                 operator.roots.iter().filter(|root| names.grant(root, wildcard)).cloned().collect::<Vec<_>>()
@@ -30,21 +30,20 @@ impl Reach {
             let is_denied = |host: &String| names.none_of.iter().any(|denied| hosts::matches(denied, host));
             all_of.into_iter().filter(|host| !is_denied(host)).collect::<Vec<_>>()
         });
-        let by_component = imported(Interface::Web) && grants.component.search;
+        let by_component = imported(&WEB) && grants.holds(&SEARCH);
         Self {
             roots: roots.unwrap_or_default(),
-            reads_memory: grants.memory && (has_jobs || imported(Interface::Memory)),
-            reads_hall: imported(Interface::Hall) || (has_jobs && grants.has(Interface::Manager)),
+            reads_memory: grants.memory && (has_jobs || imported(&MEMORY)),
+            reads_hall: imported(&HALL) || (has_jobs && grants.holds(&MANAGER)),
             has_callers: true,
             hosts: hosts.unwrap_or_default(),
             searches: operator.has_provider && (by_component || (has_tool(&["WebSearch"]) && grants.sessions.search)),
             toolbox_hosts: operator.toolbox_hosts.clone(),
             toolboxes: spec.toolboxes.iter().map(ToString::to_string).filter(|_| has_jobs).collect(),
-            writes_memory: (has_jobs && grants.sessions.memory)
-                || (imported(Interface::Memory) && grants.component.memory_write),
+            writes_memory: (has_jobs && grants.sessions.memory) || (imported(&MEMORY) && grants.holds(&MEMORY_WRITE)),
             writes_artifacts: has_jobs && grants.artifacts,
-            writes_project: has_jobs && (grants.base.lore_write || grants.base.worktree_write),
-            manages_hall: has_jobs && grants.has(Interface::Manager),
+            writes_project: has_jobs && (grants.base.holds(&LORE_WRITE) || grants.base.holds(&WORKTREE_WRITE)),
+            manages_hall: has_jobs && grants.holds(&MANAGER),
             reports: has_jobs,
             answers_tools: spec.world.exports_toolbox(),
         }

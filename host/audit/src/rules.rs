@@ -48,6 +48,11 @@ macro_rules! rules {
             /// All rules, in the order of their ids.
             pub const ALL: &'static [Self] = &[$(Self::$id),+];
 
+            /// The rule of an id.
+            pub fn of_id(id: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|rule| rule.id() == id)
+            }
+
             /// Its id, as `GA001`.
             pub fn id(self) -> &'static str {
                 match self { $(Self::$id => stringify!($id)),+ }

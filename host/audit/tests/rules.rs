@@ -10,7 +10,8 @@ use guild_audit::{
 };
 use guild_contract::{
     Bounds, Limits, MemberKey,
-    grants::{self, Capability, Grants, Policy},
+    capability::{Capability, KINDS},
+    grants::{self, Grants, Policy},
     manifest::Manifest,
 };
 use serde_json::{Value, json};
@@ -403,4 +404,11 @@ fn an_embedded_bill_of_materials_is_named_with_its_form() {
 
     let many: String = (0..30).map(|n| custom((&format!("sbom {n}"), "{}"))).collect();
     assert_eq!(of(&[&many]).audit().identity.sboms.len(), 20);
+}
+
+#[test]
+fn what_an_audit_says_of_a_capability_is_a_rule_of_it() {
+    for (kind, finding) in KINDS.into_iter().filter_map(|kind| Some((kind, kind.finding?))) {
+        assert!(Rule::of_id(finding.rule).is_some(), "{kind}: {}", finding.rule);
+    }
 }

@@ -8,7 +8,8 @@ use std::{
 use anstyle::AnsiColor;
 use guild_config::Config;
 use guild_contract::{
-    Bounds, Grants, Limits, Narrowed, base_toolbox,
+    Bounds, Grants, Limits, Narrowed,
+    capability::MEMORY_WRITE,
     grants::{Names, Verdict},
 };
 use guild_roster::{
@@ -145,7 +146,7 @@ fn write_member(out: &mut dyn Write, member: &Shown) -> io::Result<()> {
 
 fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
     let grants = &shown.grants;
-    for (name, verdict) in grants.requested() {
+    for (name, verdict) in grants.verdicts() {
         write_verdict(out, name, verdict)?;
     }
     for root in &shown.read_roots {
@@ -159,12 +160,11 @@ fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
     let memory = [
         (grants.memory, "given to sessions"),
         (grants.sessions.memory, "stored by sessions"),
-        (grants.component.memory_write, "written by the component"),
+        (grants.holds(&MEMORY_WRITE), "written by the component"),
     ];
     let memory: Vec<&str> = memory.into_iter().filter(|(granted, _)| *granted).map(|(_, what)| what).collect();
     row("memory", &if memory.is_empty() { "none".to_owned() } else { memory.join(", ") })?;
-    let parts = base_toolbox::PARTS.into_iter().chain(["memory:global:write"]);
-    let parts: Vec<&str> = parts.filter(|part| grants.base.has(part)).collect();
+    let parts: Vec<&str> = grants.base.held().collect();
     row("in commissions", &if parts.is_empty() { "nothing unasked".to_owned() } else { parts.join(", ") })?;
     if grants.artifacts {
         let (bytes, entries) = (count(shown.artifacts_bytes), count(shown.artifacts_entries));

@@ -193,7 +193,7 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
     shown.last_job = offline::last_made(&dir);
     let (world, grants, tools) = match manifest.component {
         Some(spec) => {
-            (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.grants.asks(*i)).collect(), spec.tools)
+            (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.asks(i.kind())).collect(), spec.tools)
         }
         None => (None, Vec::new(), Vec::new()),
     };

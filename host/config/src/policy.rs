@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
     Limits,
-    grants::{Capability, Pattern, Rule},
+    capability::Capability,
+    grants::{Pattern, Rule},
 };
 
 use serde::Deserialize;

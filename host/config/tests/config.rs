@@ -14,7 +14,8 @@ use guild_config::{
 };
 use guild_contract::{
     Limits,
-    grants::{Capability, Rule},
+    capability::{Capability, MEMORY_WRITE},
+    grants::Rule,
 };
 
 fn parse(text: &str) -> Result<Config, String> {
@@ -278,7 +279,7 @@ fn what_members_may_do_is_read_as_rules() {
     assert!(policy.web && policy.strict_imports);
     let [all, ann] = policy.rules.as_slice() else { panic!("{policy:?}") };
     assert_eq!((all.members.0.as_str(), ann.members.0.as_str()), ("*", "team/ann"));
-    assert_eq!(all.deny, [Capability::Host("*.evil.example".into()), Capability::MemoryWrite]);
+    assert_eq!(all.deny, [Capability::Host("*.evil.example".into()), Capability::Kind(&MEMORY_WRITE)]);
     assert_eq!((&all.allow, &ann.allow), (&None, &Some(vec![Capability::Root("docs".into()), Capability::All])));
     let narrowed = Limits { note_bytes: 1000, ..config.limits.clone() };
     assert_eq!((all.limits.as_deref(), ann.limits.as_deref()), (Some(&narrowed), None));

@@ -2,40 +2,35 @@
 //! (REQ-WKR-2, REQ-WKR-9). An operator's rule takes away each of them, and a member that was approved before a tool was part
 //! of it waits for another approval.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    manifest::{FILE_TOOLS, Interface, Scope},
-    policy::{Capability, Names, ScopeGrants},
+    capability::{FILES, KINDS, Kind, MEMORY_GLOBAL_WRITE, MEMORY_PROJECT_WRITE, Unasked},
+    manifest::{FILE_TOOLS, Scope},
+    policy::Names,
 };
-
-/// The parts of the base toolbox, as `guild.lock` and `guild approve` name them. Writing notes for all projects is none: that
-/// takes an operator's rule.
-pub const PARTS: [&str; 8] =
-    ["Read", "Grep", "Glob", "lore:write", "worktree:write", "memory:project", "memory:global", "memory:project:write"];
 
 /// Why a part is not there that came with a later host than the one under which a member was approved.
 const WAITS: &str = "it came with a later version of the host than the one under which this member was approved; its operator \
                      looks at it with `guild approve`";
 
+/// The parts of the base toolbox, as `guild.lock` and `guild approve` name them: tools and capabilities.
+pub fn parts() -> impl Iterator<Item = &'static str> {
+    let kinds = KINDS.into_iter().filter(|kind| matches!(kind.unasked, Unasked::Base(_)));
+    FILE_TOOLS.into_iter().chain(kinds.map(|kind| kind.name))
+}
+
 /// The base toolbox of a member's sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BaseToolbox {
-    /// Those of [`FILE_TOOLS`] that it has. They read the worktree.
-    pub tools: Vec<String>,
-    /// Which read roots of the worktree they read; `None`: those that the member is granted.
+    /// The names of the parts that it has. Its tools read the worktree. Writing notes for all projects is among them where a
+    /// rule of the operator names it.
+    parts: BTreeSet<String>,
+    /// Which read roots of the worktree its tools read; `None`: those that the member is granted.
     pub roots: Option<Names>,
-    /// Whether documents of the project may be written, but for the records of the hall.
-    pub lore_write: bool,
-    /// Whether the other files that are checked out may be written.
-    pub worktree_write: bool,
-    /// Whose notes may be read besides the worker's own.
-    pub read: ScopeGrants,
-    /// Whose notes may be written besides the worker's own.
-    pub write: ScopeGrants,
     /// Why a part is not there, and the line that would change that, by the part's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub denied: BTreeMap<String, String>,
@@ -44,90 +39,79 @@ pub struct BaseToolbox {
 impl BaseToolbox {
     /// The base toolbox under rules by which `denial` says why a capability is not allowed. `roots` are the read roots that
     /// they allow.
-    pub(crate) fn new(roots: Names, denial: impl Fn(&Capability) -> Option<String>) -> Self {
-        let mut denied = BTreeMap::new();
-        let mut has = |part: &str, wanted: &[Capability]| match wanted.iter().find_map(&denial) {
-            Some(why) => {
-                denied.insert(part.to_owned(), why);
-                false
-            }
-            None => true,
+    pub(crate) fn new(roots: Names, denial: impl Fn(&'static Kind) -> Option<String>) -> Self {
+        let mut base = Self::default();
+        let mut add = |part: &str, denied: Option<String>| match denied {
+            None => _ = base.parts.insert(part.to_owned()),
+            Some(why) => _ = base.denied.insert(part.to_owned(), why),
         };
-        let files = [Capability::Interface(Interface::Files)];
-        let tools: Vec<String> = FILE_TOOLS.iter().filter(|tool| has(tool, &files)).map(ToString::to_string).collect();
-        let (project, global) = (Capability::MemoryProject, Capability::MemoryGlobal);
-        let mut writes = |read: &Capability, write: Capability| {
-            has(&write.to_string(), &[Capability::MemoryWrite, read.clone(), write.clone()])
-        };
-        let write = ScopeGrants {
-            project: writes(&project, Capability::MemoryProjectWrite),
-            global: writes(&global, Capability::MemoryGlobalWrite),
-        };
-        Self {
-            roots: (!tools.is_empty()).then_some(roots),
-            tools,
-            lore_write: has("lore:write", &[Capability::LoreWrite]),
-            worktree_write: has("worktree:write", &[Capability::WorktreeWrite]),
-            read: ScopeGrants { project: has("memory:project", &[project]), global: has("memory:global", &[global]) },
-            write,
-            denied,
+        for tool in FILE_TOOLS {
+            add(tool, denial(&FILES));
         }
+        for kind in KINDS {
+            match kind.unasked {
+                Unasked::No => {}
+                Unasked::Base(needs) | Unasked::Named(needs) => {
+                    add(kind.name, needs.iter().copied().chain([kind]).find_map(&denial));
+                }
+            }
+        }
+        base.roots = FILE_TOOLS.iter().any(|tool| base.has(tool)).then_some(roots);
+        base
+    }
+
+    /// A base toolbox of these parts.
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { parts: parts.into_iter().map(str::to_owned).collect(), ..Self::default() }
+    }
+
+    /// The same without some capabilities.
+    #[must_use]
+    pub fn without(mut self, kinds: &[&Kind]) -> Self {
+        self.parts.retain(|part| kinds.iter().all(|kind| kind.name != part));
+        self
     }
 
     /// The same without the parts that `is_approved` does not name.
     pub(crate) fn approved(mut self, is_approved: impl Fn(&str) -> bool) -> Self {
-        let Self { tools, roots, lore_write, worktree_write, read, write, denied } = &mut self;
-        let mut keeps = |part: &str| {
-            let keeps = is_approved(part);
-            if !keeps {
-                denied.entry(part.to_owned()).or_insert_with(|| WAITS.to_owned());
-            }
-            keeps
-        };
-        tools.retain(|tool| keeps(tool));
+        for part in parts().filter(|part| !is_approved(part)) {
+            self.parts.remove(part);
+            self.denied.entry(part.to_owned()).or_insert_with(|| WAITS.to_owned());
+        }
         if !FILE_TOOLS.into_iter().all(&is_approved) {
-            *roots = None;
+            self.roots = None;
         }
-        for (has, part) in [
-            (lore_write, "lore:write"),
-            (worktree_write, "worktree:write"),
-            (&mut read.project, "memory:project"),
-            (&mut read.global, "memory:global"),
-            (&mut write.project, "memory:project:write"),
-        ] {
-            *has &= keeps(part);
+        // A note that is not read is not written.
+        let reads = |kind: &&Kind| kind.part_of.is_some_and(|whole| self.has(whole.name));
+        let unread: Vec<_> = [&MEMORY_PROJECT_WRITE, &MEMORY_GLOBAL_WRITE].into_iter().filter(|k| !reads(k)).collect();
+        for kind in unread {
+            self.parts.remove(kind.name);
         }
-        write.project &= read.project;
-        write.global &= read.global;
         self
     }
 
     /// The parts that are in both.
     pub(crate) fn and(mut self, then: &Self) -> Self {
-        self.tools.retain(|tool| then.tools.contains(tool));
+        self.parts.retain(|part| then.parts.contains(part));
         if then.roots.is_none() {
             self.roots = None;
         }
-        self.lore_write &= then.lore_write;
-        self.worktree_write &= then.worktree_write;
-        self.read.project &= then.read.project;
-        self.read.global &= then.read.global;
-        self.write.project &= then.write.project;
-        self.write.global &= then.write.global;
         self
     }
 
     /// Whether it has a part of that name.
     pub fn has(&self, part: &str) -> bool {
-        match part {
-            "lore:write" => self.lore_write,
-            "worktree:write" => self.worktree_write,
-            "memory:project" => self.read.project,
-            "memory:global" => self.read.global,
-            "memory:project:write" => self.write.project,
-            "memory:global:write" => self.write.global,
-            tool => self.tools.iter().any(|has| has == tool),
-        }
+        self.parts.contains(part)
+    }
+
+    /// Whether sessions may do what the capability permits.
+    pub fn holds(&self, kind: &Kind) -> bool {
+        self.has(kind.name)
+    }
+
+    /// The parts that it has.
+    pub fn held(&self) -> impl Iterator<Item = &'static str> {
+        FILE_TOOLS.into_iter().chain(KINDS.map(|kind| kind.name)).filter(|part| self.has(part))
     }
 
     /// The parts that wait for an approval.
@@ -140,17 +124,17 @@ impl BaseToolbox {
     /// # Errors
     /// Why not, in a sentence that names the line to change.
     pub fn may_write(&self, scope: Scope) -> Result<(), String> {
-        let (may, wanted) = match scope {
+        let wanted = match scope {
             Scope::Worker => return Ok(()),
-            Scope::Project => (self.write.project, Capability::MemoryProjectWrite),
-            Scope::Global => (self.write.global, Capability::MemoryGlobalWrite),
+            Scope::Project => &MEMORY_PROJECT_WRITE,
+            Scope::Global => &MEMORY_GLOBAL_WRITE,
         };
-        if may { Ok(()) } else { Err(self.denial(&wanted)) }
+        if self.holds(wanted) { Ok(()) } else { Err(self.denial(wanted)) }
     }
 
     /// Why a part is not there, in a sentence.
-    pub fn denial(&self, wanted: &Capability) -> String {
-        let why = self.denied.get(&wanted.to_string());
+    pub fn denial(&self, wanted: &Kind) -> String {
+        let why = self.denied.get(wanted.name);
         let why = why.map_or("the job began without it", String::as_str);
         format!("`{wanted}` is not granted to this member: {why}")
     }

@@ -12,10 +12,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     MemberKey,
     base_toolbox::BaseToolbox,
-    manifest::{ComponentSpec, FILE_TOOLS, Interface, SESSION_TOOLS, Scope, WebRequest},
+    capability::{
+        ARTIFACTS, Capability, FILES, KINDS, Kind, MANAGER, MEMORY, MEMORY_PROJECT_WRITE, MEMORY_WRITE, SEARCH,
+        Unasked, WEB,
+    },
+    manifest::{ComponentSpec, FILE_TOOLS, SESSION_TOOLS, Scope, WebRequest},
 };
 
-pub use crate::policy::{Capability, Names, Pattern, Policy, Rule, ScopeGrants, wildcard};
+pub use crate::policy::{Names, Pattern, Policy, Rule, wildcard};
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,12 +37,8 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Grants {
-    /// What was asked for, and what became of it.
-    #[serde(flatten)]
-    pub verdicts: Verdicts,
-    /// What only the component may do.
-    #[serde(flatten)]
-    pub component: ComponentGrants,
+    /// What was asked for, and what became of it: capabilities and session tools, by their names.
+    pub requested: BTreeMap<String, Verdict>,
     /// What only its sessions may do.
     #[serde(flatten)]
     pub sessions: SessionGrants,
@@ -52,38 +52,10 @@ pub struct Grants {
     pub hosts: Option<Names>,
     /// Whether the job's files may be written.
     pub artifacts: bool,
-    /// Whose memories its component reads in a commission, besides its own.
-    pub scopes: ScopeGrants,
-    /// Whether its component may write documents of a commission's project.
-    pub lore_write: bool,
-    /// Whether it asked to write the other files that are checked out for a commission, and may.
-    pub worktree_write: bool,
     /// What its sessions have in commissions and meetings, asked for or not.
     pub base: BaseToolbox,
     /// Whether a component that imports what was not granted is refused.
     pub strict_imports: bool,
-}
-
-/// What was asked for, by name, and what became of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Verdicts {
-    /// The interfaces that the manifest asks for.
-    pub interfaces: BTreeMap<Interface, Verdict>,
-    /// What else it asks for, as [`Capability`] spells it, and the session tools by their names.
-    pub details: BTreeMap<String, Verdict>,
-}
-
-/// What a component may do by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ComponentGrants {
-    /// Whether it may store and delete memories.
-    pub memory_write: bool,
-    /// Whether it may ask the search provider.
-    pub search: bool,
-    /// Whether sessions that it starts may be given tools of its own.
-    pub own_tools: bool,
 }
 
 /// What a member's sessions may do.
@@ -105,108 +77,72 @@ impl Grants {
     pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) -> Self {
         let rules = Rules::of(key, policy);
         let asked = &spec.grants;
-        let denial = |wanted: &Capability| {
-            let closed = match wanted.interface() {
-                Some(Interface::Web) if !policy.web => Some(no_web(wanted, &asked.web)),
-                Some(Interface::Manager) => not_manager(key, policy),
-                _ => None,
+        let denial = |wanted: &'static Kind| {
+            let closed = if *wanted == WEB || wanted.part_of == Some(&WEB) {
+                (!policy.web).then(|| no_web(wanted, &asked.web))
+            } else if *wanted == MANAGER {
+                not_manager(key, policy)
+            } else {
+                None
             };
             match (closed, rules.denial(wanted)) {
                 (Some(closed), Some(denied)) => Some(format!("{closed}; besides, {denied}")),
                 (closed, denied) => closed.or(denied),
             }
         };
-        let verdict = |denied: Option<String>| denied.map_or(Verdict::Granted, Verdict::Denied);
-        let interfaces: BTreeMap<_, _> = Interface::ALL
-            .into_iter()
-            .filter(|interface| asked.asks(*interface))
-            .map(|interface| (interface, verdict(denial(&Capability::Interface(interface)))))
-            .collect();
-        let allowed = |capability: Capability| denial(&capability).is_none();
-        let whole = |interface| allowed(Capability::Interface(interface));
+        let allowed = |kind| denial(kind).is_none();
 
         let uses = |tools: &[&str]| spec.tools.iter().any(|tool| tools.contains(&tool.as_str()));
-        let reads_files = asked.asks(Interface::Files) || uses(&FILE_TOOLS) || uses(&["WebSearch"]);
-        let reads_web = asked.asks(Interface::Web) || uses(&["WebFetch"]);
+        let reads_files = spec.asks(&FILES) || uses(&FILE_TOOLS) || uses(&["WebSearch"]);
+        let reads_web = spec.asks(&WEB) || uses(&["WebFetch"]);
         let asked_roots = asked.files.as_ref().map(|files| files.roots.clone()).unwrap_or_default();
-        let roots = (reads_files && whole(Interface::Files)).then(|| rules.roots(asked_roots));
+        let roots = (reads_files && allowed(&FILES)).then(|| rules.roots(asked_roots));
         let asked_hosts = asked.web.as_ref().map(|web| web.hosts.clone()).unwrap_or_default();
-        let hosts = (reads_web && whole(Interface::Web)).then(|| {
+        let hosts = (reads_web && allowed(&WEB)).then(|| {
             let host = |c: &Capability| if let Capability::Host(host) = c { Some(host.clone()) } else { None };
-            rules.names(Interface::Web, asked_hosts, host)
+            rules.names(&WEB, asked_hosts, host)
         });
         let tool_denial = |tool: &str| match tool {
-            "WebFetch" => denial(&Capability::Interface(Interface::Web)),
+            "WebFetch" => denial(&WEB),
             // Without a provider it searches the read roots.
             "WebSearch" if roots.is_some() => None,
-            "WebSearch" => denial(&Capability::Search),
-            _ => denial(&Capability::Interface(Interface::Files)),
+            "WebSearch" => denial(&SEARCH),
+            _ => denial(&FILES),
         };
         let base = BaseToolbox::new(rules.roots(Vec::new()), |wanted| {
             denial(wanted).or_else(|| rules.unnamed(wanted, spec, policy))
         });
-        let writes = asked.memory.is_some_and(|memory| memory.write);
-        let searches = asked.web.as_ref().is_some_and(|web| web.search);
-        let own_tools = asked.agent.is_some_and(|agent| agent.own_tools);
-        let details = [
-            (writes, Capability::MemoryWrite),
-            (searches, Capability::Search),
-            (own_tools, Capability::OwnTools),
-            (asked.artifacts.is_some(), Capability::Artifacts),
-            (spec.scopes.contains(&Scope::Project), Capability::MemoryProject),
-            (spec.scopes.contains(&Scope::Global), Capability::MemoryGlobal),
-            (asked.lore_write(), Capability::LoreWrite),
-            (asked.worktree_write(), Capability::WorktreeWrite),
-        ];
-        let details = details
-            .into_iter()
-            .filter(|(asked, _)| *asked)
-            .map(|(_, wanted)| (wanted.to_string(), verdict(denial(&wanted))))
-            .chain(spec.tools.iter().map(|tool| (tool.clone(), verdict(tool_denial(tool)))))
-            .collect();
-        let verdicts = Verdicts { interfaces, details };
-        let has_detail = |name: &str| verdicts.details.get(name) == Some(&Verdict::Granted);
-        let is_granted = |tool: &&String| has_detail(tool);
-        let holds = |capability: Capability| has_detail(&capability.to_string());
-        let has = |interface| verdicts.interfaces.get(&interface) == Some(&Verdict::Granted);
+        let kinds = KINDS.into_iter().filter(|kind| spec.asks(kind));
+        let requested = kinds
+            .map(|kind| (kind.name.to_owned(), denial(kind)))
+            .chain(spec.tools.iter().map(|tool| (tool.clone(), tool_denial(tool))))
+            .map(|(name, denied)| (name, denied.map_or(Verdict::Granted, Verdict::Denied)))
+            .collect::<BTreeMap<_, _>>();
+        let is_granted = |tool: &&String| requested.get(*tool) == Some(&Verdict::Granted);
         Self {
-            component: ComponentGrants {
-                memory_write: has(Interface::Memory) && writes && allowed(Capability::MemoryWrite),
-                search: has(Interface::Web) && searches && allowed(Capability::Search),
-                own_tools: has(Interface::Agent) && own_tools && allowed(Capability::OwnTools),
-            },
             sessions: SessionGrants {
-                memory: allowed(Capability::MemoryWrite),
-                search: allowed(Capability::Search),
+                memory: allowed(&MEMORY_WRITE),
+                search: allowed(&SEARCH),
                 tools: spec.tools.iter().filter(is_granted).cloned().collect(),
             },
-            memory: whole(Interface::Memory),
+            memory: allowed(&MEMORY),
             roots,
             hosts,
-            artifacts: allowed(Capability::Artifacts),
-            scopes: ScopeGrants { project: holds(Capability::MemoryProject), global: holds(Capability::MemoryGlobal) },
-            lore_write: holds(Capability::LoreWrite),
-            worktree_write: holds(Capability::WorktreeWrite),
+            artifacts: allowed(&ARTIFACTS),
             base,
             strict_imports: policy.strict_imports,
-            verdicts,
+            requested,
         }
     }
 
     /// What is granted here and was granted `then`: what a job may do that began under `then`, and is resumed.
     #[must_use]
-    pub fn and(self, then: &Self) -> Self {
+    pub fn and(mut self, then: &Self) -> Self {
         let both = |a: Option<Names>, b: &Option<Names>| Some(a?.and(b.clone()?));
-        let Verdicts { interfaces, details } = self.verdicts;
-        let interfaces = interfaces.into_iter().filter(|(interface, _)| then.has(*interface)).collect();
-        let (component, sessions) = (&then.component, &then.sessions);
+        self.requested.retain(|name, _| then.requested.get(name) == Some(&Verdict::Granted));
+        let sessions = &then.sessions;
         Self {
-            verdicts: Verdicts { interfaces, details },
-            component: ComponentGrants {
-                memory_write: self.component.memory_write && component.memory_write,
-                search: self.component.search && component.search,
-                own_tools: self.component.own_tools && component.own_tools,
-            },
+            requested: self.requested,
             sessions: SessionGrants {
                 memory: self.sessions.memory && sessions.memory,
                 search: self.sessions.search && sessions.search,
@@ -216,13 +152,7 @@ impl Grants {
             roots: both(self.roots, &then.roots),
             hosts: both(self.hosts, &then.hosts),
             artifacts: self.artifacts && then.artifacts,
-            scopes: ScopeGrants {
-                project: self.scopes.project && then.scopes.project,
-                global: self.scopes.global && then.scopes.global,
-            },
-            lore_write: self.lore_write && then.lore_write,
-            worktree_write: self.worktree_write && then.worktree_write,
-            base: self.base.and(&then.had()),
+            base: self.base.and(&then.base),
             strict_imports: self.strict_imports || then.strict_imports,
         }
     }
@@ -231,10 +161,10 @@ impl Grants {
     /// asks for and is granted.
     #[must_use]
     pub fn approved_with(mut self, parts: impl Fn(&str) -> bool) -> Self {
-        let details = &self.verdicts.details;
-        let asked = |part: &str| {
-            let part = if part == "memory:project:write" { "memory:project" } else { part };
-            details.get(part) == Some(&Verdict::Granted)
+        let is_granted = |name: &str| self.requested.get(name) == Some(&Verdict::Granted);
+        let asked = |part: &str| match Kind::named(part) {
+            Some(kind) => kind.is_asked_with(|kind| is_granted(kind.name)),
+            None => is_granted(part),
         };
         self.base = self.base.approved(|part| parts(part) || asked(part));
         self
@@ -246,46 +176,42 @@ impl Grants {
         SESSION_TOOLS.into_iter().filter(has).map(str::to_owned).collect()
     }
 
-    /// The base toolbox that sessions had. Those of an earlier host, which knew none, had what their member asked for.
-    fn had(&self) -> BaseToolbox {
-        let Self { base, sessions, scopes, .. } = self;
-        let asked = FILE_TOOLS.iter().filter(|tool| sessions.tools.iter().any(|asked| asked == *tool));
-        let both = |base: ScopeGrants, asked: bool| ScopeGrants {
-            project: base.project || (asked && scopes.project),
-            global: base.global || (asked && scopes.global),
-        };
-        BaseToolbox {
-            tools: base.tools.iter().cloned().chain(asked.map(ToString::to_string)).collect(),
-            roots: base.roots.clone(),
-            lore_write: base.lore_write || self.lore_write,
-            worktree_write: base.worktree_write || self.worktree_write,
-            read: both(base.read, true),
-            write: both(base.write, sessions.memory),
-            denied: BTreeMap::new(),
-        }
-    }
-
-    /// All that was asked for, by name, and what became of it: interfaces, what is behind them, tools.
-    pub fn requested(&self) -> impl Iterator<Item = (&str, &Verdict)> {
-        let interfaces = self.verdicts.interfaces.iter().map(|(interface, verdict)| (interface.grant(), verdict));
-        interfaces.chain(self.verdicts.details.iter().map(|(name, verdict)| (name.as_str(), verdict)))
+    /// What was asked for and what became of it, for people: capabilities in the order of their table, then session tools.
+    pub fn verdicts(&self) -> impl Iterator<Item = (&'static str, &Verdict)> {
+        let names = KINDS.map(|kind| kind.name).into_iter().chain(SESSION_TOOLS);
+        names.filter_map(|name| Some((name, self.requested.get(name)?)))
     }
 
     /// What was asked for and is granted, by name.
-    pub fn granted(&self) -> impl Iterator<Item = &str> {
-        self.requested().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name)
+    pub fn granted(&self) -> impl Iterator<Item = &'static str> {
+        self.verdicts().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name)
     }
 
-    /// Whether an interface was asked for and is granted.
-    pub fn has(&self, interface: Interface) -> bool {
-        self.verdicts.interfaces.get(&interface) == Some(&Verdict::Granted)
+    /// Whether a capability was asked for and is granted.
+    pub fn holds(&self, kind: &Kind) -> bool {
+        self.requested.get(kind.name) == Some(&Verdict::Granted)
+    }
+
+    /// Whether a component may read the notes of a scope. It always may read its worker's own.
+    pub fn reads(&self, scope: Scope) -> bool {
+        Kind::of_scope(scope).is_none_or(|kind| self.holds(kind))
+    }
+
+    /// Why the member does not hold a capability, and what would change that, in a sentence.
+    pub fn refusal(&self, kind: &Kind) -> String {
+        match self.requested.get(kind.name) {
+            Some(Verdict::Denied(why)) => format!("the operator did not grant `{kind}` to this member: {why}"),
+            _ => format!("the manifest does not ask for `{kind}`; {}", kind.how_to_ask()),
+        }
     }
 
     /// Why a read root is not granted to the member `key`, whose manifest says `spec`, and which line would allow it.
     pub fn root_denial(&self, root: &str, key: &MemberKey, spec: &ComponentSpec) -> Option<String> {
         let Some(roots) = &self.roots else {
-            let denied = self.requested().find_map(|(name, verdict)| match verdict {
-                Verdict::Denied(why) if FILE_TOOLS.contains(&name) || ["files", "WebSearch"].contains(&name) => {
+            let denied = self.requested.iter().find_map(|(name, verdict)| match verdict {
+                Verdict::Denied(why)
+                    if FILE_TOOLS.contains(&name.as_str()) || name == FILES.name || name == "WebSearch" =>
+                {
                     Some(why.clone())
                 }
                 _ => None,
@@ -306,9 +232,9 @@ impl Grants {
         (!allowed).then(|| not_allowed(&Capability::Root(root.to_owned()), key))
     }
 
-    /// Why an interface is not granted that was asked for.
-    pub fn denial(&self, interface: Interface) -> Option<&str> {
-        match self.verdicts.interfaces.get(&interface) {
+    /// Why a capability is not granted that was asked for.
+    pub fn denial(&self, kind: &Kind) -> Option<&str> {
+        match self.requested.get(kind.name) {
             Some(Verdict::Denied(why)) => Some(why),
             _ => None,
         }
@@ -316,12 +242,12 @@ impl Grants {
 }
 
 /// The web is closed unless guild.toml opens it.
-fn no_web(wanted: &Capability, request: &Option<WebRequest>) -> String {
+fn no_web(wanted: &Kind, request: &Option<WebRequest>) -> String {
     let hosts = request.as_ref().map(|web| web.hosts.as_slice()).filter(|hosts| !hosts.is_empty());
-    let add = match (wanted, hosts) {
-        (Capability::Search, _) => "[web.search] with a `provider`".to_owned(),
-        (_, Some(hosts)) => format!("[web] with `allow = {hosts:?}`"),
-        (_, None) => "[web] with the hosts that may be read in `allow`".to_owned(),
+    let add = match hosts {
+        _ if *wanted == SEARCH => "[web.search] with a `provider`".to_owned(),
+        Some(hosts) => format!("[web] with `allow = {hosts:?}`"),
+        None => "[web] with the hosts that may be read in `allow`".to_owned(),
     };
     format!("guild.toml has no [web], which opens the web; add {add} to allow it")
 }
@@ -369,7 +295,8 @@ impl<'a> Rules<'a> {
     }
 
     /// Why a capability is not allowed, and what would allow it.
-    fn denial(&self, wanted: &Capability) -> Option<String> {
+    fn denial(&self, wanted: &'static Kind) -> Option<String> {
+        let wanted = &Capability::Kind(wanted);
         if let Some((rule, denied)) = self.denied().find(|(_, denied)| denied.covers(wanted)) {
             return Some(format!(
                 "[member.{:?}] in guild.toml denies it; take {:?} out of its `deny` to allow it",
@@ -380,8 +307,8 @@ impl<'a> Rules<'a> {
         let mut allowed = self.allowed()?;
         // A part of an interface, as one root, lets the interface itself in.
         let lets_in = |allowed: &Capability| {
-            let part = matches!(wanted, Capability::Interface(_)) && allowed.interface() == wanted.interface();
-            part || allowed.covers(wanted)
+            let is_part = wanted.whole().is_none() && wanted.covers(allowed);
+            is_part || allowed.covers(wanted)
         };
         (!allowed.any(lets_in)).then(|| not_allowed(wanted, self.key))
     }
@@ -389,15 +316,14 @@ impl<'a> Rules<'a> {
     /// Why a capability is not allowed that takes a rule which names it, where there is none. Notes of all projects speak in
     /// every prompt, and those of a project in each prompt there: a page of the web or a tool of somebody else's must not
     /// reach them through a session unless the operator says so.
-    fn unnamed(&self, wanted: &Capability, spec: &ComponentSpec, policy: &Policy) -> Option<String> {
-        let why = match wanted {
-            Capability::MemoryGlobalWrite => "what it writes there is told to every worker in every project".to_owned(),
-            Capability::MemoryProjectWrite => {
+    fn unnamed(&self, wanted: &'static Kind, spec: &ComponentSpec, policy: &Policy) -> Option<String> {
+        let why = match wanted.unasked {
+            Unasked::Named(_) => "what it writes there is told to every worker in every project".to_owned(),
+            Unasked::Base(_) if *wanted == MEMORY_PROJECT_WRITE => {
                 let uses = |tool: &str| spec.tools.iter().any(|asked| asked == tool);
-                let web = Capability::Interface(Interface::Web);
                 let has_web = policy.web
-                    && (uses("WebFetch") || uses("WebSearch") || spec.grants.asks(Interface::Web))
-                    && (self.denial(&web).is_none() || self.denial(&Capability::Search).is_none());
+                    && (uses("WebFetch") || uses("WebSearch") || spec.asks(&WEB))
+                    && (self.denial(&WEB).is_none() || self.denial(&SEARCH).is_none());
                 let reads = match spec.toolboxes.first() {
                     _ if has_web => "the web".to_owned(),
                     Some(toolbox) => format!("the toolbox {toolbox}"),
@@ -407,8 +333,9 @@ impl<'a> Rules<'a> {
             }
             _ => return None,
         };
-        let is_named = self.allowed().is_some_and(|mut allowed| allowed.any(|allowed| allowed == wanted));
-        let wanted = wanted.to_string();
+        let is_named =
+            self.allowed().is_some_and(|mut allowed| allowed.any(|allowed| *allowed == Capability::Kind(wanted)));
+        let wanted = wanted.name;
         let others = if self.allowed().is_some() { "" } else { "\"*\", " };
         (!is_named).then(|| {
             format!(
@@ -421,15 +348,15 @@ impl<'a> Rules<'a> {
     /// The read roots that are granted, out of those that are asked for.
     fn roots(&self, asked: Vec<String>) -> Names {
         let root = |c: &Capability| if let Capability::Root(root) = c { Some(root.clone()) } else { None };
-        self.names(Interface::Files, asked, root)
+        self.names(&FILES, asked, root)
     }
 
-    /// The names of an interface that are granted, out of those that are asked for; `name` reads one.
-    fn names(&self, interface: Interface, asked: Vec<String>, name: impl Fn(&Capability) -> Option<String>) -> Names {
+    /// The names below a capability that are granted, out of those that are asked for; `name` reads one.
+    fn names(&self, whole: &'static Kind, asked: Vec<String>, name: impl Fn(&Capability) -> Option<String>) -> Names {
         let mut all_of: Vec<_> = [asked].into_iter().filter(|asked| !asked.is_empty()).collect();
         if let Some(allowed) = self.allowed() {
             let allowed: Vec<&Capability> = allowed.collect();
-            if !allowed.iter().any(|allowed| allowed.covers(&Capability::Interface(interface))) {
+            if !allowed.iter().any(|allowed| allowed.covers(&Capability::Kind(whole))) {
                 all_of.push(allowed.into_iter().filter_map(&name).collect());
             }
         }
@@ -442,7 +369,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::base_toolbox::PARTS;
+    use crate::{base_toolbox::parts as all_parts, capability::*};
 
     fn spec(component: Value) -> ComponentSpec {
         let mut whole = json!({"file": "x.wasm", "world": "autonomous-worker"});
@@ -468,16 +395,14 @@ mod tests {
     #[test]
     fn what_is_not_asked_for_is_not_granted() {
         let grants = grants(json!({"grants": {"log": {}, "memory": {}}}), vec![rule("*", Some(&["*"]), &[])]);
-        assert!(grants.has(Interface::Log) && grants.has(Interface::Memory));
-        assert!(
-            !grants.has(Interface::Files) && !grants.has(Interface::Web) && grants.denial(Interface::Web).is_none()
-        );
+        assert!(grants.holds(&LOG) && grants.holds(&MEMORY));
+        assert!(!grants.holds(&FILES) && !grants.holds(&WEB) && grants.denial(&WEB).is_none());
         assert!(
             grants.memory
                 && grants.sessions.memory
-                && !grants.component.memory_write
-                && !grants.component.search
-                && !grants.component.own_tools
+                && !grants.holds(&MEMORY_WRITE)
+                && !grants.holds(&SEARCH)
+                && !grants.holds(&OWN_TOOLS)
         );
     }
 
@@ -490,27 +415,22 @@ mod tests {
         let policy = Policy::default();
         let without = Grants::of(&"ann".parse().unwrap(), &spec(wanted), &policy);
         assert!(
-            without.component.memory_write
-                && without.component.own_tools
-                && without.artifacts
-                && !without.component.search
+            without.holds(&MEMORY_WRITE) && without.holds(&OWN_TOOLS) && without.artifacts && !without.holds(&SEARCH)
         );
         assert_eq!(roots(&without), ["docs"]);
         assert_eq!(without.sessions.tools, ["Read"]);
-        assert!(without.denial(Interface::Web).unwrap().contains("no [web]"));
+        assert!(without.denial(&WEB).unwrap().contains("no [web]"));
     }
 
     #[test]
     fn where_something_is_allowed_nothing_else_is() {
         let wanted = json!({"grants": {"log": {}, "files": {}, "memory": {"write": true}}, "tools": ["Read"]});
         let grants = grants(wanted, vec![rule("team/*", Some(&["log", "files:docs"]), &[])]);
-        assert!(grants.has(Interface::Log) && grants.has(Interface::Files));
+        assert!(grants.holds(&LOG) && grants.holds(&FILES));
         assert_eq!(roots(&grants), ["docs"]);
-        assert!(
-            !grants.has(Interface::Memory) && !grants.memory && !grants.component.memory_write && !grants.artifacts
-        );
+        assert!(!grants.holds(&MEMORY) && !grants.memory && !grants.holds(&MEMORY_WRITE) && !grants.artifacts);
         assert!(!grants.sessions.memory);
-        let why = grants.denial(Interface::Memory).unwrap();
+        let why = grants.denial(&MEMORY).unwrap();
         assert!(why.contains(r#"add "memory" to `allow` of [member."team/ann"]"#), "{why}");
     }
 
@@ -525,17 +445,12 @@ mod tests {
         ];
         let some = grants(wanted.clone(), rules);
         assert_eq!(roots(&some), ["docs", "src"]);
-        assert!(some.has(Interface::Web) && !some.component.search);
+        assert!(some.holds(&WEB) && !some.holds(&SEARCH));
         assert_eq!(some.hosts.unwrap().none_of, ["*.evil.example"]);
 
         let none = grants(wanted, vec![rule("team/ann", Some(&["*"]), &[]), rule("*", None, &["files", "web"])]);
-        assert!(
-            !none.has(Interface::Files)
-                && none.roots.is_none()
-                && none.hosts.is_none()
-                && none.sessions.tools.is_empty()
-        );
-        let why = none.denial(Interface::Files).unwrap();
+        assert!(!none.holds(&FILES) && none.roots.is_none() && none.hosts.is_none() && none.sessions.tools.is_empty());
+        let why = none.denial(&FILES).unwrap();
         assert!(why.contains(r#"[member."*"]"#) && why.contains(r#"take "files" out of its `deny`"#), "{why}");
     }
 
@@ -545,8 +460,14 @@ mod tests {
             "scopes": ["worker", "project", "global"],
             "grants": {"lore": {"write": true}, "worktree": {"write": true}, "memory": {}}
         });
-        let of =
-            |grants: &Grants| (grants.scopes.project, grants.scopes.global, grants.lore_write, grants.worktree_write);
+        let of = |grants: &Grants| {
+            (
+                grants.holds(&MEMORY_PROJECT),
+                grants.holds(&MEMORY_GLOBAL),
+                grants.holds(&LORE_WRITE),
+                grants.holds(&WORKTREE_WRITE),
+            )
+        };
         let all = grants(wanted.clone(), Vec::new());
         assert_eq!(of(&all), (true, true, true, true));
         assert_eq!(
@@ -567,7 +488,7 @@ mod tests {
         }
         let allowed = grants(wanted, vec![rule("*", Some(&["lore:write", "memory:project"]), &[])]);
         assert_eq!(of(&allowed), (true, false, true, false));
-        let Verdict::Denied(why) = &allowed.verdicts.details["worktree:write"] else { panic!("it is granted") };
+        let Verdict::Denied(why) = &allowed.requested["worktree:write"] else { panic!("it is granted") };
         assert!(why.contains(r#"add "worktree:write" to `allow` of [member."team/ann"]"#), "{why}");
     }
 
@@ -578,11 +499,11 @@ mod tests {
             let manager = manager.map(|key| key.parse().unwrap());
             Grants::of(&key.parse().unwrap(), &asked, &Policy { rules, manager, ..Policy::default() })
         };
-        let why = |grants: &Grants| grants.denial(Interface::Manager).unwrap_or_default().to_owned();
+        let why = |grants: &Grants| grants.denial(&MANAGER).unwrap_or_default().to_owned();
         let granted = of("guild-master", Some("guild-master"), Vec::new());
-        assert!(granted.has(Interface::Hall) && granted.has(Interface::Manager));
+        assert!(granted.holds(&HALL) && granted.holds(&MANAGER));
         let another = of("copy", Some("guild-master"), vec![rule("*", Some(&["*"]), &[])]);
-        assert!(another.has(Interface::Hall) && !another.has(Interface::Manager));
+        assert!(another.holds(&HALL) && !another.holds(&MANAGER));
         assert!(why(&another).contains("only the manager can hold it, which is guild-master"), "{}", why(&another));
         let nobody = of("guild-master", None, Vec::new());
         assert!(why(&nobody).contains("and there is none") && why(&nobody).contains("[hall]"), "{}", why(&nobody));
@@ -591,23 +512,23 @@ mod tests {
             (vec![rule("*", Some(&["hall:read"]), &[])], r#"add "hall:manage" to `allow`"#),
         ] {
             let denied = of("guild-master", Some("guild-master"), rules);
-            assert!(denied.has(Interface::Hall) && why(&denied).contains(line), "{}", why(&denied));
+            assert!(denied.holds(&HALL) && why(&denied).contains(line), "{}", why(&denied));
         }
         let was = granted.clone().and(&nobody);
-        assert!(was.has(Interface::Hall) && !was.has(Interface::Manager));
+        assert!(was.holds(&HALL) && !was.holds(&MANAGER));
         let silent = Grants::of(
             &"guild-master".parse().unwrap(),
             &spec(json!({"grants": {"hall": {}}})),
             &Policy { manager: Some("guild-master".parse().unwrap()), ..Policy::default() },
         );
-        assert!(silent.requested().next().is_none());
+        assert!(silent.requested.is_empty());
     }
 
     #[test]
     fn a_rule_for_others_says_nothing() {
         let wanted = json!({"grants": {"log": {}}});
         let other = grants(wanted, vec![rule("bob", Some(&[]), &["*"]), rule("team", None, &["log"])]);
-        assert!(other.has(Interface::Log));
+        assert!(other.holds(&LOG));
     }
 
     #[test]
@@ -620,16 +541,10 @@ mod tests {
             (roots(&then), roots(&now), roots(&both)),
             (vec!["docs", "secret"], vec!["docs", "src"], vec!["docs"])
         );
-        assert!(
-            both.has(Interface::Files)
-                && !both.has(Interface::Log)
-                && !both.component.memory_write
-                && !both.sessions.memory
-        );
+        assert!(both.holds(&FILES) && !both.holds(&LOG) && !both.holds(&MEMORY_WRITE) && !both.sessions.memory);
         assert_eq!((now.clone().and(&now), both.and(&now).roots.is_some()), (now.clone(), true));
         let kept: Grants = serde_json::from_value(json!(then)).unwrap();
         assert_eq!(kept, then);
-        // What an older host did not say, was not granted.
         assert_eq!(serde_json::from_value::<Grants>(json!({})).unwrap(), Grants::default());
     }
 
@@ -677,17 +592,17 @@ mod tests {
     const NOTES: [&str; 2] = ["memory:project:write", "memory:global:write"];
 
     fn parts(grants: &Grants) -> Vec<&'static str> {
-        PARTS.into_iter().chain(["memory:global:write"]).filter(|part| grants.base.has(part)).collect()
+        all_parts().chain(["memory:global:write"]).filter(|part| grants.base.has(part)).collect()
     }
 
     #[test]
     fn sessions_have_the_base_toolbox_in_commissions_though_nothing_was_asked_for() {
         let nothing = grants(json!({}), Vec::new());
-        assert_eq!(parts(&nothing), PARTS);
+        assert_eq!(parts(&nothing), all_parts().collect::<Vec<_>>());
         assert_eq!(nothing.activity_tools(), FILE_TOOLS);
         // Outside of them, and for the component, it is as if there were none.
         assert!(nothing.sessions.tools.is_empty() && nothing.roots.is_none());
-        assert!(!nothing.lore_write && !nothing.worktree_write && !nothing.scopes.project && !nothing.scopes.global);
+        assert!(nothing.requested.is_empty());
     }
 
     #[test]
@@ -701,10 +616,10 @@ mod tests {
             ("memory:project:write", &["memory:project:write"]),
             ("memory:write", &["memory:project:write"]),
             ("memory", &["memory:project", "memory:global", "memory:project:write"]),
-            ("*", &PARTS),
+            ("*", &all_parts().collect::<Vec<_>>()),
         ] {
             let some = grants(json!({"tools": ["Read"]}), vec![rule("team/*", None, &[denied])]);
-            let left: Vec<_> = PARTS.into_iter().filter(|part| !gone.contains(part)).collect();
+            let left: Vec<_> = all_parts().filter(|part| !gone.contains(part)).collect();
             assert_eq!(parts(&some), left, "{denied}");
             for part in gone {
                 assert!(some.base.denied[*part].contains("take "), "{denied}: {:?}", some.base.denied);
@@ -726,7 +641,7 @@ mod tests {
         };
         let plain = json!({"tools": ["Read", "WebSearch"], "toolboxes": []});
         let no_web = Grants::of(&"team/ann".parse().unwrap(), &spec(plain), &Policy::default());
-        assert!(no_web.base.write.project, "WebSearch searches the read roots where there is no web");
+        assert!(no_web.base.holds(&MEMORY_PROJECT_WRITE), "WebSearch searches the read roots where there is no web");
         for wanted in [
             json!({"tools": ["WebFetch"]}),
             json!({"grants": {"web": {}}}),
@@ -743,7 +658,7 @@ mod tests {
         assert!(why.contains(r#"[member."team/ann"] in guild.toml"#), "{why}");
         // A member that asks for the memories of all projects may read them, and no more.
         let asked = grants(json!({"scopes": ["global"], "grants": {"memory": {"write": true}}}), Vec::new());
-        assert!(asked.scopes.global && asked.base.may_write(Scope::Global).unwrap_err().contains(NOTES[1]));
+        assert!(asked.holds(&MEMORY_GLOBAL) && asked.base.may_write(Scope::Global).unwrap_err().contains(NOTES[1]));
     }
 
     #[test]
@@ -753,10 +668,6 @@ mod tests {
         assert_eq!(parts(&before), ["Read", "lore:write", "memory:project", "memory:project:write"]);
         assert_eq!(before.base.roots, None);
         assert_eq!(before.base.waiting().collect::<Vec<_>>(), ["Glob", "Grep", "memory:global", "worktree:write"]);
-        assert_eq!(parts(&grants(wanted.clone(), Vec::new()).approved_with(|_| true)), PARTS);
-        // A job that began under an earlier host, which knew no base toolbox.
-        let stored = Grants { base: BaseToolbox::default(), ..grants(wanted.clone(), Vec::new()) };
-        let resumed = grants(wanted, Vec::new()).and(&stored);
-        assert_eq!(parts(&resumed), ["Read", "lore:write", "memory:project", "memory:project:write"]);
+        assert_eq!(parts(&grants(wanted.clone(), Vec::new()).approved_with(|_| true)), all_parts().collect::<Vec<_>>());
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod base_toolbox;
 pub mod bounds;
+pub mod capability;
 pub mod error;
 pub mod event;
 pub mod grants;

@@ -306,24 +306,6 @@ impl Interface {
             Self::Manager => "manager",
         }
     }
-
-    /// How a manifest asks for the least of it, in `component.grants`.
-    pub fn request(self) -> String {
-        match self {
-            Self::Hall => "\"hall\": {\"read\": true}".to_owned(),
-            Self::Manager => "\"hall\": {\"manage\": true}".to_owned(),
-            other => format!("\"{}\": {{}}", other.as_str()),
-        }
-    }
-
-    /// What it is granted as: how `guild.toml` spells it.
-    pub fn grant(self) -> &'static str {
-        match self {
-            Self::Hall => "hall:read",
-            Self::Manager => "hall:manage",
-            other => other.as_str(),
-        }
-    }
 }
 
 /// Whether a name has characters that are invisible, or that change how what follows is shown.
@@ -591,7 +573,7 @@ mod tests {
     fn the_manifest_of_the_researcher_parses() {
         let manifest = parse(&researcher()).unwrap();
         assert!(manifest.is_worker());
-        assert!(manifest.component.unwrap().grants.asks(Interface::Log));
+        assert!(manifest.component.unwrap().grants.log.is_some());
     }
 
     #[test]

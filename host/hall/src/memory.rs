@@ -9,7 +9,7 @@ use std::{
 use cap_std::fs::Dir;
 use guild_contract::{
     Grants, Limits, OperationError,
-    grants::{Capability, ScopeGrants},
+    capability::{MEMORY_GLOBAL, MEMORY_PROJECT},
     manifest::Scope,
 };
 use guild_fs::{clock::Clock, durable::open_dir};
@@ -102,14 +102,13 @@ impl Scopes {
     ) -> Result<ScopedMemory, OperationError> {
         let of_host = lock(&self.open).limits.commission_memory_chars;
         let of_worker = own.limits().commission_memory_chars;
-        let ScopeGrants { project, global } = grants.base.read;
-        let project = match project {
+        let project = match grants.base.holds(&MEMORY_PROJECT) {
             true => Ok(self.project(&attempt.project)?.sharing(attempt.memory_chars.unwrap_or(of_host))),
-            false => Err(grants.base.denial(&Capability::MemoryProject).into()),
+            false => Err(grants.base.denial(&MEMORY_PROJECT).into()),
         };
-        let global = match global {
+        let global = match grants.base.holds(&MEMORY_GLOBAL) {
             true => Ok(self.global()?.sharing(of_host)),
-            false => Err(grants.base.denial(&Capability::MemoryGlobal).into()),
+            false => Err(grants.base.denial(&MEMORY_GLOBAL).into()),
         };
         let worker = attempt.worker_name.as_str();
         // A name that leads elsewhere is no file of the original's.

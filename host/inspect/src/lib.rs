@@ -54,7 +54,7 @@ pub enum InspectError {
 
 /// `"log": {}` for each, to add to a manifest.
 fn not_asked(imports: &BTreeMap<Interface, String>) -> String {
-    let lines: Vec<_> = imports.keys().map(|interface| format!("`{}`", interface.request())).collect();
+    let lines: Vec<_> = imports.keys().map(|interface| format!("`{}`", interface.kind().line)).collect();
     let add = if lines.len() == 1 { "the line" } else { "the lines" };
     format!(
         "the component imports {}, which its manifest does not ask for; add {add} {} to `component.grants`",
@@ -221,10 +221,10 @@ pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result
             Link::Linked | Link::Types => None,
             Link::Grant => {
                 let interface = interface(import).ok_or_else(|| InspectError::UnknownImport(import.clone()))?;
-                if !spec.grants.asks(interface) {
+                if !spec.asks(interface.kind()) {
                     not_asked.insert(interface, import.clone());
                 }
-                grants.denial(interface)
+                grants.denial(interface.kind())
             }
             Link::Denied => Some(NO_NETWORK),
             Link::Exported => return Err(InspectError::UnknownImport(import.clone())),

@@ -7,7 +7,11 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, Grants, grants::Capability, manifest::Scope};
+use guild_contract::{
+    Decision, Grants,
+    capability::{ARTIFACTS, Kind},
+    manifest::Scope,
+};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -34,8 +38,8 @@ pub trait Reporting: Send + Sync {
     fn log_question(&self, question: &str) -> Result<(), ToolError>;
 
     /// What has to be granted for [`Self::write_artifact`].
-    fn artifacts_need(&self) -> Capability {
-        Capability::Artifacts
+    fn artifacts_need(&self) -> &'static Kind {
+        &ARTIFACTS
     }
 
     /// See [`RunningJob::write_artifact`].

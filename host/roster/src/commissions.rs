@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
     Decision, Grants, JobId, JobStatus, Manifest, MemberKey, OperationError, Resumption,
+    capability::MANAGER,
     grants::Verdict,
     hall::{Model, Overrides},
-    manifest::{CheckoutScope, Interface},
+    manifest::CheckoutScope,
     rpc::{DispatchParams, RpcError, code},
 };
 use guild_git::Checkout;
@@ -130,7 +131,7 @@ impl Workers for Commissions {
                 agent: member.agent(None).map(|agent| agent.to_string()).unwrap_or_default(),
                 model: member.usual_model(),
                 checkout: checkout(manifest),
-                manages: member.grants.has(Interface::Manager),
+                manages: member.grants.holds(&MANAGER),
                 can: member.grants.granted().map(str::to_owned).collect(),
             }
         };
@@ -313,7 +314,7 @@ impl Workers for Commissions {
 /// (REQ-WKR-13). On a host without `[web]` there is no web for anybody to be granted, and whoever asks for it goes without.
 fn withheld(grants: &Grants, has_web: bool) -> Option<(&str, &str)> {
     let is_of_web = |wanted: &str| wanted.starts_with("web") || ["WebFetch", "WebSearch"].contains(&wanted);
-    grants.requested().find_map(|(wanted, verdict)| match verdict {
+    grants.verdicts().find_map(|(wanted, verdict)| match verdict {
         Verdict::Denied(why) if has_web || !is_of_web(wanted) => Some((wanted, why.as_str())),
         _ => None,
     })

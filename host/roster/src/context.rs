@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
-use guild_contract::{Grants, JobId, Limits, MemberKey, manifest::Interface, rpc::RpcError};
+use guild_contract::{Grants, JobId, Limits, MemberKey, capability::MANAGER, rpc::RpcError};
 use guild_hall::{Attempt, Hall, hall::HallReader, manager::ManagerTools, memory::Scopes};
 use guild_jobs::{MemoryStore, ScopedMemory, memory::Writer};
 use guild_session::{activation::Plan, hall::HallView, tools::Tools};
@@ -64,7 +64,7 @@ impl HostContext {
 
     /// The manager's tools in a job of its own; none for a job of anybody else's.
     pub(crate) fn manager(&self, job: &JobId, activity: Option<&Attempt>, grants: &Grants) -> Option<Arc<dyn Tools>> {
-        let hall = self.hall.clone().filter(|_| grants.has(Interface::Manager))?;
+        let hall = self.hall.clone().filter(|_| grants.holds(&MANAGER))?;
         Some(Arc::new(ManagerTools::new(hall, job.clone(), activity.cloned())))
     }
 
@@ -84,7 +84,7 @@ impl HostContext {
         project: Option<&str>,
         grants: &Grants,
     ) -> Result<(), RpcError> {
-        let (Plan::Session(session), true) = (plan, grants.has(Interface::Manager)) else { return Ok(()) };
+        let (Plan::Session(session), true) = (plan, grants.holds(&MANAGER)) else { return Ok(()) };
         if agent == Runtime::Extractive {
             return Err(RpcError::invalid_params(CANNOT_MANAGE));
         }

@@ -16,7 +16,8 @@ use guild_auth::{Ledger, audit_log::Log, tls::Tls, tokens::TokenFile};
 use guild_config::{Config, KeySource, Runtime, SearchOptions, Spend, WebOptions};
 use guild_contract::{
     Grants, MemberKey,
-    manifest::{Interface, World},
+    capability::{AGENT, MANAGER},
+    manifest::World,
 };
 use guild_session::{
     files::Files,
@@ -300,7 +301,7 @@ fn look_at_manager(config: &Config, survey: &[Surveyed]) -> Check {
         })?;
         member.state.clone().map_err(|why| format!("{key} cannot be served: {why}"))?;
         let granted = member.granted.as_ref();
-        if !granted.is_some_and(|granted| granted.grants.has(Interface::Manager)) {
+        if !granted.is_some_and(|granted| granted.grants.holds(&MANAGER)) {
             let why = granted.and_then(|granted| granted.denied().find(|(name, _)| *name == "hall:manage"));
             return Err(match why {
                 Some((_, why)) => format!("{key} is not granted `hall:manage`: {why}"),
@@ -527,7 +528,7 @@ fn is_ready(
 ) -> Result<(), String> {
     let later = match world {
         Some(World::Worker | World::WorkerToolbox) => agent == Runtime::Api,
-        Some(World::AutonomousWorker) if grants.has(Interface::Agent) => true,
+        Some(World::AutonomousWorker) if grants.holds(&AGENT) => true,
         _ => return Ok(()),
     };
     let wanted = Wanted { files: reach.files.as_deref(), later, ..Wanted::default() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use guild_config::{Config, HostPattern};
 use guild_contract::{
     Bounds, Grants, Limits, MemberLimits,
+    capability::Kind,
     grants::Verdict,
     manifest::{ComponentSpec, SESSION_TOOLS, World},
 };
@@ -64,7 +65,7 @@ impl Granted {
 
     /// What is asked for and not granted, and why.
     pub fn denied(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.grants.requested().filter_map(|(name, verdict)| match verdict {
+        self.grants.verdicts().filter_map(|(name, verdict)| match verdict {
             Verdict::Denied(why) => Some((name, why.as_str())),
             Verdict::Granted => None,
         })
@@ -73,7 +74,7 @@ impl Granted {
 
 /// Why a session cannot be given a tool.
 pub(crate) fn no_tool(grants: &Grants, tool: &str) -> String {
-    match grants.verdicts.details.get(tool) {
+    match grants.requested.get(tool) {
         Some(Verdict::Denied(why)) => format!("the tool {tool:?}: {why}"),
         Some(Verdict::Granted) => format!("the tool {tool:?}: there is nothing for it to read"),
         None => format!("the tool {tool:?}; add it to `component.tools` of the manifest"),
@@ -82,12 +83,7 @@ pub(crate) fn no_tool(grants: &Grants, tool: &str) -> String {
 
 /// Where a manifest asks for what [`Grants::requested`] names so.
 pub(crate) fn request_path(name: &str) -> String {
-    match name {
-        tool if SESSION_TOOLS.contains(&tool) => "component.tools".to_owned(),
-        "agent:own-tools" => "component.grants.agent.ownTools".to_owned(),
-        "memory:project" | "memory:global" => "component.scopes".to_owned(),
-        name => format!("component.grants.{}", name.replace(':', ".")),
-    }
+    format!("component.{}", Kind::named(name).map_or("tools", |kind| kind.key))
 }
 
 /// What the jobs of a member may use at most, where `limits` are its own, with the turns and dollars that its manifest

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use guild_agent::{Broker, LocalSearch};
-use guild_contract::{Grants, Limits, MemberKey, manifest::Interface};
+use guild_contract::{Grants, Limits, MemberKey, capability::FILES};
 use guild_hall::Attempt;
 use guild_session::{files::Files, web::Web};
 
@@ -43,7 +43,7 @@ impl Resources {
             fetch: provided.fetch.clone(),
         };
         let web = or_local(sessions.local);
-        let own_web = if grants.has(Interface::Files) { or_local(own.local) } else { provided.clone() };
+        let own_web = if grants.holds(&FILES) { or_local(own.local) } else { provided.clone() };
         let tools = tools.iter().filter(|tool| sessions.broker.offers(tool, &web)).cloned().collect();
         Reach { files: own.files, session_files: sessions.files, broker: sessions.broker, tools, web, own_web }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use guild_contract::{
     Grants, Limits, MemberKey,
-    manifest::Interface,
+    capability::WEB,
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
@@ -184,7 +184,7 @@ impl Toolbox {
     /// the one call.
     fn scope(&self, wait_until: Instant) -> ToolScope {
         let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
-        let web = if self.grants.has(Interface::Web) { own_web } else { Web::default() };
+        let web = if self.grants.holds(&WEB) { own_web } else { Web::default() };
         ToolScope { memory: self.memory.clone(), files, web, host: Handle::current(), wait_until }
     }
 }

@@ -7,8 +7,7 @@ use std::{
 
 use guild_contract::{
     Grants, Limits,
-    grants::{Capability, Verdict},
-    manifest::Interface,
+    capability::{Kind, LOG},
 };
 use guild_jobs::{JobTools, ScopedMemory};
 use guild_session::{
@@ -102,27 +101,15 @@ impl CallContext {
         self.memory.as_ref().ok_or_else(none)
     }
 
-    /// Refuses what was not granted.
-    pub(crate) fn granted(&self, interface: Interface) -> Result<(), ToolError> {
-        if interface != Interface::Log {
+    /// Refuses a capability that was not granted.
+    pub(crate) fn granted(&self, kind: &Kind) -> Result<(), ToolError> {
+        if *kind != LOG {
             self.memory()?;
         }
-        if self.grants.has(interface) {
-            return Ok(());
+        match self.grants.holds(kind) {
+            true => Ok(()),
+            false => Err(ToolError::NotGranted(self.grants.refusal(kind))),
         }
-        let why = self.grants.denial(interface).unwrap_or("the manifest does not ask for it");
-        Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member: {why}", interface.grant())))
-    }
-
-    /// Refuses what is behind an interface, and was not granted with it. `line` is what the manifest would say.
-    pub(crate) fn granted_too(&self, granted: bool, wanted: &Capability, line: &str) -> Result<(), ToolError> {
-        if granted {
-            return Ok(());
-        }
-        Err(ToolError::NotGranted(match self.grants.verdicts.details.get(&wanted.to_string()) {
-            Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
-            _ => format!("the manifest does not ask for `{wanted}`; add `{line}` to `component.grants`"),
-        }))
     }
 
     /// The hall, and where it is asked.
@@ -133,9 +120,9 @@ impl CallContext {
         Ok((hall.ok_or_else(none)?, host))
     }
 
-    /// The job, for a function of an interface that is bound to one.
-    pub(crate) fn job(&self, interface: Interface, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
-        self.granted(interface)?;
+    /// The job, for a function that needs a capability and a job.
+    pub(crate) fn job(&self, kind: &Kind, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
+        self.granted(kind)?;
         self.job.clone().ok_or_else(|| self.no_job(function))
     }
 }

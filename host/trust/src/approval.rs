@@ -283,7 +283,7 @@ impl Approval {
             mcp: manifest.and_then(|text| Manifest::parse(&text).ok()?.mcp).map(|line| spelled(&line)),
             key: signature.key().map(str::to_owned),
             imports: candidate.outside.imports.iter().cloned().collect(),
-            base: base_toolbox::PARTS.into_iter().map(str::to_owned).collect(),
+            base: base_toolbox::parts().map(str::to_owned).collect(),
             requested: Asked::of(spec),
         };
         let lock = self.lock()?;

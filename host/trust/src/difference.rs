@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use guild_audit::{Change, Facts};
 use guild_contract::{
-    grants::Capability,
-    manifest::{FILE_NAME, Interface, POSTURE, Scope, package},
+    capability::{ARTIFACTS, Capability, FILES, KINDS, Kind, WEB},
+    manifest::{FILE_NAME, POSTURE, Scope, package},
     text::one_line,
 };
 
@@ -111,7 +111,7 @@ impl Pin {
             add("import", one_line(import, CHARS), String::new());
         }
         // Those that it asks for are among these.
-        for part in self.base.iter().filter(|part| !self.requested.asks(part)) {
+        for part in self.base.iter().filter(|part| !self.requested.asks_for(part)) {
             add("capability", format!("unasked in commissions: {part}"), String::new());
         }
         self.requested.add_facts(add);
@@ -129,54 +129,40 @@ fn signer(key: &str, trust: &Trust) -> String {
 
 impl Asked {
     /// Whether a part of the base toolbox is asked for.
-    fn asks(&self, part: &str) -> bool {
-        match part {
-            "lore:write" => self.grants.lore_write(),
-            "worktree:write" => self.grants.worktree_write(),
-            "memory:project" | "memory:project:write" => self.scopes.contains(Scope::Project.as_str()),
-            "memory:global" => self.scopes.contains(Scope::Global.as_str()),
-            tool => self.tools.contains(tool),
+    fn asks_for(&self, part: &str) -> bool {
+        match Kind::named(part) {
+            Some(kind) => kind.is_asked_with(|kind| self.asks(kind)),
+            None => self.tools.contains(part),
         }
+    }
+
+    fn asks(&self, kind: &Kind) -> bool {
+        let scopes: Vec<_> =
+            [Scope::Project, Scope::Global].into_iter().filter(|scope| self.scopes.contains(scope.as_str())).collect();
+        (kind.is_asked)(&self.grants, &scopes)
     }
 
     /// Adds each thing that is requested; what `guild.toml` can allow or deny as it is spelled there.
     fn add_facts(&self, mut add: impl FnMut(&'static str, String, String)) {
         add("identity", "world".to_owned(), self.world.as_str().to_owned());
         let grants = &self.grants;
-        for interface in Interface::ALL.into_iter().filter(|interface| grants.asks(*interface)) {
+        // Every job may write artifacts: what a manifest says of them only bounds them.
+        for kind in KINDS.into_iter().filter(|kind| **kind != ARTIFACTS && self.asks(kind)) {
             // To name none is to ask for all.
-            let all = match interface {
-                Interface::Files if grants.files.as_ref().is_some_and(|files| files.roots.is_empty()) => "every root",
-                Interface::Web if grants.web.as_ref().is_some_and(|web| web.hosts.is_empty()) => "every host",
+            let all = match kind {
+                kind if *kind == FILES && grants.files.as_ref().is_some_and(|files| files.roots.is_empty()) => {
+                    "every root"
+                }
+                kind if *kind == WEB && grants.web.as_ref().is_some_and(|web| web.hosts.is_empty()) => "every host",
                 _ => "",
             };
-            add("capability", Capability::Interface(interface).to_string(), all.to_owned());
-        }
-        let mut asks = |capability: Capability| add("capability", capability.to_string(), String::new());
-        if grants.memory.is_some_and(|memory| memory.write) {
-            asks(Capability::MemoryWrite);
-        }
-        if grants.agent.is_some_and(|agent| agent.own_tools) {
-            asks(Capability::OwnTools);
-        }
-        if grants.lore_write() {
-            asks(Capability::LoreWrite);
-        }
-        if grants.worktree_write() {
-            asks(Capability::WorktreeWrite);
-        }
-        let wider = [(Scope::Project, Capability::MemoryProject), (Scope::Global, Capability::MemoryGlobal)];
-        for (_, capability) in wider.iter().filter(|(scope, _)| self.scopes.contains(scope.as_str())) {
-            asks(capability.clone());
+            add("capability", kind.name.to_owned(), all.to_owned());
         }
         for root in grants.files.iter().flat_map(|files| &files.roots) {
-            asks(Capability::Root(root.clone()));
+            add("capability", Capability::Root(root.clone()).to_string(), String::new());
         }
         for host in grants.web.iter().flat_map(|web| &web.hosts) {
-            asks(Capability::Host(host.clone()));
-        }
-        if grants.web.as_ref().is_some_and(|web| web.search) {
-            asks(Capability::Search);
+            add("capability", Capability::Host(host.clone()).to_string(), String::new());
         }
         let artifacts = grants.artifacts.unwrap_or_default();
         let bounds = [

@@ -212,7 +212,11 @@ fn stated(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Manifest, manifest::Scope};
+    use crate::{
+        Manifest,
+        capability::{LORE_WRITE, WORKTREE_WRITE},
+        manifest::Scope,
+    };
 
     /// As the original's own packages are, with the component that this host needs.
     fn artificer() -> Value {
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(component.checkout_scope, Some(CheckoutScope::Full));
         assert_eq!(component.scopes, [Scope::Worker, Scope::Project]);
         assert_eq!((component.resources.max_turns, component.resources.max_budget_usd), (Some(9), Some(1.5)));
-        assert!(component.grants.lore_write() && component.grants.worktree_write());
+        assert!(component.asks(&LORE_WRITE) && component.asks(&WORKTREE_WRITE));
     }
 
     #[test]
@@ -320,7 +324,7 @@ mod tests {
             component.resources,
             Bounds { max_turns: Some(9), max_budget_usd: Some(1.5), deadline_seconds: Some(60) }
         );
-        assert!(component.grants.worktree_write());
+        assert!(component.asks(&WORKTREE_WRITE));
         // The component in one of them is enough.
         for bare in [
             of(Some(&with(member(), "/component", Value::Null)), &artificer()),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, Interface, NAME_BYTES, has_unseen, unseen};
+use super::{Fault, NAME_BYTES, has_unseen, unseen};
 use crate::hosts::check_host;
 
 /// What a component asks for: the `guild:worker` interfaces that it imports, and how much of what is behind them it
@@ -46,31 +46,6 @@ pub struct RequestedGrants {
 }
 
 impl RequestedGrants {
-    /// Whether an interface is asked for.
-    pub fn asks(&self, interface: Interface) -> bool {
-        match interface {
-            Interface::Log => self.log.is_some(),
-            Interface::Memory => self.memory.is_some(),
-            Interface::Files => self.files.is_some(),
-            Interface::Web => self.web.is_some(),
-            Interface::JobTools => self.job_tools.is_some(),
-            Interface::Status => self.status.is_some(),
-            Interface::Agent => self.agent.is_some(),
-            Interface::Hall => self.hall.is_some_and(|hall| hall.read),
-            Interface::Manager => self.hall.is_some_and(|hall| hall.manage),
-        }
-    }
-
-    /// Whether the texts of a project are asked for, to write.
-    pub fn lore_write(&self) -> bool {
-        self.lore.is_some_and(|lore| lore.write)
-    }
-
-    /// Whether the files of a project are asked for, to write.
-    pub fn worktree_write(&self) -> bool {
-        self.worktree.is_some_and(|worktree| worktree.write)
-    }
-
     pub(super) fn check(&self) -> Result<(), Fault> {
         let names = [
             ("component.grants.files.roots", self.files.as_ref().map(|files| &files.roots)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use guild_contract::{
     Grants, JobId, Limits, OperationError,
-    base_toolbox::BaseToolbox,
+    capability::{LORE_WRITE, WORKTREE_WRITE},
     hall::{CommissionId, HallEvent, MeetingId},
 };
 use guild_jobs::JobTools;
@@ -48,12 +48,12 @@ impl Hall {
         let grants = match &attempt.activity {
             // The integration worktree is only read: what is written there is committed for everybody.
             Activity::Meeting(_, MeetingScope::Project) => {
-                let base = BaseToolbox { lore_write: false, worktree_write: false, ..grants.base.clone() };
-                Arc::new(Grants { lore_write: false, worktree_write: false, base, ..(**grants).clone() })
+                let base = grants.base.clone().without(&[&LORE_WRITE, &WORKTREE_WRITE]);
+                Arc::new(Grants { base, ..(**grants).clone() })
             }
             _ => grants.clone(),
         };
-        let writes = grants.base.lore_write || grants.base.worktree_write;
+        let writes = grants.base.holds(&LORE_WRITE) || grants.base.holds(&WORKTREE_WRITE);
         let links = if writes { integration.repository().links(&attempt.worktree).await? } else { Vec::new() };
         let (home, at, running) = (self.home.clone(), attempt.clone(), job.job().clone());
         let repository = integration.repository().clone();

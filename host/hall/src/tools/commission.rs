@@ -6,7 +6,10 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, grants::Capability};
+use guild_contract::{
+    Decision,
+    capability::{Kind, LORE_WRITE},
+};
 use guild_jobs::{Reporting, RunningJob};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
@@ -109,8 +112,8 @@ impl Reporting for CommissionReporting {
         self.reports.report(Report::Question { question: question.to_owned() })
     }
 
-    fn artifacts_need(&self) -> Capability {
-        Capability::LoreWrite
+    fn artifacts_need(&self) -> &'static Kind {
+        &LORE_WRITE
     }
 
     fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::Grants;
+use guild_contract::{Grants, capability::LORE_WRITE};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -154,7 +154,7 @@ static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 3]> = LazyLock::new(|| {
 #[async_trait]
 impl Tools for LoreTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        let is_granted = |tool: &&Arc<ToolDefinition>| self.grants.base.lore_write || tool.read_only;
+        let is_granted = |tool: &&Arc<ToolDefinition>| self.grants.base.holds(&LORE_WRITE) || tool.read_only;
         DEFINITIONS.iter().filter(is_granted).cloned().collect()
     }
 

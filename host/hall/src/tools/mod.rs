@@ -10,7 +10,7 @@ mod worktree;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use guild_contract::{Grants, grants::Capability};
+use guild_contract::{Grants, capability::LORE_WRITE};
 use guild_git::Checkout;
 use guild_jobs::JobTools;
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
@@ -120,10 +120,10 @@ pub(crate) fn is_offered(set: &dyn Tools, name: &str) -> Result<(), ToolError> {
 
 /// Refuses to write documents where that was not granted.
 fn lore_write(grants: &Grants) -> Result<(), ToolError> {
-    if grants.base.lore_write {
+    if grants.base.holds(&LORE_WRITE) {
         return Ok(());
     }
-    Err(ToolError::NotGranted(grants.base.denial(&Capability::LoreWrite)))
+    Err(ToolError::NotGranted(grants.base.denial(&LORE_WRITE)))
 }
 
 pub(crate) fn answer(text: &str) -> Value {

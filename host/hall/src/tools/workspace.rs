@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::Grants;
+use guild_contract::{Grants, capability::WORKTREE_WRITE};
 use guild_git::{Checkout, RULES_BYTES, is_rules_file};
 use guild_jobs::Names;
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
@@ -140,7 +140,7 @@ static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 2]> = LazyLock::new(|| {
 #[async_trait]
 impl Tools for WorkspaceTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        if self.grants.base.worktree_write { DEFINITIONS.to_vec() } else { Vec::new() }
+        if self.grants.base.holds(&WORKTREE_WRITE) { DEFINITIONS.to_vec() } else { Vec::new() }
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

@@ -545,7 +545,7 @@ async fn the_managers_own_meetings_have_no_branch_and_leave_their_record() {
     let state = fs::read_to_string(world.home().join(format!("state/meetings/{id}.json"))).unwrap();
     assert!(state.contains("\"scope\": \"project\""), "{state}");
     // It only reads there, whatever it was granted.
-    let base = BaseToolbox { lore_write: true, worktree_write: true, ..BaseToolbox::default() };
+    let base = BaseToolbox::of(["lore:write", "worktree:write"]);
     let grants = Grants { base, ..Grants::default() };
     let names = names(&tools(&world, &hall, &attempt, grants).await);
     assert!(names.contains(&"read_artifact".to_owned()), "{names:?}");

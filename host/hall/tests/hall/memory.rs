@@ -10,11 +10,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds, Grants, Limits,
-    base_toolbox::BaseToolbox,
-    grants::{ScopeGrants, SessionGrants},
-    hall::Overrides,
-    manifest::Scope,
+    Bounds, Grants, Limits, base_toolbox::BaseToolbox, grants::SessionGrants, hall::Overrides, manifest::Scope,
 };
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
@@ -140,15 +136,15 @@ fn names(notes: &[MemoryNote]) -> Vec<String> {
 
 /// All of memory is granted.
 fn all() -> Arc<Grants> {
-    Arc::new(granted(ScopeGrants { project: true, global: true }))
+    Arc::new(granted(&["memory:project", "memory:project:write", "memory:global", "memory:global:write"]))
 }
 
-/// The notes of these scopes are read and written.
-fn granted(scopes: ScopeGrants) -> Grants {
+/// These parts of the base toolbox are granted.
+fn granted(parts: &[&str]) -> Grants {
     Grants {
         memory: true,
         sessions: SessionGrants { memory: true, ..SessionGrants::default() },
-        base: BaseToolbox { read: scopes, write: scopes, ..BaseToolbox::default() },
+        base: BaseToolbox::of(parts.iter().copied()),
         ..Grants::default()
     }
 }
@@ -290,7 +286,7 @@ fn a_busy_scope_takes_nothing_from_the_others_and_what_is_left_out_is_said() {
 async fn a_scope_that_was_not_granted_names_the_grant_and_is_not_made() {
     let world = World::new();
     let scopes = world.scopes();
-    let mut grants = granted(ScopeGrants::default());
+    let mut grants = granted(&[]);
     for part in ["memory:project", "memory:project:write", "memory:global:write"] {
         grants.base.denied.insert(part.to_owned(), "[member.\"ann\"] in guild.toml denies it".to_owned());
     }

@@ -88,7 +88,7 @@ struct Session {
 /// Documents and files may be written.
 fn all() -> Grants {
     Grants {
-        base: BaseToolbox { lore_write: true, worktree_write: true, ..BaseToolbox::default() },
+        base: BaseToolbox::of(["lore:write", "worktree:write"]),
         memory: true,
         sessions: SessionGrants { memory: true, ..SessionGrants::default() },
         artifacts: true,
@@ -600,7 +600,7 @@ async fn an_edit_changes_the_one_place_or_all_where_that_is_said() {
 
 #[tokio::test]
 async fn documents_are_written_only_where_that_is_granted_and_other_files_only_where_they_are_checked_out() {
-    let of_files = Grants { base: BaseToolbox { worktree_write: true, ..BaseToolbox::default() }, ..Grants::default() };
+    let of_files = Grants { base: BaseToolbox::of(["worktree:write"]), ..Grants::default() };
     let session = Session::with(Checkout::Full, of_files, Limits::default()).await;
     session.file("src/code.rs", "x").await.unwrap();
     let denied = session.refused("workspace_write", json!({"path": ".lore/a.md", "content": ""})).await;
@@ -727,7 +727,7 @@ async fn progress_questions_and_decisions_are_kept_by_the_job_and_reported() {
 
 #[tokio::test]
 async fn a_component_reports_where_its_sessions_do() {
-    let base = BaseToolbox { lore_write: true, ..BaseToolbox::default() };
+    let base = BaseToolbox::of(["lore:write"]);
     let of_documents = Grants { base, ..Grants::default() };
     let session = Session::with(Checkout::Sparse, of_documents, Limits::default()).await;
     let reporting = session.tools.job_tools().reporting().clone();

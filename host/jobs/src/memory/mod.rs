@@ -32,7 +32,7 @@ use origin::{Origin, Origins, Writers};
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
 pub use origin::Writer;
 pub use original::Original;
-pub use scoped::{Granted, ScopeNotes, ScopedMemory, denial};
+pub use scoped::{Granted, ScopeNotes, ScopedMemory};
 
 /// The directory of a member that has its memories.
 pub(crate) const MEMORY: &str = "memory";

@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use guild_contract::{Grants, grants::Verdict, manifest::Scope};
+use guild_contract::{
+    capability::{Kind, MEMORY_GLOBAL, MEMORY_PROJECT},
+    manifest::Scope,
+};
 use guild_session::{activation::MemoryNote, tools::ToolError};
 
 use crate::error::StoreError;
@@ -180,8 +183,8 @@ pub type Granted = Result<ScopeNotes, Arc<str>>;
 /// A member's own memory, for work that is no commission.
 impl From<Arc<MemoryStore>> for ScopedMemory {
     fn from(worker: Arc<MemoryStore>) -> Self {
-        let none = |scope: Scope| Err(format!("`{}` is there in commissions only", grant(scope)).into());
-        Self::new(ScopeNotes::new(worker, None), none(Scope::Project), none(Scope::Global))
+        let none = |kind: &Kind| Err(format!("`{kind}` is there in commissions only").into());
+        Self::new(ScopeNotes::new(worker, None), none(&MEMORY_PROJECT), none(&MEMORY_GLOBAL))
     }
 }
 
@@ -300,24 +303,6 @@ struct Given {
     notes: Vec<MemoryNote>,
     /// How many others there are, where there are some.
     left_out: Option<String>,
-}
-
-/// The name of the grant of a wider scope.
-fn grant(scope: Scope) -> String {
-    format!("memory:{}", scope.as_str())
-}
-
-/// Why a wider scope is not granted, and what would grant it.
-pub fn denial(scope: Scope, grants: &Grants) -> Arc<str> {
-    let wanted = grant(scope);
-    let why = match grants.verdicts.details.get(&wanted) {
-        Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
-        _ => format!(
-            "the manifest does not ask for `{wanted}`; add {:?} to `component.scopes`, and have the operator allow it",
-            scope.as_str()
-        ),
-    };
-    why.into()
 }
 
 #[cfg(test)]

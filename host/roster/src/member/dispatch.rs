@@ -7,8 +7,9 @@ use std::{
 
 use guild_contract::{
     JobId,
+    capability::{AGENT, MEMORY_WRITE, WEB},
     json::parsed_bytes,
-    manifest::{Interface, POSTURE},
+    manifest::POSTURE,
     rpc::{DispatchParams, Dispatched, RpcError},
     text::{LOGGED_CHARS, one_line},
 };
@@ -137,7 +138,7 @@ impl Member {
         let kept = (kept, keep(bytes_planned(&activation, &plan))?);
         let wanted = match plan.session() {
             Some(session) => Some((session.model.clone(), false)),
-            None => self.grants.has(Interface::Agent).then_some((None, true)),
+            None => self.grants.holds(&AGENT).then_some((None, true)),
         };
         if let Some((model, later)) = wanted {
             let (resources, files) = (self.context.resources.clone(), reach.session_files.clone());
@@ -247,13 +248,13 @@ impl Member {
             let memory = this.context.memory(this.key(), this.data.memory.clone(), at.as_ref(), &this.grants);
             let memory = memory.map_err(RpcError::internal)?;
             let mut memories = if this.grants.memory { memory.injection() } else { Vec::new() };
-            if this.grants.has(Interface::Web) {
+            if this.grants.holds(&WEB) {
                 // It could send them away without a session, so it is given those that its manifest asks for; its sessions
                 // have `read_memory` for the others.
-                memories.retain(|note| this.grants.scopes.has(note.scope));
+                memories.retain(|note| this.grants.reads(note.scope));
             }
             // Where the operator lets it write none, its memories are what people made of them.
-            if at.is_some() && (this.grants.component.memory_write || this.grants.sessions.memory) {
+            if at.is_some() && (this.grants.holds(&MEMORY_WRITE) || this.grants.sessions.memory) {
                 memory.condense();
             }
             Ok((this.posture()?, memory, memories))
@@ -275,7 +276,7 @@ impl Member {
                 artifacts: attempt.dependencies.clone(),
             }),
             // Its sessions may read more than it may itself.
-            scopes: memory.scopes().into_iter().filter(|scope| self.grants.scopes.has(*scope)).collect(),
+            scopes: memory.scopes().into_iter().filter(|scope| self.grants.reads(*scope)).collect(),
             project: attempt
                 .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: attempt.project_root().to_owned() }),
             posture,

@@ -4,10 +4,7 @@ mod toolbox;
 
 use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-use guild_contract::{
-    Bounds, Grants, Limits, MemberKey,
-    manifest::{ComponentSpec, Interface},
-};
+use guild_contract::{Bounds, Grants, Limits, MemberKey, capability::MEMORY, manifest::ComponentSpec};
 use guild_inspect::Outside;
 use guild_jobs::RunningJob;
 use guild_session::activation::{Activation, Plan, Refusal, SessionPlan};
@@ -272,7 +269,7 @@ impl Plugin {
 
     /// `/memory`, read-only, for a component that asked for `memory`: the member's own.
     pub(crate) fn memory_preopen(&self, call: &'static str, context: &CallContext) -> Result<Vec<Preopen>, CallError> {
-        let Some(memory) = context.memory.as_ref().filter(|_| context.granted(Interface::Memory).is_ok()) else {
+        let Some(memory) = context.memory.as_ref().filter(|_| context.granted(&MEMORY).is_ok()) else {
             return Ok(Vec::new());
         };
         let why = |e: std::io::Error| CallError::Trap { call, why: format!("no /memory: {}", e.kind()) };

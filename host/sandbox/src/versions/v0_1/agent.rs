@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{Limits, grants::Capability, json::parsed_bytes, manifest::Interface};
+use guild_contract::{
+    Limits,
+    capability::{AGENT, OWN_TOOLS},
+    json::parsed_bytes,
+};
 use guild_session::{
     meter::Ending as End,
     session::{Query, QueryEvent, QueryHandle},
@@ -50,7 +54,7 @@ const GRACE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 /// What a name takes besides its characters.
 const NAME_BYTES: usize = 64;
-/// How often the host has a schema at a time: as it was read, and as it goes to a model.
+/// Copies of a schema in memory: as it was read, and as it goes to a model.
 const COPIES: u64 = 2;
 
 /// What a component answered to a call of its session, and what the host holds for it until it is taken.
@@ -215,11 +219,10 @@ impl SessionState {
         limits: &Limits,
         usage: &Arc<ResourceUsage>,
     ) -> Result<Self, ToolError> {
-        context.granted(Interface::Agent)?;
+        context.granted(&AGENT)?;
         let tools: Vec<WrittenTool> = mem::take(&mut options.own_tools).into_iter().map(Into::into).collect();
         if !tools.is_empty() {
-            let line = r#""agent": { "ownTools": true }"#;
-            context.granted_too(context.grants.component.own_tools, &Capability::OwnTools, line)?;
+            context.granted(&OWN_TOOLS)?;
         }
         let sessions = context.sessions.clone().ok_or_else(|| context.no_job("agent.query"))?;
         let bounds = bounds(options.bounds);

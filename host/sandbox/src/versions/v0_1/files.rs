@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_contract::manifest::Interface;
+use guild_contract::capability::FILES;
 use guild_session::{
     files::{Files, GrepRequest, GrepWanted},
     tools::ToolError,
@@ -20,7 +20,7 @@ use crate::state::{CallContext, State};
 const MAX_FOUND: u32 = 10_000;
 
 fn granted(context: &CallContext) -> Result<Arc<dyn Files>, ToolError> {
-    context.granted(Interface::Files)?;
+    context.granted(&FILES)?;
     context.files.clone().ok_or_else(|| {
         ToolError::NotGranted(
             "there is nothing to read: the operator names read roots with `--sources DIR` or `[[roots]]` in guild.toml"

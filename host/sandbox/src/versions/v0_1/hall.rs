@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_contract::manifest::Interface;
+use guild_contract::capability::HALL;
 use guild_session::{
     hall::{HallCommission, HallMeeting, HallView, HallWorker},
     tools::ToolError,
@@ -24,7 +24,7 @@ async fn read<T: Send + 'static, F: Future<Output = Result<T, ToolError>> + Send
     function: &'static str,
     read: impl FnOnce(Arc<dyn HallView>) -> F,
 ) -> HostResult<T> {
-    let hall = context.granted(Interface::Hall).and_then(|()| context.hall(function));
+    let hall = context.granted(&HALL).and_then(|()| context.hall(function));
     Ok(match hall {
         Ok((hall, host)) => on_host(&host, "the hall could not be read", read(hall)).await.map_err(Into::into),
         Err(e) => Err(e.into()),

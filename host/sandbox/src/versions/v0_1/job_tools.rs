@@ -1,6 +1,9 @@
 //! `job-tools`: the internal tools on this job, by the same implementation that sessions call.
 
-use guild_contract::{Decision, grants::Capability, manifest::Interface};
+use guild_contract::{
+    Decision,
+    capability::{ARTIFACTS, JOB_TOOLS},
+};
 use guild_jobs::Reporting;
 use guild_session::tools::ToolError;
 
@@ -28,12 +31,9 @@ impl Host for State {
 
     async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> HostResult<()> {
         on_job(self, "job-tools.write-artifact", move |context, job| {
-            match job.artifacts_need() {
-                Capability::LoreWrite => {
-                    let asked = r#""lore": {"write": true}"#;
-                    context.granted_too(context.grants.lore_write, &Capability::LoreWrite, asked)?;
-                }
-                _ => context.granted_too(context.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?,
+            // Every job may write its own files unless the operator denies it.
+            if *job.artifacts_need() != ARTIFACTS || !context.grants.artifacts {
+                context.granted(job.artifacts_need())?;
             }
             named("the path", &path)?;
             job.write_artifact(&path, &contents)
@@ -52,5 +52,5 @@ async fn on_job(
     function: &'static str,
     call: impl FnOnce(&CallContext, &dyn Reporting) -> Result<(), ToolError> + Send + 'static,
 ) -> HostResult<()> {
-    state.blocking(move |context| call(context, &**context.job(Interface::JobTools, function)?.reporting())).await
+    state.blocking(move |context| call(context, &**context.job(&JOB_TOOLS, function)?.reporting())).await
 }

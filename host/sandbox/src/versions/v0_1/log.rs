@@ -1,6 +1,6 @@
 //! `log`: lines for the job's log.
 
-use guild_contract::manifest::Interface;
+use guild_contract::capability::LOG;
 
 use super::bindings::guild::worker::log::{Host, Level};
 use crate::state::State;
@@ -8,7 +8,7 @@ use crate::state::State;
 impl Host for State {
     async fn write(&mut self, level: Level, message: String) -> wasmtime::Result<()> {
         // The interface has no error to answer with: what was not granted is dropped.
-        if self.context.granted(Interface::Log).is_ok() {
+        if self.context.granted(&LOG).is_ok() {
             let level = match level {
                 Level::Debug => "debug",
                 Level::Info => "info",

@@ -1,6 +1,6 @@
 //! `manager`: the tools that the manager's sessions have, for its component.
 
-use guild_contract::manifest::Interface;
+use guild_contract::capability::MANAGER;
 use guild_session::tools::{ToolCall, ToolError};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::{call::on_host, state::State};
 /// Calls a tool of the manager's, where the host does its own work. `function` is its name in WIT. A component that carries
 /// its job out is not resumed after a crash, so the number of a call within its job names it.
 async fn call(state: &mut State, function: &'static str, tool: &str, input: Value) -> Result<Value, ToolError> {
-    state.context.granted(Interface::Manager)?;
+    state.context.granted(&MANAGER)?;
     let (tools, host) = state.context.manager.clone().ok_or_else(|| state.context.no_job(function))?;
     state.manager_calls += 1;
     let call = ToolCall { id: format!("component {}", state.manager_calls), name: tool.to_owned(), input };

@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use guild_contract::{
-    grants::Capability,
-    manifest::{self, Interface},
+    capability::{Kind, MEMORY, MEMORY_WRITE},
+    manifest,
 };
-use guild_jobs::{
-    JobTools,
-    memory::{ScopeNotes, denial},
-};
+use guild_jobs::{JobTools, memory::ScopeNotes};
 use guild_session::tools::ToolError;
 
 use super::{
@@ -30,14 +27,11 @@ fn keyed<'a>(context: &'a CallContext, scope: Scope, key: &str) -> Result<&'a Sc
 }
 
 fn scoped(context: &CallContext, scope: Scope) -> Result<&ScopeNotes, ToolError> {
-    context.granted(Interface::Memory)?;
+    context.granted(&MEMORY)?;
+    let notes = context.memory()?.scope(scope.into())?;
     // Its sessions may read more: they have the base toolbox, and a component has what its manifest asks for.
-    let (scope, notes) = (scope.into(), context.memory()?.scope(scope.into())?);
-    if context.grants.scopes.has(scope) {
-        Ok(notes)
-    } else {
-        Err(ToolError::NotGranted(denial(scope, &context.grants).to_string()))
-    }
+    Kind::of_scope(scope.into()).map_or(Ok(()), |kind| context.granted(kind))?;
+    Ok(notes)
 }
 
 impl From<manifest::Scope> for Scope {
@@ -63,8 +57,7 @@ impl From<Scope> for manifest::Scope {
 /// The job on whose account memory is written: a refused dispatch leaves no trace.
 fn writer(context: &CallContext, scope: Scope, key: &str, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
     keyed(context, scope, key)?;
-    let line = r#""memory": { "write": true }"#;
-    context.granted_too(context.grants.component.memory_write, &Capability::MemoryWrite, line)?;
+    context.granted(&MEMORY_WRITE)?;
     context.grants.base.may_write(scope.into()).map_err(ToolError::NotGranted)?;
     context.job.clone().ok_or_else(|| context.no_job(function))
 }

@@ -1,6 +1,6 @@
 //! `status`: the job's own record.
 
-use guild_contract::{JobStatus, manifest::Interface};
+use guild_contract::{JobStatus, capability::STATUS};
 
 use super::{
     HostResult,
@@ -13,7 +13,7 @@ use crate::state::State;
 
 impl Host for State {
     async fn current(&mut self) -> HostResult<Snapshot> {
-        Ok(self.context.job(Interface::Status, "status.current").map_err(Into::into).map(|tools| {
+        Ok(self.context.job(&STATUS, "status.current").map_err(Into::into).map(|tools| {
             let view = tools.job().snapshot();
             let decision = |d: guild_contract::Decision| types::Decision {
                 question: d.question,

@@ -3,7 +3,7 @@
 //! Jobs and tool calls have it: what is asked for while a dispatch is checked would leave the machine without a trace.
 //! Each search and each page is a line of the job's log, or of the host's, whatever came of it.
 
-use guild_contract::{grants::Capability, manifest::Interface};
+use guild_contract::capability::{SEARCH, WEB};
 use guild_session::{tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 
@@ -62,13 +62,13 @@ fn beginning(text: &str) -> String {
 }
 
 fn granted(context: &CallContext, function: &'static str) -> Result<(Web, Handle), ToolError> {
-    context.granted(Interface::Web)?;
+    context.granted(&WEB)?;
     context.web.clone().ok_or_else(|| context.no_job(function))
 }
 
 async fn search(context: CallContext, query: String, limit: u32) -> Result<Vec<Hit>, ToolError> {
     let (web, host) = granted(&context, "web.search")?;
-    context.granted_too(context.grants.component.search, &Capability::Search, r#""web": { "search": true }"#)?;
+    context.granted(&SEARCH)?;
     let Some(search) = web.search else {
         return Err(ToolError::NotGranted(
             "there is nothing to search: the operator names a provider with [web.search] in guild.toml, or read roots"
