@@ -1,8 +1,8 @@
 //! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and agent sessions
 //! with JSON.
 //!
-//! [`TABLE`] defines each tool for sessions: its name, input, answer, grant and handler. A model reads the doc comments of the
-//! input types.
+//! [`TABLE`] defines each tool for sessions: its name, input, answer, grant, where it is replaced, and handler. A model reads
+//! the doc comments of the input types.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,19 +23,26 @@ use crate::{
     running::RunningJob,
 };
 
-/// What a worker reports of a job, with the meaning of [`RunningJob`]'s methods of the same names. Its methods block.
-///
-/// A job that is more than a job, such as an attempt at a commission, has an own one, by which both its component and its
-/// sessions report.
+/// Where a worker reports on its job: each report goes to the job's own record unless an implementation says otherwise. An
+/// attempt at a commission, for instance, tells its hall too, whether its component or its sessions report. The methods block.
 pub trait Reporting: Send + Sync {
+    /// The job.
+    fn job(&self) -> &RunningJob;
+
     /// See [`RunningJob::update_summary`].
-    fn update_summary(&self, summary: &str) -> Result<(), ToolError>;
+    fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
+        self.job().update_summary(summary)
+    }
 
     /// See [`RunningJob::record_decision`].
-    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError>;
+    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
+        self.job().record_decision(decision, call)
+    }
 
     /// See [`RunningJob::log_question`].
-    fn log_question(&self, question: &str) -> Result<(), ToolError>;
+    fn log_question(&self, question: &str) -> Result<(), ToolError> {
+        self.job().log_question(question)
+    }
 
     /// What has to be granted for [`Self::write_artifact`].
     fn artifacts_need(&self) -> &'static Kind {
@@ -43,32 +50,29 @@ pub trait Reporting: Send + Sync {
     }
 
     /// See [`RunningJob::write_artifact`].
-    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError>;
+    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
+        self.job().write_artifact(path, contents)
+    }
 
     /// See [`RunningJob::submit_result`].
-    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError>;
+    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
+        self.job().submit_result(output, call)
+    }
 }
 
 impl Reporting for RunningJob {
-    fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
-        self.update_summary(summary)
+    fn job(&self) -> &RunningJob {
+        self
     }
+}
 
-    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
-        self.record_decision(decision, call)
-    }
-
-    fn log_question(&self, question: &str) -> Result<(), ToolError> {
-        self.log_question(question)
-    }
-
-    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
-        self.write_artifact(path, contents)
-    }
-
-    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
-        self.submit_result(output, call)
-    }
+/// Work that has tools of its own in place of some of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivityKind {
+    /// An attempt at a commission.
+    Commission,
+    /// A meeting: it has no result, and its user is there to be asked and told.
+    Meeting,
 }
 
 /// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
@@ -96,6 +100,13 @@ impl JobTools {
     #[must_use]
     pub fn granted(mut self, grants: &Grants) -> Self {
         self.tools.retain(|tool| (tool.granted)(grants));
+        self
+    }
+
+    /// Without the tools in whose place the sessions of an activity have others.
+    #[must_use]
+    pub fn within(mut self, activity: ActivityKind) -> Self {
+        self.tools.retain(|tool| !tool.replaced_in.contains(&activity));
         self
     }
 
@@ -159,11 +170,14 @@ struct Tool {
     answer: &'static str,
     /// Whether these grants allow it.
     granted: fn(&Grants) -> bool,
+    /// Where sessions have another tool in its place.
+    replaced_in: &'static [ActivityKind],
     call: Handler,
 }
 
 impl Tool {
-    /// A tool whose input is a `T`. Without [`Self::needing`] it needs no grant.
+    /// A tool whose input is a `T`. It needs no grant, and every session has it, unless [`Self::needing`] and
+    /// [`Self::replaced_in`] say otherwise.
     fn new<T: JsonSchema + DeserializeOwned + 'static>(
         name: &'static str,
         title: &str,
@@ -174,6 +188,7 @@ impl Tool {
             definition: Arc::new(ToolDefinition::of::<T>(name, Some(title), false)),
             answer,
             granted: |_| true,
+            replaced_in: &[],
             call: Box::new(move |tools, ToolCall { id, input, .. }| call(tools, parse(name, input)?, &id)),
         }
     }
@@ -181,20 +196,26 @@ impl Tool {
     fn needing(self, granted: fn(&Grants) -> bool) -> Self {
         Self { granted, ..self }
     }
+
+    fn replaced_in(self, replaced_in: &'static [ActivityKind]) -> Self {
+        Self { replaced_in, ..self }
+    }
 }
 
 static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
     [
         Tool::new("update_summary", "Update summary", "The summary is updated.", |tools, input: UpdateSummary, _| {
             tools.reporting.update_summary(&input.summary)
-        }),
+        })
+        .replaced_in(&[ActivityKind::Meeting]),
         Tool::new("record_decision", "Record decision", "The decision is recorded.", |tools, input, call| {
             let RecordDecision { question, decision, reasoning } = input;
             tools.reporting.record_decision(Decision { question, decision, reasoning }, Some(call))
         }),
         Tool::new("log_question", "Log question", "The question is logged.", |tools, input: LogQuestion, _| {
             tools.reporting.log_question(&input.question)
-        }),
+        })
+        .replaced_in(&[ActivityKind::Meeting]),
         Tool::new("store_memory", "Store memory", "The memory is stored.", |tools, input: StoreMemory, call| {
             tools.store_memory(Scope::Worker, &input.key, &input.content, Some(call))
         })
@@ -204,11 +225,13 @@ static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
             "Submit result",
             "The result is submitted. Submitting again replaces it.",
             |tools, input: SubmitResult, call| tools.reporting.submit_result(&input.output, Some(call)),
-        ),
+        )
+        .replaced_in(&[ActivityKind::Commission, ActivityKind::Meeting]),
         Tool::new("write_artifact", "Write artifact", "The artifact is written.", |tools, input: WriteArtifact, _| {
             tools.reporting.write_artifact(&input.path, input.contents.as_bytes())
         })
-        .needing(|grants| grants.artifacts),
+        .needing(|grants| grants.artifacts)
+        .replaced_in(&[ActivityKind::Commission, ActivityKind::Meeting]),
     ]
 });
 

@@ -28,7 +28,7 @@ pub mod usage;
 
 pub use artifacts::Names;
 pub use error::StoreError;
-pub use job_tools::{JobTools, Reporting};
+pub use job_tools::{ActivityKind, JobTools, Reporting};
 pub use journal::Position;
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};

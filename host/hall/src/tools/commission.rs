@@ -97,6 +97,10 @@ impl CommissionReporting {
 /// For a component: what WIT says of `job-tools` holds, the last result that it submits included. Files go to the artifacts of
 /// the project.
 impl Reporting for CommissionReporting {
+    fn job(&self) -> &RunningJob {
+        &self.job
+    }
+
     fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
         self.job.update_summary(summary)?;
         self.reports.report(Report::Progress { summary: summary.to_owned() })

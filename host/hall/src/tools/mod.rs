@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use guild_contract::{Grants, capability::LORE_WRITE};
 use guild_git::Checkout;
-use guild_jobs::JobTools;
+use guild_jobs::{ActivityKind, JobTools};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -24,11 +24,6 @@ use memory::MemoryTools;
 use workspace::WorkspaceTools;
 pub use worktree::Worktree;
 pub(crate) use worktree::key;
-
-/// Tools of jobs that commissions have others for, also where those are not granted.
-const REPLACED: [&str; 2] = ["write_artifact", "submit_result"];
-/// The same for meetings, which have no result, and whose user is there to be asked and told.
-const REPLACED_IN_MEETINGS: [&str; 4] = ["write_artifact", "submit_result", "update_summary", "log_question"];
 
 /// All that a session in a commission or a meeting has besides the tools of toolboxes and the built-in ones: the base tools
 /// (REQ-WKR-9), those of the commission (REQ-WKR-10) or of the meeting (REQ-WKR-11), and what is left of a job's. A tool that is
@@ -49,9 +44,9 @@ impl ActivityTools {
     ) -> Self {
         let lore = LoreTools::new(worktree.clone(), grants.clone(), reports.clone());
         let reporting = CommissionReporting::new(job.job().clone(), lore.clone(), reports);
-        let job = Arc::new(job.reporting_to(Arc::new(reporting.clone())));
+        let job = job.within(ActivityKind::Commission).reporting_to(Arc::new(reporting.clone()));
         let own = Arc::new(ReportTools::new(reporting));
-        Self::new(job, grants, (worktree, checkout, lore), own, &REPLACED)
+        Self::new(job, grants, (worktree, checkout, lore), own)
     }
 
     /// The tools of a meeting, as [`Self::of_commission`].
@@ -63,16 +58,16 @@ impl ActivityTools {
     ) -> Self {
         let lore = LoreTools::new(worktree.clone(), grants.clone(), Arc::new(meeting::NoReports));
         let own = Arc::new(MeetingTools::new(lore.clone(), reports));
-        Self::new(Arc::new(job), grants, (worktree, checkout, lore), own, &REPLACED_IN_MEETINGS)
+        Self::new(job.within(ActivityKind::Meeting), grants, (worktree, checkout, lore), own)
     }
 
     fn new(
-        job: Arc<JobTools>,
+        job: JobTools,
         grants: &Arc<Grants>,
         (worktree, checkout, lore): (Arc<Worktree>, Checkout, LoreTools),
         own: Arc<dyn Tools>,
-        replaced: &[&str],
     ) -> Self {
+        let job = Arc::new(job);
         let sets: [Arc<dyn Tools>; 4] = [
             Arc::new(MemoryTools::new(job.clone(), grants)),
             Arc::new(lore),
@@ -80,8 +75,7 @@ impl ActivityTools {
             own,
         ];
         let own = sets.into_iter().flat_map(|set| set.definitions().into_iter().map(move |tool| (tool, set.clone())));
-        let of_job = job.definitions().into_iter().filter(|tool| !replaced.contains(&tool.name.as_str()));
-        let of_job = of_job.map(|tool| (tool, job.clone() as Arc<dyn Tools>));
+        let of_job = job.definitions().into_iter().map(|tool| (tool, job.clone() as Arc<dyn Tools>));
         Self { tools: own.chain(of_job).collect(), job }
     }
 
