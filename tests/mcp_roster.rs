@@ -316,7 +316,7 @@ fn what_a_model_reads_of_any_tool_is_for_a_model() {
     let host = home.serve_roster(&[]);
     let mut paths = vec!["/mcp".to_owned(), "/members/textkit/mcp".to_owned(), "/members/analyst/mcp".to_owned()];
     for key in ["analyst", "digest", "researcher", "textkit"] {
-        paths.push(format!("/whole/{key}/mcp"));
+        paths.push(format!("/all/{key}/mcp"));
     }
     for key in ["analyst", "digest", "researcher"] {
         paths.push(format!("/dispatch/{key}/mcp"));

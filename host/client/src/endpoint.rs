@@ -53,7 +53,7 @@ fn sibling(address: &str, what: &str) -> Result<(Url, Option<MemberKey>), Error>
     let mut url = endpoint(address, None)?;
     let endpoint = url.path().trim_end_matches('/');
     let base = endpoint.strip_suffix("/mcp").unwrap_or(endpoint);
-    let of_a_member = ["/members/", "/dispatch/", "/all/", "/whole/"].iter().find_map(|part| base.rsplit_once(part));
+    let of_a_member = ["/members/", "/dispatch/", "/all/"].iter().find_map(|part| base.rsplit_once(part));
     let (base, key) = match of_a_member {
         Some((base, key)) => {
             let key = key.parse::<MemberKey>();

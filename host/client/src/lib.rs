@@ -51,13 +51,3 @@ pub use relay::{Head, Relay, RelayResponse};
 pub use reqwest::Url;
 pub use tools::{CallResult, Content, Tool};
 pub use turn::TurnEvents;
-
-/// The former name of [`ReceivedEvent`].
-#[deprecated(note = "use `ReceivedEvent`")]
-pub type Happened = ReceivedEvent;
-/// The former name of [`RelayResponse`].
-#[deprecated(note = "use `RelayResponse`")]
-pub type Coming = RelayResponse;
-/// The former name of [`EventDetail`].
-#[deprecated(note = "use `EventDetail`")]
-pub type News = EventDetail;

@@ -91,8 +91,7 @@ impl<'a> Endpoint<'a> {
         if let Some(key) = key("/dispatch/") {
             return here(key).then_some(Self::Dispatch(key));
         }
-        // `/whole/` is what it was called before.
-        if let Some(key) = key("/all/").or_else(|| key("/whole/")) {
+        if let Some(key) = key("/all/") {
             return here(key).then_some(Self::All(key));
         }
         if single.is_some() { None } else { key("/members/").map(Self::Member) }
