@@ -173,18 +173,13 @@ fn a_changed_posture_manifest_or_mcp_line_is_a_change() {
 }
 
 #[test]
-fn a_pin_of_an_earlier_host_is_completed_or_approved_again() {
+fn a_posture_that_was_free_is_pinned_or_approved_once_it_is_not() {
     let home = Home::new();
     home.quick("quick");
+    configure(&home, "[member.quick]\nposture = \"free\"\n");
     run(&home, "quick").unwrap();
     approve(&home, "quick", &["--yes"]);
-    let earlier: String = fs::read_to_string(lock(&home))
-        .unwrap()
-        .lines()
-        .filter(|line| !["manifest = ", "posture = ", "mcp = "].iter().any(|key| line.starts_with(key)))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    fs::write(lock(&home), &earlier).unwrap();
+    assert!(pins(&home)[0].get("posture").is_none());
     configure(&home, "require_approval = true\n");
     assert!(run(&home, "quick").unwrap_err().contains("+ identity posture.md: none"));
     configure(&home, "");
@@ -542,7 +537,7 @@ fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
 
     // One that has another guild.lock does not see it.
     let elsewhere = home.write("elsewhere/guild.toml", "");
-    let elsewhere = ["--yes", "--config-file", elsewhere.to_str().unwrap()];
+    let elsewhere = ["--yes", "--config", elsewhere.to_str().unwrap()];
     let (approved, said) = approve(&home, "quick", &elsewhere);
     assert!(
         approved && said.contains("it does not see this approval") && said.contains("config/guild/guild.lock"),

@@ -229,7 +229,7 @@ fn judge(path: &Path, is_bad: bool) -> Result<(), String> {
     let policy = home.write("guild.toml", case.policy(&home.path("notes")));
     let least = case.severity.as_deref().unwrap_or("high");
     let mut command = home.guild();
-    let options = ["audit", name, "--members", "members", "--json", "--fail-on", least, "--config-file"];
+    let options = ["audit", name, "--members", "members", "--json", "--fail-on", least, "--config"];
     let output = command.current_dir(home.path(".")).args(options).arg(policy).output().unwrap();
     // What no host takes needs no audit.
     if is_bad && output.status.code() == Some(2) {

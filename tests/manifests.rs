@@ -114,7 +114,7 @@ fn all_grants_that_are_missing_are_named_at_once() {
     let output = home
         .guild()
         .current_dir(home.path("."))
-        .args(["members", "all", "--members", "members", "--config-file", "guild.toml", "--json"])
+        .args(["members", "all", "--members", "members", "--config", "guild.toml", "--json"])
         .output();
     let output = String::from_utf8(output.unwrap().stdout).unwrap();
     assert!(

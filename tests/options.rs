@@ -44,37 +44,24 @@ fn a_policy_is_where_its_path_leads_and_not_where_it_passes_through() {
 }
 
 #[test]
-fn config_is_the_policy_and_input_the_jobs_own_and_the_old_names_are_understood() {
+fn config_is_the_policy_and_input_the_job_s_own() {
     let home = Home::new();
     home.quick("quick");
     let policy = home.write("policy/guild.toml", "");
     let policy = policy.to_str().unwrap();
     let run = |options: &[&str]| home.run(&[&["run", "quick", "a task", "--members", "members"], options].concat());
     let input = r#"{"maxTurns": 3}"#;
-    let recorded = |output: &Output| {
-        let text = said(output);
-        assert!(output.status.success(), "{text}");
-        let job = text.lines().find_map(|line| line.strip_prefix("job: ")).unwrap();
-        std::fs::read_to_string(Path::new(job).join("config.json")).unwrap_or_default()
-    };
-    for options in [
-        ["--config", policy, "--input", input],
-        ["--config-file", policy, "--input", input],
-        ["--config", input, "--config-file", policy],
-    ] {
-        assert!(recorded(&run(&options)).contains("maxTurns"), "{options:?}");
-    }
-    assert!(recorded(&run(&["--config", input])).contains("maxTurns"));
-    assert!(said(&run(&["--config", policy, "--config", "other.toml"])).contains("name one guild.toml"));
-    assert!(said(&run(&["--config", input, "--input", input])).contains("given twice"));
-    assert!(said(&run(&["--config", "{"])).contains("--config: not JSON"));
+    let output = run(&["--config", policy, "--input", input]);
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    let job = text.lines().find_map(|line| line.strip_prefix("job: ")).unwrap();
+    assert!(std::fs::read_to_string(Path::new(job).join("config.json")).unwrap().contains("maxTurns"));
+    assert!(said(&run(&["--config", policy, "--config", "other.toml"])).contains("cannot be used multiple times"));
 
-    let host = home.serve_roster(&["--config-file", policy]);
+    let host = home.serve_roster(&["--config", policy]);
     let url = format!("http://127.0.0.1:{}", host.port);
-    for option in ["--input", "--config"] {
-        let output = home.run(&["dispatch", "a task", "--url", &url, "--member", "quick", option, input]);
-        assert!(output.status.success(), "{}", said(&output));
-    }
+    let output = home.run(&["dispatch", "a task", "--url", &url, "--member", "quick", "--input", input]);
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 #[test]

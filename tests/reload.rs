@@ -183,7 +183,7 @@ fn a_token_can_become_necessary_and_its_bounds_change_while_connections_are_open
     let status = |host: &Host| host.at("ann").post(r#"{"jsonrpc":"2.0","id":1,"method":"worker/list"}"#).unwrap().0;
     assert_eq!(status(&host), 200);
     let config = home.path("guild.toml");
-    let token = home.run(&["token", "add", "ci", "--config-file", config.to_str().unwrap()]);
+    let token = home.run(&["token", "add", "ci", "--config", config.to_str().unwrap()]);
     let token = String::from_utf8(token.stdout).unwrap().trim().to_owned();
     let log = reload(&home, &host, "require_token = true\n");
     assert!(log.contains("guild.toml: require_token: not set -> true"), "{log}");
@@ -193,7 +193,7 @@ fn a_token_can_become_necessary_and_its_bounds_change_while_connections_are_open
     assert_eq!(status(&host), 200);
     reload(&home, &host, "require_token = true\n[limits]\ntoken_requests_per_second = 1\n");
     wait_for("a request to be too many", || (status(&host) == 429).then_some(()));
-    home.run(&["token", "revoke", "ci", "--config-file", config.to_str().unwrap()]);
+    home.run(&["token", "revoke", "ci", "--config", config.to_str().unwrap()]);
     assert_eq!(status(&host), 401);
     reload(&home, &host, "");
     host.token = None;

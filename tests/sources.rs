@@ -104,7 +104,7 @@ fn another_guild_toml_than_the_host_s_is_refused_and_a_changed_one_is_said() {
     let config = |name: &str, text: &str| home.write(name, format!("{text}\n[[roots]]\npath = \"book\"\n"));
     let (ours, theirs) = (config("ours.toml", "strict_imports = true"), config("theirs.toml", ""));
     let host = home.serve(&home.path("members/researcher"), &["--config", theirs.to_str().unwrap()]);
-    let with = |file: &Path| run(&home, &["--config-file", file.to_str().unwrap()]);
+    let with = |file: &Path| run(&home, &["--config", file.to_str().unwrap()]);
     let refused = with(&ours);
     assert_eq!(refused.status.code(), Some(1));
     names(&stderr(&refused), host.pid(), &["theirs.toml, not ", "ours.toml"]);
@@ -178,7 +178,7 @@ fn two_clients_with_other_read_roots_do_not_read_each_other_s_project() {
         (&["--member", "researcher", "--sources", "other"], format!("not {}", real(&home, "other"))),
         (&["--agent", "claude"], "its sessions run on extractive, not on claude".to_owned()),
         (
-            &["--config-file", home.write("guild.toml", "").to_str().unwrap()],
+            &["--config", home.write("guild.toml", "").to_str().unwrap()],
             "it has read no guild.toml, not ".to_owned(),
         ),
     ] {

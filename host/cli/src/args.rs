@@ -294,9 +294,6 @@ pub(crate) struct Dispatch {
     /// What goes with the task
     #[command(flatten)]
     pub(crate) work: WorkArgs,
-    /// The former name of --input
-    #[arg(long, hide = true, value_name = "JSON", value_parser = job_input, conflicts_with = "input")]
-    pub(crate) config: Option<Map<String, Value>>,
     /// Ask for this agent runtime; the host's operator has to allow it [default: the host's choice]
     #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,

@@ -132,14 +132,14 @@ fn member_or(paths: PathCompleter, current: &OsStr) -> Vec<CompletionCandidate> 
 /// The hall's home that the command line names, or else the default one.
 fn hall_home() -> Option<PathBuf> {
     let line: Vec<OsString> = std::env::args_os().collect();
-    let policy = PolicyArgs { config: option(&line, "--config").into_iter().collect() };
+    let policy = PolicyArgs { config: option(&line, "--config") };
     local::config(&policy).ok()?.hall_home(option(&line, "--home").as_deref())
 }
 
 /// The members of the directory that the command line names, or else of the default one.
 fn found() -> Vec<FoundMember> {
     let line: Vec<OsString> = std::env::args_os().collect();
-    let policy = PolicyArgs { config: option(&line, "--config").into_iter().collect() };
+    let policy = PolicyArgs { config: option(&line, "--config") };
     let found = local::config(&policy)
         .and_then(|config| local::members_directory(option(&line, "--members").as_deref(), &config))
         .and_then(|directory| local::discovered(&directory));

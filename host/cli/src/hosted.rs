@@ -69,11 +69,11 @@ impl Terms {
         let options = [
             (Part::Roots, !sources.is_empty()),
             (Part::Agent, agent.is_some()),
-            (Part::Config, !local.policy.config.is_empty()),
+            (Part::Config, local.policy.config.is_some()),
             (Part::Members, local.members.is_some()),
         ];
         let parts: Vec<Part> = options.into_iter().filter_map(|(part, is_set)| is_set.then_some(part)).collect();
-        let variable = local.policy.config.is_empty() && env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
+        let variable = local.policy.config.is_none() && env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
         if parts.is_empty() && !variable {
             return Ok(Self { planned: None, parts, variable });
         }

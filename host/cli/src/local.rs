@@ -19,9 +19,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PolicyArgs {
     /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
-    // A list, so that `guild run` still accepts `--config JSON --config-file FILE`. `local::config` accepts only one.
-    #[arg(long, value_name = "FILE", alias = "config-file")]
-    pub(crate) config: Vec<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// The location of the members and of the operator's policy.
@@ -37,19 +36,7 @@ pub(crate) struct LocalArgs {
 
 /// The operator's `guild.toml`.
 pub(crate) fn config(policy: &PolicyArgs) -> Result<Config, Failure> {
-    Config::load(policy_file(policy)?).map_err(|e| Failure::error(e.to_string()))
-}
-
-/// The file that `--config` names.
-pub(crate) fn policy_file(policy: &PolicyArgs) -> Result<Option<&Path>, Failure> {
-    match policy.config.as_slice() {
-        [] => Ok(None),
-        [file] => Ok(Some(file)),
-        [one, other, ..] => {
-            let (one, other) = (one.display(), other.display());
-            Err(Failure::error(format!("--config names both {one} and {other}; name one guild.toml")))
-        }
-    }
+    Config::load(policy.config.as_deref()).map_err(|e| Failure::error(e.to_string()))
 }
 
 /// The home of the hall: see [`Config::hall_home`]. `option` is what names it on the command line.

@@ -7,7 +7,7 @@ use guild_contract::rpc::CancelView;
 use jiff::Timestamp;
 
 use crate::{
-    args::{Dispatch, Job, List, WorkArgs},
+    args::{Dispatch, Job, List},
     failure::{Failure, exit},
     jobs::{self, Jobs, Row, Status},
     markdown::print_report,
@@ -20,8 +20,7 @@ use crate::{
 /// `guild dispatch`.
 pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
     let agent = args.agent.map(|agent| agent.to_string());
-    let asked = WorkArgs { input: args.work.input.or(args.config), ..args.work };
-    let params = DispatchParams { agent, ..work(&args.task, asked)? };
+    let params = DispatchParams { agent, ..work(&args.task, args.work)? };
     let worker = jobs::worker(&args.endpoint).await?;
     if args.wait {
         return wait_for(worker, params, args.endpoint.json).await;

@@ -3,13 +3,13 @@
 //! The member is opened in this process, without a server. If a host already serves it, the task goes through that host,
 //! since a member's jobs have one owner.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use guild_client::DispatchParams;
 use guild_roster::{HostOptions, Target};
 
 use crate::{
-    args::{Run, job_input},
+    args::Run,
     client::AccessArgs,
     failure::Failure,
     hosted::Terms,
@@ -18,8 +18,7 @@ use crate::{
 };
 
 /// `guild run`.
-pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
-    take_old_input(&mut args)?;
+pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     // A host in this process has no other runtime; a running one is requested to use it.
     let agent = args.session.agent;
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
@@ -55,19 +54,6 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await.map_err(with_approval)?;
     let job = shown(&directory.join("jobs").join(&id));
     carry_out(&worker, (&id, &job), is_to_end, args.json, stop).await
-}
-
-/// Takes `--config JSON`, the former name of `--input JSON`, from the values of `--config FILE`.
-fn take_old_input(args: &mut Run) -> Result<(), Failure> {
-    let is_input = |value: &mut PathBuf| value.as_os_str().as_encoded_bytes().trim_ascii_start().starts_with(b"{");
-    for input in args.local.policy.config.extract_if(.., is_input) {
-        if args.work.input.is_some() {
-            return Err(Failure::error("the job's configuration is given twice; give it once, with --input JSON"));
-        }
-        let parsed = job_input(&input.to_string_lossy()).map_err(|why| Failure::error(format!("--config: {why}")))?;
-        args.work.input = Some(parsed);
-    }
-    Ok(())
 }
 
 /// A path for display: absolute if possible.

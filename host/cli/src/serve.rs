@@ -38,7 +38,7 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
             (Target::Members(local::members_directory(named.as_deref(), &config)?), None)
         }
     };
-    let file = local::policy_file(&args.policy)?.map(Path::to_owned);
+    let file = args.policy.config;
     let of_command = move |mut config: Config| {
         config.members = toolboxes.clone().or(config.members);
         config

@@ -136,7 +136,7 @@ impl Locator {
             }
         };
         let is_one = member.is_some();
-        let (file, members) = (local::policy_file(&local.policy)?.map(Path::to_owned), local.members.clone());
+        let (file, members) = (local.policy.config.clone(), local.members.clone());
         let of_command = move |mut config: Config| {
             if is_one {
                 config.members = local::members_directory(members.as_deref(), &config).ok();

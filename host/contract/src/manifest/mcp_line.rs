@@ -99,7 +99,6 @@ mod tests {
         for more in [
             &["--sources", "/home"][..],
             &["--config", "x"],
-            &["--config-file=x"],
             &["--agent", "claude"],
             &["--members", ".."],
             &["--sources=/"],
