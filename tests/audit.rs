@@ -142,7 +142,7 @@ fn a_requested_capability_is_granted_denied_or_unused() {
     let audit = json_of(&guild(&home, &["ann", "--members", "members", "--format", "json"]));
     let requested = |name: &str| {
         let found =
-            audit["wishes"].as_array().unwrap().iter().find(|request| request["grant"] == name).unwrap().clone();
+            audit["requested"].as_array().unwrap().iter().find(|request| request["grant"] == name).unwrap().clone();
         (found["state"].as_str().unwrap().to_owned(), found["usedBy"].clone())
     };
     assert_eq!(requested("log"), ("granted".into(), json!(["component"])));

@@ -31,7 +31,6 @@ pub struct Audit {
     /// What it offers, sorted by name, and what its world has and it does not; at most 1,000 are listed.
     pub exports: Vec<Export>,
     /// What its manifest asks for, and what became of each request. Empty without a manifest.
-    #[serde(rename = "wishes", alias = "requested")]
     pub requested: Vec<RequestedCapability>,
     /// What its sessions may do. None without a manifest, or where no work is dispatched to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

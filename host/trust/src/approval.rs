@@ -450,13 +450,9 @@ impl Approval {
             let trusted = self.trusted(lock, directory, presented);
             self.check_trust(&trusted, standing)?;
             let pin = match trusted {
-                Trusted::Pinned(pin) | Trusted::Changed(pin) => Pin {
-                    key: presented.key.clone(),
-                    manifest: presented.manifest.clone().or(pin.manifest),
-                    posture: presented.posture.clone().or(pin.posture),
-                    mcp: presented.mcp.clone().or(pin.mcp),
-                    ..pin
-                },
+                Trusted::Pinned(pin) | Trusted::Changed(pin) => {
+                    Pin { key: presented.key.clone(), posture: presented.posture.clone().or(pin.posture), ..pin }
+                }
                 Trusted::Copy(of) => {
                     let base = lock.pins.get(&of).map(|pin| pin.base.clone()).unwrap_or_default();
                     Pin { how: How::Copied, base, ..presented.clone() }
@@ -567,7 +563,7 @@ impl Approval {
     /// same pinned: otherwise an old version in some copy could come back. If approval is required, only an approved pin
     /// vouches for a copy.
     fn trusted(&self, lock: &Lock, directory: &str, presented: &Pin) -> Trusted {
-        // What was approved by an earlier host has to be approved again where it pinned less.
+        // A posture that was free when the member was approved has to be approved, now that it is not.
         let covers = |pin: &Pin| pin.covers(presented) && (!self.required || pin.is_whole(presented));
         let vouches = |pin: &Pin| (!self.required || pin.how == How::Approved) && covers(pin);
         match lock.pins.get(directory) {
@@ -612,16 +608,15 @@ impl Pin {
     fn covers(&self, presented: &Self) -> bool {
         self.sha256 == presented.sha256
             && self.requested == presented.requested
+            && self.manifest == presented.manifest
             && self.package == presented.package
-            // Nor had a pin of an earlier host the manifest; that of a package says which files there were.
-            && ((self.manifest.is_none() && self.package.is_none()) || self.manifest == presented.manifest)
             && (self.posture.is_none() || presented.posture.is_none() || self.posture == presented.posture)
             && (self.key.is_none() || self.key == presented.key)
     }
 
     /// Whether it pins all that is presented.
     fn is_whole(&self, presented: &Self) -> bool {
-        self.manifest.is_some() >= presented.manifest.is_some() && self.posture.is_some() >= presented.posture.is_some()
+        self.posture.is_some() >= presented.posture.is_some()
     }
 }
 

@@ -66,14 +66,14 @@ pub struct Pin {
     pub sha256: String,
     /// Bytes of the component.
     pub bytes: u64,
-    /// SHA-256 of its `guild-member.json`. None in a lock that an earlier host wrote, and where there is none.
+    /// SHA-256 of its `guild-member.json`. None where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
     /// SHA-256 of its `package.json`, where that declares a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// SHA-256 of its posture, or `none` where it has none. None in a lock that an earlier host wrote, and where the operator
-    /// lets the posture change (`posture = "free"`).
+    /// SHA-256 of its posture, or `none` where it has none. None where the operator let the posture change when it was pinned
+    /// (`posture = "free"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posture: Option<String>,
     /// How others start its host: the command, the arguments and the variables of the manifest's `mcp`.
@@ -84,12 +84,11 @@ pub struct Pin {
     pub key: Option<String>,
     /// What the component imports, sorted. They follow from its hash, and stand here so that a change can be shown.
     pub imports: BTreeSet<String>,
-    /// The parts of the base toolbox that its sessions have unasked in commissions and meetings. None in a lock that a host
-    /// wrote which gave nothing unasked: they wait for an approval.
+    /// The parts of the base toolbox that its sessions have unasked in commissions and meetings. A part that is not among them
+    /// waits for an approval.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub base: BTreeSet<String>,
     /// What its manifest asked for.
-    #[serde(rename = "wishes", alias = "requested")]
     pub requested: Asked,
 }
 
