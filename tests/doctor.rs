@@ -49,8 +49,8 @@ fn a_certificate_that_clients_refuse_is_not_usable_and_said_when_a_host_starts()
     let config =
         home.write("guild.toml", "[[roots]]\npath = \"docs\"\n[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n");
     let address_check = || {
-        let (code, report) = doctor(&home, &["--config-file", config.to_str().unwrap()]);
-        (code, check(&report, "door", "127.0.0.1"))
+        let (code, report) = doctor(&home, &["--config", config.to_str().unwrap()]);
+        (code, check(&report, "auth", "127.0.0.1"))
     };
     for (years, own_key, expected) in [
         ((2001, 2002), true, "certificate 1 of the file expired at 2002-01-01T00:00:00Z"),
@@ -84,7 +84,7 @@ fn tokens_that_have_expired_let_nobody_in() {
     home.quick("quick");
     home.write("docs/a.md", "text\n");
     home.write("config/guild/guild.toml", "require_token = true\n[[roots]]\npath = \"../../docs\"\n");
-    let address_check = || check(&doctor(&home, &[]).1, "door", "127.0.0.1");
+    let address_check = || check(&doctor(&home, &[]).1, "auth", "127.0.0.1");
     assert!(matches!(address_check(), (state, true, why) if state == "unusable" && why.contains("guild token add")));
     assert!(home.run(&["token", "add", "ci"]).status.success());
     assert_eq!(address_check().0, "usable");
@@ -115,7 +115,7 @@ fn a_cli_without_the_options_that_it_is_started_with_is_refused_at_the_dispatch_
     home.write("docs/a.md", "text\n");
     let config =
         home.write("guild.toml", "agent = \"claude\"\n[claude]\ncommand = \"./claude\"\n[[roots]]\npath = \"docs\"\n");
-    let options = ["--config-file", config.to_str().unwrap()];
+    let options = ["--config", config.to_str().unwrap()];
     cli(&home, "2.1.197");
     let host = home.serve(&member, &["--config", config.to_str().unwrap()]);
     let dispatch = || host.client().dispatch(json!({"description": "d", "task": "t"}));
@@ -177,7 +177,7 @@ fn a_member_whose_dispatches_would_be_refused_is_not_usable() {
     let member = home.researcher("researcher");
     home.write("docs/a.md", "# A\n");
     let config = home.write("guild.toml", "[[roots]]\npath = \"docs\"\n[member.researcher]\ndeny = [\"files\"]\n");
-    let options = ["--config-file", config.to_str().unwrap()];
+    let options = ["--config", config.to_str().unwrap()];
     let (code, report) = doctor(&home, &options);
     let (state, needed, why) = check(&report, "member", "researcher");
     assert_eq!((code, state.as_str(), needed), (Some(1), "unusable", true), "{why}");
@@ -195,7 +195,7 @@ fn a_host_that_runs_is_asked_whom_it_serves_and_how_and_whether_it_still_would()
     home.write("docs/a.md", "# A\n");
     fs::create_dir_all(home.path("more")).unwrap();
     let config = home.write("guild.toml", "[[roots]]\npath = \"docs\"\n");
-    let options = ["--config-file", config.to_str().unwrap()];
+    let options = ["--config", config.to_str().unwrap()];
     assert_eq!(checks(&doctor(&home, &options).1, "host"), []);
 
     let host = home.serve_roster(&["--config", config.to_str().unwrap()]);
@@ -237,7 +237,7 @@ fn a_host_that_runs_is_asked_whom_it_serves_and_how_and_whether_it_still_would()
 
     // One that is named is asked, too.
     let url = host.client().url();
-    let output = home.run(&["doctor", "--json", "--url", &url, "--config-file", config.to_str().unwrap()]);
+    let output = home.run(&["doctor", "--json", "--url", &url, "--config", config.to_str().unwrap()]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(check(&report, "host", &url).2.contains("quick (error: "), "{report:#}");
 }

@@ -27,15 +27,7 @@ struct Shown<'a> {
     config: Option<&'a PathBuf>,
     /// Whether everything that is needed is usable.
     usable: bool,
-    checks: Vec<ShownCheck<'a>>,
-}
-
-/// A check with its category: the same as `kind`, except for `auth`, for which `kind` keeps the former name `door`.
-#[derive(Serialize)]
-struct ShownCheck<'a> {
-    category: &'static str,
-    #[serde(flatten)]
-    check: &'a Check,
+    checks: &'a [Check],
 }
 
 /// `guild doctor`.
@@ -59,8 +51,7 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     checks.extend(hosts);
     let missing: Vec<_> = checks.iter().filter(|check| check.is_missing()).map(named).collect();
     if args.json {
-        let checks = checks.iter().map(|check| ShownCheck { category: kind(check), check }).collect();
-        print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks })?;
+        print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks: &checks })?;
     } else {
         print(|out| {
             let file =
@@ -111,7 +102,7 @@ fn kind(check: &Check) -> &'static str {
         Kind::Hall => "hall",
         Kind::Project => "project",
         Kind::Spend => "spend",
-        Kind::Ingress => "auth",
+        Kind::Auth => "auth",
         Kind::Member => "member",
         Kind::Host => "host",
     }

@@ -98,9 +98,8 @@ pub enum Kind {
     Project,
     /// What may be spent in a day.
     Spend,
-    /// Who may come in.
-    #[serde(rename = "door")]
-    Ingress,
+    /// Who may ask.
+    Auth,
     /// A member, and its component.
     Member,
     /// A host that runs.
@@ -194,7 +193,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     if config.spend != Spend::default() {
         checks.push(Check::new(Kind::Spend, "[spend]", true, look_at_spend(&config)));
     }
-    checks.push(Check::new(Kind::Ingress, config.auth.bind, true, look_at_ingress(&config)));
+    checks.push(Check::new(Kind::Auth, config.auth.bind, true, look_at_ingress(&config)));
     checks.extend(survey_failed);
     let resources = Runtimes::new(&config).map(|runtimes| Resources { sources: Sources::new(roots), runtimes });
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
