@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::commissions::Hall;
 
-/// Whose price list the figures of docs/reference.md go by.
+/// Whose price list the figures of docs/reference/limits.md go by.
 const MODEL: &str = "claude-sonnet-4-6";
 /// Characters of a token, and the tokens that a model thinks before it answers.
 const CHARS: usize = 4;
@@ -69,7 +69,7 @@ fn try_out(hall: &Hall, member: &str) {
     let resources = &manifest["component"]["resources"];
     let (most, budget) = (resources["maxTurns"].as_u64().unwrap(), resources["maxBudgetUsd"].as_f64().unwrap());
     assert!(turns * 10 <= most * 9 && usd <= budget * 0.9, "{member}: {turns} of {most} turns, {usd} of {budget} USD");
-    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference.md");
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/limits.md");
     let reference = fs::read_to_string(reference).unwrap();
     let begin = format!("| `{member}` | {most} turns, {budget:.2} USD |");
     let row = reference.lines().find_map(|line| line.strip_prefix(&begin)?.trim_end_matches(" |").rsplit(" | ").next());
@@ -79,7 +79,7 @@ fn try_out(hall: &Hall, member: &str) {
     let is_near = said_usd.parse::<f64>().is_ok_and(|said| (said - usd).abs() <= usd * 0.05);
     assert!(
         said_turns == turns.to_string() && is_near,
-        "docs/reference.md has another row than {begin} ... | {turns} turns, {usd:.2} USD |"
+        "docs/reference/limits.md has another row than {begin} ... | {turns} turns, {usd:.2} USD |"
     );
 }
 

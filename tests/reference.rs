@@ -1,6 +1,6 @@
-//! `docs/reference.md` says what the code says: the keys of `guild.toml`, what can be granted, the limits, and the commands.
+//! `docs/reference/` has the keys of `guild.toml` and the limits as the code has them, and each command has a man page.
 //!
-//! These parts of it are made here, each between a line `<!-- made: NAME -->` and a line `<!-- end -->`.
+//! The parts of the reference that are made here are between a line `<!-- made: NAME -->` and a line `<!-- end -->`.
 
 use std::{
     collections::BTreeMap,
@@ -19,33 +19,58 @@ use syn::{Attribute, Expr, Fields, GenericArgument, Item, ItemStruct, Lit, Meta,
 /// Where the types are that `guild.toml` is read into, and which of them have the keys outside of all tables.
 const CONFIG: &str = "host/config/src";
 const OUTSIDE: [&str; 2] = ["Written", "WrittenAuth"];
-/// Options that every command has; they are described once, under `guild`.
-const GLOBAL: [&str; 4] = ["-v, --verbose", "--log-format", "-h, --help", "-V, --version"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 #[test]
-fn the_reference_is_what_the_code_makes() {
-    let path = root().join("docs/reference.md");
-    let written = fs::read_to_string(&path).unwrap();
-    let parts = [("keys", keys(&tables())), ("grants", grants()), ("limits", limits()), ("commands", commands(&[]))];
-    let made = parts.iter().fold(written.clone(), |text, (name, part)| {
-        let (before, rest) = text.split_once(&format!("<!-- made: {name} -->\n")).expect(name);
+fn the_reference_has_the_keys_and_limits_of_the_code() {
+    let parts =
+        [("configuration", "keys", keys(&tables())), ("configuration", "grants", grants()), ("limits", "limits", limits())];
+    for (page, name, part) in parts {
+        let path = root().join(format!("docs/reference/{page}.md"));
+        let written = fs::read_to_string(&path).unwrap();
+        let (before, rest) = written.split_once(&format!("<!-- made: {name} -->\n")).expect(name);
         let (_, after) = rest.split_once("<!-- end -->").expect(name);
-        format!("{before}<!-- made: {name} -->\n\n{}\n\n<!-- end -->{after}", part.trim())
-    });
-    if env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(&path, &made).unwrap();
-        return;
+        let made = format!("{before}<!-- made: {name} -->\n\n{}\n\n<!-- end -->{after}", part.trim());
+        if env::var_os("UPDATE_REFERENCE").is_some() {
+            fs::write(&path, &made).unwrap();
+        } else {
+            let differs = made.lines().zip(written.lines()).find(|(made, written)| made != written);
+            assert!(
+                made == written,
+                "{} is not current, the first difference is {differs:?}; \
+                 `UPDATE_REFERENCE=1 cargo test -p guild --test host reference::` writes it",
+                path.display()
+            );
+        }
     }
-    let differs = made.lines().zip(written.lines()).find(|(made, written)| made != written);
-    assert!(
-        made == written,
-        "docs/reference.md is not current, the first difference is {differs:?}; \
-         `UPDATE_REFERENCE=1 cargo test -p guild --test host reference::` writes it"
-    );
+}
+
+#[test]
+fn each_command_has_a_man_page_with_its_description() {
+    let pages = tempfile::tempdir().unwrap();
+    let guild = || Command::new(env!("CARGO_BIN_EXE_guild"));
+    assert!(guild().arg("man").arg(pages.path()).status().unwrap().success());
+    let mut count = 0;
+    let mut commands = vec![vec![]];
+    while let Some(command) = commands.pop() {
+        let output = guild().args(&command).arg("--help").output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let name = [&["guild".to_owned()], &command[..]].concat().join("-");
+        let page = fs::read_to_string(pages.path().join(format!("{name}.1"))).expect(&name);
+        let (_, description) = page.split_once(".SH DESCRIPTION\n").expect(&name);
+        assert!(description.lines().next().is_some_and(|line| line.len() > 10 && !line.starts_with('.')), "{name}");
+        count += 1;
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        let names =
+            listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+        let inner = names.filter(|name| *name != "help").map(str::to_owned);
+        commands.extend(inner.map(|name| [&command[..], &[name]].concat()));
+    }
+    assert_eq!(fs::read_dir(pages.path()).unwrap().count(), count);
+    assert!(count > 40, "only {count} commands");
 }
 
 #[test]
@@ -213,33 +238,4 @@ fn spelled(name: &str, value: &Value) -> String {
         }
         None => format!("{:.2}", value.as_f64().unwrap()),
     }
-}
-
-/// What `-h` says of a command, and of those below it.
-fn commands(path: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_guild"));
-    ["GUILD_URL", "GUILD_LOG_FORMAT", "GUILD_TOKEN", "GUILD_TOKEN_FILE", "GUILD_CA"].iter().for_each(|name| {
-        command.env_remove(name);
-    });
-    let output = command.args(path).arg("-h").env("COLUMNS", "100").output().unwrap();
-    let help = String::from_utf8(output.stdout).unwrap();
-    let mut text = format!("### `{}`\n\n```text\n", [&["guild"], path].concat().join(" "));
-    let mut left_out = false;
-    for line in help.lines() {
-        let entry = line.trim_start();
-        let is_option = entry.starts_with('-') && line.len() - entry.len() < 8;
-        if line.is_empty() || is_option {
-            left_out = is_option && !path.is_empty() && GLOBAL.iter().any(|option| entry.starts_with(option));
-        }
-        if !left_out {
-            writeln!(text, "{}", line.trim_end()).unwrap();
-        }
-    }
-    text.push_str("```\n\n");
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
-    for name in names.filter(|name| *name != "help") {
-        text.push_str(&commands(&[path, &[name]].concat()));
-    }
-    text
 }

@@ -10,6 +10,7 @@ mod deny;
 mod fuzz;
 mod guests;
 mod http;
+mod man;
 mod modules;
 mod soak;
 mod steps;
@@ -31,6 +32,7 @@ cargo xtask COMMAND
   clients --guild-hall PATH
                   let the web UI (in a browser), the command line and the parsers of the original Guild Hall, of which PATH
                   is a checkout, work with a host and its files
+  man             write a man page of each command below target/man/
   modules         check that no crate of the host has modules that use each other in a cycle
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
             _ => usage(),
         },
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
+        (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),
         (Some("deny"), rest) if rest.is_empty() => deny::check(),
         (Some("fuzz"), rest) => fuzz::run_all(&rest),

@@ -137,6 +137,12 @@ guild resume JOB
     Doctor(Doctor),
     /// Print what a main agent needs to know about the workers: how to dispatch, follow, and present results
     Prompt(Prompt),
+    /// Write a man page of each command into a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory, which has to exist
+        directory: PathBuf,
+    },
     /// Print a shell's completion script
     #[command(after_help = "\
 Examples:

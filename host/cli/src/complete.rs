@@ -1,4 +1,6 @@
-//! Shell completion of members and jobs, which are read from the directory of members, and of projects, commissions
+//! Shell completion, and man pages: what is made of the command line's definition for others.
+//!
+//! Shells complete members and jobs, which are read from the directory of members, and of projects, commissions
 //! and meetings, which are read from the hall's home.
 //!
 //! The shell's script starts `guild` with the present command line. Read errors result in no candidates, since there is
@@ -53,6 +55,12 @@ pub(crate) fn script(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     completer.write_registration(VARIABLE, "guild", "guild", "guild", &mut script)?;
     Ok(print(|out| out.write_all(&script))?)
+}
+
+/// Writes a man page of each command of `guild` into a directory.
+pub(crate) fn man_pages(guild: Command, directory: &Path) -> Result<(), Failure> {
+    let written = clap_mangen::generate_to(guild, directory);
+    written.map_err(|e| Failure::error(format!("{}: {e}", directory.display())))
 }
 
 /// The keys of members.

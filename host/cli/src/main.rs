@@ -130,6 +130,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),
         Command::Prompt(args) => prompt::prompt(&args),
+        Command::Man { directory } => complete::man_pages(Cli::command(), &directory),
         Command::Completions { shell } => complete::script(shell),
     }
 }

@@ -1,7 +1,7 @@
 //! The protocols of the providers: how a request is written, and how an answer is read.
 //!
 //! An answer is input from outside. What deviates from a protocol in form is understood as widely used servers mean it
-//! (`docs/reference.md` has the table), or it is an error that quotes the provider. No call is made whose input was not
+//! (`docs/reference/configuration.md` has the table), or it is an error that quotes the provider. No call is made whose input was not
 //! received whole. Calls, indexes and sizes are bounded before anything is allocated for them.
 
 use guild_config::Provider;
