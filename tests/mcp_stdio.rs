@@ -1,7 +1,10 @@
 //! `guild mcp`: MCP on stdin and stdout, as clients have it that start their servers themselves.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc,
     thread,
@@ -11,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     guest,
-    host::{Home, PATIENCE, wait_for},
+    host::{self, Home, PATIENCE, wait_for},
 };
 
 const NEW: &str = "2026-07-28";
@@ -142,8 +145,26 @@ fn six(prefix: &str) -> Vec<String> {
     ["dispatch", "list", "status", "result", "cancel", "delete"].map(|name| format!("{prefix}__{name}")).to_vec()
 }
 
+/// The process that serves a member, and its port.
+fn host_of(home: &Home, member: &str) -> (u32, u16) {
+    let owner = fs::read(home.path(&format!("members/{member}/.owner"))).unwrap();
+    let owner: Value = serde_json::from_slice(&owner).unwrap();
+    let port = owner["url"].as_str().unwrap().split(['/', ':']).find_map(|part| part.parse().ok()).unwrap();
+    (owner["pid"].as_u64().unwrap().try_into().unwrap(), port)
+}
+
+fn is_running(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    wait_for("the process to end", || (!is_running(pid)).then_some(()));
+}
+
 #[test]
-fn without_a_host_it_is_one_itself_until_stdin_ends() {
+fn without_a_host_it_starts_one_that_ends_with_it() {
     let home = Home::new();
     home.quick("one");
     home.quick("two");
@@ -158,7 +179,9 @@ fn without_a_host_it_is_one_itself_until_stdin_ends() {
     arguments["wait"] = true.into();
     let done = client.ask("tools/call", json!({"name": "dispatch", "arguments": arguments}));
     assert_eq!(done["content"][0]["text"], "date", "{done}");
+    let (pid, _) = host_of(&home, "two");
     client.close();
+    assert!(!is_running(pid) && !home.path("members/two/.owner").exists());
     // The members are the next one's at once.
     let mut next = Client::start(&home, &["--members", "members"]);
     next.open();
@@ -194,6 +217,90 @@ fn it_goes_through_the_host_that_serves_the_members() {
 }
 
 #[test]
+fn clients_that_start_at_once_share_one_host() {
+    let home = Home::new();
+    home.quick("one");
+    home.quick("two");
+    let mut clients: Vec<_> = (0..4).map(|_| Client::start(&home, &["--members", "members"])).collect();
+    for client in &mut clients {
+        client.open();
+    }
+    assert_eq!(host_of(&home, "one"), host_of(&home, "two"));
+    let made = clients[0].ask("tools/call", json!({"name": "dispatch", "arguments": dispatch_to("one", "t")}));
+    let id = &made["structuredContent"]["jobId"];
+    for client in &mut clients {
+        let listed = client.ask("tools/call", json!({"name": "list", "arguments": {}}));
+        assert_eq!(&listed["structuredContent"]["jobs"][0]["jobId"], id);
+    }
+}
+
+#[test]
+fn the_host_ends_with_its_last_client_also_where_that_is_killed() {
+    let home = Home::new();
+    home.quick("worker");
+    let mut clients = [(); 2].map(|()| Client::start(&home, &["--members", "members"]));
+    clients.iter_mut().for_each(|client| drop(client.open()));
+    let (pid, _) = host_of(&home, "worker");
+    let [mut first, mut second] = clients;
+    kill(first.child.id());
+    assert_eq!(second.tools(), OF_ROSTER);
+    assert_eq!(host_of(&home, "worker").0, pid);
+    kill(second.child.id());
+    wait_for("the host to end", || (!is_running(pid)).then_some(()));
+    drop((first.stdin.take(), second.stdin.take()));
+    Client::start(&home, &["--members", "members"]).open();
+    assert_ne!(host_of(&home, "worker").0, pid);
+}
+
+#[test]
+fn a_client_whose_host_was_killed_goes_on_with_another() {
+    let home = Home::new();
+    home.quick("worker");
+    let mut clients = [(); 2].map(|()| Client::start(&home, &["--members", "members"]));
+    clients.iter_mut().for_each(|client| drop(client.open()));
+    let (pid, _) = host_of(&home, "worker");
+    kill(pid);
+    for client in &mut clients {
+        // Its connection may not have noticed yet.
+        let id = client.request("ping", json!({}));
+        client.answer(id);
+        assert_eq!(client.tools(), OF_ROSTER);
+    }
+    assert_ne!(host_of(&home, "worker").0, pid);
+}
+
+#[test]
+fn the_host_that_it_starts_answers_nobody_but_its_user() {
+    let home = Home::new();
+    home.quick("worker");
+    let mut client = Client::start(&home, &["--members", "members"]);
+    client.open();
+    let (pid, port) = host_of(&home, "worker");
+    let anybody = host::Client::new(port, "/mcp");
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    assert_eq!(anybody.post(&ping).unwrap().0, 401);
+
+    let file = home.path(&format!(".local/state/guild/run/mcp-{port}"));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    let token = fs::read_to_string(&file).unwrap();
+    let others = ["cmdline", "environ"].map(|name| fs::read(format!("/proc/{pid}/{name}")).unwrap());
+    assert!(!others.iter().any(|seen| String::from_utf8_lossy(seen).contains(&token)));
+
+    let url = format!("http://127.0.0.1:{port}");
+    let run: &[&str] = &["run", "worker", "a task", "--members", "members"];
+    for arguments in [run, &["list", "--url", &url], &["members", "--url", &url]] {
+        let output = home.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(host_of(&home, "worker").0, pid);
+    client.close();
+    // Its file is removed when the next host starts.
+    Client::start(&home, &["--members", "members"]).open();
+    assert!(!file.exists() || host_of(&home, "worker").1 == port);
+}
+
+#[test]
 fn clients_of_the_same_members_share_a_host_and_the_second_continues_when_the_first_is_gone() {
     let home = Home::new();
     home.quick("worker");
@@ -205,9 +312,10 @@ fn clients_of_the_same_members_share_a_host_and_the_second_continues_when_the_fi
     let id = made["structuredContent"]["jobId"].clone();
     let list = json!({"name": "list", "arguments": {}});
     assert_eq!(second.ask("tools/call", list.clone())["structuredContent"]["jobs"][0]["jobId"], id);
+    let host = host_of(&home, "worker");
     first.close();
-    // It has a session at a host that was not there before, and did not have to ask for it.
     assert_eq!(second.ask("tools/call", list)["structuredContent"]["jobs"][0]["jobId"], id);
+    assert_eq!(host_of(&home, "worker"), host);
     second.close();
 }
 
@@ -405,13 +513,19 @@ fn a_token_of_the_environment_is_accepted() {
     home.quick("worker");
     let file = home.write("guild.toml", "require_token = true\n");
     home.set("GUILD_CONFIG", file.to_str().unwrap());
-    let made = home.run(&["token", "add", "--methods", "all", "mine"]);
+    let made = home.run(&["token", "add", "--methods", "dispatch", "mine"]);
+    let host = home.serve_roster(&[]);
     let mut client = Client::start(&home, &["--members", "members"]);
     let id = client.request("tools/list", json!({}));
     assert!(client.answer(id)["error"]["message"].as_str().unwrap().contains("a token is needed"));
     client.close();
     home.set("GUILD_TOKEN", String::from_utf8(made.stdout).unwrap().trim());
-    let mut client = Client::start(&home, &["--members", "members"]);
-    client.open();
-    assert_eq!(client.tools(), OF_ROSTER);
+    // At the host that it starts itself, too.
+    for host in [Some(host), None] {
+        let mut client = Client::start(&home, &["--members", "members"]);
+        client.open();
+        assert_eq!(client.tools(), OF_ROSTER[..5]);
+        client.close();
+        drop(host);
+    }
 }

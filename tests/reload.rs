@@ -526,7 +526,7 @@ impl Bridge {
 }
 
 #[test]
-fn guild_mcp_reloads_it_where_it_is_the_host_and_continues_where_it_is_not() {
+fn guild_mcp_passes_sighup_on_to_the_host_that_it_started() {
     let home = Home::new();
     home.quick("ann");
     home.write("config/guild/guild.toml", "[limits]\ntask_bytes = 10\n");
@@ -546,7 +546,8 @@ fn guild_mcp_reloads_it_where_it_is_the_host_and_continues_where_it_is_not() {
 
 #[test]
 fn the_docs_name_each_limit_that_waits_for_a_start() {
-    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/limits.md")).unwrap();
+    let docs =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/limits.md")).unwrap();
     for name in Limits::NAMES {
         let row = docs.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).expect(name);
         assert_eq!(row.contains("| at the next start |"), Limits::AT_START.contains(name), "{name}");

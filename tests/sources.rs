@@ -172,15 +172,13 @@ fn two_clients_with_other_read_roots_do_not_read_each_other_s_project() {
     let home = home();
     let mut first = Client::start(&home, &["--sources", "book"]);
     assert!(first.ask()["result"]["tools"].is_array());
-    let pid = first.child.id();
+    let owner: Value = serde_json::from_slice(&fs::read(home.path("members/researcher/.owner")).unwrap()).unwrap();
+    let pid = owner["pid"].as_u64().unwrap().try_into().unwrap();
     for (options, expected) in [
         (&["--sources", "other"][..], format!("it reads {}, not {}", real(&home, "book"), real(&home, "other"))),
         (&["--member", "researcher", "--sources", "other"], format!("not {}", real(&home, "other"))),
         (&["--agent", "claude"], "its sessions run on extractive, not on claude".to_owned()),
-        (
-            &["--config", home.write("guild.toml", "").to_str().unwrap()],
-            "it has read no guild.toml, not ".to_owned(),
-        ),
+        (&["--config", home.write("guild.toml", "").to_str().unwrap()], "it has read no guild.toml, not ".to_owned()),
     ] {
         let (code, said) = Client::start(&home, options).end();
         assert_eq!(code, Some(1), "{said}");

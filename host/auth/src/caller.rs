@@ -108,11 +108,16 @@ impl Connection {
             let request = Arc::new(Underway { _place: place, memory: OnceLock::new() });
             Caller { from: self.clone(), rules: rules.clone(), credential, request }
         };
-        let brought = headers.get(AUTHORIZATION);
-        if brought.is_none() && !rules.token_required && called_by == CalledBy::Loopback {
+        let token = bearer(headers);
+        let is_local = called_by == CalledBy::Loopback;
+        let is_let_in = match &self.ingress.private {
+            Some(private) => is_local && token.is_some_and(|token| private.has_token(token)),
+            None => is_local && !rules.token_required && headers.get(AUTHORIZATION).is_none(),
+        };
+        if is_let_in {
             return Ok(caller(None, None));
         }
-        let credential = match bearer(headers) {
+        let credential = match token {
             Some(token) => rules.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
             None => Err(Refused::Unauthorized),
         };

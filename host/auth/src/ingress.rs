@@ -9,6 +9,7 @@ use guild_config::Config;
 
 use crate::{
     audit_log::Event,
+    private::PrivateHost,
     rules::{IngressError, Rules},
     shares::Shares,
     spend::{Ledger, tomorrow},
@@ -25,6 +26,8 @@ pub struct Ingress {
     /// The bytes that may be held for requests.
     pub(crate) memory: Arc<Shares>,
     ledger: Arc<Ledger>,
+    /// Set if each request needs the token of a private host, or one of `guild.tokens`.
+    pub(crate) private: Option<Arc<PrivateHost>>,
 }
 
 impl Ingress {
@@ -37,7 +40,19 @@ impl Ingress {
         let rules = Rules::of(config, address, None)?;
         let has_tls = rules.tls.is_some();
         let memory = Shares::new(config.limits.requests_bytes);
-        Ok(Self { rules: RwLock::new(Arc::new(rules)), address, has_tls, memory, ledger: Ledger::of(config) })
+        Ok(Self {
+            rules: RwLock::new(Arc::new(rules)),
+            address,
+            has_tls,
+            memory,
+            ledger: Ledger::of(config),
+            private: None,
+        })
+    }
+
+    /// The same of a private host.
+    pub fn with_private(self, private: Option<Arc<PrivateHost>>) -> Self {
+        Self { private, ..self }
     }
 
     /// That of a host for this machine only, without tokens and without an audit log.
@@ -48,6 +63,7 @@ impl Ingress {
             has_tls: false,
             memory: Shares::new(config.limits.requests_bytes),
             ledger: Ledger::of(config),
+            private: None,
         }
     }
 

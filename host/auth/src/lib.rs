@@ -6,6 +6,7 @@
 //! - [`tokens`], [`credentials`]: it brings a token that is good, for this member and this method, and that has not been
 //!   used too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless
 //!   `require_token` says so;
+//! - [`private`]: of a host that `guild mcp` started, it brings that host's own token;
 //! - [`shares`]: what its requests hold, together with what those of others hold, is not too much;
 //! - [`audit`], [`audit_log`]: what was asked for, and what came of it, is written down.
 
@@ -16,6 +17,7 @@ mod credentials;
 mod ingress;
 mod names;
 mod operation;
+pub mod private;
 mod refused;
 mod rules;
 pub mod shares;

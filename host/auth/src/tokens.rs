@@ -39,7 +39,7 @@ const RANDOM_BYTES: usize = 32;
 const HEADER: &str = "# Made by `guild token`: the SHA-256 of each token, never the token itself.\n\n";
 
 /// A new token, out of the operating system's randomness.
-fn random() -> io::Result<Secret> {
+pub(crate) fn random() -> io::Result<Secret> {
     let mut random = [0_u8; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     Ok(Secret::from(format!("{PREFIX}{}", hex(&random))))

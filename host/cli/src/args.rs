@@ -19,7 +19,7 @@ use crate::{
     complete,
     hall_args::{Commission, Pr, Project},
     local::{LocalArgs, PolicyArgs},
-    log::LogFormat,
+    log::LogArgs,
     meeting_args::{Meet, Meeting},
 };
 
@@ -30,13 +30,9 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "guild", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// Log more on stderr: -v information, -vv each request, dispatch, denial and error of a tool, -vvv everything (GUILD_LOG
-    /// sets a filter)
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
-    /// How the log on stderr is written
-    #[arg(long, global = true, value_name = "FORMAT", value_enum, env = "GUILD_LOG_FORMAT", default_value_t = LogFormat::Text)]
-    pub(crate) log_format: LogFormat,
+    /// What is logged
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// What to do
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -189,6 +185,9 @@ pub(crate) struct Serve {
     /// Where the operator's policy is
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// Serve the clients of `guild mcp`, which starts this, as long as there are any
+    #[arg(long, hide = true, conflicts_with_all = ["hall", "port"])]
+    pub(crate) private: bool,
 }
 
 /// What sessions may read, and the runtime that runs them.
@@ -214,7 +213,7 @@ Examples:
 It offers the tools of all members, and for each worker the tools that dispatch to it; with --member, those of one. Where a host \
 serves the members already, everything goes through it; where that serves them with other read roots than --sources asks for, on \
 another runtime than --agent or by another guild.toml than is named, this ends, and says so. Where none does, \
-this process is the host, until its client closes stdin: jobs that run then are resumed by the next one.
+it starts a host, which ends with the last client that uses it: jobs that run then are resumed by the next host.
 
 stdout has messages of MCP only; what there is to log goes to stderr.")]
 pub(crate) struct Mcp {

@@ -102,7 +102,7 @@ fn with_approval(args: &Call, failure: Failure) -> Failure {
 async fn served(args: &Call) -> Result<Worker, Failure> {
     let key = args.member.parse().map_err(|e| Failure::error(format!("{}: {e}", args.member)))?;
     let url = args.url.clone().unwrap_or_else(crate::client::default_url);
-    let members = jobs::served_at(&url, Some(&key), &args.access.options()?).await?;
+    let members = jobs::served_at(&url, Some(&key), &args.access.options(&url)?).await?;
     let one = members.into_iter().next().ok_or_else(|| Failure::error(format!("no member {key} at {url}")))?;
     Ok(Worker::Owner(one.worker))
 }

@@ -7,6 +7,7 @@ use std::{
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
+use guild_auth::private;
 use guild_client::{Authorities, Error, Options, Url, WorkerHandle};
 use guild_config::KeySource;
 use guild_contract::{MemberKey, secret::may_carry_key};
@@ -85,7 +86,7 @@ impl AccessArgs {
     /// Options for the host at `url`, which comes from a member's `.owner`. Anyone who can write that file can put any
     /// address there, so the token is only sent to this machine and to the host that --url (`named`) or GUILD_URL names.
     pub(crate) fn options_of_owner(&self, url: &str, named: Option<&str>) -> Result<Options, Failure> {
-        let mut options = self.options()?;
+        let mut options = self.options(url)?;
         let variable = env::var(URL_VARIABLE).ok();
         let is_named = [named, variable.as_deref()].into_iter().flatten().any(|named| is_same_host(named, url));
         if options.token.is_some() && !is_named && !is_here(url) {
@@ -99,15 +100,18 @@ impl AccessArgs {
         Ok(options)
     }
 
-    /// Options for a host that the user named.
-    pub(crate) fn options(&self) -> Result<Options, Failure> {
+    /// Options for the host at `url`, which the user named. Without a token of the user's, a private host is sent its own.
+    pub(crate) fn options(&self, url: &str) -> Result<Options, Failure> {
         let source = match &self.token_file {
             Some(file) => Some(KeySource::File(file.clone())),
             None => env::var_os(TOKEN_VARIABLE)
                 .filter(|token| !token.is_empty())
                 .map(|_| KeySource::Env(TOKEN_VARIABLE.to_owned())),
         };
-        let token = source.map(|source| source.read().map_err(Error::Token)).transpose()?;
+        let token = match source {
+            Some(source) => Some(source.read().map_err(Error::Token)?),
+            None => private_port(url).and_then(private::token),
+        };
         let authorities = self.ca.as_deref().map(authorities).transpose()?;
         Ok(Options { token, authorities, ..Options::default() })
     }
@@ -117,6 +121,12 @@ impl AccessArgs {
 fn is_here(url: &str) -> bool {
     // A key may be sent without encryption on this machine only.
     url.parse::<Url>().is_ok_and(|url| may_carry_key("http", url.host_str().unwrap_or_default()))
+}
+
+/// The port at which a URL's host would be a private one: such a host listens on the loopback address only.
+pub(crate) fn private_port(url: &str) -> Option<u16> {
+    let url = url.parse::<Url>().ok().filter(|url| url.scheme() == "http" && url.host_str() == Some("127.0.0.1"))?;
+    url.port()
 }
 
 /// Whether two URLs have the same scheme, host and port.

@@ -31,7 +31,7 @@ impl Hall {
     pub(crate) fn open(args: &HallArgs) -> Result<Self, Failure> {
         let variable = || env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty() && args.home.home.is_none());
         if let Some(url) = args.url.clone().or_else(variable) {
-            let client = HallClient::at_url(&url, &args.access.options()?)?;
+            let client = HallClient::at_url(&url, &args.access.options(&url)?)?;
             let hint =
                 format!("no host answers at {}; start one with `guild serve --hall`", one_line(&url, TEXT_CHARS));
             return Ok(Self { client, hint });

@@ -111,7 +111,7 @@ fn to_json(value: &impl Serialize) -> Result<Box<RawValue>, Failure> {
 
 /// The members of the host at an endpoint, or the one that the endpoint names.
 pub(crate) async fn served(endpoint: &Endpoint) -> Result<Vec<Served>, Failure> {
-    served_at(&endpoint.url(), endpoint.member.as_ref(), &endpoint.access.options()?).await
+    served_at(&endpoint.url(), endpoint.member.as_ref(), &endpoint.access.options(&endpoint.url())?).await
 }
 
 /// The members of the host at `url`, or the one that is named.
@@ -169,7 +169,8 @@ impl Jobs {
             }
             return files(None);
         }
-        let (options, url) = (endpoint.access.options()?, endpoint.url());
+        let url = endpoint.url();
+        let options = endpoint.access.options(&url)?;
         match guild_client::served(&url, &options).await {
             Ok(members) => Ok(Self::Host { members: of(members, &url, endpoint.member.as_ref())?, url }),
             Err(error @ Error::Unreachable { .. }) if endpoint.url.is_none() => {
@@ -195,7 +196,7 @@ impl Jobs {
             let why = || Failure::error(format!("{} is no member's key", one_line(member, 80)));
             member.parse::<MemberKey>().map_err(|_| why())
         });
-        let members = served_at(url, member.transpose()?.as_ref(), &access.options()?).await?;
+        let members = served_at(url, member.transpose()?.as_ref(), &access.options(url)?).await?;
         Ok(Self::Host { members, url: url.to_owned() })
     }
 

@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
 };
 
+use clap::Args;
 use guild_auth::audit_log::json_line;
 use guild_contract::text::OneLine;
 use guild_fs::clock::rfc3339;
@@ -40,7 +41,8 @@ const QUIET: &str = "rmcp=off";
 
 /// Starts logging according to `GUILD_LOG`, else warnings, and more with each `-v`. Without `-v`, warnings of the target
 /// `printed` are left out, since the command's own error has them.
-pub(crate) fn start(verbose: u8, format: LogFormat, printed: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failure> {
+    let LogArgs { verbose, log_format: format } = options;
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
     let filter = match (own, verbose) {
         (Some(filter), _) => EnvFilter::try_new(&filter).map_err(|e| {
@@ -70,6 +72,18 @@ pub(crate) fn start(verbose: u8, format: LogFormat, printed: Option<&str>) -> Re
 pub(crate) fn tell(level: Level, message: &str) {
     let line = JsonLine { message: message.into(), ..JsonLine::now(level, env!("CARGO_CRATE_NAME")) };
     line.write(Unbreakable);
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Log more on stderr: -v information, -vv each request, dispatch, denial and error of a tool, -vvv everything (GUILD_LOG
+    /// sets a filter)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// How the log on stderr is written
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, env = "GUILD_LOG_FORMAT", default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
 }
 
 /// How the log is written.

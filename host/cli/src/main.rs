@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         }
     };
     let is_host = matches!(cli.command, Command::Serve(_) | Command::Mcp(_));
-    if is_host && cli.log_format == log::LogFormat::Json {
+    if is_host && cli.log.log_format == log::LogFormat::Json {
         output::tell_as_json();
     }
     match run(cli) {
@@ -98,10 +98,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Call(_) => Some("guild_sandbox::toolbox"),
         _ => None,
     };
-    log::start(cli.verbose, cli.log_format, printed)?;
+    log::start(cli.log, printed)?;
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
-        Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args)),
+        Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args, cli.log)),
         Command::Run(args) => on(&mut Builder::new_multi_thread(), run::run(args)),
         Command::Dispatch(args) => on(&mut Builder::new_current_thread(), remote::dispatch(args)),
         Command::List(args) => on(&mut Builder::new_current_thread(), remote::list(args)),

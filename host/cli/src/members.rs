@@ -135,7 +135,7 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
 
 /// `guild members --url`: what a running host serves.
 pub(crate) async fn served(args: &Members, url: &str) -> Result<(), Failure> {
-    let Reply { value, json } = guild_client::members(url, &args.access.options()?).await?;
+    let Reply { value, json } = guild_client::members(url, &args.access.options(url)?).await?;
     if args.json {
         print_json(&json)?;
         return Ok(());

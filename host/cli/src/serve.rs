@@ -1,6 +1,6 @@
 //! `guild serve`.
 
-use std::{path::Path, sync::Arc};
+use std::{net::Ipv4Addr, path::Path, sync::Arc};
 
 use guild_config::Config;
 use guild_hall::SOCKET;
@@ -14,11 +14,38 @@ use crate::{
     args::Serve,
     failure::{Failure, exit},
     local,
-    output::{one_line, tell, tell_error},
+    output::{one_line, print_json, tell, tell_error},
 };
 
-/// Serves until SIGTERM or Ctrl-C.
+/// Serves until SIGTERM or Ctrl-C. A private host reports on stdout how it started, instead of on stderr.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
+    if !args.private {
+        return serve_until_stopped(args, tell_start).await;
+    }
+    let mut is_started = false;
+    let served = serve_until_stopped(args, |base, _, _| {
+        is_started = true;
+        report_start(&Ok(base.to_owned()));
+    })
+    .await;
+    match served {
+        Err(Failure { code, message: Some(why) }) if !is_started => {
+            report_start(&Err(why));
+            Err(Failure::code(code))
+        }
+        served => served,
+    }
+}
+
+/// The address of a private host, or why it did not start: one line on stdout, for the `guild mcp` that started it.
+pub(crate) type Start = Result<String, String>;
+
+fn report_start(start: &Start) {
+    // If that process is gone, the host ends since it has no client.
+    let _ = print_json(start);
+}
+
+async fn serve_until_stopped(args: Serve, started: impl FnOnce(&str, &Host, Option<&Path>)) -> Result<(), Failure> {
     // This comes first: a supervisor may send SIGHUP as soon as the process exists.
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
@@ -39,8 +66,13 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
         }
     };
     let file = args.policy.config;
+    let private = args.private;
     let of_command = move |mut config: Config| {
         config.members = toolboxes.clone().or(config.members);
+        if private {
+            config.auth.bind = Ipv4Addr::LOCALHOST.into();
+            config.auth.tls = None;
+        }
         config
     };
     let config = of_command(config);
@@ -52,23 +84,27 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     let options = ServeOptions {
         config,
         target,
-        port: args.port,
+        port: if private { Some(0) } else { args.port },
         sources: args.session.sources,
         agent: args.session.agent,
         hall,
         reloads: Reloads { asked: Arc::default(), read: Arc::new(read) },
+        private,
     };
-    let served = guild_server::serve(options, signals, |base, host| {
-        tell(listening(base, host));
-        if let Some(roster) = roster.filter(|_| host.members().is_empty()) {
-            tell_error(nobody_works(&roster));
-        }
-        tell_served(base, host);
-    });
+    let served = guild_server::serve(options, signals, |base, host| started(base, host, roster.as_deref()));
     served.await.map_err(|error| {
         let code = if matches!(error, ServeError::Bind(BindError::InUse(_))) { exit::PORT_IN_USE } else { exit::ERROR };
         Failure { code, message: Some(error.to_string()) }
     })
+}
+
+/// Tells that clients can connect. `roster` is the directory of a hall's workers.
+fn tell_start(base: &str, host: &Host, roster: Option<&Path>) {
+    tell(listening(base, host));
+    if let Some(roster) = roster.filter(|_| host.members().is_empty()) {
+        tell_error(nobody_works(roster));
+    }
+    tell_served(base, host);
 }
 
 /// The message that clients can connect: the address, and the members that are not served.

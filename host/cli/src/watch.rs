@@ -49,7 +49,7 @@ async fn follow(
         ..Filter::default()
     };
     let url = endpoint.url();
-    let mut events = Events::new(&url, &filter, &endpoint.access.options()?)?;
+    let mut events = Events::new(&url, &filter, &endpoint.access.options(&url)?)?;
     events.connect().await?;
     tell(format_args!("watching {}", one_line(&url, TEXT_CHARS)));
     // Earlier events are not sent, so the job may have ended without one.

@@ -12,6 +12,12 @@ pub fn state() -> Option<PathBuf> {
     of_user("XDG_STATE_HOME", ".local/state")
 }
 
+/// What running hosts leave for other processes of the user. It is not `$XDG_RUNTIME_DIR`: clients of MCP start their servers
+/// with few variables, and all processes have to find the same directory.
+pub fn running() -> Option<PathBuf> {
+    state().map(|state| state.join("run"))
+}
+
 /// The sessions of the Claude Code CLI.
 pub fn claude() -> Option<PathBuf> {
     state().map(|state| state.join("claude"))

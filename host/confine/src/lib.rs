@@ -24,7 +24,7 @@ mod supervisor;
 
 pub use child::{directories, has_children};
 pub use entry::serve_if_asked;
-pub use parent::{Worker, run, run_blocking, set_room};
+pub use parent::{Worker, executable, run, run_blocking, set_room};
 pub use programs::{find_program, search_path};
 pub use supervisor::{Lifeline, Supervised, set_supervisor};
 

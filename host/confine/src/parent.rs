@@ -190,8 +190,11 @@ fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedS
     Ok(Child { process, requests: UnixStream::from_std(requests)?, _room: room })
 }
 
-/// The executable that runs.
-pub(crate) fn executable() -> io::Result<PathBuf> {
+/// The executable of this process.
+///
+/// # Errors
+/// Where the system does not tell.
+pub fn executable() -> io::Result<PathBuf> {
     // On Linux this is the file that runs, even if it was replaced on disk.
     let own = Path::new("/proc/self/exe");
     if own.exists() { Ok(own.to_owned()) } else { env::current_exe() }

@@ -1,8 +1,8 @@
-//! The server: what members do, over JSON-RPC, MCP and server-sent events, on HTTP and on stdio.
+//! Serves members over HTTP: JSON-RPC, MCP and server-sent events.
 //!
 //! A request goes `listen` (connections) -> `http` (what is a request) -> [`guild_auth`] (who may ask) -> `rpc` (JSON-RPC
-//! 2.0) -> `methods` (`worker/*` and MCP) -> [`guild_roster::Member`], which the command line calls directly. Nothing on
-//! that way instantiates a component, but for a dispatch.
+//! 2.0) -> `methods` (`worker/*` and MCP) -> [`guild_roster::Member`], which the command line calls directly. Only a
+//! dispatch and a call of a component's tool instantiate a component.
 
 mod body;
 mod connections;
@@ -22,4 +22,4 @@ mod sdk;
 pub mod serve;
 mod worker;
 
-pub use serve::{ServeError, ServeOptions, serve, serve_until};
+pub use serve::{ServeError, ServeOptions, serve};

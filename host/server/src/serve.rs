@@ -1,8 +1,8 @@
 //! `guild serve`: the way from an address to a host that answers there.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, thread};
 
-use guild_auth::{Ingress, IngressError, audit_log::Event};
+use guild_auth::{Ingress, IngressError, audit_log::Event, private::PrivateHost};
 use guild_config::{Config, Runtime};
 use guild_roster::{
     OpenError,
@@ -10,6 +10,7 @@ use guild_roster::{
     reload::Reloads,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -35,6 +36,8 @@ pub struct ServeOptions {
     pub hall: Option<PathBuf>,
     /// How `guild.toml` is read again.
     pub reloads: Reloads,
+    /// Whether it is a private host: each request needs its token, and it ends once stdin has ended and no client uses it.
+    pub private: bool,
 }
 
 /// Why the host does not serve.
@@ -57,7 +60,8 @@ pub enum ServeError {
 /// The port where neither `--port` nor `guild.toml` names one.
 pub const DEFAULT_PORT: u16 = 7433;
 
-/// Serves until SIGTERM or SIGINT, and reads `guild.toml` again at each SIGHUP: `signals` stands since the process began.
+/// Serves until SIGTERM or SIGINT, or until nobody uses a private host any more, and reads `guild.toml` again at each SIGHUP:
+/// `signals` stands since the process began.
 /// `ready` is called with the address, as `http://127.0.0.1:7433`, once clients can connect.
 ///
 /// The address is bound first, so that a port that is taken is known at once, and listened on last, when every member
@@ -66,25 +70,14 @@ pub const DEFAULT_PORT: u16 = 7433;
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
-    let asked = options.reloads.asked.clone();
-    serve_until(options, signals.ended(&asked), ready).await
-}
-
-/// [`serve`], until `stop` is ready.
-///
-/// # Errors
-/// See [`ServeError`].
-pub async fn serve_until(
-    options: ServeOptions,
-    stop: impl Future<Output = ()>,
-    ready: impl FnOnce(&str, &Host),
-) -> Result<(), ServeError> {
-    let ServeOptions { config, target, port, sources, agent, hall, reloads } = options;
+    let ServeOptions { config, target, port, sources, agent, hall, reloads, private } = options;
     more_descriptors();
     let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
-    let ingress = Arc::new(Ingress::open(&config, address)?);
+    // Its file is there before any `.owner` names the address.
+    let private = if private { Some(Arc::new(PrivateHost::create(address.port())?)) } else { None };
+    let ingress = Arc::new(Ingress::open(&config, address)?.with_private(private.clone()));
     let host = Host::open(HostOptions { config, target, sources, agent, hall }, Some(ingress.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;
@@ -101,6 +94,12 @@ pub async fn serve_until(
     ready(&at, &host);
     let service = Service::new(host.clone());
     let stopping = CancellationToken::new();
+    let stop = async {
+        tokio::select! {
+            () = signals.ended(&reloads.asked) => {}
+            () = unused(private) => {}
+        }
+    };
     let hall = async {
         if let (Some(socket), Some(api)) = (&socket, Api::of(&host)) {
             socket.serve(&api, &limits, stopping.cancelled()).await;
@@ -118,6 +117,24 @@ pub async fn serve_until(
     host.end().await;
     tell("host-stopped");
     Ok(())
+}
+
+/// Ready when the process that started a private host has closed stdin, and no client uses the host; never for another host.
+async fn unused(private: Option<Arc<PrivateHost>>) {
+    let Some(private) = private else { return pending().await };
+    let (done, is_done) = oneshot::channel::<()>();
+    let wait = move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        if let Err(e) = private.wait_until_unused() {
+            tracing::error!("the host ends, since it cannot know whether a client uses it: {e}");
+        }
+        drop(done);
+    };
+    // A thread of its own, since the process has to end while it waits.
+    if let Err(e) = thread::Builder::new().name("clients".to_owned()).spawn(wait) {
+        tracing::error!("the host ends, since it cannot wait for its clients: {e}");
+    }
+    let _ = is_done.await;
 }
 
 /// Takes as many file descriptors as the system lets this process have: thousands of sessions have a connection each, and

@@ -139,15 +139,14 @@ struct Host {
 }
 
 impl Host {
-    /// Forgets a host that is gone.
-    async fn lose(&mut self) {
+    /// Forgets a host that is gone, or another one.
+    fn lose(&mut self) -> Option<LocatedHost> {
         self.link = None;
-        if let Some(LocatedHost { relay, own, .. }) = self.found.take() {
+        let lost = self.found.take();
+        if let Some(LocatedHost { relay, .. }) = &lost {
             tracing::info!("the host at {} is gone, or another one; it is looked for", relay.endpoint());
-            if let Some(own) = own {
-                own.end().await;
-            }
         }
+        lost
     }
 }
 
@@ -298,9 +297,9 @@ impl Bridge {
     /// calls wait for the first one.
     async fn link(&self) -> Result<Option<Arc<Link>>, String> {
         let mut host = self.host.lock().await;
-        if host.found.as_ref().is_some_and(|found| !found.is_unchanged()) {
-            host.lose().await;
-        }
+        let is_changed = host.found.as_ref().is_some_and(|found| !found.is_unchanged());
+        // A private host ends with its last client, so this remains one until the search has ended.
+        let _before = if is_changed { host.lose() } else { None };
         if let Some(link) = &host.link {
             return Ok(Some(link.clone()));
         }
@@ -318,7 +317,7 @@ impl Bridge {
                 Ok(Some(link))
             }
             Err(error) if is_gone(&error) => {
-                host.lose().await;
+                host.lose();
                 Ok(None)
             }
             Err(error) => Err(error.to_string()),
@@ -348,21 +347,21 @@ impl Bridge {
             return;
         }
         if is_gone {
-            host.lose().await;
+            host.lose();
         } else {
             tracing::info!("the host at {} has closed the session; it is opened anew", link.relay.endpoint());
             host.link = None;
         }
     }
 
-    /// Closes the session, and stops this process's own host.
+    /// Closes the session, and ends the use of the host.
     async fn close(&self) {
         let Host { found, link } = mem::take(&mut *self.host.lock().await);
         if let Some((link, head)) = link.as_ref().and_then(|link| Some((link, link.session.get()?))) {
             let _ = timeout(CLOSE, link.relay.end(head)).await;
         }
-        if let Some(own) = found.and_then(|found| found.own) {
-            own.end().await;
+        if let Some(found) = found {
+            found.end().await;
         }
     }
 

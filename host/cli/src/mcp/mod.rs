@@ -1,50 +1,41 @@
 //! `guild mcp`: MCP on stdin and stdout, for clients that start their servers themselves.
 //!
 //! It relays messages to a host and back. If a host already serves the members, it is that one: a member has one owner, which
-//! all its clients share. Otherwise this process is the host until its client ends, and other clients can use it, too.
+//! all its clients share. Otherwise it starts a private host, which ends with its last client.
 
 mod bridge;
 mod message;
+mod start;
 
-use std::{
-    net::Ipv4Addr,
-    path::{Path, PathBuf},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs::File, io, pin::pin, sync::Arc};
 
+use guild_auth::private::{Joined, Lease, lock_start};
 use guild_client::{Error, MemberKey, Relay, RelayResponse, Url};
-use guild_config::{Config, Runtime, shell_word};
-use guild_roster::{OpenError, Reloads, Target, discovery, mcp_line, offline::Owner, takeover::OwnerError};
-use guild_server::{ServeError, ServeOptions, listen::Signals, serve_until};
+use guild_config::{Config, shell_word};
+use guild_roster::{Target, discovery, offline::Owner};
+use guild_server::listen::Signals;
 use tokio::{
     io::{BufReader, stdin, stdout},
-    sync::{Notify, oneshot},
-    task::{JoinHandle, spawn_blocking},
+    sync::Notify,
+    task::spawn_blocking,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::start::{HostCommand, StartedHost};
 use crate::{
     args::Mcp,
-    client::AccessArgs,
+    client::{AccessArgs, private_port},
     failure::Failure,
     hosted::{Terms, VerifiedHost},
     local::{self, LocalArgs},
+    log::LogArgs,
     output::{one_line, tell},
 };
 
-/// How many times to search for a host that another process was just starting.
-const ATTEMPTS: usize = 3;
-/// The timeout for this process's own host to stop.
-const SHUTDOWN: Duration = Duration::from_secs(2);
-
 /// `guild mcp`.
-pub(crate) async fn mcp(args: Mcp) -> Result<(), Failure> {
+pub(crate) async fn mcp(args: Mcp, log: LogArgs) -> Result<(), Failure> {
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
-    // While this process is not a host, there is no configuration to reload.
     let hangup = Arc::new(Notify::new());
-    let locator = Locator::new(args, hangup.clone())?;
+    let locator = Locator::new(args, log, hangup.clone())?;
     let mut stop = pin!(signals.ended(&hangup));
     // Errors of members are printed before the first message.
     let found = tokio::select! {
@@ -67,25 +58,23 @@ enum Source {
     Here(Arc<Here>),
 }
 
-/// Local members, and the options for a host of them.
+/// Local members, and the command that starts a host of them.
 struct Here {
     local: LocalArgs,
-    target: Target,
     /// The only member to serve, if one was named.
     member: Option<MemberKey>,
-    sources: Vec<PathBuf>,
-    agent: Option<Runtime>,
-    /// How `guild.toml` is read: for each search for a host, and for reloads if this process is the host.
-    reloads: Reloads,
+    command: HostCommand,
 }
 
 /// A host that was found.
 struct LocatedHost {
     relay: Relay,
-    /// Set if the host is this process.
-    own: Option<Own>,
-    /// Set if the host is another process that satisfies the terms of the command line.
+    /// Set if the host satisfies the terms of the command line.
     verified: Option<VerifiedHost>,
+    /// The use of it, if it is a private host.
+    joined: Joined,
+    /// Set if this process started it.
+    started: Option<StartedHost>,
 }
 
 impl LocatedHost {
@@ -94,28 +83,33 @@ impl LocatedHost {
     fn is_unchanged(&self) -> bool {
         self.verified.as_ref().is_none_or(VerifiedHost::is_unchanged)
     }
-}
 
-/// The host of this process. Dropping this stops it.
-struct Own {
-    stop: DropGuard,
-    served: JoinHandle<Result<(), ServeError>>,
-}
-
-impl Own {
+    /// Ends the use of the host. If this process started it and no other client uses it, its end is awaited.
     async fn end(self) {
-        drop(self.stop);
-        match tokio::time::timeout(SHUTDOWN, self.served).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::warn!("the host ended: {error}"),
-            Ok(Err(error)) => tracing::warn!("the host ended: {error}"),
-            Err(_) => tracing::warn!("the host took too long to end"),
+        let is_unused = if let Joined::Client(lease) = self.joined { lease.end() } else { false };
+        if let Some(started) = self.started.filter(|_| is_unused) {
+            started.ended().await;
         }
     }
 }
 
+/// The outcome of a search for a host.
+struct Search {
+    found: Option<RunningHost>,
+    /// The lock without which another process may start a host.
+    start: io::Result<File>,
+}
+
+/// A host that serves the members already.
+struct RunningHost {
+    base: String,
+    joined: Joined,
+    /// What it published, if the command line sets terms.
+    verified: Option<VerifiedHost>,
+}
+
 impl Locator {
-    fn new(args: Mcp, hangup: Arc<Notify>) -> Result<Self, Failure> {
+    fn new(args: Mcp, log: LogArgs, hangup: Arc<Notify>) -> Result<Self, Failure> {
         let Mcp { member, url, access, session, local } = args;
         if let Some(url) = url {
             let parse = |key: String| key.parse().map_err(|e| Failure::error(format!("--member {key}: {e}")));
@@ -123,67 +117,40 @@ impl Locator {
             return Ok(Self { access, source: Source::Url { url, member } });
         }
         let config = local::config(&local.policy)?;
-        let (target, member) = match member {
+        let members = local::members_directory(local.members.as_deref(), &config);
+        let (target, members, member) = match member {
             Some(member) => {
                 let directory = local::member_directory(&member, &local, &config)?;
-                mcp_line::check(Some(&directory)).map_err(Failure::error)?;
                 let key = local::member(&directory, &local, &config).map_err(Failure::error)?.key;
-                (Target::Member(directory), Some(key))
+                (Target::Member(directory), members.ok(), Some(key))
             }
-            None => {
-                mcp_line::check(None).map_err(Failure::error)?;
-                (Target::Members(local::members_directory(local.members.as_deref(), &config)?), None)
-            }
+            None => (Target::Members(members?), None, None),
         };
-        let is_one = member.is_some();
-        let (file, members) = (local.policy.config.clone(), local.members.clone());
-        let of_command = move |mut config: Config| {
-            if is_one {
-                config.members = local::members_directory(members.as_deref(), &config).ok();
-            }
-            // A host that ends with its client is only for this machine.
-            config.auth.bind = Ipv4Addr::LOCALHOST.into();
-            config.auth.tls = None;
-            config
-        };
-        let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
-        let reloads = Reloads { asked: hangup, read: Arc::new(read) };
-        let here = Here { local, target, member, sources: session.sources, agent: session.agent, reloads };
-        Ok(Self { access, source: Source::Here(Arc::new(here)) })
+        let (sources, agent, config) = (session.sources, session.agent, local.policy.config.clone());
+        let command = HostCommand { target, members, sources, agent, config, log, hangup };
+        Ok(Self { access, source: Source::Here(Arc::new(Here { local, member, command })) })
     }
 
-    /// The host that serves the members, or one started in this process.
+    /// The host that serves the members, or one that this process starts.
     async fn find(&self) -> Result<LocatedHost, Failure> {
         let here = match &self.source {
             Source::Url { url, member } => {
-                let relay = Relay::new(url, member.as_ref(), &self.access.options()?)?;
-                return Ok(LocatedHost { relay, own: None, verified: None });
+                let relay = Relay::new(url, member.as_ref(), &self.access.options(url)?)?;
+                return Ok(LocatedHost { relay, verified: None, joined: Joined::NotPrivate, started: None });
             }
             Source::Here(here) => here,
         };
-        let mut last = None;
-        for _ in 0..ATTEMPTS {
-            let local = here.clone();
-            // The configuration may have changed since the last attempt.
-            let search = spawn_blocking(move || {
-                let config = (local.reloads.read)().map_err(Failure::error)?;
-                Ok::<_, Failure>((local.served_at(&config)?, config))
-            });
-            let (found, config) = search.await.map_err(|e| Failure::error(e.to_string()))??;
-            if let Some((base, verified)) = found {
-                tracing::info!("the members are served by the host at {base}");
-                return Ok(LocatedHost { relay: self.relay(&base, here)?, own: None, verified });
-            }
-            match here.serve(config).await {
-                Ok((base, own)) => {
-                    return Ok(LocatedHost { relay: self.relay(&base, here)?, own: Some(own), verified: None });
-                }
-                // Another process became the owner first.
-                Err(error @ ServeError::Open(OpenError::Owner(OwnerError::Served { .. }))) => last = Some(error),
-                Err(error) => return Err(Failure::error(error.to_string())),
-            }
+        let local = here.clone();
+        let search = spawn_blocking(move || local.search()).await.map_err(|e| Failure::error(e.to_string()))??;
+        if let Some(RunningHost { base, joined, verified }) = search.found {
+            tracing::info!("the members are served by the host at {base}");
+            return Ok(LocatedHost { relay: self.relay(&base, here)?, verified, joined, started: None });
         }
-        Err(Failure::error(last.map_or_else(|| "no host was found".to_owned(), |error| error.to_string())))
+        let _start = search.start.map_err(|e| Failure::error(format!("cannot start a host: {e}")))?;
+        // A host that is ending releases the members before the new one gives up waiting for them.
+        let (started, lease) = here.command.start().await?;
+        let relay = self.relay(&started.base, here)?;
+        Ok(LocatedHost { relay, verified: None, joined: Joined::Client(lease), started: Some(started) })
     }
 
     fn relay(&self, base: &str, here: &Here) -> Result<Relay, Failure> {
@@ -192,23 +159,42 @@ impl Locator {
 }
 
 impl Here {
-    /// The address of the host that serves the members, if there is one, and what it published if the command line sets
-    /// terms. It blocks, since a new owner may take a moment to publish that.
+    /// Looks for a host, once no other process is starting one. It blocks.
+    ///
+    /// # Errors
+    /// If the host that serves the members does not satisfy the terms.
+    fn search(&self) -> Result<Search, Failure> {
+        let directory = match &self.command.target {
+            Target::Member(directory) | Target::Members(directory) => directory,
+        };
+        // Where there is a host, it does not matter whether one could be started.
+        let start = lock_start(directory);
+        // The configuration may have changed since the last search.
+        let mut config = local::config(&self.local.policy)?;
+        if self.member.is_some() {
+            config.members.clone_from(&self.command.members);
+        }
+        Ok(Search { found: self.running(&config)?, start })
+    }
+
+    /// The host that serves the members, if there is one that is not ending. It blocks, since a new owner may take a moment to
+    /// publish how it serves them.
     ///
     /// # Errors
     /// If that host does not satisfy the terms.
-    fn served_at(&self, config: &Config) -> Result<Option<(String, Option<VerifiedHost>)>, Failure> {
-        let terms = Terms::new(&self.local, &self.sources, self.agent, config)?;
-        match &self.target {
+    fn running(&self, config: &Config) -> Result<Option<RunningHost>, Failure> {
+        let terms = Terms::new(&self.local, &self.command.sources, self.command.agent, config)?;
+        match &self.command.target {
             Target::Member(directory) => {
                 let Some(owner) = Owner::of(&local::open(directory)?).ok().flatten() else { return Ok(None) };
                 let Some(base) = base(&owner.url) else { return Ok(None) };
+                let Some(joined) = join(&base)? else { return Ok(None) };
                 let member = discovery::single(directory, config.members.as_deref(), config);
                 let verified = terms.check(&member.map_err(Failure::error)?, &owner)?;
-                Ok(Some((base, verified)))
+                Ok(Some(RunningHost { base, joined, verified }))
             }
             Target::Members(directory) => {
-                let (mut host, mut elsewhere): (Option<(String, Option<VerifiedHost>)>, _) = (None, Vec::new());
+                let (mut host, mut elsewhere): (Option<RunningHost>, _) = (None, Vec::new());
                 for found in local::discovered(directory)? {
                     let Ok(member) = found.member else { continue };
                     let Some(owner) = Owner::of(&member.dir).ok().flatten() else { continue };
@@ -217,13 +203,18 @@ impl Here {
                         elsewhere.push((member.key, owner));
                         continue;
                     };
-                    // The terms hold for all members that are reached through the host.
-                    if host.as_ref().is_none_or(|(first, _)| *first == base) {
-                        let verified = terms.check(&member, &owner)?;
-                        let has_terms = verified.is_some();
-                        host.get_or_insert((base, verified));
-                        if !has_terms {
-                            break;
+                    match &host {
+                        // The terms hold for all members that are reached through the host.
+                        Some(first) if first.base == base => drop(terms.check(&member, &owner)?),
+                        Some(_) => {}
+                        None => {
+                            let Some(joined) = join(&base)? else { continue };
+                            let verified = terms.check(&member, &owner)?;
+                            let has_terms = verified.is_some();
+                            host = Some(RunningHost { base, joined, verified });
+                            if !has_terms {
+                                break;
+                            }
                         }
                     }
                 }
@@ -241,38 +232,18 @@ impl Here {
             }
         }
     }
-
-    /// Serves the members on a free port.
-    async fn serve(&self, config: Config) -> Result<(String, Own), ServeError> {
-        let options = ServeOptions {
-            hall: None,
-            config,
-            target: self.target.clone(),
-            port: Some(0),
-            sources: self.sources.clone(),
-            agent: self.agent,
-            reloads: self.reloads.clone(),
-        };
-        let stopped = CancellationToken::new();
-        let stop = stopped.clone().drop_guard();
-        let (ready, mut is_ready) = oneshot::channel();
-        let mut served = tokio::spawn(async move {
-            serve_until(options, stopped.cancelled(), |base, _| drop(ready.send(base.to_owned()))).await
-        });
-        tokio::select! {
-            Ok(base) = &mut is_ready => Ok((base, Own { stop, served })),
-            ended = &mut served => match ended {
-                Ok(Err(error)) => Err(error),
-                Ok(Ok(())) => Err(std::io::Error::other("the host ended before it was ready").into()),
-                Err(error) => Err(std::io::Error::other(error).into()),
-            },
-        }
-    }
 }
 
 /// The address of a host, from the URL of one of its endpoints; `None` if that is empty.
 fn base(endpoint: &str) -> Option<String> {
     endpoint.parse().ok().map(|url: Url| url.origin().ascii_serialization())
+}
+
+/// Begins to use the host at `base`; `None` if that is a private host that is ending.
+fn join(base: &str) -> Result<Option<Joined>, Failure> {
+    let joined = private_port(base).map_or(Ok(Joined::NotPrivate), Lease::join);
+    let joined = joined.map_err(|e| Failure::error(format!("cannot use the host at {base}: {e}")))?;
+    Ok(Some(joined).filter(|joined| !matches!(joined, Joined::Ending)))
 }
 
 /// The error for a client whose message the host refused.

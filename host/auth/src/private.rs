@@ -1,0 +1,162 @@
+//! The token of a private host, and the locks of the clients that use it.
+//!
+//! A private host is a `guild serve` that `guild mcp` starts for itself. Each request needs its token, which is in the file
+//! `mcp-PORT`; only the user can open that file. A client holds a shared lock on the file for as long as it uses the host. The
+//! system releases the lock when the process ends, also by SIGKILL, so the host has no client once it gets the exclusive lock.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use guild_config::directories;
+use guild_contract::{secret::Secret, text::hex};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::tokens::{digest, random};
+
+/// What the name of a private host's file begins with; the port follows.
+const PREFIX: &str = "mcp-";
+/// A token is shorter.
+const MAX_BYTES: u64 = 1024;
+/// The mode of the files, and of their directory.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// A private host, in its own process.
+#[derive(Debug)]
+pub struct PrivateHost {
+    sha256: [u8; 32],
+    file: File,
+}
+
+impl PrivateHost {
+    /// Makes the token of the host at `port`, which has to be bound by this process.
+    ///
+    /// # Errors
+    /// Where its file cannot be written; the text names it.
+    pub fn create(port: u16) -> io::Result<Self> {
+        let directory = directory()?;
+        remove_unused(&directory);
+        let path = directory.join(format!("{PREFIX}{port}"));
+        Self::create_at(&path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    }
+
+    fn create_at(path: &Path) -> io::Result<Self> {
+        // The file has the token and a lock from the moment that it has its name.
+        let new = path.with_extension("new");
+        if let Err(e) = fs::remove_file(&new)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(e);
+        }
+        let token = random()?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new)?;
+        file.lock_shared()?;
+        file.write_all(token.expose().as_bytes())?;
+        fs::rename(&new, path)?;
+        Ok(Self { sha256: digest(token.expose().as_bytes()), file })
+    }
+
+    /// Whether a request brought the token.
+    pub(crate) fn has_token(&self, presented: &[u8]) -> bool {
+        self.sha256.ct_eq(&digest(presented)).into()
+    }
+
+    /// Waits until no client uses the host. From then on, none can begin to.
+    ///
+    /// # Errors
+    /// Where the system cannot lock the file.
+    pub fn wait_until_unused(&self) -> io::Result<()> {
+        self.file.lock()
+    }
+}
+
+/// The use of a private host by this process; the host runs at least until it is dropped.
+#[derive(Debug)]
+pub struct Lease(File);
+
+/// What a client can do with the host at a port.
+#[derive(Debug)]
+pub enum Joined {
+    /// It is not a private host.
+    NotPrivate,
+    /// It is a private host that is about to end.
+    Ending,
+    /// It is a private host, which this process uses from now on.
+    Client(Lease),
+}
+
+impl Lease {
+    /// Begins to use the host at `port`, if that is a private one.
+    ///
+    /// # Errors
+    /// Where its file cannot be opened or locked.
+    pub fn join(port: u16) -> io::Result<Joined> {
+        let Some(file) = open(port)? else { return Ok(Joined::NotPrivate) };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Joined::Client(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(Joined::Ending),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    /// Ends the use, and returns whether no other client uses the host.
+    pub fn end(self) -> bool {
+        self.0.try_lock().is_ok()
+    }
+}
+
+/// The token of the private host at `port`; `None` where that is not a private host of this user.
+pub fn token(port: u16) -> Option<Secret> {
+    let mut token = String::new();
+    open(port).ok()??.take(MAX_BYTES).read_to_string(&mut token).ok()?;
+    Some(token.into())
+}
+
+/// Waits until no other process starts a private host for these members. The lock ends when it is dropped.
+///
+/// # Errors
+/// Where the system cannot lock the file.
+pub fn lock_start(members: &Path) -> io::Result<File> {
+    let members = members.canonicalize()?;
+    let name = hex(&Sha256::digest(members.as_os_str().as_encoded_bytes()));
+    let path = directory()?.join(format!("start-{name}"));
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn open(port: u16) -> io::Result<Option<File>> {
+    let Some(directory) = directories::running() else { return Ok(None) };
+    match File::open(directory.join(format!("{PREFIX}{port}"))) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The directory of the files, made if it is missing.
+fn directory() -> io::Result<PathBuf> {
+    let none = || io::Error::other("there is no directory for the token of a private host; set HOME");
+    let directory = directories::running().ok_or_else(none)?;
+    let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&directory);
+    made.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", directory.display())))?;
+    Ok(directory)
+}
+
+/// Removes the files of hosts that have ended: nobody holds a lock on them.
+fn remove_unused(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let port = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u16>().ok());
+        let is_unused = || File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if port.is_some() && is_unused() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
