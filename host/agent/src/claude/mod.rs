@@ -15,6 +15,7 @@ mod process;
 mod protocol;
 mod redact;
 mod retold;
+mod run;
 mod scratch;
 mod turns;
 mod version;
