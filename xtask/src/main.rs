@@ -33,7 +33,7 @@ cargo xtask COMMAND
                   let the web UI (in a browser), the command line and the parsers of the original Guild Hall, of which PATH
                   is a checkout, work with a host and its files
   man             write a man page of each command below target/man/
-  modules         check that no crate of the host has modules that use each other in a cycle
+  modules         check that no modules of one parent use each other in a cycle, at any depth of a crate of the host
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...
                   fuzz these targets, or all, for N seconds in all (180), each for the same share, on one processor
