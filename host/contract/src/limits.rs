@@ -27,7 +27,7 @@ macro_rules! limits {
         impl Limits {
             /// The names of all limits, as `guild.toml` spells them.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
-            /// What each of them bounds, in the same order: the table of `docs/reference.md` is made of it.
+            /// What each of them bounds, in the same order: the table of `docs/reference/limits.md` is made of it.
             pub const ABOUT: &'static [&'static str] = &[$(concat!($($doc),+)),+];
             /// The names of those that can be set for one member, to at most what holds for all.
             pub const OF_MEMBERS: &'static [&'static str] = &[$($(limits!(@$member $name),)?)+];
