@@ -248,7 +248,8 @@ fn the_host_ends_with_its_last_client_also_where_that_is_killed() {
     kill(second.child.id());
     wait_for("the host to end", || (!is_running(pid)).then_some(()));
     drop((first.stdin.take(), second.stdin.take()));
-    Client::start(&home, &["--members", "members"]).open();
+    let mut next = Client::start(&home, &["--members", "members"]);
+    next.open();
     assert_ne!(host_of(&home, "worker").0, pid);
 }
 
@@ -296,7 +297,8 @@ fn the_host_that_it_starts_answers_nobody_but_its_user() {
     assert_eq!(host_of(&home, "worker").0, pid);
     client.close();
     // Its file is removed when the next host starts.
-    Client::start(&home, &["--members", "members"]).open();
+    let mut next = Client::start(&home, &["--members", "members"]);
+    next.open();
     assert!(!file.exists() || host_of(&home, "worker").1 == port);
 }
 
