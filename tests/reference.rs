@@ -26,8 +26,11 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_reference_has_the_keys_and_limits_of_the_code() {
-    let parts =
-        [("configuration", "keys", keys(&tables())), ("configuration", "grants", grants()), ("limits", "limits", limits())];
+    let parts = [
+        ("configuration", "keys", keys(&tables())),
+        ("configuration", "grants", grants()),
+        ("limits", "limits", limits()),
+    ];
     for (page, name, part) in parts {
         let path = root().join(format!("docs/reference/{page}.md"));
         let written = fs::read_to_string(&path).unwrap();

@@ -24,7 +24,7 @@ const NO_NOTES: &str = "Meeting closed.";
 
 impl Handle for OpenMeeting {
     async fn handle(hall: Arc<Hall>, new: NewMeeting) -> Result<Reply<TurnEvent>, OperationError> {
-        Ok(Reply::Turn(hall.open_meeting(new).await.map(|(_, turn)| turn)))
+        Ok(Reply::Turn(hall.open_meeting(new).await.map(|(_, turn)| Box::new(turn))))
     }
 }
 
@@ -32,7 +32,7 @@ impl Handle for AcceptMeeting {
     async fn handle(hall: Arc<Hall>, params: AcceptMeetingParams) -> Result<Reply<TurnEvent>, OperationError> {
         let AcceptMeetingParams { meeting_id, project_name, message, resource_overrides } = params;
         let turn = hall.accept_meeting(&meeting_id, project_name.as_deref(), message.as_deref(), resource_overrides);
-        Ok(Reply::Turn(turn.await))
+        Ok(Reply::Turn(turn.await.map(Box::new)))
     }
 }
 
@@ -96,7 +96,7 @@ impl Handle for SendMessage {
         hall: Arc<Hall>,
         MessageParams { meeting_id, message }: MessageParams,
     ) -> Result<Reply<TurnEvent>, OperationError> {
-        Ok(Reply::Turn(hall.say(&meeting_id, &message).await))
+        Ok(Reply::Turn(hall.say(&meeting_id, &message).await.map(Box::new)))
     }
 }
 
@@ -105,7 +105,7 @@ impl Handle for JoinTurn {
         hall: Arc<Hall>,
         JoinTurnParams { meeting_id, after }: JoinTurnParams,
     ) -> Result<Reply<TurnEvent>, OperationError> {
-        Ok(Reply::Turn(Ok(hall.join(&meeting_id, after.unwrap_or_default())?)))
+        Ok(Reply::Turn(Ok(Box::new(hall.join(&meeting_id, after.unwrap_or_default())?))))
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Reply<T> {
     /// The output.
     Output(T),
     /// A turn of a meeting, whose events are the answer; or why there is none.
-    Turn(Result<Turn, OperationError>),
+    Turn(Result<Box<Turn>, OperationError>),
     /// A file, as it is.
     File(Box<ArtifactFile>),
 }
@@ -76,8 +76,11 @@ pub struct HallOperation {
     /// The schemas of the input and the output, for documents that share the schemas of several operations.
     pub shapes: fn(&mut SchemaGenerator) -> (Value, Value),
     streams: bool,
-    run: fn(Arc<Hall>, Map<String, Value>) -> BoxFuture<'static, Result<Reply<Value>, OperationError>>,
+    run: Run,
 }
+
+/// The handler of an operation, with its input and its output as JSON.
+type Run = fn(Arc<Hall>, Map<String, Value>) -> BoxFuture<'static, Result<Reply<Value>, OperationError>>;
 
 impl HallOperation {
     fn of<O: Handle>() -> Self {

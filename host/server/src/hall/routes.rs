@@ -109,7 +109,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
         }
         Ok((_, Reply::Turn(Ok(turn)))) => {
             about = Some(turn.meeting());
-            (events::stream(events::of_turn(turn)), None)
+            (events::stream(events::of_turn(*turn)), None)
         }
         // The original's web UI does not look at the status.
         Ok((_, Reply::Turn(Err(refused)))) => {

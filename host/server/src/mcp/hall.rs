@@ -87,7 +87,7 @@ pub(crate) async fn run(
         let done = match operation.run(hall.clone(), input).await {
             Ok(Reply::Output(output)) => Ok(output),
             Ok(Reply::Turn(turn)) => match turn {
-                Ok(turn) => Ok(spoken(turn).await),
+                Ok(turn) => Ok(spoken(*turn).await),
                 Err(refused) => Err(refused),
             },
             Ok(Reply::File(_)) => Err(OperationError::NotImplemented("a file is read by its route".to_owned())),
