@@ -207,14 +207,16 @@ fn the_architecture_page_has_the_crates_and_the_arrows_that_cargo_has() {
         }
         let used: Vec<_> = used.iter().map(String::as_str).collect();
         let used = if used.is_empty() { "no other crate".to_owned() } else { used.join(", ") };
-        sections.push(format!("### {name}\n\nUses {used}.\n"));
+        sections.push(format!("### {name} Uses {used}. "));
     }
     picture.push_str("```\n");
 
     let page = document("docs/architecture.md");
     assert!(page.contains(&picture), "docs/architecture.md has to have this picture:\n{picture}");
+    // A long list of crates stands on several lines.
+    let joined = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for section in &sections {
-        assert!(page.contains(section.as_str()), "docs/architecture.md has to have this section:\n{section}");
+        assert!(joined.contains(section.as_str()), "docs/architecture.md has to have this section:\n{section}");
     }
     let headings = page.lines().filter(|line| line.starts_with("### ")).count();
     assert_eq!(headings, sections.len(), "docs/architecture.md has a section of something that is no crate");

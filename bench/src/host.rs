@@ -61,7 +61,7 @@ impl Setup {
         }
         // Documents that do not change, so that figures of different times compare.
         for document in ["README.md", "operators.md", "protocol.md", "reviewers.md"] {
-            fs::copy(Path::new("host/agent/tests/corpora/guild").join(document), sources.join(document))?;
+            fs::copy(Path::new("host/extractive/tests/corpora/guild").join(document), sources.join(document))?;
         }
         Ok(Self {
             guild: fs::canonicalize(guild)?,

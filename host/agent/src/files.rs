@@ -25,17 +25,16 @@ use cap_std::{
 };
 use encoding_rs::UTF_8;
 use encoding_rs_io::DecodeReaderBytesBuilder;
-use guild_contract::Limits;
+use guild_contract::{Limits, text::cut};
 use guild_session::{
     charset,
+    document::document_format,
     files::{FileEntry, Files, GrepRequest, GrepResult, GrepWanted, Listing, Reason, Unread},
     tools::ToolError,
 };
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
-
-use crate::{format::document_format, text::cut};
 
 pub use confined::FILES_TASK;
 use confined::{ChildSearch, Operation};

@@ -5,17 +5,12 @@
 
 pub mod api;
 pub mod claude;
-pub mod extractive;
 pub mod files;
-mod fold;
-mod format;
 mod readonly;
 mod shown;
-mod text;
 pub mod tool_set;
 
 pub use claude::Claude;
-pub use extractive::{DOCUMENT_TASK, Extractive, LocalSearch};
 pub use files::{FILES_TASK, Looked, ReadRoots, RootError};
 pub use readonly::Broker;
 pub use tool_set::ToolSet;

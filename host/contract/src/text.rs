@@ -46,6 +46,14 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     if text.contains(is_steering) { Cow::Owned(text.replace(is_steering, "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
+/// The first `chars` characters of a text, and whether that is all of it.
+pub fn cut(text: &str, chars: usize) -> (&str, bool) {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => (text.get(..end).unwrap_or(text), false),
+        None => (text, true),
+    }
+}
+
 /// A [`harmless`] text on one line, with one space for each gap, cut after `chars` characters.
 pub fn one_line(text: &str, chars: usize) -> String {
     let line = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");

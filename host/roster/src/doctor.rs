@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
+use guild_agent::{Looked, ReadRoots, api::Api};
 use guild_auth::{Ledger, audit_log::Log, tls::Tls, tokens::TokenFile};
 use guild_config::{Config, KeySource, Runtime, SearchOptions, Spend, WebOptions};
 use guild_contract::{
@@ -19,6 +19,7 @@ use guild_contract::{
     capability::{AGENT, MANAGER},
     manifest::World,
 };
+use guild_extractive::Extractive;
 use guild_session::{
     files::Files,
     session::{AgentRuntime, Wanted},

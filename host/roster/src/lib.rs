@@ -54,7 +54,7 @@ pub use roster::{MemberEntry, MemberState, Members};
 /// The tasks that a host has run in child processes. The main function of a program that has a host passes them to
 /// [`guild_confine::serve_if_asked`].
 pub const TASKS: &[&guild_confine::Task] = &[
-    &guild_agent::DOCUMENT_TASK,
+    &guild_extractive::DOCUMENT_TASK,
     &guild_agent::FILES_TASK,
     &guild_sandbox::COMPILE,
     &guild_web::PAGE_TASK,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use guild_agent::{Broker, LocalSearch};
+use guild_agent::Broker;
 use guild_contract::{Grants, Limits, MemberKey, capability::FILES};
+use guild_extractive::LocalSearch;
 use guild_hall::Attempt;
 use guild_session::{files::Files, web::Web};
 

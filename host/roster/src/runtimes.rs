@@ -3,9 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use guild_agent::{Extractive, LocalSearch, api::Api, claude::Claude};
+use guild_agent::{api::Api, claude::Claude};
 use guild_config::{Config, Runtime, directories};
 use guild_contract::{Grants, MemberKey};
+use guild_extractive::{Extractive, LocalSearch};
 use guild_session::{
     files::Files,
     queue::FairQueue,
@@ -94,7 +95,7 @@ impl Runtimes {
 
     /// A search of these files, in the indexes that the built-in runtime has of them.
     pub(crate) fn search(&self, files: &Arc<dyn Files>) -> LocalSearch {
-        LocalSearch::new(&self.extractive, files.clone())
+        self.extractive.search(files.clone())
     }
 
     /// The web of one job, as far as it is granted.

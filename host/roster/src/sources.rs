@@ -6,13 +6,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use guild_agent::{Broker, LocalSearch, ReadRoots, RootError};
+use guild_agent::{Broker, ReadRoots, RootError};
 use guild_config::Config;
 use guild_contract::{
     Grants, Limits, MemberKey,
     grants::{Names, wildcard},
     manifest::ComponentSpec,
 };
+use guild_extractive::LocalSearch;
 use guild_hall::Attempt;
 use guild_session::files::Files;
 use serde::{Deserialize, Serialize};

@@ -94,19 +94,6 @@ impl Unread {
         }
     }
 
-    /// The rest, without paths that were noted for this reason and read in another way.
-    #[must_use]
-    pub fn without(&self, reason: Reason, paths: &[&str]) -> Self {
-        let mut left = self.clone();
-        if let Some(tally) = left.0.get_mut(&reason) {
-            tally.count = tally.count.saturating_sub(paths.len());
-            tally.first.retain(|named| !paths.contains(&named.as_str()));
-            tally.first.truncate(tally.count);
-        }
-        left.0.retain(|_, tally| tally.count > 0);
-        left
-    }
-
     /// How many there are for this reason.
     pub fn count(&self, reason: Reason) -> usize {
         self.0.get(&reason).map_or(0, |tally| tally.count)

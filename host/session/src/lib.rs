@@ -1,12 +1,15 @@
 //! The traits and types through which a sandboxed component, an agent session, a tool and the job store reach each other
 //! without knowing each other.
 //!
-//! Nothing here stores or runs anything. Other crates implement the traits: `guild-agent` the runtimes and the
-//! files, `guild-web` search and pages, `guild-jobs` the journal, `guild-server` the sessions of a component.
+//! Nothing here stores or runs anything. Other crates implement the traits: `guild-agent` and `guild-extractive` the
+//! runtimes, `guild-agent` the files, `guild-web` search and pages, `guild-jobs` the journal, `guild-server` the sessions
+//! of a component.
 
 pub mod activation;
 pub mod charset;
+pub mod document;
 pub mod files;
+pub mod fold;
 pub mod glob;
 pub mod hall;
 pub mod meter;

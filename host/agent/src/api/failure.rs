@@ -6,14 +6,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use guild_contract::secret::Secret;
+use guild_contract::{secret::Secret, text::cut};
 use reqwest::{
     StatusCode,
     header::{HeaderMap, RETRY_AFTER},
 };
 use serde_json::Value;
-
-use crate::text::cut;
 
 /// No pause between two requests is longer, unless the provider asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

@@ -5,10 +5,9 @@
 
 use std::collections::HashMap;
 
+use guild_contract::text::cut;
 use guild_session::transcript::{Entry, interrupted};
 use serde_json::Value;
-
-use crate::text::cut;
 
 /// Before a transcript.
 const BEGUN_ANEW: &str = "This conversation was begun earlier, and your own record of it is lost. What follows is what the \

@@ -2,11 +2,10 @@
 
 use globset::GlobSet;
 use guild_session::{
+    fold::{fold, fold_pattern},
     glob::{MAX_GLOB_BYTES, compile},
     tools::ToolError,
 };
-
-use crate::fold::{fold, fold_pattern};
 
 /// A glob as agents write them: without a `/` it matches a file's name anywhere; with one, the whole path, as it is
 /// or from the directory that is looked in, or from the root. `*` and `?` stop at `/`, `**` does not. With a `!` before

@@ -14,18 +14,15 @@ use cap_std::fs::File;
 use grep_matcher::Matcher as _;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use guild_contract::text::cut;
 use guild_session::{
     charset,
     files::{FileEntry, FileMatches, FoundLine, GrepRequest, GrepResult, GrepWanted, Reason, Unread},
+    fold::{fold, fold_pattern},
     tools::ToolError,
 };
 use ignore::types::{Types, TypesBuilder};
 use tokio_util::sync::CancellationToken;
-
-use crate::{
-    fold::{fold, fold_pattern},
-    text::cut,
-};
 
 use super::{MAX_FILE_BYTES, glob::PathGlob, visible::cancelled};
 

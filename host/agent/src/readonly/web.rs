@@ -2,14 +2,13 @@
 
 use std::num::NonZeroU32;
 
+use guild_contract::text::cut;
 use guild_session::{
     tools::ToolError,
     web::{Fetch, Hit, Search},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::text::cut;
 
 /// Answers of a search where no limit is asked for, and at most.
 const HITS: (u32, u32) = (10, 20);

@@ -2,7 +2,7 @@
 //! is kept is counted before it is added.
 
 use guild_config::Tokens;
-use guild_contract::json::parsed_bytes;
+use guild_contract::{json::parsed_bytes, text::cut};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -10,12 +10,9 @@ use super::{
     MAX_ANSWER_BYTES, MAX_CALLS, MAX_INPUT_BYTES, MAX_NOTES, MAX_PARTS,
     surrogates::{self, Joiner},
 };
-use crate::{
-    api::{
-        chat::{ModelAnswer, ModelCall, Part, Received, Stop},
-        failure::Failure,
-    },
-    text::cut,
+use crate::api::{
+    chat::{ModelAnswer, ModelCall, Part, Received, Stop},
+    failure::Failure,
 };
 
 /// Characters of a provider's own word, such as a reason to stop, that are kept.

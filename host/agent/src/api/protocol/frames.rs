@@ -3,11 +3,14 @@
 
 use std::borrow::Cow;
 
-use guild_contract::json::{parsed_bytes, replace_lone_surrogates};
+use guild_contract::{
+    json::{parsed_bytes, replace_lone_surrogates},
+    text::cut,
+};
 use serde_json::Value;
 
 use super::{MAX_ANSWER_BYTES, surrogates};
-use crate::{api::failure::Failure, text::cut};
+use crate::api::failure::Failure;
 
 /// Bytes of memory that one message may take once it is read.
 const MAX_PARSED_BYTES: u64 = 96 * 1024 * 1024;

@@ -1,0 +1,91 @@
+//! Markdown, plain text and source code: blocks of the file as it stands.
+
+use std::mem;
+
+use guild_session::document::Format;
+
+use super::Page;
+
+/// Reads a page: blank lines part its blocks, except in a listing between fences. Headings are lines of Markdown with `#`,
+/// and one line over a line of `===` or `---`. Source code is a listing without headings.
+pub(super) fn page(format: Format, text: &str) -> Page {
+    let mut page = Page::new();
+    let (is_code, is_markdown) = (format == Format::Code, format == Format::Markdown);
+    let (mut block, mut first) = (String::new(), 1);
+    let mut fence: Option<&str> = None;
+    let mut is_hidden = false;
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        let content = line.trim();
+        let opens = ["```", "~~~"].into_iter().find(|fence| is_markdown && content.starts_with(fence));
+        let heading = content.trim_start_matches('#');
+        if fence.is_some_and(|fence| opens == Some(fence)) {
+            fence = None;
+            block.push_str(line);
+        } else if fence.is_some() {
+            block.push_str(line);
+        } else if is_markdown && (is_hidden || content.starts_with("<!--")) {
+            is_hidden = !content.contains("-->");
+        } else if is_markdown && heading.len() < content.len() && heading.starts_with([' ', '\t']) {
+            page.block(&mem::take(&mut block), first, false);
+            page.heading(heading.trim_end_matches('#'));
+        } else if !is_code && underlines(content) && first + 1 == number && !block.is_empty() {
+            page.heading(&mem::take(&mut block));
+        } else if content.is_empty() {
+            page.block(&mem::take(&mut block), first, is_code);
+        } else {
+            if block.is_empty() {
+                first = number;
+            }
+            fence = opens;
+            block.push_str(line);
+        }
+    }
+    page.block(&block, first, is_code);
+    page
+}
+
+/// Whether a line makes the line above it a heading.
+fn underlines(line: &str) -> bool {
+    line.len() >= 3 && ["=", "-", "~"].iter().any(|mark| line.trim_matches(|c: char| mark.contains(c)).is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passages(format: Format, text: &str) -> Vec<(u32, String, String, bool)> {
+        let page = page(format, text);
+        let passage = |passage: &super::super::Passage| {
+            (passage.line, page.headings[passage.heading as usize].clone(), passage.text.clone(), passage.code)
+        };
+        page.passages.iter().map(passage).collect()
+    }
+
+    #[test]
+    fn passages_are_the_source_under_its_headings() {
+        let source = "---\ntitle: x\n---\n# The `top` #\n\nFirst *para*\nof two lines.\n\n<!-- hidden\n-->\n- one\n- two\n\n\
+            Sub\n===\n```rust\n# fn a() {}\n\n}\n```\n~~~\nopen";
+        let seen = passages(Format::Markdown, source);
+        let seen: Vec<_> = seen.iter().map(|(line, heading, text, code)| (*line, &**heading, &**text, *code)).collect();
+        assert_eq!(
+            seen,
+            [
+                (1, "", "---\ntitle: x\n---", false),
+                (6, "The `top`", "First *para*\nof two lines.\n\n- one\n- two", false),
+                (16, "Sub", "```rust\n# fn a() {}\n\n}\n```\n~~~\nopen", false),
+            ]
+        );
+    }
+
+    #[test]
+    fn plain_text_and_code_have_no_markup() {
+        assert_eq!(
+            passages(Format::Text, "Title\n-----\n\n# one\n```\ntwo"),
+            [(4, "Title".to_owned(), "# one\n```\ntwo".to_owned(), false)]
+        );
+        assert_eq!(
+            passages(Format::Code, "\n# a\n---\n\n    b"),
+            [(2, String::new(), "# a\n---\n\n    b".to_owned(), true)]
+        );
+    }
+}
