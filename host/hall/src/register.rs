@@ -130,6 +130,15 @@ pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, Operat
     removed.ok_or_else(|| OperationError::NotFound(format!("project '{name}' not found")))
 }
 
+/// Changes the group that a project is shown with, or removes it. It blocks.
+///
+/// # Errors
+/// Where there is no such project, or the list cannot be changed.
+pub(crate) fn group_project(home: &Path, name: &str, group: Option<&str>) -> Result<(), OperationError> {
+    let list = List::open(home)?;
+    list.write(&list.read()?.grouped(name, group)?)
+}
+
 /// The projects of a home, in their order, with why nothing is done in one where that is so.
 ///
 /// # Errors

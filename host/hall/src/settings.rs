@@ -14,6 +14,21 @@ pub(crate) const MAX_BYTES: u64 = 1024 * 1024;
 /// Commissions of all projects that run at once, where it says nothing.
 const COMMISSIONS: u32 = 10;
 
+const NO_INTERVAL: &str = "a tick is asked for, and none comes by itself";
+const COUNTED: &str = "briefings are counted when they are asked for";
+const NOT_NOTIFIED: &str = "events are told to those who listen at the API";
+/// Keys of the original that this host does not use, with the reason.
+const UNUSED: [(&str, &str); 8] = [
+    ("models", "a member's model is `model` in guild.toml, with the address of its provider"),
+    ("systemModels", "sessions of the host run on the model of their member in guild.toml"),
+    ("heartbeatIntervalMinutes", NO_INTERVAL),
+    ("heartbeatBackoffMinutes", NO_INTERVAL),
+    ("briefingCacheTtlMinutes", COUNTED),
+    ("briefingRefreshIntervalMinutes", COUNTED),
+    ("channels", NOT_NOTIFIED),
+    ("notifications", NOT_NOTIFIED),
+];
+
 /// What this host reads of the file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,6 +83,13 @@ impl Settings {
     /// Commissions of all projects that run at once.
     pub fn commissions(&self) -> u32 {
         self.commissions.unwrap_or(COMMISSIONS)
+    }
+
+    /// The keys of the original that are kept and not used here, each with the reason.
+    pub fn unused(&self) -> Vec<String> {
+        let value: serde_json::Value = serde_saphyr::from_str(&self.text).unwrap_or_default();
+        let unused = UNUSED.iter().filter(|(key, _)| value.get(key).is_some());
+        unused.map(|(key, why)| format!("{SETTINGS}: `{key}` is kept and not used: {why}")).collect()
     }
 
     /// With one more project, at the end of the list.
@@ -136,29 +158,64 @@ impl Settings {
     /// # Errors
     /// Where there is none, or the text has a form that cannot be changed.
     pub fn moved(&self, name: &str, path: &str) -> Result<Self, OperationError> {
-        let index = self.projects.iter().position(|project| project.name == name);
-        let Some(index) = index else { return Err(OperationError::NotFound(format!("project '{name}' not found"))) };
-        let by_hand = || {
-            OperationError::Conflict(format!(
-                "{SETTINGS} has a form that is not changed here; make {path:?} the path of {name:?} there"
-            ))
-        };
-        let from = self.lines.get(index).map_or(0, |line| line - 1);
-        let to = self.lines.get(index + 1).map_or(usize::MAX, |next| next - 1);
-        let yaml = serde_saphyr::to_string(&path).map_err(|_| by_hand())?;
-        let mut done = false;
-        let change = |(at, line): (usize, &str)| {
-            let key = line.trim_start_matches(['-', ' ']);
-            if done || !(from..to).contains(&at) || !key.starts_with("path:") {
-                return line.to_owned();
-            }
-            done = true;
-            format!("{}path: {}", line.split_at(line.len() - key.len()).0, yaml.trim_end())
-        };
-        let lines: Vec<String> = self.text.lines().enumerate().map(change).collect();
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        self.with_value(name, "path", Some(path), |project| path.clone_into(&mut project.path))
+    }
+
+    /// With another group of the project of that name, or none.
+    ///
+    /// # Errors
+    /// Where there is none of that name, or the text has a form that cannot be changed.
+    pub fn grouped(&self, name: &str, group: Option<&str>) -> Result<Self, OperationError> {
+        self.with_value(name, "group", group, |project| project.group = group.map(str::to_owned))
+    }
+
+    /// With another value of a key of a project, on the key's own line, or without the key. `change` does the same to what
+    /// is known of the project.
+    fn with_value(
+        &self,
+        name: &str,
+        key: &str,
+        value: Option<&str>,
+        change: impl FnOnce(&mut ProjectSettings),
+    ) -> Result<Self, OperationError> {
         let mut wanted = self.projects.clone();
-        wanted.iter_mut().filter(|project| project.name == name).for_each(|project| path.clone_into(&mut project.path));
+        let Some((index, project)) = wanted.iter_mut().enumerate().find(|(_, project)| project.name == name) else {
+            return Err(OperationError::NotFound(format!("project '{name}' not found")));
+        };
+        change(project);
+        let by_hand = || {
+            let what = match value {
+                Some(value) => format!("make {value:?} the {key} of {name:?} there"),
+                None => format!("remove the {key} of {name:?} there"),
+            };
+            OperationError::Conflict(format!("{SETTINGS} has a form that is not changed here; {what}"))
+        };
+        let first = self.lines.get(index).and_then(|line| line.checked_sub(1)).ok_or_else(by_hand)?;
+        let written = match value.map(|value| serde_saphyr::to_string(&value)).transpose() {
+            Ok(yaml) => yaml.map(|yaml| format!("{key}: {}", yaml.trim_end())),
+            Err(_) => return Err(by_hand()),
+        };
+        let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
+        let behind = self.lines.get(index + 1).map_or(lines.len(), |next| next - 1);
+        // All keys of the project itself begin in the same column.
+        let column = |line: &str| line.len() - line.trim_start_matches(['-', ' ']).len();
+        let own = lines.get(first).map_or(0, |line| column(line));
+        let is_key = |line: &str| {
+            let rest = line.get(own..).and_then(|line| line.strip_prefix(key));
+            column(line) == own && rest.is_some_and(|rest| rest.starts_with(':'))
+        };
+        let found = (first..behind).find(|at| lines.get(*at).is_some_and(|line| is_key(line)));
+        match (found, written) {
+            (Some(at), Some(written)) => {
+                if let Some(line) = lines.get_mut(at) {
+                    line.replace_range(own.., &written);
+                }
+            }
+            (Some(at), None) => drop(lines.remove(at)),
+            (None, Some(written)) => lines.insert(first + 1, format!("{}{written}", " ".repeat(own))),
+            (None, None) => {}
+        }
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         self.changed(&lines, &wanted).ok_or_else(by_hand)
     }
 
@@ -268,6 +325,25 @@ mod tests {
         assert_eq!(moved.text(), expected);
         let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
         assert!(flow.moved("a", "/x").unwrap_err().to_string().contains("make \"/x\" the path of \"a\""));
+    }
+
+    #[test]
+    fn a_group_is_changed_on_its_own_line_and_nothing_else() {
+        let text = "# mine\nprojects:\n  - name: a # first\n    path: /a\n    runner:\n      group: x\n  - group: old\n    name: b\n    \
+                    path: /b\nheartbeatIntervalMinutes: 30\nmodels:\n  - {name: m, modelId: m}\n";
+        let settings = Settings::parse(text).unwrap();
+        let grouped = settings.grouped("a", Some("new: one")).unwrap();
+        let yaml = serde_saphyr::to_string(&"new: one").unwrap();
+        assert_eq!(grouped.text(), text.replace("# first\n", &format!("# first\n    group: {yaml}")));
+        assert_eq!(grouped.grouped("a", None).unwrap().text(), text);
+        assert_eq!(settings.grouped("a", None).unwrap().text(), text);
+        assert_eq!(settings.grouped("b", Some("g")).unwrap().text(), text.replace("group: old", "group: g"));
+        assert_eq!(settings.grouped("c", Some("g")).unwrap_err().to_string(), "project 'c' not found");
+        // The first line of a project is not removed by itself.
+        let refused = settings.grouped("b", None).unwrap_err().to_string();
+        assert!(refused.contains("remove the group of \"b\" there"), "{refused}");
+        let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
+        assert!(flow.grouped("a", Some("g")).unwrap_err().to_string().contains("make \"g\" the group of \"a\""));
     }
 
     #[test]

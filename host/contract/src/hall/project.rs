@@ -186,16 +186,40 @@ impl Operation for DeregisterProject {
     .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
 }
 
-/// Refuses to group a project.
+/// A project and the group to show it with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupParams {
+    /// The project's name.
+    pub name: String,
+    /// The group. An empty one takes the project out of its group.
+    pub group: String,
+}
+
+/// The group that a project has now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Grouped {
+    /// Always true: a group that cannot be written is an error.
+    pub updated: bool,
+    /// The project's name.
+    pub name: String,
+    /// The group, or nothing.
+    pub group: String,
+}
+
+/// Changes the group of a project.
 #[derive(Debug)]
 pub struct GroupProject;
 
 impl Operation for GroupProject {
-    type Input = NoParams;
-    type Output = super::Done;
-    const ROW: Row =
-        Row::new("system/project/group", Access::Dispatches, "Refuses: the operator groups projects in `config.yaml`.")
-            .post("/system/config/project/group");
+    type Input = GroupParams;
+    type Output = Grouped;
+    const ROW: Row = Row::new(
+        "system/project/group",
+        Access::Dispatches,
+        "Changes the group that a project is shown with, in `config.yaml`. An empty group takes it out of its group.",
+    )
+    .post("/system/config/project/group")
+    .quirks(Quirks { missing: Some("name, group"), aliases: &[("projectName", "name")], may_be_empty: &["group"] });
 }
 
 /// The configuration of the hall.

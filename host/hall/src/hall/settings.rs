@@ -1,4 +1,4 @@
-//! What a hall is configured by. `config.yaml` is read whenever it has changed, so nothing here makes a change take effect.
+//! The configuration of a hall. `config.yaml` is read whenever it has changed, so a change takes effect by itself.
 
 use std::path::Path;
 
@@ -10,8 +10,12 @@ use guild_contract::{
 use super::{Hall, blocking};
 use crate::{
     project::{Project, Projects},
+    register,
     settings::Settings,
 };
+
+/// The most characters of a project's group.
+const GROUP_CHARS: usize = 200;
 
 impl Hall {
     /// What `config.yaml` says.
@@ -37,6 +41,20 @@ impl Hall {
         Ok(Reloaded { reloaded: true, project_count: settings.projects().len(), new_projects })
     }
 
+    /// Changes the group that a project is shown with; an empty one takes it out of its group.
+    ///
+    /// # Errors
+    /// Where there is no such project, the group is not one line, or `config.yaml` cannot be changed.
+    pub async fn group_project(&self, name: &str, group: &str) -> Result<(), OperationError> {
+        self.project(name)?;
+        if group.chars().count() > GROUP_CHARS || group.contains(char::is_control) {
+            return Err(OperationError::Invalid(format!("group is one line of at most {GROUP_CHARS} characters")));
+        }
+        let group = Some(group.trim()).filter(|group| !group.is_empty()).map(str::to_owned);
+        let (home, name) = (self.home.path().to_owned(), name.to_owned());
+        blocking(move || register::group_project(&home, &name, group.as_deref())).await
+    }
+
     /// Reads `config.yaml` and `guild.toml` as they are now, and looks for the projects. Nothing is put in service.
     ///
     /// # Errors
@@ -49,6 +67,7 @@ impl Hall {
             match Projects::read(&home).and_then(|(read, _)| read) {
                 Ok(settings) => {
                     found.project_count = Some(settings.projects().len());
+                    found.warnings.extend(settings.unused());
                     for settings in settings.projects() {
                         look(&Project::new(settings.clone(), &permits), &mut found);
                     }

@@ -6,11 +6,12 @@ use guild_config::shell_word;
 use guild_contract::{
     OperationError,
     hall::{
-        CreatePullRequest, DeregisterProject, Done, GroupProject, HallSettings, Health, HeartbeatStatus, ListModels,
-        ListProjects, ListWorkers, MaybeProjectParams, ModelCatalogue, NamedProject, NewPullRequest, NoParams,
-        Ok as Yes, ProjectList, ProjectParams, ProjectSettings, PullRequest, ReadHealth, ReadHeartbeat, ReadProject,
-        ReadSettings, RegisterProject, RegisterProjectParams, ReloadSettings, Reloaded, RunningCommissions,
-        SyncProjects, SyncResults, ValidateSettings, Validation, WorkerList, WorkerModel, WorkerView,
+        CreatePullRequest, DeregisterProject, Done, GroupParams, GroupProject, Grouped, HallSettings, Health,
+        HeartbeatStatus, ListModels, ListProjects, ListWorkers, MaybeProjectParams, ModelCatalogue, NamedProject,
+        NewPullRequest, NoParams, Ok as Yes, ProjectList, ProjectParams, ProjectSettings, PullRequest, ReadHealth,
+        ReadHeartbeat, ReadProject, ReadSettings, RegisterProject, RegisterProjectParams, ReloadSettings, Reloaded,
+        RunningCommissions, SyncProjects, SyncResults, ValidateSettings, Validation, WorkerList, WorkerModel,
+        WorkerView,
     },
 };
 
@@ -98,11 +99,14 @@ impl Handle for DeregisterProject {
     }
 }
 
+/// Unlike its registration, a project's group permits nothing: it is only how the project is shown.
 impl Handle for GroupProject {
-    async fn handle(_: Arc<Hall>, _: NoParams) -> Result<Reply<Done>, OperationError> {
-        Err(OperationError::Conflict(
-            "a project's group is its operator's to change: edit `group` in config.yaml of the hall's home".to_owned(),
-        ))
+    async fn handle(
+        hall: Arc<Hall>,
+        GroupParams { name, group }: GroupParams,
+    ) -> Result<Reply<Grouped>, OperationError> {
+        hall.group_project(&name, &group).await?;
+        Ok(Grouped { updated: true, name, group }.into())
     }
 }
 

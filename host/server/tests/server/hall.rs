@@ -427,6 +427,8 @@ async fn a_field_that_is_missing_is_named() {
         ("POST", REGISTER, r#"{"path": "/x"}"#, "Missing required field: name"),
         ("POST", REGISTER, r#"{"name": "x"}"#, "Missing required field: path"),
         ("POST", DEREGISTER, "{}", "Missing required field: name"),
+        ("POST", GROUP, r#"{"group": "x"}"#, "Missing required fields: name, group"),
+        ("POST", GROUP, r#"{"name": "demo"}"#, "Missing required fields: name, group"),
     ] {
         assert_eq!(world.ask(method, path, body).await, (400, json!({"error": expected})), "{method} {path} {body}");
     }
@@ -979,13 +981,47 @@ async fn projects_are_changed_by_their_operator_alone() {
         (REGISTER, json!({"name": "x", "path": "/x"}), "`guild project add /x --name x`"),
         (DEREGISTER, json!({"name": "demo", "clean": true}), "`guild project remove demo`"),
         (DEREGISTER, json!({"projectName": "demo"}), "`guild project remove demo`"),
-        (GROUP, json!({"name": "demo", "group": "h"}), "edit `group` in config.yaml"),
     ] {
         let (status, error) = world.post(path, body).await;
         assert_eq!(status, 409, "{path}");
         assert!(error["error"].as_str().unwrap().contains(command), "{path}: {error}");
     }
     assert_eq!(world.ok(PROJECTS).await["projects"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_project_is_grouped_in_config_yaml_which_keeps_all_else() {
+    let world = World::new().await;
+    let file = world.home().join("config.yaml");
+    let kept = "# mine\nheartbeatIntervalMinutes: 30\nsystemModels:\n  heartbeat: haiku\nmodels:\n  - name: local\n    modelId: m\n    \
+                baseUrl: http://localhost:1\n";
+    let before = fs::read_to_string(&file).unwrap() + kept;
+    fs::write(&file, &before).unwrap();
+    let grouped = world.post(GROUP, json!({"projectName": "demo", "group": "books"})).await;
+    assert_eq!(grouped, (200, json!({"updated": true, "name": "demo", "group": "books"})));
+    assert_eq!(fs::read_to_string(&file).unwrap(), before.replacen("group: g", "group: books", 1));
+    let groups = async || {
+        let listed = world.ok(PROJECTS).await;
+        [listed["projects"][0]["group"].clone(), listed["projects"][1]["group"].clone()]
+    };
+    assert_eq!(groups().await, [json!("books"), json!("g")]);
+    assert_eq!(world.post(GROUP, json!({"name": "demo", "group": ""})).await.0, 200);
+    assert_eq!(groups().await, [json!(null), json!("g")]);
+    assert!(fs::read_to_string(&file).unwrap().ends_with(kept));
+    for (body, status) in [
+        (json!({"name": "nowhere", "group": "x"}), 404),
+        (json!({"name": "demo", "group": "a\nprojects: []"}), 400),
+        (json!({"name": "demo", "group": "x".repeat(201)}), 400),
+    ] {
+        assert_eq!(world.post(GROUP, body.clone()).await.0, status, "{body}");
+    }
+    // Each key that is kept and not used is named.
+    let valid = world.ok(VALIDATE).await;
+    let warnings: Vec<&str> = valid["warnings"].as_array().unwrap().iter().map(|said| said.as_str().unwrap()).collect();
+    for key in ["`models`", "`systemModels`", "`heartbeatIntervalMinutes`"] {
+        assert!(warnings.iter().any(|said| said.contains(key) && said.contains("not used")), "{key}: {warnings:?}");
+    }
+    assert_eq!(valid["valid"], true);
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/system/config/project/read?name=x", Value::Null, 404, "not found"),
         ("/system/config/project/register", json!({"name": "a b", "path": "/a"}), 409, "guild project add /a"),
         ("/system/config/project/deregister", json!({"name": "demo"}), 409, "guild project remove demo"),
-        ("/system/config/project/group", json!({"name": "demo", "group": "g"}), 409, "config.yaml"),
+        ("/system/config/project/group", json!({"name": "x", "group": "g"}), 404, "not found"),
         ("/workspace/artifact/document/list", Value::Null, 400, "projectName"),
         ("/workspace/artifact/document/list?projectName=x", Value::Null, 404, "not found"),
         ("/workspace/artifact/document/list?projectName=demo&recent=true&limit=0", Value::Null, 400, "limit"),
