@@ -458,6 +458,45 @@ impl Operation for SyncProjects {
     .post("/workspace/git/integration/sync");
 }
 
+/// The outcome of a rebase of `claude/main` in one project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rebased {
+    /// The project.
+    pub project: String,
+    /// Whether `claude/main` now has nothing but its own commits on top of the default branch.
+    pub rebased: bool,
+    /// What was done instead, or why nothing was. The original has no such field.
+    #[serde(default)]
+    pub reason: String,
+    /// The reason again, where the branch could not be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The outcome of a rebase, by project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RebaseResults {
+    /// In the order of the projects.
+    pub results: Vec<Rebased>,
+}
+
+/// Syncs as [`SyncProjects`] does, and tells whether that was a rebase.
+#[derive(Debug)]
+pub struct RebaseProjects;
+
+impl Operation for RebaseProjects {
+    type Input = MaybeProjectParams;
+    type Output = RebaseResults;
+    const ROW: Row = Row::new(
+        "workspace/git/rebase",
+        Access::Dispatches,
+        "Syncs one project or all, and tells whether `claude/main` is on top of the default branch. Where both have commits \
+         of their own, the default branch is merged.",
+    )
+    .slow()
+    .post("/workspace/git/branch/rebase");
+}
+
 /// A pull request that is to be made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

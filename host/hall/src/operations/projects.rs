@@ -9,9 +9,9 @@ use guild_contract::{
         CreatePullRequest, DeregisterProject, Done, GroupParams, GroupProject, Grouped, HallSettings, Health,
         HeartbeatStatus, ListModels, ListProjects, ListWorkers, MaybeProjectParams, ModelCatalogue, NamedProject,
         NewPullRequest, NoParams, Ok as Yes, ProjectList, ProjectParams, ProjectSettings, PullRequest, ReadHealth,
-        ReadHeartbeat, ReadProject, ReadSettings, RegisterProject, RegisterProjectParams, ReloadSettings, Reloaded,
-        RunningCommissions, SyncProjects, SyncResults, ValidateSettings, Validation, WorkerList, WorkerModel,
-        WorkerView,
+        ReadHeartbeat, ReadProject, ReadSettings, RebaseProjects, RebaseResults, Rebased, RegisterProject,
+        RegisterProjectParams, ReloadSettings, Reloaded, RunningCommissions, SyncAction, SyncProjects, SyncResults,
+        Synced, ValidateSettings, Validation, WorkerList, WorkerModel, WorkerView,
     },
 };
 
@@ -24,6 +24,20 @@ impl Handle for SyncProjects {
         MaybeProjectParams { project_name }: MaybeProjectParams,
     ) -> Result<Reply<SyncResults>, OperationError> {
         Ok(SyncResults { results: hall.sync(project_name.as_deref()).await? }.into())
+    }
+}
+
+impl Handle for RebaseProjects {
+    async fn handle(
+        hall: Arc<Hall>,
+        MaybeProjectParams { project_name }: MaybeProjectParams,
+    ) -> Result<Reply<RebaseResults>, OperationError> {
+        let synced = hall.sync(project_name.as_deref()).await?;
+        let rebased = |Synced { project, action, reason, error }| {
+            let rebased = matches!(action, SyncAction::Reset | SyncAction::Rebase | SyncAction::Noop);
+            Rebased { project, rebased, reason, error }
+        };
+        Ok(RebaseResults { results: synced.into_iter().map(rebased).collect() }.into())
     }
 }
 

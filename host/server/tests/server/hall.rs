@@ -513,7 +513,6 @@ async fn a_route_or_method_that_there_is_not_is_answered_in_json() {
         ("POST", "/workspace/issue/create"),
         ("GET", "/workspace/issue/list"),
         ("GET", "/workspace/issue/read"),
-        ("POST", "/workspace/git/branch/rebase"),
     ] {
         let expected = format!("{method} {path} not found");
         assert_eq!(world.ask(method, path, "").await, (404, json!({"error": expected})));

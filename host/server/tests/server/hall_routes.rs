@@ -79,6 +79,7 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/workspace/git/lore/commit", json!({"projectName": "demo", "message": " "}), 400, "message"),
         ("/workspace/git/lore/commit", json!({"projectName": "x", "message": "m"}), 404, "not found"),
         ("/workspace/git/integration/sync", json!({"projectName": "x"}), 404, "not found"),
+        ("/workspace/git/branch/rebase", json!({"projectName": "x"}), 404, "not found"),
         ("/workspace/git/pr/create", json!({"projectName": "demo"}), 400, "title"),
         ("/workspace/git/pr/create", json!({"projectName": "demo", "title": "t"}), 409, "`push = true`"),
         ("/meeting/request/meeting/list", Value::Null, 400, "projectName"),
@@ -149,6 +150,31 @@ async fn a_project_has_no_standing_orders_whatever_its_file_says() {
         let status = world.ok(path, Value::Null).await;
         assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(0), &json!(false)));
     }
+}
+
+#[tokio::test]
+async fn a_rebase_is_a_sync_and_says_whether_it_was_one() {
+    let world = World::new().await;
+    let code = world.root.path().join("code");
+    let rebase = async || world.ok("/workspace/git/branch/rebase", json!({})).await["results"][0].clone();
+    let first = rebase().await;
+    assert_eq!((&first["project"], &first["rebased"]), (&json!("demo"), &json!(true)), "{first}");
+    let commit = |file: &str| {
+        fs::write(code.join(file), "text\n").unwrap();
+        git(&code, &["add", "--all"]);
+        git(&code, &["commit", "--quiet", "--message=More"]);
+    };
+    commit("a.txt");
+    assert_eq!(rebase().await["rebased"], true);
+    assert_eq!(git(&code, &["rev-parse", "claude/main"]), git(&code, &["rev-parse", "main"]));
+    // Attempts begin at commits of claude/main, so that these are not rewritten.
+    let write = json!({"projectName": "demo", "artifactPath": "a.md", "content": "a\n"});
+    world.ok("/workspace/artifact/document/write", write).await;
+    commit("b.txt");
+    let merged = rebase().await;
+    assert_eq!(merged["rebased"], false);
+    assert!(merged["reason"].as_str().unwrap().contains("merged into claude/main"), "{merged}");
+    assert_eq!(merged.get("error"), None);
 }
 
 #[tokio::test]
