@@ -132,19 +132,19 @@ impl Integration {
         self.work(work).await
     }
 
-    /// As [`Self::with_files`], and commits what it changed with this message. What was loose before is a commit of its own.
+    /// As [`Self::with_files`], and commits the changes that `work` made. `work` returns the message of the commit, too. What
+    /// was loose before is a commit of its own.
     ///
     /// # Errors
     /// As [`Self::commit_loose`]. What was changed then stays there, and is committed by the next operation.
     pub async fn edit<T: Send + 'static>(
         &self,
-        message: &str,
-        work: impl FnOnce(&Path) -> T + Send + 'static,
+        work: impl FnOnce(&Path) -> (T, String) + Send + 'static,
     ) -> Result<T, GitError> {
         let _alone = self.alone.lock().await;
         self.sync().await?;
-        let done = self.work(work).await?;
-        self.sync_as(&quoted(message)).await?;
+        let (done, message) = self.work(work).await?;
+        self.sync_as(&quoted(&message)).await?;
         Ok(done)
     }
 

@@ -1,6 +1,6 @@
 //! The integration worktree.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use guild_git::{Checkout, GitError};
 
@@ -194,12 +194,12 @@ async fn an_edit_is_a_commit_of_its_own() {
     let project = Project::new();
     let integration = project.integration().await.unwrap();
     write(&project.integration_dir(), "README.md", "loose\n");
-    let edited = integration.edit("Edit the plan", |dir| write(dir, ".lore/plan.md", "another plan\n")).await;
-    edited.unwrap();
+    let work = |dir: &Path| (write(dir, ".lore/plan.md", "another plan\n"), "Edit the plan".to_owned());
+    integration.edit(work).await.unwrap();
     assert_eq!(project.log(), ["Edit the plan", "Save changes of the integration worktree", "Begin"]);
     assert_eq!(project.git(&["show", "--format=", "--name-only", "claude/main"]), ".lore/plan.md");
     // What changes nothing is no commit.
-    integration.edit("Nothing", |_| ()).await.unwrap();
+    integration.edit(|_| ((), "Nothing".to_owned())).await.unwrap();
     assert_eq!((project.log().len(), project.loose()), (3, String::new()));
 }
 

@@ -39,6 +39,16 @@ const VISION: &str = "vision.md";
 /// The most bytes of a commit's message.
 const MESSAGE_BYTES: usize = 64 << 10;
 
+/// A document to write, and the message of the commit.
+pub(super) struct Edit {
+    /// The path from the top of the worktree.
+    pub(super) path: String,
+    /// The whole text.
+    pub(super) content: String,
+    /// The message of the commit.
+    pub(super) message: String,
+}
+
 impl Hall {
     /// The artifacts of a project: what is to be done before what is done.
     ///
@@ -145,7 +155,7 @@ impl Hall {
         path: &str,
         content: String,
     ) -> Result<(), OperationError> {
-        let (settled, integration) = self.integration(project).await?;
+        let (_, integration) = self.integration(project).await?;
         let message = format!("Edit artifact: {path}");
         let path = valid(path)?;
         let is_rules = path.rsplit('/').next().is_some_and(is_rules_file);
@@ -154,26 +164,43 @@ impl Hall {
         if content.len() as u64 > MAX_BYTES {
             return Err(OperationError::Invalid(format!("content has {} bytes, more than {MAX_BYTES}", content.len())));
         }
-        let links = integration.repository().links(integration.dir()).await?;
-        let link = "it is a symbolic link of the project, which is checked out as a file with its target";
-        let link = links.contains(&path).then_some(link);
-        if let Some(why) = protected(named(&path)?.as_slice()).or(link) {
-            return Err(OperationError::Invalid(format!("{:?} is not written by callers: {why}", below_lore(&path))));
-        }
+        check_writable(&integration, &path).await?;
+        self.edit_document(project, move |_| Ok(((), Some(Edit { path, content, message })))).await
+    }
+
+    /// Writes and commits the document that `change` returns after a look at the files of the integration worktree, where it
+    /// returns one. Then looks again what commissions wait for. The caller has checked the path.
+    pub(super) async fn edit_document<T: Send + 'static>(
+        self: &Arc<Self>,
+        project: &str,
+        change: impl FnOnce(&Files) -> Result<(T, Option<Edit>), OperationError> + Send + 'static,
+    ) -> Result<T, OperationError> {
+        let (settled, integration) = self.integration(project).await?;
         // No commission is called so. There is one writer of a project at a time.
         let (home, temporary) = (self.home.clone(), format!(".document.{}", settled.name()));
         let quota = self.projects.documents();
-        let write = move |top: &Path| {
-            let names = named(&path)?;
+        let edit = move |top: &Path| -> Result<(T, Option<String>), OperationError> {
             let files = Files::open(&home, top).map_err(OperationError::io("the integration worktree"))?;
+            let (done, edit) = change(&files)?;
+            let Some(Edit { path, content, message }) = edit else { return Ok((done, None)) };
+            let names = named(&path)?;
             let checked =
                 files.check_documents(&names, content.len(), quota).map_err(|e| failed(&names, "written", &e))?;
             checked.map_err(OperationError::Conflict)?;
             let written = files.place(&names).and_then(|place| files.put(place, &temporary, content.as_bytes()));
-            written.map_err(|e| failed(&names, "written", &e))
+            written.map_err(|e| failed(&names, "written", &e))?;
+            Ok((done, Some(message)))
         };
-        integration.edit(&message, write).await??;
-        self.check_dependencies(Some(project)).await
+        let work = move |top: &Path| {
+            let (done, message) = match edit(top) {
+                Ok((done, message)) => (Ok(done), message),
+                Err(e) => (Err(e), None),
+            };
+            (done, message.unwrap_or_else(|| "Edit documents".to_owned()))
+        };
+        let done = integration.edit(work).await??;
+        self.check_dependencies(Some(project)).await?;
+        Ok(done)
     }
 
     /// How many artifacts of a project are not committed, records that were written since the last operation among them.
@@ -206,6 +233,17 @@ impl Hall {
         let project = self.project(project)?;
         let integration = self.projects.integration(&self.home, &project).await?;
         Ok((project, integration))
+    }
+}
+
+/// Checks that callers may write a document.
+pub(super) async fn check_writable(integration: &Integration, path: &str) -> Result<(), OperationError> {
+    let links = integration.repository().links(integration.dir()).await?;
+    let link = "it is a symbolic link of the project, which is checked out as a file with its target";
+    let link = links.iter().any(|known| known == path).then_some(link);
+    match protected(named(path)?.as_slice()).or(link) {
+        Some(why) => Err(OperationError::Invalid(format!("{:?} is not written by callers: {why}", below_lore(path)))),
+        None => Ok(()),
     }
 }
 
@@ -308,11 +346,11 @@ pub(super) fn resolved(path: &str) -> Result<String, OperationError> {
     Ok(format!("{LORE}/{}", resolved.join("/")))
 }
 
-fn named(path: &str) -> Result<Names<'_>, OperationError> {
+pub(super) fn named(path: &str) -> Result<Names<'_>, OperationError> {
     names(path).map_err(|e| OperationError::Invalid(e.to_string()))
 }
 
-fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> OperationError {
+pub(super) fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> OperationError {
     let path = text(path);
     let path = below_lore(&path);
     match error.kind() {

@@ -9,6 +9,7 @@ mod delegation;
 mod dependencies;
 mod host_paths;
 mod inspect;
+mod issues;
 mod manage;
 mod meeting;
 mod pulls;

@@ -1,13 +1,14 @@
-//! Documents.
+//! Documents, and issues, which are documents too.
 
 use std::sync::Arc;
 
 use guild_contract::{
     OperationError,
     hall::{
-        Artifact, ArtifactKind, Artifacts, CommitDocuments, CommitParams, Committed, DocumentFilter, DocumentParams,
-        FileContent, ImageFacts, ListDocuments, LoreStatus, NewDocument, ProjectParams, ReadDocument, ReadImage,
-        ReadImageFacts, ReadLoreStatus, ReadMockup, WriteDocument, Written,
+        Artifact, ArtifactKind, Artifacts, CommitDocuments, CommitParams, Committed, CreateIssue, DocumentFilter,
+        DocumentParams, FileContent, ImageFacts, Issue, IssueCreated, IssueFilter, IssueList, IssueParams,
+        ListDocuments, ListIssues, LoreStatus, NewDocument, NewIssue, ProjectParams, ReadDocument, ReadImage,
+        ReadImageFacts, ReadIssue, ReadLoreStatus, ReadMockup, WriteDocument, Written,
     },
 };
 
@@ -103,5 +104,32 @@ impl Handle for CommitDocuments {
         let committed = hall.commit_artifacts(&project_name, message).await?;
         let message = if committed { message } else { "Nothing to commit" }.to_owned();
         Ok(Committed { committed, message }.into())
+    }
+}
+
+impl Handle for CreateIssue {
+    async fn handle(
+        hall: Arc<Hall>,
+        NewIssue { project_name, title, body }: NewIssue,
+    ) -> Result<Reply<IssueCreated>, OperationError> {
+        Ok(hall.create_issue(&project_name, &title, &body.unwrap_or_default()).await?.into())
+    }
+}
+
+impl Handle for ListIssues {
+    async fn handle(
+        hall: Arc<Hall>,
+        IssueFilter { project_name, status }: IssueFilter,
+    ) -> Result<Reply<IssueList>, OperationError> {
+        Ok(hall.issues(&project_name, status.as_deref()).await?.into())
+    }
+}
+
+impl Handle for ReadIssue {
+    async fn handle(
+        hall: Arc<Hall>,
+        IssueParams { project_name, slug }: IssueParams,
+    ) -> Result<Reply<Issue>, OperationError> {
+        Ok(hall.issue(&project_name, &slug).await?.into())
     }
 }

@@ -48,8 +48,8 @@ pub(super) fn held(method: &Method, path: &str) -> u64 {
 pub(crate) fn held_by(operation: &HallOperation) -> u64 {
     const MIB: u64 = 1024 * 1024;
     match operation.row.name.rsplit_once('/') {
-        Some(("commission" | "meeting" | "workspace/document", "list")) => 16 * MIB,
-        Some(("commission" | "meeting" | "workspace/document", "read")) => 48 * MIB,
+        Some(("commission" | "meeting" | "workspace/document" | "workspace/issue", "list")) => 16 * MIB,
+        Some(("commission" | "meeting" | "workspace/document" | "workspace/issue", "read")) => 48 * MIB,
         _ => 0,
     }
 }

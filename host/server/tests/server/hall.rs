@@ -510,9 +510,6 @@ async fn a_route_or_method_that_there_is_not_is_answered_in_json() {
         ("POST", "/heartbeat/demo/tick"),
         ("POST", "/heartbeat/demo/status"),
         ("GET", "/heartbeat/demo/status/"),
-        ("POST", "/workspace/issue/create"),
-        ("GET", "/workspace/issue/list"),
-        ("GET", "/workspace/issue/read"),
     ] {
         let expected = format!("{method} {path} not found");
         assert_eq!(world.ask(method, path, "").await, (404, json!({"error": expected})));

@@ -85,6 +85,18 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/meeting/request/meeting/list", Value::Null, 400, "projectName"),
         ("/meeting/request/meeting/list?projectName=x", Value::Null, 404, "not found"),
         ("/heartbeat/x/status", Value::Null, 404, "not found"),
+        ("/workspace/issue/create", json!({"projectName": "demo"}), 400, "title"),
+        ("/workspace/issue/create", json!({"projectName": "demo", "title": " "}), 400, "Title is required"),
+        ("/workspace/issue/create", json!({"projectName": "demo", "title": "!@#$%"}), 400, "alphanumeric"),
+        ("/workspace/issue/create", json!({"projectName": "demo", "title": "a\nstatus: closed"}), 400, "one line"),
+        ("/workspace/issue/create", json!({"projectName": "demo", "title": "a".repeat(201)}), 400, "200 characters"),
+        ("/workspace/issue/create", json!({"projectName": "x", "title": "t"}), 404, "not found"),
+        ("/workspace/issue/list", Value::Null, 400, "projectName"),
+        ("/workspace/issue/list?projectName=x", Value::Null, 404, "not found"),
+        ("/workspace/issue/read?projectName=demo", Value::Null, 400, "slug"),
+        ("/workspace/issue/read?projectName=x&slug=a", Value::Null, 404, "Project not found"),
+        ("/workspace/issue/read?projectName=demo&slug=a", Value::Null, 404, "Issue not found: a"),
+        ("/workspace/issue/read?projectName=demo&slug=../../plan", Value::Null, 404, "Issue not found"),
         ("/nowhere", Value::Null, 404, "not found"),
         ("/nowhere", json!({}), 404, "not found"),
         // Asked by the wrong method.
@@ -150,6 +162,57 @@ async fn a_project_has_no_standing_orders_whatever_its_file_says() {
         let status = world.ok(path, Value::Null).await;
         assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(0), &json!(false)));
     }
+}
+
+#[tokio::test]
+async fn an_issue_is_a_document_that_is_created_listed_and_read() {
+    let world = World::new().await;
+    let create = async |title: &str, body: &str| {
+        world.ok("/workspace/issue/create", json!({"projectName": "demo", "title": title, "body": body})).await
+    };
+    let text = "Steps:\n1. Do this\n";
+    let made = create(" Fix the \"broken\" \\thing ", text).await;
+    assert_eq!(made, json!({"path": ".lore/work/issues/fix-the-broken-thing.md", "slug": "fix-the-broken-thing"}));
+    assert_eq!(create("Fix the broken thing!", "").await["slug"], "fix-the-broken-thing-2");
+    let (code, lore) = (world.root.path().join("code"), world.root.path().join("hall/projects/demo/.lore"));
+    let log = git(&code, &["log", "-2", "--format=%s", "claude/main"]);
+    assert_eq!(log.trim(), "Add issue: fix-the-broken-thing-2\nAdd issue: fix-the-broken-thing");
+    let file = fs::read_to_string(lore.join("work/issues/fix-the-broken-thing.md")).unwrap();
+    assert!(file.starts_with("---\ntitle: \"Fix the \\\"broken\\\" \\\\thing\"\ndate: 20"), "{file}");
+    assert!(file.ends_with(&format!("\nstatus: open\n---\n\n{text}")), "{file}");
+    let file = fs::read_to_string(lore.join("work/issues/fix-the-broken-thing-2.md")).unwrap();
+    assert!(file.ends_with("\nstatus: open\n---"), "{file}");
+
+    // Those of the older layout are issues, too; the newer one counts where both have a slug.
+    for (path, content) in [
+        ("issues/old.md", "---\nstatus: closed\ndate: 2025-01-01\n---\nOld text\n"),
+        ("issues/fix-the-broken-thing.md", "---\ntitle: Older\n---\n"),
+        ("issues/deep/a.md", "---\ntitle: Deep\n---\n"),
+    ] {
+        let write = json!({"projectName": "demo", "artifactPath": path, "content": content});
+        world.ok("/workspace/artifact/document/write", write).await;
+    }
+    assert_eq!(create("Old", "").await["slug"], "old-2");
+    let list = async |query: &str| -> Vec<Value> {
+        let listed = world.ok(&format!("/workspace/issue/list?projectName=demo{query}"), Value::Null).await;
+        listed["issues"].as_array().unwrap().clone()
+    };
+    let slugs = |issues: &[Value]| {
+        let mut slugs: Vec<String> = issues.iter().map(|issue| issue["slug"].as_str().unwrap().to_owned()).collect();
+        slugs.sort();
+        slugs
+    };
+    let all = ["fix-the-broken-thing", "fix-the-broken-thing-2", "old", "old-2"];
+    assert_eq!(slugs(&list("").await), all);
+    assert_eq!(slugs(&list("&status=open").await), ["fix-the-broken-thing", "fix-the-broken-thing-2", "old-2"]);
+    let old = json!({"slug": "old", "title": "old", "status": "closed", "date": "2025-01-01"});
+    assert_eq!(list("&status=closed").await, [old]);
+    let read =
+        async |slug: &str| world.ok(&format!("/workspace/issue/read?projectName=demo&slug={slug}"), Value::Null).await;
+    let issue = read("fix-the-broken-thing").await;
+    assert_eq!((&issue["title"], &issue["body"]), (&json!("Fix the \"broken\" \\thing"), &json!(text)));
+    assert_eq!(read("old").await["body"], "Old text\n");
+    assert_eq!(read("old-2").await["body"], "");
 }
 
 #[tokio::test]

@@ -203,7 +203,7 @@ impl Hall {
             // Its record is all that it wrote.
             _ => {
                 let (new, record) = (self.home.new_files()?, over.clone());
-                integration.edit(&message, move |dir| store::write_record(&new, dir, &record)).await??;
+                integration.edit(move |dir| (store::write_record(&new, dir, &record), message)).await??;
             }
         }
         if let Some((branch, why)) = &escalated {

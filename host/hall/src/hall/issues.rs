@@ -1,0 +1,175 @@
+//! Issues: documents in `.lore/work/issues/`, and in `.lore/issues/` of projects with the older layout.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use guild_contract::{
+    OperationError,
+    hall::{Artifact, Issue, IssueCreated, IssueList, IssueView},
+};
+
+use super::{
+    Hall,
+    artifacts::{Edit, failed, named},
+    change::TEXT_BYTES,
+};
+use crate::files::{Files, in_lore};
+
+/// The directory of new issues, below `.lore/`.
+const NEW: &str = "work/issues";
+/// The directories of issues. Where both have a slug, the first one counts.
+const DIRECTORIES: [&str; 2] = [NEW, "issues"];
+/// The most characters of a title.
+const TITLE_CHARS: usize = 200;
+
+impl Hall {
+    /// Creates an issue and commits it. Its file has the name of its title, with a number behind it where that is taken.
+    ///
+    /// # Errors
+    /// Where there is no such project, the title is not acceptable, or the file cannot be written.
+    pub async fn create_issue(
+        self: &Arc<Self>,
+        project: &str,
+        title: &str,
+        body: &str,
+    ) -> Result<IssueCreated, OperationError> {
+        let invalid = |why: &str| Err(OperationError::Invalid(why.to_owned()));
+        let title = title.trim();
+        if title.is_empty() {
+            return invalid("Title is required");
+        }
+        if title.chars().count() > TITLE_CHARS {
+            return invalid("Title must be 200 characters or fewer");
+        }
+        if title.contains(char::is_control) {
+            return invalid("Title must be one line, without control characters");
+        }
+        if body.len() > TEXT_BYTES {
+            return Err(OperationError::Invalid(format!("body has {} bytes, more than {TEXT_BYTES}", body.len())));
+        }
+        let name = slug(title);
+        if name.is_empty() {
+            return invalid("Title must contain at least one alphanumeric character");
+        }
+        let day = self.clock.now().strftime("%Y-%m-%d").to_string();
+        let quoted = title.replace('\\', "\\\\").replace('"', "\\\"");
+        let mut content = format!("---\ntitle: \"{quoted}\"\ndate: {day}\nstatus: open\n---");
+        if !body.trim().is_empty() {
+            content.push_str(&format!("\n\n{body}"));
+        }
+        let edit = move |files: &Files| {
+            let slug = free(files, &name)?;
+            let path = in_lore(&path(NEW, &slug));
+            let message = format!("Add issue: {slug}");
+            Ok((IssueCreated { path: path.clone(), slug }, Some(Edit { path, content, message })))
+        };
+        self.edit_document(project, edit).await
+    }
+
+    /// The issues of a project in this state, or all.
+    ///
+    /// # Errors
+    /// As [`Self::artifacts`].
+    pub async fn issues(&self, project: &str, status: Option<&str>) -> Result<IssueList, OperationError> {
+        let found = self.artifacts(project).await?;
+        let (mut issues, mut seen) = (Vec::new(), BTreeSet::new());
+        for directory in DIRECTORIES {
+            for artifact in &found.artifacts {
+                let Some(slug) = slug_of(&artifact.relative_path, directory) else { continue };
+                if seen.insert(slug) {
+                    issues.push(view(slug, artifact));
+                }
+            }
+        }
+        issues.retain(|issue| status.is_none_or(|status| issue.status == status));
+        Ok(IssueList { issues, truncated: found.truncated })
+    }
+
+    /// One issue with its text.
+    ///
+    /// # Errors
+    /// Where there is none with that slug, or it cannot be read.
+    pub async fn issue(&self, project: &str, slug: &str) -> Result<Issue, OperationError> {
+        for directory in DIRECTORIES {
+            let path = path(directory, slug);
+            if slug_of(&path, directory).is_none() {
+                continue;
+            }
+            match self.artifact(project, &path).await {
+                Ok(found) => {
+                    let body = found.content.trim_start_matches('\n').to_owned();
+                    return Ok(Issue { view: view(slug, &found), body });
+                }
+                Err(OperationError::NotFound(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.project(project)?;
+        Err(OperationError::NotFound(format!("Issue not found: {slug}")))
+    }
+}
+
+fn path(directory: &str, slug: &str) -> String {
+    format!("{directory}/{slug}.md")
+}
+
+/// The slug of the issue at this path; `None` where that is no issue in the directory itself.
+fn slug_of<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
+    let slug = path.strip_prefix(directory)?.strip_prefix('/')?.strip_suffix(".md")?;
+    (!slug.is_empty() && !slug.contains('/')).then_some(slug)
+}
+
+/// A title as the name of a file: letters and digits of ASCII in small letters, with one `-` for each gap.
+fn slug(title: &str) -> String {
+    let title = title.to_lowercase();
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// The slug itself, or with the first number from 2 that no directory of issues has. It blocks.
+fn free(files: &Files, name: &str) -> Result<String, OperationError> {
+    let mut slug = name.to_owned();
+    let mut number = 2_u32;
+    loop {
+        let mut is_taken = false;
+        for directory in DIRECTORIES {
+            let path = in_lore(&path(directory, &slug));
+            let names = named(&path)?;
+            is_taken |= files.state(&names).map_err(|e| failed(&names, "read", &e))?.is_some();
+        }
+        if !is_taken {
+            return Ok(slug);
+        }
+        slug = format!("{name}-{number}");
+        number += 1;
+    }
+}
+
+fn view(slug: &str, artifact: &Artifact) -> IssueView {
+    let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
+    let meta = &artifact.meta;
+    IssueView {
+        slug: slug.to_owned(),
+        title: or(&meta.title, slug),
+        status: or(&meta.status, "open"),
+        date: meta.date.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slug_is_of_letters_and_digits_in_small_letters() {
+        for (title, expected) in [
+            ("Quick Add Issues", "quick-add-issues"),
+            ("Build fails on Linux (with spaces)", "build-fails-on-linux-with-spaces"),
+            ("a--b___c", "a-b-c"),
+            ("../../etc/passwd", "etc-passwd"),
+            ("!@#$%", ""),
+            ("Über 9", "ber-9"),
+        ] {
+            assert_eq!(slug(title), expected, "{title}");
+        }
+    }
+}
