@@ -459,6 +459,7 @@ fn a_session_has_the_tools_of_commissions_and_what_it_writes_with_them_is_merged
         "Glob",
         "Grep",
         "Read",
+        "add_heartbeat_entry",
         "edit_memory",
         "list_artifacts",
         "log_question",

@@ -10,6 +10,7 @@ pub mod commission;
 mod files;
 mod frontmatter;
 pub mod hall;
+mod heartbeat;
 mod home;
 mod look;
 pub mod manager;

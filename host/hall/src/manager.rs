@@ -179,7 +179,7 @@ fn extend(answer: &mut Value, more: Value) {
 /// The second change that one call makes.
 fn again(requester: &Requester, what: &str) -> Requester {
     match requester {
-        Requester::User => Requester::User,
+        Requester::User | Requester::StandingOrders => requester.clone(),
         Requester::Manager { activity, call } => {
             Requester::Manager { activity: activity.clone(), call: format!("{call} {what}") }
         }

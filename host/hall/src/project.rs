@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) opening: Arc<tokio::sync::Mutex<()>>,
     /// Held while a pull request is made, and while `claude/main` follows the default branch.
     pub(crate) pulls: tokio::sync::Mutex<()>,
+    /// Held while a tick begins, so that two at once do not carry out the same standing orders.
+    pub(crate) ticks: tokio::sync::Mutex<()>,
 }
 
 /// The projects, read again where the file has changed.

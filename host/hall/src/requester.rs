@@ -8,6 +8,8 @@ pub enum Requester {
     /// A person, or a program of theirs.
     #[default]
     User,
+    /// A person who asks that standing orders are carried out.
+    StandingOrders,
     /// The manager, by a call of a tool.
     Manager {
         /// The commission or the meeting that the manager works on.
@@ -21,7 +23,7 @@ impl Requester {
     /// The call, where the manager asks.
     pub(crate) fn call(&self) -> Option<&str> {
         match self {
-            Self::User => None,
+            Self::User | Self::StandingOrders => None,
             Self::Manager { call, .. } => Some(call),
         }
     }

@@ -5,6 +5,7 @@
 mod commission;
 mod document;
 mod event;
+mod heartbeat;
 mod ids;
 mod issue;
 mod meeting;
@@ -14,6 +15,7 @@ mod worker;
 pub use commission::*;
 pub use document::*;
 pub use event::HallEvent;
+pub use heartbeat::*;
 pub use ids::{CommissionId, MeetingId};
 pub use issue::*;
 pub use meeting::*;

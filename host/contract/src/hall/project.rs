@@ -333,37 +333,6 @@ impl Operation for ReadHealth {
     .get("/system/runtime/daemon/health");
 }
 
-/// The standing orders of a project.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct HeartbeatStatus {
-    /// Whether there are standing orders that are carried out.
-    pub has_content: bool,
-    /// The number of standing orders.
-    pub standing_order_count: usize,
-    /// When they were last carried out.
-    pub last_tick: Option<String>,
-    /// Commissions that were made of them then.
-    pub commissions_created_last_tick: usize,
-    /// Minutes between two times.
-    pub interval_minutes: Option<u32>,
-}
-
-/// Tells the standing orders of a project.
-#[derive(Debug)]
-pub struct ReadHeartbeat;
-
-impl Operation for ReadHeartbeat {
-    type Input = ProjectParams;
-    type Output = HeartbeatStatus;
-    const ROW: Row = Row::new(
-        "heartbeat/status",
-        Access::Reads,
-        "Tells the standing orders of a project. A hall carries none out, so there are none.",
-    )
-    .get("/heartbeat/{projectName}/status");
-}
-
 /// A briefing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -14,6 +14,7 @@ use guild_contract::{
 use super::{
     CommissionCell, Hall,
     cells::{InHall, Picture, check_room},
+    heartbeat::SOURCE as HEARTBEAT,
 };
 use crate::{
     commission::{
@@ -52,7 +53,7 @@ impl Hall {
     ) -> Result<CommissionCreated, OperationError> {
         let call = requester.call();
         let activity = match requester {
-            Requester::User => None,
+            Requester::User | Requester::StandingOrders => None,
             Requester::Manager { activity, .. } => Some(activity),
         };
         if let Some(cell) = self.made_by(call) {
@@ -75,6 +76,11 @@ impl Hall {
         let (overrides, cut) = self.allowed(&worker.key, new.resource_overrides)?;
         let budget_usd = self.workers()?.budget_usd(&worker.key, &overrides);
         let author = if activity.is_some() { Author::Manager } else { Author::User };
+        let source = match requester {
+            Requester::User => None,
+            Requester::StandingOrders => Some(HEARTBEAT),
+            Requester::Manager { .. } => Some(MANAGER),
+        };
         let (now, time) = (self.clock.now(), self.time());
         let entry = |event: &str, reason: &str| TimelineEntry {
             timestamp: time.clone(),
@@ -86,7 +92,7 @@ impl Hall {
         let record = Record {
             title: format!("Commission: {title}"),
             date: now.strftime("%Y-%m-%d").to_string(),
-            source: (author == Author::Manager).then(|| Origin { description: MANAGER.to_owned() }),
+            source: source.map(|source| Origin { description: source.to_owned() }),
             worker: worker.display_name.clone(),
             worker_display_title: worker.display_title,
             prompt: new.prompt,

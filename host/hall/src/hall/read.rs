@@ -6,7 +6,7 @@ use guild_contract::{
     OperationError,
     hall::{
         Blocker, CommissionDetail, CommissionFilter, CommissionList, CommissionPhase, CommissionStatus, CommissionView,
-        Model, Named, ProjectSettings, ProjectView,
+        MeetingStatus, Model, Named, ProjectSettings, ProjectView,
     },
 };
 
@@ -17,6 +17,9 @@ use crate::{
     view::{self, Page},
     workers::{Attempt, Worker},
 };
+
+/// The kinds of commissions that a briefing counts, in its order.
+const KINDS: [&str; 5] = ["under way", "waiting to be dispatched", "blocked", "failed or cancelled", "completed"];
 
 impl Hall {
     /// The commissions, in the order of a list, as many as one answer has, with their long texts cut.
@@ -95,6 +98,23 @@ impl Hall {
         Ok(CommissionDetail { commission, timeline, raw_content })
     }
 
+    /// How the work on a project stands, in a few sentences. The original has a model write them; here they are counted.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn briefing(&self, project: &str) -> Result<String, OperationError> {
+        let filter = CommissionFilter { project_name: Some(project.to_owned()), ..CommissionFilter::default() };
+        let commissions = self.matching(&filter).await?;
+        let counts =
+            KINDS.map(|wanted| (commissions.iter().filter(|now| kind(now.status) == Some(wanted)).count(), wanted));
+        let mut sentences: Vec<String> = sentence("Commissions", counts).into_iter().collect();
+        let meetings = self.meetings_of(Some(project)).await?;
+        let counts = [MeetingStatus::Open, MeetingStatus::Requested]
+            .map(|status| (meetings.iter().filter(|meeting| meeting.status == status).count(), status.as_str()));
+        sentences.extend(sentence("Meetings", counts));
+        Ok(if sentences.is_empty() { "Nothing is to be done.".to_owned() } else { sentences.join(" ") })
+    }
+
     /// The projects, in the order of `config.yaml`.
     ///
     /// # Errors
@@ -145,4 +165,23 @@ impl Hall {
             self.open_meetings().find(|now| now.session.as_ref().is_some_and(|state| state.job.as_str() == job))?;
         Attempt::of_meeting(&now, self.project(&now.project_name).ok()?.settings.memory_chars())
     }
+}
+
+/// The kind of a commission in this state; abandoned ones are not counted.
+fn kind(status: CommissionStatus) -> Option<&'static str> {
+    match status {
+        CommissionStatus::Dispatched | CommissionStatus::InProgress => Some("under way"),
+        CommissionStatus::Pending => Some("waiting to be dispatched"),
+        CommissionStatus::Blocked => Some("blocked"),
+        CommissionStatus::Failed | CommissionStatus::Cancelled => Some("failed or cancelled"),
+        CommissionStatus::Completed => Some("completed"),
+        CommissionStatus::Abandoned => None,
+    }
+}
+
+/// A sentence with the count of each kind; `None` where there are none at all.
+fn sentence(of: &str, counts: impl IntoIterator<Item = (usize, &'static str)>) -> Option<String> {
+    let there = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = there.map(|(count, kind)| format!("{count} {kind}")).collect();
+    (!counts.is_empty()).then(|| format!("{of}: {}.", counts.join(", ")))
 }

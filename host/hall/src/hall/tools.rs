@@ -11,7 +11,7 @@ use guild_jobs::JobTools;
 use guild_session::tools::ToolError;
 use tokio::runtime::Handle;
 
-use super::{Hall, blocking};
+use super::{Hall, blocking, project_tools::ProjectTools};
 use crate::{
     commission::Commission,
     meeting::MeetingScope,
@@ -45,6 +45,7 @@ impl Hall {
     ) -> Result<ActivityTools, OperationError> {
         let project = self.project(&attempt.project)?;
         let integration = self.projects.integration(&self.home, &project).await?;
+        let of_project = Arc::new(ProjectTools::new(self.clone(), attempt, grants));
         let grants = match &attempt.activity {
             // The integration worktree is only read: what is written there is committed for everybody.
             Activity::Meeting(_, MeetingScope::Project) => {
@@ -60,7 +61,7 @@ impl Hall {
         let worktree = blocking(move || Worktree::open(&home, repository, (&at, links), running, limits)).await?;
         let worktree = (Arc::new(worktree), attempt.checkout);
         let (hall, runtime) = (self.clone(), Handle::current());
-        Ok(match attempt.activity.clone() {
+        let tools = match attempt.activity.clone() {
             Activity::Commission(commission) => {
                 let reports = ToHall { hall, commission, job: attempt.job.clone(), runtime };
                 ActivityTools::of_commission(job, &grants, worktree, Arc::new(reports))
@@ -69,7 +70,8 @@ impl Hall {
                 let reports = InMeeting { hall, meeting, runtime };
                 ActivityTools::of_meeting(job, &grants, worktree, Arc::new(reports))
             }
-        })
+        };
+        Ok(tools.with(of_project))
     }
 
     /// Notes a report of an attempt. One that comes late is of an attempt that is over, and is dropped.

@@ -3,7 +3,6 @@
 //! [`guild_contract::hall`] describes each operation. Here stands the function that carries it out; the server projects the
 //! table to its routes, methods and tools.
 
-mod briefing;
 mod commissions;
 mod documents;
 mod meetings;
@@ -24,8 +23,8 @@ use guild_contract::{
         ListMeetings, ListModels, ListOpenMeetings, ListProjects, ListWorkers, NoteCommission, OpenMeeting,
         ReadBriefing, ReadCommission, ReadDocument, ReadGraph, ReadHealth, ReadHeartbeat, ReadImage, ReadImageFacts,
         ReadIssue, ReadLoreStatus, ReadMeeting, ReadMockup, ReadProject, ReadSettings, RebaseProjects,
-        RedispatchCommission, RegisterProject, ReloadSettings, SendMessage, SyncProjects, TurnEvent, UpdateCommission,
-        ValidateSettings, WriteDocument,
+        RedispatchCommission, RegisterProject, ReloadSettings, SendMessage, SyncProjects, TickHeartbeat, TurnEvent,
+        UpdateCommission, ValidateSettings, WriteDocument,
     },
     operation::{Operation, Row},
     schema,
@@ -185,5 +184,6 @@ pub static OPERATIONS: LazyLock<Vec<HallOperation>> = LazyLock::new(|| {
         HallOperation::of::<ValidateSettings>(),
         HallOperation::of::<ReadHealth>(),
         HallOperation::of::<ReadHeartbeat>(),
+        HallOperation::of::<TickHeartbeat>(),
     ]
 });

@@ -6,14 +6,15 @@ use guild_config::shell_word;
 use guild_contract::{
     OperationError,
     hall::{
-        CreatePullRequest, DeregisterProject, Done, GroupParams, GroupProject, Grouped, HallSettings, Health,
-        HeartbeatStatus, ListModels, ListProjects, ListWorkers, MaybeProjectParams, ModelCatalogue, NamedProject,
-        NewPullRequest, NoParams, Ok as Yes, ProjectList, ProjectParams, ProjectSettings, PullRequest, ReadHealth,
-        ReadHeartbeat, ReadProject, ReadSettings, RebaseProjects, RebaseResults, Rebased, RegisterProject,
-        RegisterProjectParams, ReloadSettings, Reloaded, RunningCommissions, SyncAction, SyncProjects, SyncResults,
-        Synced, ValidateSettings, Validation, WorkerList, WorkerModel, WorkerView,
+        Briefing, CreatePullRequest, DeregisterProject, Done, GroupParams, GroupProject, Grouped, HallSettings, Health,
+        HeartbeatStatus, HeartbeatTicked, ListModels, ListProjects, ListWorkers, MaybeProjectParams, ModelCatalogue,
+        NamedProject, NewPullRequest, NoParams, Ok as Yes, ProjectList, ProjectParams, ProjectSettings, PullRequest,
+        ReadBriefing, ReadHealth, ReadHeartbeat, ReadProject, ReadSettings, RebaseProjects, RebaseResults, Rebased,
+        RegisterProject, RegisterProjectParams, ReloadSettings, Reloaded, RunningCommissions, SyncAction, SyncProjects,
+        SyncResults, Synced, TickHeartbeat, ValidateSettings, Validation, WorkerList, WorkerModel, WorkerView,
     },
 };
+use jiff::Timestamp;
 
 use super::{Handle, Reply};
 use crate::{Hall, Worker};
@@ -156,14 +157,39 @@ impl Handle for ReadHealth {
     }
 }
 
-/// The dashboard of the original counts standing orders. A hall of this host carries none out, whatever a project's
-/// `heartbeat.md` says, so it has none.
+impl Handle for ReadBriefing {
+    async fn handle(
+        hall: Arc<Hall>,
+        MaybeProjectParams { project_name }: MaybeProjectParams,
+    ) -> Result<Reply<Briefing>, OperationError> {
+        let briefing = match project_name.filter(|name| name != "all") {
+            Some(name) => hall.briefing(&name).await?,
+            None => {
+                let mut all = Vec::new();
+                for project in hall.projects()? {
+                    all.push(format!("{}: {}", project.name, hall.briefing(&project.name).await?));
+                }
+                if all.is_empty() { "No project is registered.".to_owned() } else { all.join("\n") }
+            }
+        };
+        Ok(Briefing { briefing, generated_at: Timestamp::now().to_string(), cached: false }.into())
+    }
+}
+
 impl Handle for ReadHeartbeat {
     async fn handle(
         hall: Arc<Hall>,
         ProjectParams { project_name }: ProjectParams,
     ) -> Result<Reply<HeartbeatStatus>, OperationError> {
-        hall.project_settings(&project_name)?;
-        Ok(HeartbeatStatus::default().into())
+        Ok(hall.heartbeat(&project_name).await?.into())
+    }
+}
+
+impl Handle for TickHeartbeat {
+    async fn handle(
+        hall: Arc<Hall>,
+        ProjectParams { project_name }: ProjectParams,
+    ) -> Result<Reply<HeartbeatTicked>, OperationError> {
+        Ok(hall.tick(&project_name).await?.into())
     }
 }

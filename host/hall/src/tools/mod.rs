@@ -79,6 +79,13 @@ impl ActivityTools {
         Self { tools: own.chain(of_job).collect(), job }
     }
 
+    /// The same with the tools of another set.
+    #[must_use]
+    pub fn with(mut self, set: Arc<dyn Tools>) -> Self {
+        self.tools.extend(set.definitions().into_iter().map(|tool| (tool, set.clone())));
+        self
+    }
+
     /// The tools on the job, for its component: what that reports goes where the reports of sessions go.
     pub fn job_tools(&self) -> &Arc<JobTools> {
         &self.job

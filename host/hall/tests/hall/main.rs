@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod commissions;
+mod heartbeat;
 mod inspect;
 mod manager;
 mod meetings;

@@ -28,7 +28,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn with_dalton(agenda: &str) -> NewMeeting {
+pub(crate) fn with_dalton(agenda: &str) -> NewMeeting {
     NewMeeting {
         project_name: "demo".to_owned(),
         worker_name: "Dalton".to_owned(),
@@ -47,7 +47,7 @@ fn request(reason: &str) -> NewRequest {
 }
 
 /// All events of a turn, as clients are sent them.
-async fn heard(mut turn: Turn) -> Vec<Value> {
+pub(crate) async fn heard(mut turn: Turn) -> Vec<Value> {
     let mut all = Vec::new();
     let listened = async {
         while let Some((_, event)) = turn.next().await {
@@ -68,12 +68,12 @@ async fn said(hall: &Hall, id: &str) -> Vec<String> {
     detail.parsed_messages.iter().map(|message| format!("{}: {}", role(message.role), message.content)).collect()
 }
 
-async fn attempt(hall: &Hall, id: &str) -> Attempt {
+pub(crate) async fn attempt(hall: &Hall, id: &str) -> Attempt {
     hall.attempt_of(one(hall, id).await.job.as_deref().unwrap()).unwrap()
 }
 
 /// The tools of a meeting's worker, which was granted this.
-async fn tools(world: &World, hall: &Arc<Hall>, attempt: &Attempt, grants: Grants) -> impl Tools + use<> {
+pub(crate) async fn tools(world: &World, hall: &Arc<Hall>, attempt: &Attempt, grants: Grants) -> impl Tools + use<> {
     let job = world.workers.conversation(attempt).await.unwrap();
     let (limits, grants): (Arc<Limits>, _) = (Arc::default(), Arc::new(grants));
     let memory = Dir::open_ambient_dir(world.root(), ambient_authority()).unwrap();
@@ -82,7 +82,7 @@ async fn tools(world: &World, hall: &Arc<Hall>, attempt: &Attempt, grants: Grant
     hall.tools(attempt, tools, &grants, limits).await.unwrap()
 }
 
-fn names(tools: &impl Tools) -> Vec<String> {
+pub(crate) fn names(tools: &impl Tools) -> Vec<String> {
     tools.definitions().iter().map(|tool| tool.name.clone()).collect()
 }
 

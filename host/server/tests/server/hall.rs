@@ -506,8 +506,7 @@ async fn a_route_or_method_that_there_is_not_is_answered_in_json() {
         ("OPTIONS", LIST),
         ("PUT", EVENTS),
         ("GET", "/meeting/request/meeting"),
-        // Of the original, and not here: docs/hall.md.
-        ("POST", "/heartbeat/demo/tick"),
+        ("GET", "/heartbeat/demo/tick"),
         ("POST", "/heartbeat/demo/status"),
         ("GET", "/heartbeat/demo/status/"),
     ] {

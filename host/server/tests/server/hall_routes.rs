@@ -85,6 +85,8 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/meeting/request/meeting/list", Value::Null, 400, "projectName"),
         ("/meeting/request/meeting/list?projectName=x", Value::Null, 404, "not found"),
         ("/heartbeat/x/status", Value::Null, 404, "not found"),
+        ("/heartbeat/x/tick", json!({}), 404, "not found"),
+        ("/heartbeat/demo/tick", json!({}), 409, "no standing orders"),
         ("/workspace/issue/create", json!({"projectName": "demo"}), 400, "title"),
         ("/workspace/issue/create", json!({"projectName": "demo", "title": " "}), 400, "Title is required"),
         ("/workspace/issue/create", json!({"projectName": "demo", "title": "!@#$%"}), 400, "alphanumeric"),
@@ -153,15 +155,22 @@ async fn a_commission_is_changed_while_it_waits_and_put_away_for_good() {
 }
 
 #[tokio::test]
-async fn a_project_has_no_standing_orders_whatever_its_file_says() {
+async fn standing_orders_are_counted_and_a_tick_without_a_manager_says_what_is_missing() {
     let world = World::new().await;
-    let order =
-        json!({"projectName": "demo", "artifactPath": "heartbeat.md", "content": "## Standing Orders\n- Tidy up\n"});
+    let none = world.ok("/heartbeat/demo/status", Value::Null).await;
+    let expected = json!({"hasContent": false, "standingOrderCount": 0, "lastTick": null,
+        "commissionsCreatedLastTick": 0, "intervalMinutes": null});
+    assert_eq!(none, expected);
+    let order = "# Heartbeat\n- no order\n## Standing Orders\n- Tidy up\n- Review\n## Watch Items\n- Mail\n";
+    let order = json!({"projectName": "demo", "artifactPath": "heartbeat.md", "content": order});
     world.ok("/workspace/artifact/document/write", order).await;
     for path in ["/heartbeat/demo/status", "/heartbeat/d%65mo/status"] {
         let status = world.ok(path, Value::Null).await;
-        assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(0), &json!(false)));
+        assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(2), &json!(true)));
     }
+    // Without a body, as the original's web UI asks.
+    let reply = world.raw("/hall/heartbeat/demo/tick", "").await;
+    assert!(reply.status == 409 && reply.body.contains("`manager` in [hall] of guild.toml"), "{reply:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,150 @@
+//! The tools by which a session looks at its project's work and at the hall's workers, and adds to the project's heartbeat.
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use guild_contract::{
+    Grants, OperationError,
+    capability::{HALL, LORE_WRITE},
+    text::one_line,
+};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Hall;
+use crate::{
+    heartbeat::STANDING_ORDERS,
+    tools::{answer, define, is_offered},
+    workers::{Activity, Attempt, Worker},
+};
+
+const BRIEFING: &str = "project_briefing";
+const WORKERS: &str = "list_guild_capabilities";
+const ADD: &str = "add_heartbeat_entry";
+
+/// The most characters of an entry.
+const ENTRY_CHARS: usize = 2000;
+/// The most characters of a worker in a list.
+const WORKER_CHARS: usize = 300;
+
+/// The tools of one session. Those that read take `hall:read`, the one that writes takes `lore:write`.
+pub(super) struct ProjectTools {
+    hall: Arc<Hall>,
+    project: String,
+    activity: Activity,
+    reads: bool,
+    writes: bool,
+}
+
+impl ProjectTools {
+    /// The tools of a session of an attempt or a meeting that these grants allow.
+    pub(super) fn new(hall: Arc<Hall>, attempt: &Attempt, grants: &Grants) -> Self {
+        let (reads, writes) = (grants.holds(&HALL), grants.base.holds(&LORE_WRITE));
+        Self { hall, project: attempt.project.clone(), activity: attempt.activity.clone(), reads, writes }
+    }
+
+    async fn add(&self, AddHeartbeatEntry { prompt, section }: AddHeartbeatEntry) -> Result<Value, ToolError> {
+        let entry = one_line(&prompt, usize::MAX);
+        let chars = entry.chars().count();
+        if chars == 0 || chars > ENTRY_CHARS {
+            return Err(ToolError::InvalidInput(format!(
+                "prompt has 1 to {ENTRY_CHARS} characters, and this has {chars}"
+            )));
+        }
+        let added = self.hall.add_heartbeat_entry(&self.project, (section.heading(), entry), &self.activity).await;
+        if let Err(e) = added {
+            return Err(self.refused(e).await);
+        }
+        Ok(answer(&format!("The entry is in \"{}\" of the heartbeat file.", section.heading())))
+    }
+
+    /// An error of the hall, without paths of the host.
+    async fn refused(&self, error: OperationError) -> ToolError {
+        ToolError::Unavailable(self.hall.without_paths(error.to_string()).await)
+    }
+}
+
+/// Tell how the work on your project stands: how many commissions and meetings are in which state.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ProjectBriefing {}
+
+/// List the workers of the hall: the name by which each is commissioned, its title, and what it does.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListGuildCapabilities {}
+
+/// Add an entry to your project's `.lore/heartbeat.md`, which the manager reads when the user asks for a tick. It takes effect
+/// at once, whatever becomes of your own work.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AddHeartbeatEntry {
+    /// The entry: one line in plain language.
+    prompt: String,
+    /// The section that it belongs to: standing orders are carried out, the others are for the manager to know.
+    section: Section,
+}
+
+/// A section of the heartbeat file that gets entries.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[schemars(inline)]
+enum Section {
+    #[serde(rename = "Standing Orders")]
+    StandingOrders,
+    #[serde(rename = "Watch Items")]
+    WatchItems,
+    #[serde(rename = "Context Notes")]
+    ContextNotes,
+}
+
+impl Section {
+    fn heading(self) -> &'static str {
+        match self {
+            Self::StandingOrders => STANDING_ORDERS,
+            Self::WatchItems => "Watch Items",
+            Self::ContextNotes => "Context Notes",
+        }
+    }
+}
+
+static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 3]> = LazyLock::new(|| {
+    [
+        define::<ProjectBriefing>(BRIEFING, "Project briefing", true),
+        define::<ListGuildCapabilities>(WORKERS, "List guild capabilities", true),
+        define::<AddHeartbeatEntry>(ADD, "Add heartbeat entry", false),
+    ]
+});
+
+#[async_trait]
+impl Tools for ProjectTools {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
+        let is_granted = |tool: &&Arc<ToolDefinition>| if tool.read_only { self.reads } else { self.writes };
+        DEFINITIONS.iter().filter(is_granted).cloned().collect()
+    }
+
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        is_offered(self, &call.name)?;
+        match call.name.as_str() {
+            BRIEFING => {
+                let ProjectBriefing {} = parse(BRIEFING, call.input)?;
+                match self.hall.briefing(&self.project).await {
+                    Ok(briefing) => Ok(Value::String(briefing)),
+                    Err(e) => Err(self.refused(e).await),
+                }
+            }
+            WORKERS => {
+                let ListGuildCapabilities {} = parse(WORKERS, call.input)?;
+                let workers: Vec<String> = self.hall.all_workers().iter().map(line).collect();
+                Ok(Value::String(workers.join("\n")))
+            }
+            _ => self.add(parse(ADD, call.input)?).await,
+        }
+    }
+}
+
+fn line(worker: &Worker) -> String {
+    let Worker { display_name, display_title, description, .. } = worker;
+    one_line(&format!("{display_name} ({display_title}) - {description}"), WORKER_CHARS)
+}

@@ -1,0 +1,113 @@
+//! The text of `.lore/heartbeat.md`: what a project has done by itself, by section, as the original writes it.
+
+/// The path from `.lore/`.
+pub(crate) const FILE: &str = "heartbeat.md";
+/// The section whose lists are carried out.
+pub(crate) const STANDING_ORDERS: &str = "Standing Orders";
+/// The last section, which the original keeps for itself.
+const RECENT_ACTIVITY: &str = "Recent Activity";
+/// How the heading of a section begins.
+const HEADING: &str = "## ";
+
+/// The file of a project that has none yet.
+const EMPTY: &str = "\
+---
+status: active
+---
+# Heartbeat
+
+A tick of this project has the manager read this file, and commission what is due.
+
+- Standing Orders: one order a line, each beginning with `- `. An order can say that you are to be asked first.
+- Watch Items: what to keep in view. Nothing is commissioned for them alone.
+- Context Notes: what the manager should know, such as priorities.
+
+## Standing Orders
+
+## Watch Items
+
+## Context Notes
+
+## Recent Activity
+";
+
+/// Whether anything stands below the first heading of a section, other than headings.
+pub(crate) fn has_content(text: &str) -> bool {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with(HEADING)).map(str::trim);
+    lines.any(|line| !line.is_empty() && !line.starts_with(HEADING))
+}
+
+/// The number of standing orders.
+pub(crate) fn orders(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().collect();
+    section(&lines, STANDING_ORDERS).filter(|(_, line)| line.trim_start().starts_with("- ")).count()
+}
+
+/// The text with one more entry at the end of a section; `None` where the section has the entry. The text of a file that is
+/// not there is empty.
+pub(crate) fn with_entry(text: &str, name: &str, entry: &str) -> Option<String> {
+    let text = if text.is_empty() { EMPTY } else { text };
+    let entry = format!("- {entry}");
+    let mut lines: Vec<&str> = text.lines().collect();
+    if section(&lines, name).any(|(_, line)| line.trim() == entry) {
+        return None;
+    }
+    let heading = format!("{HEADING}{name}");
+    match heading_of(&lines, name) {
+        Some(at) => {
+            let last = section(&lines, name).filter(|(_, line)| !line.trim().is_empty()).last();
+            lines.insert(last.map_or(at, |(at, _)| at) + 1, &entry);
+        }
+        None => {
+            let at = heading_of(&lines, RECENT_ACTIVITY).unwrap_or(lines.len());
+            lines.splice(at..at, [heading.as_str(), &entry, ""]);
+        }
+    }
+    Some(lines.join("\n") + "\n")
+}
+
+/// The index of the heading of a section.
+fn heading_of(lines: &[&str], name: &str) -> Option<usize> {
+    lines.iter().position(|line| line.strip_prefix(HEADING).is_some_and(|title| title.trim() == name))
+}
+
+/// The lines below the heading of a section, with their indices.
+fn section<'a>(lines: &'a [&str], name: &str) -> impl Iterator<Item = (usize, &'a str)> {
+    let from = heading_of(lines, name).map_or(lines.len(), |at| at + 1);
+    let own = lines.iter().copied().enumerate().skip(from);
+    own.take_while(|(_, line)| !line.starts_with(HEADING))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str =
+        "# Heartbeat\n\n- no order\n\n## Standing Orders\n- Tidy up\n  - on Mondays\n\n## Context Notes\n\nFreeze.\n";
+
+    #[test]
+    fn orders_are_the_items_of_their_section() {
+        assert_eq!([FILE, EMPTY, "", "## Standing Orders"].map(orders), [2, 0, 0, 0]);
+        assert_eq!(
+            [FILE, EMPTY, "", "Text\n- a\n", "## Other\nText"].map(has_content),
+            [true, false, false, false, true]
+        );
+    }
+
+    #[test]
+    fn an_entry_goes_to_the_end_of_its_section_once() {
+        let orders = with_entry(FILE, STANDING_ORDERS, "Review").unwrap();
+        assert_eq!(orders, FILE.replace("on Mondays\n", "on Mondays\n- Review\n"));
+        assert_eq!(with_entry(&orders, STANDING_ORDERS, "Review"), None);
+        let notes = with_entry(FILE, "Context Notes", "Note").unwrap();
+        assert_eq!(notes, format!("{FILE}- Note\n"));
+        let watched = with_entry(FILE, "Watch Items", "Mail").unwrap();
+        assert_eq!(watched, format!("{FILE}## Watch Items\n- Mail\n\n"));
+        let new = with_entry("", "Watch Items", "Mail").unwrap();
+        assert_eq!(new, EMPTY.replace("## Watch Items\n", "## Watch Items\n- Mail\n"));
+        assert_eq!(
+            with_entry("## Recent Activity\n- a\n", "Watch Items", "Mail").unwrap(),
+            "## Watch Items\n- Mail\n\n## Recent Activity\n- a\n"
+        );
+    }
+}
