@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use guild_contract::{
-    OperationError,
-    nearest::either,
-    objects,
+    OperationError, objects,
     operation::{Operation, Row},
     schema,
     text::one_line,
@@ -58,9 +56,9 @@ impl ToolDefinition {
     pub fn of_row<T: JsonSchema>(row: &Row) -> Self {
         let (name, title) = row.tool.map_or((row.name, None), |tool| (tool.name, Some(tool.title.to_owned())));
         let mut input_schema = schema::input::<T>();
+        close(&mut input_schema);
         if let Some(schema) = input_schema.as_object_mut() {
             schema.remove("description");
-            schema.insert("additionalProperties".to_owned(), Value::Bool(false));
         }
         Self {
             name: name.to_owned(),
@@ -72,28 +70,44 @@ impl ToolDefinition {
         }
     }
 
-    /// Refuses a field that the input does not have, and a value that is none of a field's choices.
+    /// Refuses a field that the input does not have, at any depth, and a value that is none of a field's choices.
     ///
     /// # Errors
-    /// `InvalidInput` that names the field, and the nearest that there is.
+    /// `InvalidInput` that names the field, and those that there are.
     pub fn check(&self, input: &Map<String, Value>) -> Result<(), ToolError> {
-        let Some(properties) = self.input_schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
-        for (name, value) in input {
-            let invalid = |why: String| Err(ToolError::InvalidInput(format!("{}: {why}", self.name)));
-            let Some(field) = properties.get(name) else {
-                return invalid(format!(
-                    "there is no field `{}`; {}",
-                    one_line(name, NAME_CHARS),
-                    either(name, properties.keys().map(String::as_str))
-                ));
-            };
-            let choices = field.get("enum").and_then(Value::as_array);
-            if let Some(choices) = choices.filter(|choices| !value.is_null() && !choices.contains(value)) {
-                let choices: Vec<String> = choices.iter().map(ToString::to_string).collect();
-                return invalid(format!("`{name}` is one of {}", choices.join(", ")));
-            }
+        check_fields(&self.input_schema, input).map_err(|why| ToolError::InvalidInput(format!("{}: {why}", self.name)))
+    }
+}
+
+/// Checks the fields of an object against the properties of its schema.
+fn check_fields(schema: &Value, input: &Map<String, Value>) -> Result<(), String> {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
+    let listed = |all: &mut dyn Iterator<Item = &str>| all.map(|one| format!("`{one}`")).collect::<Vec<_>>().join(", ");
+    for (name, value) in input {
+        let Some(field) = properties.get(name) else {
+            let known = listed(&mut properties.keys().map(String::as_str));
+            return Err(format!("unknown field `{}`, expected one of {known}", one_line(name, NAME_CHARS)));
+        };
+        let choices = field.get("enum").and_then(Value::as_array);
+        if let (Some(choices), Value::String(text)) = (choices, value)
+            && !choices.contains(value)
+        {
+            let known = listed(&mut choices.iter().filter_map(Value::as_str));
+            return Err(format!("{name}: unknown variant `{}`, expected one of {known}", one_line(text, NAME_CHARS)));
         }
-        Ok(())
+        if let Value::Object(inner) = value {
+            check_fields(field, inner).map_err(|why| format!("{name}: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Has the objects of a schema take no other fields than they name.
+fn close(schema: &mut Value) {
+    let Value::Object(fields) = schema else { return };
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(close);
+        fields.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
 }
 
@@ -105,12 +119,19 @@ const NAME_CHARS: usize = 100;
 /// # Errors
 /// `InvalidInput` that names the tool, and the field that is wrong.
 pub fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolError> {
+    read(input).map_err(|why| ToolError::InvalidInput(format!("{tool}: {why}")))
+}
+
+/// Reads an input.
+///
+/// # Errors
+/// A text that names the field that is wrong.
+pub fn read<T: DeserializeOwned>(input: Value) -> Result<T, String> {
     objects::read(objects::OBJECT, input).map_err(|misread| {
         let text = misread.error.to_string();
         // serde names unknown and missing fields itself, but not the one whose type is wrong.
         let named = misread.path.is_empty() || text.contains("field `");
-        let field = if named { String::new() } else { format!("{}: ", misread.path) };
-        ToolError::InvalidInput(format!("{tool}: {field}{text}"))
+        if named { text } else { format!("{}: {text}", misread.path) }
     })
 }
 

@@ -27,7 +27,7 @@ impl Handle for ListDocuments {
             return Ok(hall.artifacts(&project_name).await?.into());
         }
         match limit {
-            Some(0) => Err(OperationError::Invalid("Invalid limit parameter".to_owned())),
+            Some(0) => Err(OperationError::Invalid("limit must be a number from 1".to_owned())),
             limit => Ok(hall.recent_artifacts(&project_name, limit.unwrap_or(RECENT)).await?.into()),
         }
     }

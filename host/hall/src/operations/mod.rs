@@ -29,7 +29,7 @@ use guild_contract::{
     operation::{Operation, Row},
     schema,
 };
-use guild_session::tools::{ToolDefinition, parse};
+use guild_session::tools::{ToolDefinition, read};
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
@@ -96,8 +96,7 @@ impl HallOperation {
             },
             run: |hall, input| {
                 Box::pin(async move {
-                    let input = parse("Invalid params", Value::Object(input))
-                        .map_err(|e| OperationError::Invalid(e.to_string()))?;
+                    let input = read(Value::Object(input)).map_err(OperationError::Invalid)?;
                     Ok(match O::handle(hall, input).await? {
                         Reply::Output(output) => Reply::Output(json!(output)),
                         Reply::Turn(turn) => Reply::Turn(turn),

@@ -194,8 +194,10 @@ fn input(
             fields.insert((*name).to_owned(), value);
         }
     }
-    fields.retain(|name, value| !is_empty(name, value));
     let properties = operation.input.get("properties").and_then(Value::as_object);
+    let is_text = |name: &str| properties.and_then(|all| all.get(name)?.get("type")).is_some_and(|of| of == "string");
+    // The original takes nothing but a text for one.
+    fields.retain(|name, value| !is_empty(name, value) && (value.is_string() || !is_text(name)));
     for (name, schema) in properties.into_iter().flatten() {
         if let Some(value) = fields.get_mut(name) {
             typed(name, value, schema)?;
@@ -214,6 +216,10 @@ fn input(
 
 /// Makes a value of the type that its schema wants, where it is a text: a query has nothing but texts.
 fn typed(name: &str, value: &mut Value, schema: &Value) -> Result<(), OperationError> {
+    let is_list = schema.get("type").is_some_and(|of| of == "array");
+    if is_list && !value.as_array().is_none_or(|all| all.iter().all(Value::is_string)) {
+        return Err(OperationError::Invalid(format!("{name} must be a list of texts")));
+    }
     let Value::String(text) = &*value else { return Ok(()) };
     let invalid = |what: &str| OperationError::Invalid(format!("{name} must be {what}"));
     *value = match schema.get("type").and_then(Value::as_str) {

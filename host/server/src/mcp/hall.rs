@@ -24,6 +24,9 @@ const MOST: usize = 100;
 /// Characters of a text in a list for a model.
 const LINE_CHARS: usize = 200;
 
+/// Long texts of items, which are read one by one.
+const LONG: [&str; 4] = ["prompt", "result_summary", "notes", "content"];
+
 /// The tools that the caller's token is for.
 pub(super) fn tools(caller: &Caller) -> impl Iterator<Item = Tool> {
     OPERATIONS.iter().filter(|of| of.row.tool.is_some() && caller.permits(of.row.access)).map(tool)
@@ -157,10 +160,11 @@ fn for_model(operation: &HallOperation, mut output: Value) -> Value {
     output
 }
 
-/// Cuts the texts of an item, and leaves empty fields out.
+/// Cuts the texts of an item, and leaves out the long ones and empty fields.
 fn shorten(item: &mut Value) {
     let Value::Object(fields) = item else { return };
-    fields.retain(|_, value| match value {
+    fields.retain(|name, value| match value {
+        _ if LONG.contains(&name.as_str()) => false,
         Value::Null => false,
         Value::String(text) => !text.is_empty(),
         Value::Array(all) => !all.is_empty(),

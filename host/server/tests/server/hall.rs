@@ -436,7 +436,7 @@ async fn a_field_that_is_missing_is_named() {
     assert_eq!(bad, (400, json!({"error": "dependencies must be a list of texts"})));
     let (status, bad) = world.post(CREATE, with(commission(), json!({"resourceOverrides": {"maxTurns": "all"}}))).await;
     assert_eq!(status, 400);
-    assert!(bad["error"].as_str().unwrap().starts_with("resourceOverrides: "), "{bad}");
+    assert!(bad["error"].as_str().unwrap().starts_with("resourceOverrides.maxTurns: "), "{bad}");
     assert_eq!(world.ok(LIST).await, json!({"commissions": []}));
 }
 
@@ -735,7 +735,8 @@ async fn documents_are_listed_as_people_look_through_them() {
     assert_eq!(world.paths("&recent=true&limit=1").await.len(), 1);
     for limit in ["0", "-1", "x", "1.5"] {
         let refused = world.get(&format!("{ARTIFACTS}?projectName=demo&recent=true&limit={limit}")).await;
-        assert_eq!(refused, (400, json!({"error": "Invalid limit parameter"})), "{limit}");
+        assert_eq!(refused.0, 400, "{limit}");
+        assert!(refused.1["error"].as_str().unwrap().starts_with("limit must be a number from"), "{limit}");
     }
 }
 
