@@ -214,7 +214,7 @@ const FILES: &[(&str, &[&str])] = &[
         "by depth",
         &[
             "files::a_tree_is_not_deeper_than_it_can_be_removed",
-            "host/jobs/src/tree.rs::a_tree_deeper_than_any_path_is_removed_and_nothing_outside_of_it",
+            "host/fs/src/tree.rs::a_tree_deeper_than_any_path_is_removed_and_nothing_outside_of_it",
         ],
     ),
     ("a huge truncate", &["files::a_file_does_not_become_huge_without_being_written"]),
@@ -586,7 +586,7 @@ const MEMBERS: &[(&str, &[&str])] = &[
         "a clock before 1970, or after 9999",
         &[
             "host/jobs/tests/store.rs::a_clock_before_1970_or_at_its_end_makes_jobs_like_any_other",
-            "host/jobs/src/clock.rs::a_clock_is_valid_from_1970_to_9999",
+            "host/fs/src/clock.rs::a_clock_is_valid_from_1970_to_9999",
         ],
     ),
     ("files that a kill left half-written", &["members::what_a_killed_host_left_half_written_is_removed_by_the_next"]),

@@ -9,11 +9,12 @@ use super::{CommissionId, Done, Named};
 use crate::operation::{Access, Operation, Quirks, Row, Verbs};
 
 /// Where a commission is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum CommissionStatus {
     /// It can be dispatched.
+    #[default]
     Pending,
     /// Something that it depends on is not there.
     Blocked,
@@ -288,7 +289,8 @@ pub(super) fn is_zero(count: &usize) -> bool {
 pub struct CommissionCreated {
     /// The name.
     pub commission_id: CommissionId,
-    /// `pending`, or `blocked`.
+    /// `pending`, or `blocked`. The original has no such field.
+    #[serde(default)]
     pub status: CommissionStatus,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -319,6 +321,7 @@ pub struct CommissionDispatched {
     /// Whether it begins now.
     pub status: DispatchStatus,
     /// The commission.
+    #[serde(default)]
     pub commission_id: String,
     /// What it waits for, where it is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,12 +16,16 @@ pub enum HallEvent {
         /// The state.
         status: CommissionStatus,
         /// The state before, as the original names it.
+        #[serde(default)]
         old_status: CommissionStatus,
         /// The state before.
+        #[serde(default)]
         from: CommissionStatus,
         /// The state.
+        #[serde(default)]
         to: CommissionStatus,
         /// The project.
+        #[serde(default)]
         project_name: String,
         /// Why.
         #[serde(default)]

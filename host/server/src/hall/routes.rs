@@ -138,10 +138,17 @@ fn status(refused: &OperationError) -> StatusCode {
     StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// The commission or the meeting that an input or an output names.
+/// The commission or the meeting that an output names.
 pub(crate) fn id_of(value: &Value) -> Option<String> {
     let id = value.get("commissionId").or_else(|| value.get("meetingId"))?;
     id.as_str().map(str::to_owned)
+}
+
+/// The commission or the meeting that an operation is about: a field of its own, and no other that a caller adds.
+pub(crate) fn subject(operation: &HallOperation, input: &Map<String, Value>) -> Option<String> {
+    let own = operation.input.get("properties")?;
+    let name = ["commissionId", "meetingId"].into_iter().find(|name| own.get(*name).is_some())?;
+    input.get(name)?.as_str().map(str::to_owned)
 }
 
 /// Carries an operation out, and notes the record that its input names.
@@ -165,7 +172,7 @@ async fn carry_out(
         fields.insert(name.to_owned(), percent_decode_str(value).decode_utf8_lossy().into());
     }
     let input = input(operation, fields, is_query)?;
-    *about = input.get("commissionId").or_else(|| input.get("meetingId")).and_then(Value::as_str).map(str::to_owned);
+    *about = subject(operation, &input);
     let status = operation.row.route.map_or(200, |route| route.status);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     Ok((status, operation.run(hall.clone(), input).await?))

@@ -17,7 +17,7 @@ use super::{
     tool::{Annotations, Called, Tool},
     unknown,
 };
-use crate::hall::routes::{held_by, id_of};
+use crate::hall::routes::{held_by, id_of, subject};
 
 /// Commissions, meetings or documents that one answer lists for a model.
 const MOST: usize = 100;
@@ -85,7 +85,7 @@ pub(crate) async fn run(
 ) -> Result<Value, RpcError> {
     caller.takes(held_by(operation)).await?;
     let (hall, token) = (hall.clone(), caller.token().map(str::to_owned));
-    let about = id_of(&Value::Object(input.clone()));
+    let about = subject(operation, &input);
     let work = guild_hall::asked_by(token, async move {
         let done = match operation.run(hall.clone(), input).await {
             Ok(Reply::Output(output)) => Ok(output),
