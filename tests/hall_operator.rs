@@ -156,7 +156,7 @@ fn doctor(hall: &Hall) -> (Option<i32>, Vec<String>) {
     let report = json_of(&output);
     let text = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
     let line = |check: &Value| {
-        let [kind, name, state, detail] = ["category", "name", "state", "detail"].map(|key| text(check, key));
+        let [kind, name, state, detail] = ["kind", "name", "state", "detail"].map(|key| text(check, key));
         format!("{kind} {name}: {state}, {detail}")
     };
     (output.status.code(), report["checks"].as_array().unwrap().iter().map(line).collect())

@@ -293,6 +293,37 @@ fn a_host_that_stores_as_much_of_running_jobs_as_it_may_answers_busy() {
 }
 
 #[test]
+fn a_dispatch_of_exactly_the_limits_is_accepted_and_one_byte_more_makes_no_job() {
+    let home = Home::new();
+    let limits = home.write("guild.toml", "[limits]\ndescription_bytes = 5\ntask_bytes = 6\nconfig_bytes = 20\n");
+    let host = home.serve(&home.quick("quick"), &["--config", limits.to_str().unwrap()]);
+    let client = host.client();
+    let config = |bytes: usize| json!({"key": "x".repeat(bytes - r#"{"key":""}"#.len())});
+    let dispatch = |description: &str, task: &str, config: Value| {
+        client.dispatch(json!({"description": description, "task": task, "config": config}))
+    };
+    let refused = |description: &str, task: &str, config: Value| {
+        let error = dispatch(description, task, config).unwrap_err();
+        assert_eq!(error.code, -32602, "{error:?}");
+        error.message
+    };
+    assert_eq!(refused("", "t", json!({})), "Invalid params: `description` must not be empty");
+    assert_eq!(refused("d", " \n", json!({})), "Invalid params: `task` must not be empty");
+    let over = "`description` has 6 bytes, more than limits.description_bytes = 5";
+    assert_eq!(refused("123456", "t", json!({})), over);
+    assert_eq!(refused("d", "1234567", json!({})), "`task` has 7 bytes, more than limits.task_bytes = 6");
+    assert_eq!(refused("d", "t", config(21)), "`config` has 21 bytes, more than limits.config_bytes = 20");
+    assert_eq!(client.call("worker/list", json!({})).unwrap()["jobs"], json!([]));
+
+    let id = dispatch("12345", "123456", config(20)).unwrap();
+    client.ended(&id);
+    assert_eq!(client.status(&id).unwrap()["description"], "12345");
+    let file = |name: &str| fs::read_to_string(home.path(&format!("members/quick/jobs/{id}/{name}"))).unwrap();
+    assert_eq!(file("task.md"), "123456");
+    assert_eq!(serde_json::from_str::<Value>(&file("config.json")).unwrap(), config(20));
+}
+
+#[test]
 fn a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing() {
     let home = Home::new();
     let config = home.write("guild.toml", "[limits]\nrunning_jobs = 2\n");

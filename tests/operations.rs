@@ -2,8 +2,9 @@
 
 use std::{env, fmt::Write as _, fs, path::Path};
 
-use guild_contract::operation::{Access, Quirks, Verbs};
+use guild_contract::operation::{Access, AnswerKind, Quirks, Verbs};
 use guild_hall::operations::{HallOperation, OPERATIONS};
+use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 const BEGIN: &str = "<!-- made: operations -->\n";
@@ -44,15 +45,18 @@ fn every_operation_has_a_name_a_route_and_a_tool_of_its_own() {
         // What changes something is not asked by GET alone.
         let reads = row.route.is_some_and(|route| route.verbs == Verbs::Get);
         assert_eq!(reads, !row.access.changes(), "{}", row.name);
+        // A tool is asked through JSON-RPC, too, and a file is not JSON.
+        assert!(operation.tool.is_none() || operation.is_method(), "{}", row.name);
     }
 }
 
 #[test]
 fn a_quirk_names_a_field_of_its_operation() {
     for operation in OPERATIONS.iter() {
-        let Quirks { missing, aliases, may_be_empty } = operation.row.quirks;
+        let Quirks { missing, aliases, may_be_empty, sentences } = operation.row.quirks;
         let has = |name: &str| operation.input["properties"].get(name).is_some();
         let names = missing.into_iter().flat_map(|all| all.split(", ")).chain(may_be_empty.iter().copied());
+        let names = names.chain(sentences.iter().map(|(name, _)| *name));
         assert!(names.chain(aliases.iter().map(|(_, name)| *name)).all(has), "{}", operation.row.name);
         assert!(!aliases.iter().any(|(alias, _)| has(alias)), "{}", operation.row.name);
     }
@@ -72,7 +76,10 @@ fn table() -> String {
         let token = match row.access {
             Access::Reads => "`read`",
             Access::Dispatches => "`dispatch`",
-            _ => "`all`",
+            Access::Ends => "`all`",
+            Access::Open | Access::Notification | Access::Inspects | Access::Calls | Access::Unknown => {
+                panic!("{} has no access of the hall", row.name)
+            }
         };
         let tool = row.tool.map_or_else(String::new, |tool| format!("`{}`", tool.name));
         let fields = fields(&operation.input, "; ");
@@ -96,14 +103,16 @@ fn fields(schema: &Value, optional: &str) -> String {
 }
 
 fn answer(operation: &HallOperation, status: u16) -> String {
-    if operation.streams() {
-        return "The events of a turn.".to_owned();
+    match operation.row.answer {
+        AnswerKind::Turn => return "The events of a turn.".to_owned(),
+        AnswerKind::File => return "The file.".to_owned(),
+        AnswerKind::Json => {}
     }
     let status = if status == 200 { String::new() } else { format!("{status} ") };
-    let schema = (operation.output)();
+    let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| settings.inline_subschemas = true);
+    let (_, schema) = (operation.shapes)(&mut settings.into_generator());
     match &schema["anyOf"] {
         Value::Array(all) => format!("{status}{}.", all.iter().map(object).collect::<Vec<_>>().join(" or ")),
-        _ if schema["properties"].is_null() => "The file.".to_owned(),
         _ => format!("{status}{}.", object(&schema)),
     }
 }

@@ -134,7 +134,12 @@ guild resume JOB
     /// Print what a main agent needs to know about the workers: how to dispatch, follow, and present results
     Prompt(Prompt),
     /// Write a man page of each command into a directory
-    #[command(hide = true)]
+    #[command(
+        hide = true,
+        after_help = "\
+Example:
+  guild man ~/.local/share/man/man1"
+    )]
     Man {
         /// The directory, which has to exist
         directory: PathBuf,

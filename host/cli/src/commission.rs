@@ -155,7 +155,7 @@ async fn list(args: CommissionList) -> Result<(), Failure> {
         project_name: args.project,
         status: args.status.map(Named::Known),
         worker: args.worker,
-        offset: 0,
+        ..CommissionFilter::default()
     };
     let hall = Hall::open(&args.hall)?;
     let reply = hall.ask(hall.client.ask::<ListCommissions>(&filter).await)?;

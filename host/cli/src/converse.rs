@@ -90,7 +90,7 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
         print(|out| write_message(out, message, &one.worker))?;
         conversation.page.is_behind_other = true;
     }
-    let events = conversation.hall.client.join_turn(one.id.as_str(), 0);
+    let events = conversation.hall.client.join_turn(one.id.as_str(), 0)?;
     let turn = match conversation.turn(events).await? {
         // That it failed is said; the conversation goes on.
         Turn::Failed => Turn::Ended,

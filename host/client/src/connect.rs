@@ -20,6 +20,10 @@ use crate::Error;
 
 /// The default timeout of a call. Guild Hall's own client has the same.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum size of an event, which has a whole result.
+pub(crate) const EVENT_BYTES: usize = 16 * 1024 * 1024;
+/// The timeout without any message. A host sends a keep-alive more often.
+pub(crate) const SILENCE: Duration = Duration::from_secs(45);
 /// The first pause between two attempts.
 pub(crate) const FIRST: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.

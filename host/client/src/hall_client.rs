@@ -4,25 +4,22 @@ use std::{path::Path, time::Duration};
 
 use futures::StreamExt as _;
 use guild_contract::{
-    hall::{HallEvent, TurnEvent},
+    hall::{HallEvent, JoinTurn, TurnEvent},
     operation::{Operation, Verbs},
 };
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Url, header::HeaderMap};
 use serde_json::{Value, json, value::RawValue};
 use sse_stream::Sse;
 
 use crate::{
     Error, Options, Reply, TurnEvents,
-    connect::{self, FIRST, longer, protocol},
+    connect::{self, EVENT_BYTES, FIRST, SILENCE, longer, protocol},
     endpoint,
 };
 
 /// The maximum size of an answer: a list of all commissions, each with its prompt and result.
 const ANSWER_BYTES: usize = 256 * 1024 * 1024;
-/// The maximum size of an event, which has a whole result.
-pub(crate) const EVENT_BYTES: usize = 16 * 1024 * 1024;
-/// The timeout without any message. A host sends a keep-alive more often.
-pub(crate) const SILENCE: Duration = Duration::from_secs(45);
 /// The least timeout of an operation that takes as long as a network or a model does.
 const SLOW: Duration = Duration::from_secs(600);
 /// What requests over a socket name as their host.
@@ -31,9 +28,9 @@ const LOCAL: &str = "http://localhost/";
 /// A client of a host's hall.
 #[derive(Clone, Debug)]
 pub struct HallClient {
-    pub(crate) http: reqwest::Client,
-    pub(crate) base: Url,
-    pub(crate) timeout: Duration,
+    http: reqwest::Client,
+    base: Url,
+    timeout: Duration,
 }
 
 impl HallClient {
@@ -89,7 +86,33 @@ impl HallClient {
         let (url, request) = self.request::<O>(input)?;
         let now = connect::events(&url, request, EVENT_BYTES, self.timeout.max(SLOW)).await?;
         let meeting = json!(input).get("meetingId").and_then(Value::as_str).map(str::to_owned);
-        Ok(TurnEvents::begun(self.clone(), meeting, now))
+        Ok(TurnEvents { meeting, now: Some(now), is_joined: false, ..self.turn_events()? })
+    }
+
+    /// The turn under way, or else the last one, behind the event with the number `after`; all of it behind 0. Nothing is
+    /// sent before the first call of [`TurnEvents::next`].
+    ///
+    /// # Errors
+    /// If there can be no address of it.
+    pub fn join_turn(&self, id: &str, after: u64) -> Result<TurnEvents, Error> {
+        Ok(TurnEvents { meeting: Some(id.to_owned()), after, ..self.turn_events()? })
+    }
+
+    /// The events of a turn that is to be joined.
+    fn turn_events(&self) -> Result<TurnEvents, Error> {
+        let route = JoinTurn::ROW.route.map_or("", |route| route.path);
+        Ok(TurnEvents {
+            http: self.http.clone(),
+            route: self.url(route.trim_start_matches('/'))?,
+            timeout: self.timeout,
+            meeting: None,
+            after: 0,
+            now: None,
+            is_joined: true,
+            is_empty: true,
+            is_over: false,
+            pause: None,
+        })
     }
 
     /// The request for an operation, and its address.
@@ -102,7 +125,10 @@ impl HallClient {
             let field = part.strip_prefix('{').and_then(|part| part.strip_suffix('}'));
             let value = field.and_then(|field| fields.remove(field));
             path.push('/');
-            path.push_str(value.as_ref().and_then(Value::as_str).unwrap_or(part));
+            match value.as_ref().and_then(Value::as_str) {
+                Some(value) => path.extend(utf8_percent_encode(value, NON_ALPHANUMERIC)),
+                None => path.push_str(part),
+            }
         }
         let mut url = self.url(path.trim_start_matches('/'))?;
         if route.verbs != Verbs::Get {
@@ -126,7 +152,7 @@ impl HallClient {
         HallEvents { hall: self.clone(), now: None, pause: None }
     }
 
-    pub(crate) fn url(&self, path: &str) -> Result<Url, Error> {
+    fn url(&self, path: &str) -> Result<Url, Error> {
         self.base.join(path).map_err(|e| protocol(&self.base, e.to_string()))
     }
 }

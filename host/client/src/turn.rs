@@ -3,60 +3,38 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use guild_contract::{
-    hall::{JoinTurn, TurnEvent},
-    operation::Operation as _,
-};
+use guild_contract::hall::TurnEvent;
+use reqwest::Url;
 use serde_json::value::RawValue;
 use sse_stream::Sse;
 
 use crate::{
-    Error, HallClient, Reply,
-    connect::{self, FIRST, longer, protocol},
-    hall_client::{EVENT_BYTES, SILENCE},
+    Error, Reply,
+    connect::{self, EVENT_BYTES, FIRST, SILENCE, longer, protocol},
 };
-
-impl HallClient {
-    /// The turn under way, or else the last one, behind the event with the number `after`; all of it behind 0. Nothing is
-    /// sent before the first call of [`TurnEvents::next`].
-    pub fn join_turn(&self, id: &str, after: u64) -> TurnEvents {
-        TurnEvents {
-            hall: self.clone(),
-            meeting: Some(id.to_owned()),
-            after,
-            now: None,
-            is_joined: true,
-            is_empty: true,
-            is_over: false,
-            pause: None,
-        }
-    }
-}
 
 /// The events of a turn. The turn goes on without them.
 ///
 /// A connection that breaks before the end of the turn is made again, and goes on behind the last event.
 pub struct TurnEvents {
-    hall: HallClient,
+    pub(crate) http: reqwest::Client,
+    /// Where a turn is joined.
+    pub(crate) route: Url,
+    pub(crate) timeout: Duration,
     /// The meeting, once its id is known.
-    meeting: Option<String>,
+    pub(crate) meeting: Option<String>,
     /// The number of the last event.
-    after: u64,
-    now: Option<connect::Stream>,
+    pub(crate) after: u64,
+    pub(crate) now: Option<connect::Stream>,
     /// Whether the connection is one that joined a turn, and not the one that began it.
-    is_joined: bool,
+    pub(crate) is_joined: bool,
     /// Whether no event came from this connection.
-    is_empty: bool,
-    is_over: bool,
-    pause: Option<Duration>,
+    pub(crate) is_empty: bool,
+    pub(crate) is_over: bool,
+    pub(crate) pause: Option<Duration>,
 }
 
 impl TurnEvents {
-    /// The events of a turn that this connection began.
-    pub(crate) fn begun(hall: HallClient, meeting: Option<String>, now: connect::Stream) -> Self {
-        Self { meeting, now: Some(now), is_joined: false, ..hall.join_turn("", 0) }
-    }
-
     /// Waits for the next event; `None` behind the end of the turn. Where the host was restarted in between, no event may
     /// tell of the end. Dropping the future is safe.
     ///
@@ -66,7 +44,7 @@ impl TurnEvents {
         while !self.is_over {
             self.connect().await?;
             let Some(stream) = &mut self.now else { continue };
-            let url = &self.hall.base;
+            let url = &self.route;
             let reason = match tokio::time::timeout(SILENCE, stream.next()).await {
                 Ok(Some(Ok(Sse { data: Some(data), id, .. }))) => {
                     let json = RawValue::from_string(data).map_err(|e| protocol(url, e.to_string()))?;
@@ -107,11 +85,10 @@ impl TurnEvents {
             tokio::time::sleep(pause).await;
         }
         self.pause = Some(self.pause.map_or(FIRST, longer));
-        let route = JoinTurn::ROW.route.map_or("", |route| route.path);
-        let mut url = self.hall.url(route.trim_start_matches('/'))?;
+        let mut url = self.route.clone();
         url.query_pairs_mut().append_pair("meetingId", meeting).append_pair("after", &self.after.to_string());
-        let request = self.hall.http.get(url.clone());
-        self.now = Some(connect::events(&url, request, EVENT_BYTES, self.hall.timeout).await?);
+        let request = self.http.get(url.clone());
+        self.now = Some(connect::events(&url, request, EVENT_BYTES, self.timeout).await?);
         (self.is_joined, self.is_empty) = (true, true);
         Ok(())
     }

@@ -24,9 +24,6 @@ pub enum OperationError {
     /// As much is spent as may be. The sentence says until when.
     #[error("{0}")]
     Spent(String),
-    /// The host does not do this at all.
-    #[error("{0}")]
-    NotImplemented(String),
     /// The host could not do it.
     #[error("{0}")]
     Internal(String),
@@ -38,7 +35,6 @@ impl OperationError {
         match self {
             Self::Invalid(_) | Self::Unsupported(_) | Self::NotFound(_) | Self::Conflict(_) => code::INVALID_PARAMS,
             Self::Spent(_) => code::BUSY,
-            Self::NotImplemented(_) => code::METHOD_NOT_FOUND,
             Self::Internal(_) => code::INTERNAL_ERROR,
         }
     }
@@ -52,7 +48,6 @@ impl OperationError {
             Self::Unsupported(_) => 415,
             Self::Spent(_) => 429,
             Self::Internal(_) => 500,
-            Self::NotImplemented(_) => 501,
         }
     }
 

@@ -30,6 +30,10 @@ pub struct Row {
     pub refuses: &'static str,
     /// Whether it takes as long as a network or a model does: its clients wait for minutes.
     pub slow: bool,
+    /// The kind of its answer.
+    pub answer: AnswerKind,
+    /// Bytes that its answer takes at most while it is made: records, the same as values, and as a text.
+    pub answer_bytes: u64,
     /// The route below `/hall` of the port, and on the hall's socket.
     pub route: Option<Route>,
     /// The tool of MCP.
@@ -41,7 +45,18 @@ pub struct Row {
 impl Row {
     /// An operation without route, tool and quirks.
     pub const fn new(name: &'static str, access: Access, text: &'static str) -> Self {
-        Self { name, access, text, refuses: "", slow: false, route: None, tool: None, quirks: Quirks::NONE }
+        Self {
+            name,
+            access,
+            text,
+            refuses: "",
+            slow: false,
+            answer: AnswerKind::Json,
+            answer_bytes: 0,
+            route: None,
+            tool: None,
+            quirks: Quirks::NONE,
+        }
     }
 
     /// When the parameters are refused.
@@ -52,6 +67,21 @@ impl Row {
     /// The operation takes as long as a network or a model does.
     pub const fn slow(self) -> Self {
         Self { slow: true, ..self }
+    }
+
+    /// The operation answers with the events of a turn.
+    pub const fn streams(self) -> Self {
+        Self { answer: AnswerKind::Turn, ..self }
+    }
+
+    /// The operation answers with a file.
+    pub const fn file(self) -> Self {
+        Self { answer: AnswerKind::File, ..self }
+    }
+
+    /// The operation answers with as many mebibytes as this, at most, while the answer is made.
+    pub const fn answers_mebibytes(self, mebibytes: u64) -> Self {
+        Self { answer_bytes: mebibytes << 20, ..self }
     }
 
     /// The route that is asked by `GET`.
@@ -80,6 +110,14 @@ impl Row {
     /// The same, of a tool that replaces something that was there.
     pub const fn replacing_tool(self, name: &'static str, title: &'static str) -> Self {
         Self { tool: Some(Tool { name, title, replaces: true }), ..self }
+    }
+
+    /// The name of its tool; the method's, where it has none.
+    pub const fn tool_name(&self) -> &'static str {
+        match self.tool {
+            Some(tool) => tool.name,
+            None => self.name,
+        }
     }
 
     /// Where the routes of the original differ.
@@ -114,6 +152,18 @@ impl Access {
     pub fn changes(self) -> bool {
         matches!(self, Self::Dispatches | Self::Ends | Self::Calls)
     }
+}
+
+/// The kind of an operation's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// JSON.
+    Json,
+    /// The events of a turn of a meeting, as they come. A caller that is sent no events gets a
+    /// [`SpokenTurn`](crate::hall::SpokenTurn).
+    Turn,
+    /// A file, as it is: only its route answers with it.
+    File,
 }
 
 /// A route of the hall's API.
@@ -169,9 +219,11 @@ pub struct Quirks {
     pub aliases: &'static [(&'static str, &'static str)],
     /// The fields that may be empty. Any other field that is empty counts as missing.
     pub may_be_empty: &'static [&'static str],
+    /// Sentences of the original for fields that are missing or malformed, each with the name of the field.
+    pub sentences: &'static [(&'static str, &'static str)],
 }
 
 impl Quirks {
     /// No difference.
-    pub const NONE: Self = Self { missing: None, aliases: &[], may_be_empty: &[] };
+    pub const NONE: Self = Self { missing: None, aliases: &[], may_be_empty: &[], sentences: &[] };
 }

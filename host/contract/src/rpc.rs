@@ -98,7 +98,7 @@ pub struct DispatchParams {
     /// A short label, for lists. Not blank.
     #[schemars(length(min = 1))]
     pub description: String,
-    /// What the worker is to do: its whole prompt. Not blank.
+    /// All that the worker has to know: it sees nothing of the conversation that it is dispatched from. Not blank.
     #[schemars(length(min = 1))]
     pub task: String,
     /// Settings for this job, whose keys the member defines.

@@ -1,6 +1,6 @@
 //! One session: from the task to the report, turn by turn.
 
-use guild_contract::Usage;
+use guild_contract::{Usage, text::cut};
 use guild_session::{
     files::Reason,
     meter::Ending,
@@ -22,6 +22,10 @@ use crate::{
 
 /// Passages of a report for each question.
 const PASSAGES: usize = 5;
+/// Characters of a memory, at most.
+const MEMORY_CHARS: usize = 1200;
+/// Characters of a memory's key, at most.
+const KEY_CHARS: usize = 60;
 
 /// Searches for the task and submits the report, which is also the session's final text.
 pub(crate) async fn investigate(
@@ -53,7 +57,12 @@ pub(crate) async fn investigate(
     let written = blocking(move || {
         let answers = look_up(&corpus, &inquiry);
         let report = Report::new(&corpus, &answers, &figures, corpus.named(&inquiry.sources), &roots, absent);
-        Written { summary: summary(&report), report: report.markdown(task.as_deref()), open: report.open_questions() }
+        Written {
+            summary: summary(&report),
+            report: report.markdown(task.as_deref()),
+            open: report.open_questions(),
+            memory: memory(&report),
+        }
     })
     .await?;
     executor.progress(written.summary).await?;
@@ -64,6 +73,9 @@ pub(crate) async fn investigate(
     executor.write_turn(if submits { "Handing the report over.".to_owned() } else { written.report.clone() });
     for question in &written.open {
         executor.call("log_question", json!({"question": question})).await?;
+    }
+    if let Some((key, content)) = &written.memory {
+        executor.call("store_memory", json!({"key": key, "content": content})).await?;
     }
     executor.submit(&written.report).await?;
     Ok(written.report)
@@ -112,6 +124,31 @@ struct Written {
     report: String,
     summary: String,
     open: Vec<String>,
+    /// The key and the content of a memory.
+    memory: Option<(String, String)>,
+}
+
+/// What is useful for later sessions: where passages on a question stand, and what the sources do not have.
+fn memory(report: &Report<'_>) -> Option<(String, String)> {
+    let found: Vec<&Answer> = report.answers.iter().filter(|answer| answer.is_found()).collect();
+    let mut key = String::from("sources");
+    for word in found.first()?.terms.iter().map(|term| term.word.to_lowercase()) {
+        if word.bytes().all(|byte| byte.is_ascii_alphanumeric()) && key.len() + word.len() < KEY_CHARS {
+            key.push('-');
+            key.push_str(&word);
+        }
+    }
+    let mut content = String::new();
+    for answer in found {
+        let places = answer.hits.iter().filter_map(|hit| report.corpus.passage(hit.passage));
+        let places: Vec<String> =
+            places.map(|(document, passage)| format!("{}:{}", document.path, passage.line)).collect();
+        content.push_str(&format!("Question: {}\nPassages: {}\n", answer.question, places.join(", ")));
+    }
+    for answer in report.answers.iter().filter(|answer| answer.hits.is_empty() && report.figures.is_empty()) {
+        content.push_str(&format!("Not in the sources: {}\n", answer.question));
+    }
+    Some((key, cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
 }
 
 fn summary(report: &Report<'_>) -> String {

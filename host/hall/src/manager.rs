@@ -34,11 +34,11 @@ use crate::{
     workers::Attempt,
 };
 
-const CREATE: &str = "create_commission";
-const DISPATCH: &str = "dispatch_commission";
-const CANCEL: &str = "cancel_commission";
-const ABANDON: &str = "abandon_commission";
-const NOTE: &str = "add_commission_note";
+const CREATE: &str = CreateCommission::ROW.tool_name();
+const DISPATCH: &str = DispatchCommission::ROW.tool_name();
+const CANCEL: &str = CancelCommission::ROW.tool_name();
+const ABANDON: &str = AbandonCommission::ROW.tool_name();
+const NOTE: &str = NoteCommission::ROW.tool_name();
 const STATUS: &str = "check_commission_status";
 
 /// Why a commission of its ends, where it ends it.
@@ -218,9 +218,15 @@ fn list(all: &[Arc<Commission>], shown: Vec<Value>) -> Value {
     answer
 }
 
-/// Make a commission for another worker, and have it dispatched: the user sees that you made it, and can change or cancel it.
-/// Answers its id, whether it begins now (`accepted`) or waits (`queued`), what it waits for (`blockedBy`), and which bounds were
-/// above what the operator allows (`cut`).
+/// What the manager is told of [`CreateCommission`]: its commission is dispatched at once.
+const CREATES: &str = "Make a commission for another worker, and have it dispatched: the user sees that you made it, and can \
+    change or cancel it. Answers its id, whether it begins now (`accepted`) or waits (`queued`), what it waits for \
+    (`blockedBy`), and which bounds were above what the operator allows (`cut`).";
+/// What the manager is told of [`AbandonCommission`]: it decides by itself.
+const ABANDONS: &str = "Give a commission up for good that is not under way: the work was done elsewhere, or is not worth \
+    another attempt.";
+
+/// A commission that the manager makes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ManagerCommission {
@@ -259,10 +265,10 @@ fn of<O: Operation>() -> Arc<ToolDefinition> {
 static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 6]> = LazyLock::new(|| {
     [
         define::<CheckCommissionStatus>(STATUS, "Check commission status", true),
-        Arc::new(ToolDefinition::of_row::<ManagerCommission>(&CreateCommission::ROW)),
+        Arc::new(ToolDefinition::of_row::<ManagerCommission>(&CreateCommission::ROW, CREATES)),
         of::<DispatchCommission>(),
         of::<CancelCommission>(),
-        of::<AbandonCommission>(),
+        Arc::new(ToolDefinition::of_row::<AbandonParams>(&AbandonCommission::ROW, ABANDONS)),
         of::<NoteCommission>(),
     ]
 });

@@ -3,10 +3,9 @@
 use crate::workers::Activity;
 
 /// Who asks for a change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A person, or a program of theirs.
-    #[default]
     User,
     /// A person who asks that standing orders are carried out.
     StandingOrders,

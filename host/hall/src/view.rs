@@ -43,12 +43,13 @@ pub trait Item {
 }
 
 impl<T: Item> Page<T> {
-    /// Of these, as many as one answer has, from a position on.
-    pub(crate) fn of(all: &[Arc<T::Of>], offset: usize) -> Self {
+    /// Of these, as many as one answer has and `limit` allows, from a position on.
+    pub(crate) fn of(all: &[Arc<T::Of>], offset: usize, limit: Option<usize>) -> Self {
         let mut bytes = 0;
         let rest = all.get(offset..).unwrap_or_default();
         let items: Vec<T> = rest
             .iter()
+            .take(limit.unwrap_or(usize::MAX))
             .map(|of| T::listed(of))
             .take_while(|item| {
                 bytes += item.bytes() + ITEM_BYTES;
@@ -179,7 +180,7 @@ mod tests {
         let id: CommissionId = "commission-Dalton-20260401-120000".parse().unwrap();
         let one =
             Arc::new(Commission::new(id, "demo".to_owned(), "worker".to_owned(), CommissionStatus::Pending, record));
-        let page: Page<CommissionView> = Page::of(&vec![one; 2000], 0);
+        let page: Page<CommissionView> = Page::of(&vec![one; 2000], 0, None);
         assert!(page.len() > 500 && page.len() + page.more == 2000, "{}", page.len());
         assert!(page.iter().map(Item::bytes).sum::<usize>() <= PAGE_BYTES);
         assert!(page.iter().all(|view| view.prompt.ends_with("x…") && view.result_summary.ends_with("ä…")));

@@ -267,7 +267,7 @@ impl<'a> Asked<'a> {
         if let Some(Method { operation, handler, .. }) = METHODS.iter().find(|method| method.operation.name == name) {
             return Self { operation: *operation, handler: Some(*handler) };
         }
-        match HallOperation::named(name) {
+        match HallOperation::of_method(name) {
             Some(found) => Self {
                 operation: Operation { name: found.row.name, access: found.row.access },
                 handler: Some(Handler::Hall(found)),
@@ -293,7 +293,7 @@ impl<'a> Asked<'a> {
             }
             (Some(Handler::Hall(operation)), Server::Hall(hall)) => {
                 let input = Params::read(params)?.into_object();
-                Ok(to_json(&run(operation, hall, caller, input, audit).await?))
+                Ok(to_json(&run(operation, hall, caller, input, audit, None).await?))
             }
             (Some(Handler::Hall(_)), _) => not_found("; it is answered at the hall's endpoint, /hall/mcp"),
             (Some(Handler::Worker(_)), _) => {
@@ -372,7 +372,7 @@ static OF_WORKERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(tru
 /// What the document of the hall has.
 static OF_HALL: LazyLock<Common> = LazyLock::new(|| {
     Common::with(described(false), |shapes| {
-        let methods = OPERATIONS.iter().filter(|operation| !operation.streams());
+        let methods = OPERATIONS.iter().filter(|operation| operation.is_method());
         methods.map(|operation| shapes.of_hall(operation)).collect()
     })
 });

@@ -47,23 +47,25 @@ impl ToolDefinition {
 }
 
 impl ToolDefinition {
-    /// The tool of an operation: the row of the table is its description, and the operation's input its own.
+    /// The tool of an operation: the row of the table is its description.
     pub fn of_operation<O: Operation>() -> Self {
-        Self::of_row::<O::Input>(&O::ROW)
+        Self::of_row::<O::Input>(&O::ROW, O::ROW.text)
     }
 
-    /// The tool of a row, with an input of its own.
-    pub fn of_row<T: JsonSchema>(row: &Row) -> Self {
+    /// The tool of a row, with an input and a description of its own.
+    pub fn of_row<T: JsonSchema>(row: &Row, description: &str) -> Self {
         let (name, title) = row.tool.map_or((row.name, None), |tool| (tool.name, Some(tool.title.to_owned())));
         let mut input_schema = schema::input::<T>();
-        close(&mut input_schema);
         if let Some(schema) = input_schema.as_object_mut() {
             schema.remove("description");
+            // An input without fields takes none.
+            schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
+        close(&mut input_schema);
         Self {
             name: name.to_owned(),
             title,
-            description: row.text.to_owned(),
+            description: description.to_owned(),
             input_schema,
             output_schema: None,
             read_only: !row.access.changes(),
@@ -85,8 +87,11 @@ fn check_fields(schema: &Value, input: &Map<String, Value>) -> Result<(), String
     let listed = |all: &mut dyn Iterator<Item = &str>| all.map(|one| format!("`{one}`")).collect::<Vec<_>>().join(", ");
     for (name, value) in input {
         let Some(field) = properties.get(name) else {
-            let known = listed(&mut properties.keys().map(String::as_str));
-            return Err(format!("unknown field `{}`, expected one of {known}", one_line(name, NAME_CHARS)));
+            let known = match properties.is_empty() {
+                true => "there are no fields".to_owned(),
+                false => format!("expected one of {}", listed(&mut properties.keys().map(String::as_str))),
+            };
+            return Err(format!("unknown field `{}`, {known}", one_line(name, NAME_CHARS)));
         };
         let choices = field.get("enum").and_then(Value::as_array);
         if let (Some(choices), Value::String(text)) = (choices, value)
@@ -168,7 +173,6 @@ impl From<OperationError> for ToolError {
             OperationError::Invalid(why)
             | OperationError::Unsupported(why)
             | OperationError::NotFound(why)
-            | OperationError::NotImplemented(why)
             | OperationError::Conflict(why) => Self::InvalidInput(why),
         }
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ProjectParams;
+use super::{ProjectParams, commission::is_zero};
 use crate::operation::{Access, Operation, Quirks, Row};
 
 /// A document, an image or a mockup. The original calls it an artifact.
@@ -70,6 +70,9 @@ pub enum ArtifactKind {
 pub struct Artifacts {
     /// The documents.
     pub artifacts: Vec<Artifact>,
+    /// How many follow, where not all are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
     /// Whether the project has more files below `.lore/` than are looked at, so that some are missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
@@ -84,9 +87,12 @@ pub struct DocumentFilter {
     /// Whether only the documents that were written last are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recent: bool,
-    /// How many of them, from 1; without it, 10.
+    /// How many, from 1; without it, the 10 that were written last, or all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// How many to skip at the beginning of the list.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: usize,
 }
 
 /// Lists documents.
@@ -98,6 +104,8 @@ impl Operation for ListDocuments {
     type Output = Artifacts;
     const ROW: Row =
         Row::new("workspace/document/list", Access::Reads, "Lists the documents of a project, below `.lore/`.")
+            .answers_mebibytes(16)
+            .quirks(Quirks { sentences: &[("limit", "Invalid limit parameter")], ..Quirks::NONE })
             .get("/workspace/artifact/document/list")
             .tool("list_documents", "List documents");
 }
@@ -120,6 +128,7 @@ impl Operation for ReadDocument {
     type Input = DocumentParams;
     type Output = Artifact;
     const ROW: Row = Row::new("workspace/document/read", Access::Reads, "Hands over a document of a project.")
+        .answers_mebibytes(48)
         .get("/workspace/artifact/document/read")
         .tool("read_document", "Read a document")
         .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
@@ -162,6 +171,7 @@ impl Operation for WriteDocument {
         missing: Some("artifactPath, content"),
         may_be_empty: &["content"],
         aliases: &[("path", "artifactPath"), ("body", "content")],
+        ..Quirks::NONE
     });
 }
 
@@ -177,6 +187,7 @@ impl Operation for ReadImage {
     type Input = DocumentParams;
     type Output = FileContent;
     const ROW: Row = Row::new("workspace/image/read", Access::Reads, "Hands over an image of a project, as it is.")
+        .file()
         .get("/workspace/artifact/image/read")
         .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
@@ -217,6 +228,7 @@ impl Operation for ReadMockup {
     type Input = DocumentParams;
     type Output = FileContent;
     const ROW: Row = Row::new("workspace/mockup/read", Access::Reads, "Hands over a mockup of a project, as it is.")
+        .file()
         .get("/workspace/artifact/mockup/read")
         .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
@@ -270,5 +282,6 @@ impl Operation for CommitDocuments {
     type Input = CommitParams;
     type Output = Committed;
     const ROW: Row = Row::new("workspace/lore/commit", Access::Dispatches, "Commits the documents of a project.")
+        .quirks(Quirks { sentences: &[("message", "Commit message is required")], ..Quirks::NONE })
         .post("/workspace/git/lore/commit");
 }

@@ -83,6 +83,7 @@ pub enum HallEvent {
         /// The worker's name for people.
         worker: String,
         /// The project. The original has no such field.
+        #[serde(default)]
         project_name: String,
     },
     /// A meeting is over, or was declined.
@@ -90,6 +91,7 @@ pub enum HallEvent {
         /// The meeting.
         meeting_id: MeetingId,
         /// The project. The original has no such field.
+        #[serde(default)]
         project_name: String,
     },
     /// Somebody asks the user for a meeting. The original has no such event.

@@ -308,6 +308,25 @@ impl TurnEvent {
     }
 }
 
+/// A whole turn, for a caller that is not sent its events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpokenTurn {
+    /// The meeting.
+    pub meeting_id: String,
+    /// The worker's text.
+    pub text: String,
+    /// The tools that were called, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// US dollars, where the cost is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// Why the turn was cut short, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A meeting that is to be opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -333,12 +352,16 @@ impl Operation for OpenMeeting {
     const ROW: Row = Row::new(
         "meeting/create",
         Access::Dispatches,
-        "Opens a meeting with a worker on a project, and has the worker answer the subject. Answers with the events of that \
-         turn.",
+        "Opens a meeting with a worker on a project, and has the worker answer the subject.",
     )
+    .streams()
     .post("/meeting/request/meeting/create")
     .tool("open_meeting", "Open a meeting")
-    .quirks(Quirks { missing: Some("projectName, workerName, prompt"), aliases: &[("worker", "workerName"), ("agenda", "prompt")], ..Quirks::NONE });
+    .quirks(Quirks {
+        missing: Some("projectName, workerName, prompt"),
+        aliases: &[("worker", "workerName"), ("agenda", "prompt")],
+        ..Quirks::NONE
+    });
 }
 
 /// A request for a meeting that is to be accepted.
@@ -365,14 +388,12 @@ pub struct AcceptMeeting;
 impl Operation for AcceptMeeting {
     type Input = AcceptMeetingParams;
     type Output = TurnEvent;
-    const ROW: Row = Row::new(
-        "meeting/accept",
-        Access::Dispatches,
-        "Accepts a request for a meeting, and has the worker begin it. Answers with the events of that turn.",
-    )
-    .post("/meeting/request/meeting/accept")
-    .tool("accept_meeting", "Accept a meeting")
-    .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
+    const ROW: Row =
+        Row::new("meeting/accept", Access::Dispatches, "Accepts a request for a meeting, and has the worker begin it.")
+            .streams()
+            .post("/meeting/request/meeting/accept")
+            .tool("accept_meeting", "Accept a meeting")
+            .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
 }
 
 /// A meeting, by its id, of a project where one is named.
@@ -407,7 +428,7 @@ pub struct DeferMeetingParams {
     /// Only where it is one of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
-    /// Until when, as a date or a time of RFC 3339.
+    /// Until which day, as `2026-12-01`.
     pub deferred_until: String,
 }
 
@@ -440,6 +461,9 @@ pub struct MeetingFilter {
     /// How many to skip at the beginning of the list, as after an answer that says `more`.
     #[serde(skip_serializing_if = "is_zero")]
     pub offset: usize,
+    /// How many to list at most; fewer where they are long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
 }
 
 /// Which meetings a list has.
@@ -465,6 +489,7 @@ impl Operation for ListMeetings {
     type Input = MeetingFilter;
     type Output = MeetingsAnswer;
     const ROW: Row = Row::new("meeting/list", Access::Reads, "Lists meetings, and requests for them, newest first.")
+        .answers_mebibytes(16)
         .get("/meeting/request/meeting/list")
         .tool("list_meetings", "List meetings")
         .quirks(Quirks { aliases: &[("state", "status")], ..Quirks::NONE });
@@ -479,6 +504,7 @@ impl Operation for ReadMeeting {
     type Output = MeetingDetail;
     const ROW: Row =
         Row::new("meeting/read", Access::Reads, "Hands over one meeting, with its conversation and its notes.")
+            .answers_mebibytes(48)
             .get("/meeting/request/meeting/read")
             .tool("read_meeting", "Read a meeting");
 }
@@ -500,14 +526,12 @@ pub struct SendMessage;
 impl Operation for SendMessage {
     type Input = MessageParams;
     type Output = TurnEvent;
-    const ROW: Row = Row::new(
-        "meeting/send",
-        Access::Dispatches,
-        "Says something in an open meeting, and has the worker answer. Answers with the events of that turn.",
-    )
-    .post("/meeting/session/message/send")
-    .tool("send_message", "Say something in a meeting")
-    .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
+    const ROW: Row =
+        Row::new("meeting/send", Access::Dispatches, "Says something in an open meeting, and has the worker answer.")
+            .streams()
+            .post("/meeting/session/message/send")
+            .tool("send_message", "Say something in a meeting")
+            .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
 }
 
 /// A turn that is to be listened to.
@@ -534,6 +558,7 @@ impl Operation for JoinTurn {
         Access::Reads,
         "Answers with the events of the turn that is under way in a meeting, or of the last one.",
     )
+    .streams()
     .get("/meeting/session/generation/subscribe");
 }
 

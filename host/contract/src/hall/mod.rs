@@ -23,7 +23,10 @@ pub use project::*;
 pub use worker::*;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, IntoDeserializer, value},
+};
 
 /// The answer of an operation that has nothing else to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,13 +45,21 @@ pub enum Ok {
 }
 
 /// A state by its name, or a text that names none: the original compares texts, so nothing is in such a state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Named<T> {
     /// The state.
     Known(T),
     /// Another text.
     Unknown(String),
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let known = T::deserialize(IntoDeserializer::<value::Error>::into_deserializer(text.as_str()));
+        Result::Ok(known.map_or_else(|_| Self::Unknown(text.clone()), Self::Known))
+    }
 }
 
 impl<T: JsonSchema> JsonSchema for Named<T> {

@@ -219,7 +219,12 @@ impl Operation for GroupProject {
         "Changes the group that a project is shown with, in `config.yaml`. An empty group takes it out of its group.",
     )
     .post("/system/config/project/group")
-    .quirks(Quirks { missing: Some("name, group"), aliases: &[("projectName", "name")], may_be_empty: &["group"] });
+    .quirks(Quirks {
+        missing: Some("name, group"),
+        aliases: &[("projectName", "name")],
+        may_be_empty: &["group"],
+        ..Quirks::NONE
+    });
 }
 
 /// The configuration of the hall.

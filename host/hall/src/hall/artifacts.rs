@@ -296,7 +296,7 @@ fn list(home: &Home, top: &Path) -> Result<Artifacts, OperationError> {
         }
     }
     artifact::sort(&mut found);
-    Ok(Artifacts { artifacts: found, truncated })
+    Ok(Artifacts { artifacts: found, more: 0, truncated })
 }
 
 /// One artifact of a worktree. It blocks.

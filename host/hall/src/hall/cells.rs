@@ -83,7 +83,7 @@ pub(super) struct Presence {
 }
 
 /// One that was just made, which nobody else changes yet.
-pub(super) type CommissionCreated<T, L> = (Arc<Cell<T, L>>, OwnedMutexGuard<Presence>);
+pub(super) type NewCell<T, L> = (Arc<Cell<T, L>>, OwnedMutexGuard<Presence>);
 
 impl<T, L: Default> Cell<T, L> {
     fn new(kept: T, presence: Arc<Mutex<Presence>>) -> Arc<Self> {
@@ -249,7 +249,7 @@ impl Hall {
     pub(super) async fn picture_made<T: InHall, L: Default>(
         &self,
         cells: &Cells<T, L>,
-        (cell, mut held): CommissionCreated<T, L>,
+        (cell, mut held): NewCell<T, L>,
     ) -> Result<Arc<T>, OperationError> {
         let made = cell.now();
         if let Err(e) = self.picture(&cell).await {
@@ -268,7 +268,7 @@ impl Hall {
         cells: &Cells<T, L>,
         name: impl Fn(usize) -> T::Id,
         kept: impl FnOnce(T::Id) -> T,
-    ) -> Result<CommissionCreated<T, L>, OperationError> {
+    ) -> Result<NewCell<T, L>, OperationError> {
         let presence = Arc::<Mutex<Presence>>::default();
         // Whoever finds it waits until it is stored.
         let mut held = presence.clone().lock_owned().await;

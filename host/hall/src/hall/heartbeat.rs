@@ -34,7 +34,11 @@ impl Hall {
     /// # Errors
     /// Where there is no such project, or its file cannot be read.
     pub async fn heartbeat(&self, project: &str) -> Result<HeartbeatStatus, OperationError> {
-        let text = self.heartbeat_file(project).await?;
+        // The dashboard asks for each project. In one that is not permitted, nothing is read.
+        let text = match &self.project(project)?.permit {
+            Ok(_) => self.heartbeat_file(project).await?,
+            Err(_) => String::new(),
+        };
         let last = self.last_tick(project);
         let root = last.as_ref().map(|tick| tick.commission_id.as_str());
         let made = self.commissions.now().filter(|now| {
@@ -138,9 +142,9 @@ impl Hall {
     }
 }
 
-/// Whether a commission has to begin, or is under way.
+/// Whether a commission begins by itself, or is under way. A commission that could not be dispatched does neither.
 fn is_ahead(commission: &Commission) -> bool {
-    matches!(commission.status.phase(), CommissionPhase::Waiting | CommissionPhase::Active)
+    commission.is_queued() || commission.status.phase() == CommissionPhase::Active
 }
 
 /// When a commission was made.

@@ -18,9 +18,6 @@ use crate::{
     workers::{Attempt, Worker},
 };
 
-/// The kinds of commissions that a briefing counts, in its order.
-const KINDS: [&str; 5] = ["under way", "waiting to be dispatched", "blocked", "failed or cancelled", "completed"];
-
 impl Hall {
     /// The commissions, in the order of a list, as many as one answer has, with their long texts cut.
     ///
@@ -28,7 +25,7 @@ impl Hall {
     /// Where there is no such project.
     pub async fn list(&self, filter: &CommissionFilter) -> Result<CommissionList, OperationError> {
         let all = self.matching(filter).await?;
-        let mut page: Page<CommissionView> = Page::of(&all, filter.offset);
+        let mut page: Page<CommissionView> = Page::of(&all, filter.offset, filter.limit);
         for (view, now) in page.items.iter_mut().zip(all.iter().skip(filter.offset)) {
             view.blocked_by = self.blocked_by(now).await?;
         }
@@ -105,8 +102,8 @@ impl Hall {
     pub async fn briefing(&self, project: &str) -> Result<String, OperationError> {
         let filter = CommissionFilter { project_name: Some(project.to_owned()), ..CommissionFilter::default() };
         let commissions = self.matching(&filter).await?;
-        let counts =
-            KINDS.map(|wanted| (commissions.iter().filter(|now| kind(now.status) == Some(wanted)).count(), wanted));
+        let counts = Kind::ALL
+            .map(|(kind, name)| (commissions.iter().filter(|now| Kind::of(now.status) == Some(kind)).count(), name));
         let mut sentences: Vec<String> = sentence("Commissions", counts).into_iter().collect();
         let meetings = self.meetings_of(Some(project)).await?;
         let counts = [MeetingStatus::Open, MeetingStatus::Requested]
@@ -167,15 +164,36 @@ impl Hall {
     }
 }
 
-/// The kind of a commission in this state; abandoned ones are not counted.
-fn kind(status: CommissionStatus) -> Option<&'static str> {
-    match status {
-        CommissionStatus::Dispatched | CommissionStatus::InProgress => Some("under way"),
-        CommissionStatus::Pending => Some("waiting to be dispatched"),
-        CommissionStatus::Blocked => Some("blocked"),
-        CommissionStatus::Failed | CommissionStatus::Cancelled => Some("failed or cancelled"),
-        CommissionStatus::Completed => Some("completed"),
-        CommissionStatus::Abandoned => None,
+/// The kinds of commissions that a briefing counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    UnderWay,
+    Waiting,
+    Blocked,
+    Ended,
+    Completed,
+}
+
+impl Kind {
+    /// All kinds, each with its name for people, in the order of a briefing.
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::UnderWay, "under way"),
+        (Self::Waiting, "waiting to be dispatched"),
+        (Self::Blocked, "blocked"),
+        (Self::Ended, "failed or cancelled"),
+        (Self::Completed, "completed"),
+    ];
+
+    /// The kind of a commission in this state; abandoned commissions are not counted.
+    fn of(status: CommissionStatus) -> Option<Self> {
+        match status {
+            CommissionStatus::Dispatched | CommissionStatus::InProgress => Some(Self::UnderWay),
+            CommissionStatus::Pending => Some(Self::Waiting),
+            CommissionStatus::Blocked => Some(Self::Blocked),
+            CommissionStatus::Failed | CommissionStatus::Cancelled => Some(Self::Ended),
+            CommissionStatus::Completed => Some(Self::Completed),
+            CommissionStatus::Abandoned => None,
+        }
     }
 }
 

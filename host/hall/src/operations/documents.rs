@@ -21,15 +21,23 @@ const RECENT: usize = 10;
 impl Handle for ListDocuments {
     async fn handle(
         hall: Arc<Hall>,
-        DocumentFilter { project_name, recent, limit }: DocumentFilter,
+        DocumentFilter { project_name, recent, limit, offset }: DocumentFilter,
     ) -> Result<Reply<Artifacts>, OperationError> {
-        if !recent {
-            return Ok(hall.artifacts(&project_name).await?.into());
+        if limit == Some(0) {
+            return Err(OperationError::Invalid("Invalid limit parameter".to_owned()));
         }
-        match limit {
-            Some(0) => Err(OperationError::Invalid("limit must be a number from 1".to_owned())),
-            limit => Ok(hall.recent_artifacts(&project_name, limit.unwrap_or(RECENT)).await?.into()),
+        if recent {
+            let most = limit.unwrap_or(RECENT).saturating_add(offset);
+            let mut found = hall.recent_artifacts(&project_name, most).await?;
+            found.artifacts.drain(..offset.min(found.artifacts.len()));
+            return Ok(found.into());
         }
+        let mut found = hall.artifacts(&project_name).await?;
+        found.artifacts.drain(..offset.min(found.artifacts.len()));
+        let most = limit.unwrap_or(usize::MAX);
+        found.more = found.artifacts.len().saturating_sub(most);
+        found.artifacts.truncate(most);
+        Ok(found.into())
     }
 }
 

@@ -58,7 +58,7 @@ impl Handle for DeferMeeting {
 
 impl Handle for ListMeetings {
     async fn handle(hall: Arc<Hall>, filter: MeetingFilter) -> Result<Reply<MeetingsAnswer>, OperationError> {
-        let MeetingFilter { project_name: project, view, status, offset } = filter;
+        let MeetingFilter { project_name: project, view, status, offset, limit } = filter;
         let all = matches!(view, Some(Named::Known(MeetingListView::All)));
         if !all && project.is_none() {
             return Err(OperationError::Invalid("Missing required query parameter: projectName".to_owned()));
@@ -77,7 +77,7 @@ impl Handle for ListMeetings {
             Some(Named::Known(MeetingListView::Open)) => vec![MeetingStatus::Open],
             Some(Named::Known(MeetingListView::Requests) | Named::Unknown(_)) | None => vec![MeetingStatus::Requested],
         };
-        let page = hall.meetings_from(project.as_deref(), &states, offset).await?;
+        let page = hall.meetings_from(project.as_deref(), &states, offset, limit).await?;
         Ok(MeetingsAnswer::Meetings(MeetingList { meetings: page.items, more: page.more }).into())
     }
 }

@@ -8,10 +8,7 @@ mod documents;
 mod meetings;
 mod projects;
 
-use std::{
-    any::TypeId,
-    sync::{Arc, LazyLock},
-};
+use std::sync::{Arc, LazyLock};
 
 use futures::future::BoxFuture;
 use guild_contract::{
@@ -23,10 +20,10 @@ use guild_contract::{
         ListMeetings, ListModels, ListOpenMeetings, ListProjects, ListWorkers, NoteCommission, OpenMeeting,
         ReadBriefing, ReadCommission, ReadDocument, ReadGraph, ReadHealth, ReadHeartbeat, ReadImage, ReadImageFacts,
         ReadIssue, ReadLoreStatus, ReadMeeting, ReadMockup, ReadProject, ReadSettings, RebaseProjects,
-        RedispatchCommission, RegisterProject, ReloadSettings, SendMessage, SyncProjects, TickHeartbeat, TurnEvent,
+        RedispatchCommission, RegisterProject, ReloadSettings, SendMessage, SpokenTurn, SyncProjects, TickHeartbeat,
         UpdateCommission, ValidateSettings, WriteDocument,
     },
-    operation::{Operation, Row},
+    operation::{AnswerKind, Operation, Row},
     schema,
 };
 use guild_session::tools::{ToolDefinition, read};
@@ -67,15 +64,12 @@ trait Handle: Operation {
 pub struct HallOperation {
     /// The description.
     pub row: Row,
-    /// The tool of MCP.
-    pub tool: ToolDefinition,
+    /// The tool of MCP, where the row has one.
+    pub tool: Option<ToolDefinition>,
     /// The JSON Schema of the input: an object, without references.
     pub input: Value,
-    /// The JSON Schema of the output, without references.
-    pub output: fn() -> Value,
-    /// The schemas of the input and the output, for documents that share the schemas of several operations.
+    /// The JSON Schemas of the input and of the output, as a generator makes them.
     pub shapes: fn(&mut SchemaGenerator) -> (Value, Value),
-    streams: bool,
     run: Run,
 }
 
@@ -86,13 +80,15 @@ impl HallOperation {
     fn of<O: Handle>() -> Self {
         Self {
             row: O::ROW,
-            streams: TypeId::of::<O::Output>() == TypeId::of::<TurnEvent>(),
-            tool: ToolDefinition::of_operation::<O>(),
+            tool: O::ROW.tool.map(|_| ToolDefinition::of_operation::<O>()),
             input: schema::input::<O::Input>(),
-            output: schema::input::<O::Output>,
             shapes: |generator| {
                 let input = generator.root_schema_for::<O::Input>().to_value();
-                (input, generator.subschema_for::<O::Output>().to_value())
+                let output = match O::ROW.answer {
+                    AnswerKind::Turn => generator.subschema_for::<SpokenTurn>(),
+                    AnswerKind::Json | AnswerKind::File => generator.subschema_for::<O::Output>(),
+                };
+                (input, output.to_value())
             },
             run: |hall, input| {
                 Box::pin(async move {
@@ -107,27 +103,34 @@ impl HallOperation {
         }
     }
 
-    /// Carries the operation out for a user.
+    /// Carries the operation out for a user. A field that is null counts as one that is not there.
     ///
     /// # Errors
     /// Where the input is not acceptable, or the operation was refused.
-    pub async fn run(&self, hall: Arc<Hall>, input: Map<String, Value>) -> Result<Reply<Value>, OperationError> {
+    pub async fn run(&self, hall: Arc<Hall>, mut input: Map<String, Value>) -> Result<Reply<Value>, OperationError> {
+        input.retain(|_, value| !value.is_null());
         (self.run)(hall, input).await
     }
 
-    /// Whether the answer is a stream of events, which lasts.
-    pub fn streams(&self) -> bool {
-        self.streams
+    /// The operation that is asked by this method of JSON-RPC. A file, and a turn of which somebody hears the events alone,
+    /// have their routes.
+    pub fn of_method(name: &str) -> Option<&'static Self> {
+        OPERATIONS.iter().find(|operation| operation.row.name == name && operation.is_method())
     }
 
-    /// The operation of this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        OPERATIONS.iter().find(|operation| operation.row.name == name)
+    /// Whether it is a method of JSON-RPC.
+    pub fn is_method(&self) -> bool {
+        match self.row.answer {
+            AnswerKind::Json => true,
+            AnswerKind::Turn => self.tool.is_some(),
+            AnswerKind::File => false,
+        }
     }
 
-    /// The operation whose tool has this name.
-    pub fn of_tool(name: &str) -> Option<&'static Self> {
-        OPERATIONS.iter().find(|operation| operation.row.tool.is_some_and(|tool| tool.name == name))
+    /// The operation whose tool has this name, and the tool.
+    pub fn of_tool(name: &str) -> Option<(&'static Self, &'static ToolDefinition)> {
+        let mut tools = OPERATIONS.iter().filter_map(|operation| Some((operation, operation.tool.as_ref()?)));
+        tools.find(|(_, tool)| tool.name == name)
     }
 }
 

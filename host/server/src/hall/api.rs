@@ -14,7 +14,7 @@ use guild_contract::rpc::{RpcError, code};
 use guild_hall::Hall;
 use guild_roster::{events::Hub, host::Host};
 
-use super::routes::{self, Answered, Asked};
+use super::routes::{self, Answered, Asked, Found};
 use crate::{declined::Declined, events, json};
 
 /// Why there is nothing below `/hall`.
@@ -71,13 +71,15 @@ impl Api {
             return Err(Declined::invalid(StatusCode::BAD_REQUEST, why));
         }
         let weight = json::weigh(&body, limits).map_err(|why| Declined::invalid(StatusCode::BAD_REQUEST, why))?;
-        caller.takes(weight.saturating_add(routes::held(&parts.method, path))).await?;
-        let authorized = caller.authorize("", routes::operation(&parts.method, path))?;
+        let found = Found::at(&parts.method, path);
+        caller.takes(weight.saturating_add(found.answer_bytes())).await?;
+        let authorized = caller.authorize("", found.operation())?;
         let query = parts.uri.query().unwrap_or_default();
         let asked = Asked { method: &parts.method, path, query, body: &body };
         let token = caller.token().map(str::to_owned);
+        let is_stream = found.is_stream();
         let work = async |audit: Audit| {
-            let response = guild_hall::asked_by(token, routes::answer(&self.hall, asked)).await;
+            let response = guild_hall::asked_by(token, routes::answer(&self.hall, found, asked)).await;
             let answered = response.extensions().get::<Answered>();
             if let Some(about) = answered.and_then(|answered| answered.about.as_deref()) {
                 audit.of(about);
@@ -86,7 +88,7 @@ impl Api {
             audit.end(failure(refused.unwrap_or(response.status())).as_ref());
             Ok(response)
         };
-        let place = match routes::is_stream(&parts.method, path) {
+        let place = match is_stream {
             true => Some(self.events.place(caller.identity()).ok_or_else(|| events::no_place(&self.events))?),
             false => None,
         };

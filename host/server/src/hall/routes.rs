@@ -8,7 +8,11 @@ use axum::{
     response::Response,
 };
 use guild_auth::{Access, Operation};
-use guild_contract::{OperationError, hall::TurnEvent, operation::Quirks};
+use guild_contract::{
+    OperationError,
+    hall::TurnEvent,
+    operation::{AnswerKind, Quirks},
+};
 use guild_hall::{
     Hall,
     operations::{HallOperation, OPERATIONS, Reply},
@@ -34,23 +38,37 @@ fn is_events(method: &Method, path: &str) -> bool {
     path == EVENTS && matches!(*method, Method::GET | Method::POST)
 }
 
-/// Whether a request is answered with a stream of events, which lasts.
-pub(super) fn is_stream(method: &Method, path: &str) -> bool {
-    is_events(method, path) || find(method, path).is_some_and(|(found, _)| found.streams())
+/// A request's operation; there is none for the stream of events, nor for a path that is no route.
+pub(super) struct Found<'a> {
+    found: Option<(&'static HallOperation, PathFields<'a>)>,
+    is_events: bool,
 }
 
-/// How many bytes the answer of a route takes at most while it is made.
-pub(super) fn held(method: &Method, path: &str) -> u64 {
-    find(method, path).map_or(0, |(found, _)| held_by(found))
-}
+impl<'a> Found<'a> {
+    /// Looks a route up.
+    pub(super) fn at(method: &Method, path: &'a str) -> Self {
+        Self { found: find(method, path), is_events: is_events(method, path) }
+    }
 
-/// How many bytes the answer of an operation takes at most while it is made: records, the same as values, and as a text.
-pub(crate) fn held_by(operation: &HallOperation) -> u64 {
-    const MIB: u64 = 1024 * 1024;
-    match operation.row.name.rsplit_once('/') {
-        Some(("commission" | "meeting" | "workspace/document" | "workspace/issue", "list")) => 16 * MIB,
-        Some(("commission" | "meeting" | "workspace/document" | "workspace/issue", "read")) => 48 * MIB,
-        _ => 0,
+    /// Whether the answer is a stream of events, which lasts.
+    pub(super) fn is_stream(&self) -> bool {
+        let turns = |(operation, _): &(&HallOperation, _)| operation.row.answer == AnswerKind::Turn;
+        self.is_events || self.found.as_ref().is_some_and(turns)
+    }
+
+    /// How many bytes the answer takes at most while it is made.
+    pub(super) fn answer_bytes(&self) -> u64 {
+        self.found.as_ref().map_or(0, |(operation, _)| operation.row.answer_bytes)
+    }
+
+    /// What the gate is asked.
+    pub(super) fn operation(&self) -> Operation<'static> {
+        match &self.found {
+            Some((found, _)) => Operation { name: found.row.name, access: found.row.access },
+            None if self.is_events => Operation { name: "system/events", access: Access::Reads },
+            // The answer says that it is not found.
+            None => Operation { name: "/hall", access: Access::Reads },
+        }
     }
 }
 
@@ -85,23 +103,13 @@ fn path_fields<'a>(route: &'static str, path: &'a str) -> Option<PathFields<'a>>
     parts.next().is_none().then_some(fields)
 }
 
-/// What the gate is asked about a request.
-pub(super) fn operation(method: &Method, path: &str) -> Operation<'static> {
-    match find(method, path) {
-        Some((found, _)) => Operation { name: found.row.name, access: found.row.access },
-        None if is_events(method, path) => Operation { name: "system/events", access: Access::Reads },
-        // The answer says that it is not found.
-        None => Operation { name: "/hall", access: Access::Reads },
-    }
-}
-
 /// Answers a request.
-pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
-    if is_events(asked.method, asked.path) {
+pub(super) async fn answer(hall: &Arc<Hall>, found: Found<'_>, asked: Asked<'_>) -> Response {
+    if found.is_events {
         return events::listen(hall);
     }
     let mut about = None;
-    let answered = carry_out(hall, &asked, &mut about).await;
+    let answered = carry_out(hall, found, &asked, &mut about).await;
     let (mut response, refused) = match answered {
         Ok((status, Reply::Output(value))) => {
             about = about.or_else(|| id_of(&value));
@@ -154,12 +162,13 @@ pub(crate) fn subject(operation: &HallOperation, input: &Map<String, Value>) -> 
 /// Carries an operation out, and notes the record that its input names.
 async fn carry_out(
     hall: &Arc<Hall>,
+    found: Found<'_>,
     asked: &Asked<'_>,
     about: &mut Option<String>,
 ) -> Result<(StatusCode, Reply<Value>), OperationError> {
     // Before the body is looked at: a route that does not exist is not found, whatever the body says.
     let not_found = || OperationError::NotFound(format!("{} {} not found", asked.method, asked.path));
-    let (operation, of_path) = find(asked.method, asked.path).ok_or_else(not_found)?;
+    let (operation, of_path) = found.found.ok_or_else(not_found)?;
     let mut fields = of_query(asked.query);
     let is_query = *asked.method != Method::POST;
     if !is_query && !asked.body.is_empty() {
@@ -192,7 +201,9 @@ fn input(
     mut fields: Map<String, Value>,
     is_query: bool,
 ) -> Result<Map<String, Value>, OperationError> {
-    let Quirks { missing, aliases, may_be_empty } = operation.row.quirks;
+    let Quirks { missing, aliases, may_be_empty, sentences } = operation.row.quirks;
+    let sentence =
+        |of: &str| sentences.iter().find(|(name, _)| *name == of).map(|(_, sentence)| (*sentence).to_owned());
     let is_empty =
         |name: &str, value: &Value| value.is_null() || (value.as_str() == Some("") && !may_be_empty.contains(&name));
     for (alias, name) in aliases {
@@ -207,30 +218,30 @@ fn input(
     fields.retain(|name, value| !is_empty(name, value) && (value.is_string() || !is_text(name)));
     for (name, schema) in properties.into_iter().flatten() {
         if let Some(value) = fields.get_mut(name) {
-            typed(name, value, schema)?;
+            typed(name, value, schema).map_err(|why| OperationError::Invalid(sentence(name).unwrap_or(why)))?;
         }
     }
     let required = operation.input.get("required").and_then(Value::as_array).into_iter().flatten();
     match required.filter_map(Value::as_str).find(|name| !fields.contains_key(*name)) {
         None => Ok(fields),
-        Some(name) => Err(OperationError::Invalid(match missing {
+        Some(name) => Err(OperationError::Invalid(sentence(name).unwrap_or_else(|| match missing {
             Some(all) if all.split(", ").any(|one| one == name) => format!("Missing required fields: {all}"),
             _ if is_query => format!("Missing required query parameter: {name}"),
             _ => format!("Missing required field: {name}"),
-        })),
+        }))),
     }
 }
 
 /// Makes a value of the type that its schema wants, where it is a text: a query has nothing but texts.
-fn typed(name: &str, value: &mut Value, schema: &Value) -> Result<(), OperationError> {
+fn typed(name: &str, value: &mut Value, schema: &Value) -> Result<(), String> {
     let is_list = schema.get("type").is_some_and(|of| of == "array");
-    if is_list && !value.as_array().is_none_or(|all| all.iter().all(Value::is_string)) {
-        return Err(OperationError::Invalid(format!("{name} must be a list of texts")));
+    let is_text = value.is_string();
+    if is_list && !is_text && !value.as_array().is_some_and(|all| all.iter().all(Value::is_string)) {
+        return Err(format!("{name} must be a list of texts"));
     }
     let Value::String(text) = &*value else { return Ok(()) };
-    let invalid = |what: &str| OperationError::Invalid(format!("{name} must be {what}"));
     *value = match schema.get("type").and_then(Value::as_str) {
-        Some("integer") => text.parse::<u64>().map_err(|_| invalid("a number from 0"))?.into(),
+        Some("integer") => text.parse::<u64>().map_err(|_| format!("{name} must be a number from 0"))?.into(),
         Some("boolean") => (text == "true").into(),
         // The original's command line can send a single one only.
         Some("array") => json!([text]),

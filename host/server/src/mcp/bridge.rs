@@ -3,6 +3,8 @@
 //! A tool does what its method does, with the same parameters and results, and a token has to be for the method. `dispatch`
 //! takes one more, `wait`; and a report is handed over as the Markdown that it is.
 
+use std::sync::LazyLock;
+
 use guild_auth::{Access, Caller};
 use guild_contract::{
     JobId, JobStatus,
@@ -27,9 +29,18 @@ pub(crate) struct Bridged {
     pub(crate) tool: &'static str,
     /// The method that it is.
     pub(crate) method: &'static WorkerMethod,
+    /// The JSON Schema of the arguments at one worker.
+    pub(crate) input: Value,
+    /// The same where there are many workers: the arguments have the worker's name.
+    pub(crate) input_of_many: Value,
 }
 
 impl Bridged {
+    fn of(method: &'static WorkerMethod) -> Self {
+        let (input, input_of_many) = (input(method, false), input(method, true));
+        Self { tool: method.row.tool_name(), method, input, input_of_many }
+    }
+
     fn title(&self) -> Option<String> {
         self.method.row.tool.map(|tool| tool.title.to_owned())
     }
@@ -37,47 +48,59 @@ impl Bridged {
     /// The description, for a model.
     fn description(&self) -> String {
         let text = self.method.row.text;
-        if self.is_dispatch() {
-            format!("{text} With `{WAIT}`, answers when the job has ended, with its report.")
-        } else {
-            text.to_owned()
+        match self.method.row.name {
+            method::DISPATCH => format!("{text} With `{WAIT}`, answers when the job has ended, with its report."),
+            method::LIST => format!("{text} Each with the beginning of its description."),
+            _ => text.to_owned(),
         }
     }
 
     fn is_dispatch(&self) -> bool {
-        self.method.row.name == method::DISPATCH
+        is_dispatch(self.method)
     }
 
-    /// The JSON Schema of the arguments. Where there are many workers, they have the worker's name.
-    pub(crate) fn input(&self, of_many: bool) -> Value {
-        let mut input = (self.method.input)();
-        let Some(fields) = input.as_object_mut() else { return input };
-        fields.remove("description");
-        fields.insert("additionalProperties".to_owned(), false.into());
-        let mut properties = Map::new();
-        if of_many {
-            let worker = match self.is_dispatch() {
-                true => json!({"type": "string", "description": "The worker's name"}),
-                false => json!({"type": "string"}),
-            };
-            properties.insert(WORKER.to_owned(), worker);
-            if self.is_dispatch()
-                && let Some(Value::Array(required)) = fields.get_mut("required")
-            {
-                required.insert(0, WORKER.into());
-            }
-        }
-        if let Some(Value::Object(own)) = fields.get_mut("properties") {
-            properties.append(own);
-            if self.is_dispatch() {
-                let about =
-                    "Answer with the report, when the job has ended. The job goes on where the call is given up";
-                properties.insert(WAIT.to_owned(), json!({"type": "boolean", "description": about}));
-            }
-            *own = properties;
-        }
-        input
+    fn as_tool(&self, name: String, description: String, input_schema: Value) -> Tool {
+        let annotations = match self.method.row.access {
+            Access::Dispatches => Annotations::ADDS,
+            Access::Ends => Annotations::ENDS,
+            _ => Annotations::READS,
+        };
+        Tool { name, title: self.title(), description, input_schema, output_schema: None, annotations }
     }
+}
+
+fn is_dispatch(method: &WorkerMethod) -> bool {
+    method.row.name == method::DISPATCH
+}
+
+/// The JSON Schema of a tool's arguments.
+fn input(method: &WorkerMethod, of_many: bool) -> Value {
+    let mut input = (method.input)();
+    let Some(fields) = input.as_object_mut() else { return input };
+    fields.remove("description");
+    fields.insert("additionalProperties".to_owned(), false.into());
+    let mut properties = Map::new();
+    if of_many {
+        let worker = match is_dispatch(method) {
+            true => json!({"type": "string", "description": "The worker's name"}),
+            false => json!({"type": "string"}),
+        };
+        properties.insert(WORKER.to_owned(), worker);
+        if is_dispatch(method)
+            && let Some(Value::Array(required)) = fields.get_mut("required")
+        {
+            required.insert(0, WORKER.into());
+        }
+    }
+    if let Some(Value::Object(own)) = fields.get_mut("properties") {
+        properties.append(own);
+        if is_dispatch(method) {
+            let about = "Answer with the report, when the job has ended. The job goes on where the call is given up";
+            properties.insert(WAIT.to_owned(), json!({"type": "boolean", "description": about}));
+        }
+        *own = properties;
+    }
+    input
 }
 
 /// An argument of a tool.
@@ -191,25 +214,10 @@ const AGENT: &str = "agent";
 const CONFIG: &str = "config";
 
 /// The six, in the order in which they are listed.
-pub(crate) static BRIDGED: [Bridged; 6] = [
-    Bridged { tool: "dispatch", method: &worker::DISPATCH },
-    Bridged { tool: "list", method: &worker::LIST },
-    Bridged { tool: "status", method: &worker::STATUS },
-    Bridged { tool: "result", method: &worker::RESULT },
-    Bridged { tool: "cancel", method: &worker::CANCEL },
-    Bridged { tool: "delete", method: &worker::DELETE },
-];
-
-impl Bridged {
-    fn tool(&self, name: String, description: String, input_schema: Value) -> Tool {
-        let annotations = match self.method.row.access {
-            Access::Dispatches => Annotations::ADDS,
-            Access::Ends => Annotations::ENDS,
-            _ => Annotations::READS,
-        };
-        Tool { name, title: self.title(), description, input_schema, output_schema: None, annotations }
-    }
-}
+pub(crate) static BRIDGED: LazyLock<[Bridged; 6]> = LazyLock::new(|| {
+    [&worker::DISPATCH, &worker::LIST, &worker::STATUS, &worker::RESULT, &worker::CANCEL, &worker::DELETE]
+        .map(Bridged::of)
+});
 
 /// The tool of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Bridged> {
@@ -224,7 +232,7 @@ pub(crate) fn permitted(caller: &Caller) -> impl Iterator<Item = &'static Bridge
 /// Those of a member's six tools that the caller's token is for, each under a name that `named` makes of the tool's own.
 pub(crate) fn tools(member: &Member, caller: &Caller, named: impl Fn(&str) -> String) -> impl Iterator<Item = Tool> {
     permitted(caller).map(move |bridged| {
-        let mut input_schema = bridged.input(false);
+        let mut input_schema = bridged.input.clone();
         let mut description = bridged.description();
         if bridged.is_dispatch() {
             description = format!("{description}\n\n{}", about(member));
@@ -234,7 +242,7 @@ pub(crate) fn tools(member: &Member, caller: &Caller, named: impl Fn(&str) -> St
             }
             set_agents(&mut input_schema, member.agents());
         }
-        bridged.tool(named(bridged.tool), description, input_schema)
+        bridged.as_tool(named(bridged.tool), description, input_schema)
     })
 }
 
@@ -244,11 +252,11 @@ pub(crate) fn tools_of_many(workers: &[impl AsRef<Member>], caller: &Caller) -> 
     agents.sort_unstable();
     agents.dedup();
     permitted(caller).map(move |bridged| {
-        let mut input_schema = bridged.input(true);
+        let mut input_schema = bridged.input_of_many.clone();
         if bridged.is_dispatch() {
             set_agents(&mut input_schema, agents.clone());
         }
-        bridged.tool(bridged.tool.to_owned(), bridged.description(), input_schema)
+        bridged.as_tool(bridged.tool.to_owned(), bridged.description(), input_schema)
     })
 }
 

@@ -3,49 +3,56 @@
 use std::sync::Arc;
 
 use guild_auth::{Access, Audit, Caller, Operation};
-use guild_contract::{OperationError, hall::TurnEvent, json::parsed_bytes, rpc::RpcError, text::one_line};
+use guild_contract::{
+    OperationError,
+    hall::{SpokenTurn, TurnEvent},
+    json::parsed_bytes,
+    operation::AnswerKind,
+    rpc::RpcError,
+    text::one_line,
+};
 use guild_hall::{
     Hall,
     hall::Turn,
     operations::{HallOperation, OPERATIONS, Reply},
 };
 use guild_roster::to_json;
+use guild_session::tools::ToolDefinition;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Answered, Failure,
+    Answered, CallOptions, Failure, Progress,
     tool::{Annotations, Called, Tool},
     unknown,
 };
-use crate::hall::routes::{held_by, id_of, subject};
+use crate::hall::routes::{id_of, subject};
 
-/// Commissions, meetings or documents that one answer lists for a model.
+/// Items that a list has for a model that names no limit.
 const MOST: usize = 100;
-/// Characters of a text in a list for a model.
-const LINE_CHARS: usize = 200;
-
-/// Long texts of items, which are read one by one.
-const LONG: [&str; 4] = ["prompt", "result_summary", "notes", "content"];
+/// Long texts of the items of a list, which are read one by one.
+const LONG: [&str; 5] = ["prompt", "result_summary", "notes", "content", "extras"];
+/// Texts of the items of a list that are cut.
+const PROSE: [&str; 2] = ["current_progress", "agenda"];
+/// Characters of a text that is cut.
+const PROSE_CHARS: usize = 200;
+/// Fields of a record that say again what its other fields say.
+const REPEATED: [&str; 2] = ["rawContent", "parsedMessages"];
 
 /// The tools that the caller's token is for.
 pub(super) fn tools(caller: &Caller) -> impl Iterator<Item = Tool> {
-    OPERATIONS.iter().filter(|of| of.row.tool.is_some() && caller.permits(of.row.access)).map(tool)
+    let permitted = OPERATIONS.iter().filter(|of| caller.permits(of.row.access));
+    permitted.filter_map(|operation| Some(tool(operation, operation.tool.as_ref()?)))
 }
 
-fn tool(operation: &HallOperation) -> Tool {
+fn tool(operation: &HallOperation, definition: &ToolDefinition) -> Tool {
     let replaces = operation.row.tool.is_some_and(|tool| tool.replaces);
     let annotations = match operation.row.access {
         Access::Ends => Annotations::ENDS,
-        access if access.changes() => {
-            if replaces {
-                Annotations::ENDS
-            } else {
-                Annotations::ADDS
-            }
-        }
+        access if access.changes() && replaces => Annotations::ENDS,
+        access if access.changes() => Annotations::ADDS,
         _ => Annotations::READS,
     };
-    Tool { annotations, ..Tool::of(&operation.tool, operation.tool.name.clone()) }
+    Tool { annotations, ..Tool::of(definition, definition.name.clone()) }
 }
 
 /// Calls a tool.
@@ -56,48 +63,52 @@ pub(super) async fn call(
     hall: &Arc<Hall>,
     caller: &Caller,
     name: &str,
-    arguments: Map<String, Value>,
+    mut arguments: Map<String, Value>,
+    options: CallOptions,
 ) -> Result<Answered, Failure> {
     let known = || OPERATIONS.iter().filter_map(|operation| Some(operation.row.tool?.name));
-    let operation = HallOperation::of_tool(name).ok_or_else(|| unknown(name, known()))?;
+    let (operation, definition) = HallOperation::of_tool(name).ok_or_else(|| unknown(name, known()))?;
     let authorized = caller.authorize("", Operation { name: operation.row.name, access: operation.row.access })?;
     let work = async |audit: Audit| {
-        operation.tool.check(&arguments).map_err(|e| RpcError::invalid_params(e.to_string()))?;
-        let done = run(operation, hall, caller, arguments, audit).await?;
-        let json = to_json(&for_model(operation, done));
+        definition.check(&arguments).map_err(|e| RpcError::invalid_params(e.to_string()))?;
+        limit(operation, &mut arguments);
+        let answer = run(operation, hall, caller, arguments, audit, options.progress.as_deref()).await?;
+        let failed = answer.get("error").is_some() && operation.row.answer == AnswerKind::Turn;
+        let json = to_json(&for_model(operation, answer));
         // A client of the SDK is sent it as values once more.
         caller.takes(parsed_bytes(&json)).await?;
-        Ok(Called::of_json(&json))
+        Ok(Called { is_error: failed, ..Called::of_json(&json) })
     };
     Ok(Answered::Called(authorized.run(work).await.unwrap_or_else(Called::from)))
 }
 
-/// Carries an operation out, also where its caller goes away meanwhile: nothing is left half done.
+/// Carries an operation out, also where its caller goes away meanwhile: nothing is left half done. A caller that waits for a
+/// turn is told of each tool that the worker calls.
 ///
 /// # Errors
-/// Why it was refused.
+/// Why the operation was refused.
 pub(crate) async fn run(
     operation: &'static HallOperation,
     hall: &Arc<Hall>,
     caller: &Caller,
     input: Map<String, Value>,
     audit: Audit,
+    progress: Option<&Progress>,
 ) -> Result<Value, RpcError> {
-    caller.takes(held_by(operation)).await?;
+    caller.takes(operation.row.answer_bytes).await?;
     let (hall, token) = (hall.clone(), caller.token().map(str::to_owned));
     let about = subject(operation, &input);
     let work = guild_hall::asked_by(token, async move {
         let done = match operation.run(hall.clone(), input).await {
-            Ok(Reply::Output(output)) => Ok(output),
-            Ok(Reply::Turn(turn)) => match turn {
-                Ok(turn) => Ok(spoken(*turn).await),
-                Err(refused) => Err(refused),
-            },
-            Ok(Reply::File(_)) => Err(OperationError::NotImplemented("a file is read by its route".to_owned())),
-            Err(refused) => Err(refused),
+            Ok(Reply::Turn(Err(error))) => Err(error),
+            done => done,
         };
-        let about = about.or_else(|| done.as_ref().ok().and_then(id_of));
-        if let Some(about) = about.filter(|id| hall.has(id)) {
+        let named = match &done {
+            Ok(Reply::Output(output)) => id_of(output),
+            Ok(Reply::Turn(Ok(turn))) => Some(turn.meeting()),
+            _ => None,
+        };
+        if let Some(about) = about.or(named).filter(|id| hall.has(id)) {
             audit.of(&about);
         }
         let done = done.map_err(refused);
@@ -105,62 +116,67 @@ pub(crate) async fn run(
         done
     });
     let done = tokio::spawn(work).await;
-    done.unwrap_or_else(|_| Err(RpcError::internal("the host could not do it; its log says why")))
+    match done.unwrap_or_else(|_| Err(RpcError::internal("the host could not do it; its log says why")))? {
+        Reply::Output(output) => Ok(output),
+        Reply::Turn(turn) => Ok(json!(spoken(*turn.map_err(refused)?, progress).await)),
+        Reply::File(_) => Err(RpcError::internal("a file is read by its route")),
+    }
 }
 
 fn refused(error: OperationError) -> RpcError {
     match error {
-        OperationError::NotFound(why) => RpcError::invalid_params(format!(
-            "{why}; `list_commissions`, `list_meetings`, `list_projects` and `list_workers` say what there is"
-        )),
+        OperationError::NotFound(why) => {
+            let lists = OPERATIONS.iter().filter_map(|operation| Some(operation.row.tool?.name));
+            let lists: Vec<String> =
+                lists.filter(|name| name.starts_with("list_")).map(|name| format!("`{name}`")).collect();
+            RpcError::invalid_params(format!("{why}; {} say what there is", lists.join(", ")))
+        }
         error => error.into(),
     }
 }
 
-/// A whole turn, for a caller that is not sent its events.
-async fn spoken(mut turn: Turn) -> Value {
-    let (mut text, mut tools, mut cost, mut error) = (String::new(), Vec::new(), None, None);
+/// A whole turn.
+async fn spoken(mut turn: Turn, progress: Option<&Progress>) -> SpokenTurn {
+    let mut spoken = SpokenTurn { meeting_id: turn.meeting(), ..SpokenTurn::default() };
     while let Some((_, event)) = turn.next().await {
         match event {
-            TurnEvent::TextDelta { text: piece } => text.push_str(&piece),
-            TurnEvent::ToolResult { name, is_error, .. } => tools.push(json!({"name": name, "isError": is_error})),
-            TurnEvent::TurnEnd { cost: spent } => cost = spent,
-            TurnEvent::Error { reason } => error = Some(reason),
+            TurnEvent::TextDelta { text } => spoken.text.push_str(&text),
+            TurnEvent::ToolUse { name, .. } => {
+                if let Some(progress) = progress {
+                    progress(format!("calls {name}"));
+                }
+                spoken.tools.push(name);
+            }
+            TurnEvent::TurnEnd { cost } => spoken.cost = cost,
+            TurnEvent::Error { reason } => spoken.error = Some(reason),
             TurnEvent::Session { .. }
-            | TurnEvent::ToolUse { .. }
+            | TurnEvent::ToolResult { .. }
             | TurnEvent::ContextCompacted { .. }
             | TurnEvent::Unknown => {}
         }
     }
-    json!({"meetingId": turn.meeting(), "text": text, "toolUses": tools, "cost": cost, "error": error})
+    spoken
 }
 
-/// An output as a model is shown it: a list has the beginnings of texts, and the text of a record does not say again what its
-/// fields say.
+/// Bounds the list that a model asks for without a limit. The recent documents have a default of their own.
+fn limit(operation: &HallOperation, arguments: &mut Map<String, Value>) {
+    if operation.input.pointer("/properties/limit").is_some() && !arguments.contains_key("recent") {
+        arguments.entry("limit").or_insert_with(|| MOST.into());
+    }
+}
+
+/// An output as a model is shown it: a list has the beginnings of texts, and a record says nothing twice.
 fn for_model(operation: &HallOperation, mut output: Value) -> Value {
     let Some(fields) = output.as_object_mut() else { return output };
     match operation.row.name.rsplit_once('/') {
-        Some((_, "list")) => {
-            let mut left = 0;
-            for value in fields.values_mut() {
-                if let Value::Array(items) = value {
-                    left += items.len().saturating_sub(MOST);
-                    items.truncate(MOST);
-                    items.iter_mut().for_each(shorten);
-                }
-            }
-            if left > 0 {
-                let more = fields.get("more").and_then(Value::as_u64).unwrap_or_default();
-                fields.insert("more".to_owned(), (left as u64 + more).into());
-            }
-        }
-        Some((_, "read")) => drop(fields.remove("rawContent")),
+        Some((_, "list")) => fields.values_mut().filter_map(Value::as_array_mut).flatten().for_each(shorten),
+        Some((_, "read")) => fields.retain(|name, _| !REPEATED.contains(&name.as_str())),
         _ => {}
     }
     output
 }
 
-/// Cuts the texts of an item, and leaves out the long ones and empty fields.
+/// Leaves out the long texts and the empty fields of an item, and cuts its other prose.
 fn shorten(item: &mut Value) {
     let Value::Object(fields) = item else { return };
     fields.retain(|name, value| match value {
@@ -171,9 +187,11 @@ fn shorten(item: &mut Value) {
         Value::Object(all) => !all.is_empty(),
         Value::Bool(_) | Value::Number(_) => true,
     });
-    for value in fields.values_mut() {
-        if let Value::String(text) = value {
-            *text = one_line(text, LINE_CHARS);
+    for (name, value) in fields {
+        match value {
+            Value::String(text) if PROSE.contains(&name.as_str()) => *text = one_line(text, PROSE_CHARS),
+            Value::Object(_) => shorten(value),
+            _ => {}
         }
     }
 }

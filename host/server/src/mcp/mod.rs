@@ -159,14 +159,17 @@ impl From<RpcError> for Failure {
     }
 }
 
-/// How a call of a tool is answered, and what its caller hears meanwhile.
+/// How a call of a tool is answered, and what its caller is told meanwhile.
 #[derive(Default)]
 pub(crate) struct CallOptions {
     /// Where a call would wait for a job, its caller takes a task in place of the answer.
     pub(crate) tasks: bool,
-    /// Frame what a worker says of its progress, while a call waits for its job.
-    pub(crate) progress: Option<Box<dyn Fn(String) + Send + Sync>>,
+    /// Tells the caller what the worker does, while the call waits for a job or a turn.
+    pub(crate) progress: Option<Box<Progress>>,
 }
+
+/// Tells a caller how far its call is.
+pub(crate) type Progress = dyn Fn(String) + Send + Sync;
 
 /// What a call of a tool is answered with.
 pub(crate) enum Answered {
@@ -368,7 +371,7 @@ impl Server {
                 }
             }
             Self::Roster(_) => roster::call(self, caller, name, arguments, options).await,
-            Self::Hall(hall) => hall::call(hall, caller, name, arguments).await,
+            Self::Hall(hall) => hall::call(hall, caller, name, arguments, options).await,
         }
     }
 
@@ -470,7 +473,7 @@ async fn call_bridged(
     let key = member.key().as_str();
     let authorized = caller.authorize(key, bridged.method.operation())?;
     let has_agents = || !member.agents().is_empty();
-    if let Err(why) = bridge::check_names(bridged.tool, &bridged.input(false), has_agents, &arguments) {
+    if let Err(why) = bridge::check_names(bridged.tool, &bridged.input, has_agents, &arguments) {
         return Ok(Answered::Called(Called::failed(why)));
     }
     let job = arguments.get(bridge::JOB).and_then(Value::as_str).map(str::to_owned);

@@ -379,7 +379,7 @@ async fn call_worker(
         Ok(Answered::Called(error.into()))
     };
     let has_agents = || server.workers(caller).iter().any(|worker| !worker.agents().is_empty());
-    if let Err(why) = bridge::check_names(bridged.tool, &bridged.input(true), has_agents, &arguments) {
+    if let Err(why) = bridge::check_names(bridged.tool, &bridged.input_of_many, has_agents, &arguments) {
         return refused(RpcError::invalid_params(why));
     }
     let worker = arguments.remove(WORKER).map(|worker| Params::of(Map::from_iter([(WORKER.to_owned(), worker)])));

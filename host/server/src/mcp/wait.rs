@@ -3,8 +3,10 @@
 use guild_contract::JobId;
 use guild_roster::member::Member;
 
+use super::Progress;
+
 /// Waits until a job has ended, or is gone, and reports its worker's summaries meanwhile.
-pub(super) async fn until_ended(member: &Member, job: &JobId, progress: Option<&(dyn Fn(String) + Send + Sync)>) {
+pub(super) async fn until_ended(member: &Member, job: &JobId, progress: Option<&Progress>) {
     let Some(running) = member.store().running(job.as_str()) else { return };
     let mut changes = running.changes();
     let mut last = None;

@@ -735,8 +735,7 @@ async fn documents_are_listed_as_people_look_through_them() {
     assert_eq!(world.paths("&recent=true&limit=1").await.len(), 1);
     for limit in ["0", "-1", "x", "1.5"] {
         let refused = world.get(&format!("{ARTIFACTS}?projectName=demo&recent=true&limit={limit}")).await;
-        assert_eq!(refused.0, 400, "{limit}");
-        assert!(refused.1["error"].as_str().unwrap().starts_with("limit must be a number from"), "{limit}");
+        assert_eq!(refused, (400, json!({"error": "Invalid limit parameter"})), "{limit}");
     }
 }
 

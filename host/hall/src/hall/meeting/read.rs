@@ -26,10 +26,10 @@ impl Hall {
         project: Option<&str>,
         states: &[MeetingStatus],
     ) -> Result<Page<MeetingView>, OperationError> {
-        self.meetings_from(project, states, 0).await
+        self.meetings_from(project, states, 0, None).await
     }
 
-    /// As [`Self::meetings`], without so many at the beginning of the list.
+    /// As [`Self::meetings`], without the first `offset` of the list, and at most `limit`.
     ///
     /// # Errors
     /// As there.
@@ -38,6 +38,7 @@ impl Hall {
         project: Option<&str>,
         states: &[MeetingStatus],
         offset: usize,
+        limit: Option<usize>,
     ) -> Result<Page<MeetingView>, OperationError> {
         let mut found = self.meetings_of(project).await?;
         found.retain(|now| states.is_empty() || states.contains(&now.status));
@@ -45,7 +46,7 @@ impl Hall {
             let record = &now.record;
             (record.deferred_until.clone(), Reverse((record.date.clone(), now.started().to_owned())))
         });
-        Ok(Page::of(&found, offset))
+        Ok(Page::of(&found, offset, limit))
     }
 
     /// The records of all meetings of a project, as artifacts: those that are open first, then the newest.
