@@ -16,7 +16,7 @@ use crate::{
     credentials::Credential,
     ingress::Ingress,
     names::CalledBy,
-    operation::{Operation, least},
+    operation::{Operation, required_methods},
     refused::Refused,
     rules::Rules,
     shares::{Identity, Share},
@@ -110,11 +110,11 @@ impl Connection {
         };
         let token = bearer(headers);
         let is_local = called_by == CalledBy::Loopback;
-        let is_let_in = match &self.ingress.private {
+        let is_admitted = match &self.ingress.private {
             Some(private) => is_local && token.is_some_and(|token| private.has_token(token)),
             None => is_local && !rules.token_required && headers.get(AUTHORIZATION).is_none(),
         };
-        if is_let_in {
+        if is_admitted {
             return Ok(caller(None, None));
         }
         let credential = match token {
@@ -146,8 +146,8 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 /// the last of it is with the system: what is smaller fits into the system's own buffers, and nobody can make the host hold
 /// it. So a small request takes no lock that others take.
 pub const LARGE: u64 = 64 * 1024;
-/// An answer of more than so many bytes has only been read: what changes anything is answered with less.
-const TOLD: u64 = 512 * 1024;
+/// The largest answer of an operation that changes anything. A larger answer was only read, and can be refused.
+const MAX_MUTATION_RESPONSE: u64 = 512 * 1024;
 /// How long a request waits for memory that others hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(2);
 
@@ -242,7 +242,7 @@ impl Caller {
     /// Whether the caller's token is for methods that do that. Nothing is counted or written down: whoever has one carried
     /// out asks [`Self::authorize`].
     pub fn permits(&self, access: Access) -> bool {
-        self.credential.as_ref().is_none_or(|credential| credential.token.methods >= least(access))
+        self.credential.as_ref().is_none_or(|credential| credential.token.methods >= required_methods(access))
     }
 
     /// Counts one more request of a batch.
@@ -258,7 +258,7 @@ impl Caller {
     /// # Errors
     /// Where there is no memory for it.
     pub fn awaits(&self, answer: Bytes) -> Result<Bytes, Refused> {
-        self.answers(answer.len() as u64, answer.len() as u64)?;
+        self.account_response(answer.len() as u64, answer.len() as u64)?;
         if answer.len() as u64 <= LARGE {
             return Ok(answer);
         }
@@ -299,18 +299,21 @@ impl Caller {
         if lock(memory).try_set(bytes) { Ok(()) } else { Err(self.no_memory()) }
     }
 
-    /// Says so of what the request holds with an answer of so many bytes, which is there already. A small one is sent in any
-    /// case: what was carried out is told.
-    pub fn answers(&self, answer: u64, bytes: u64) -> Result<(), Refused> {
-        if answer > TOLD {
+    /// Counts what the request holds with an answer of so many bytes, which exists already. A small answer is always sent: a
+    /// caller is told that its change was carried out.
+    ///
+    /// # Errors
+    /// Where the answer is large, and there is no memory left for it.
+    pub fn account_response(&self, answer: u64, bytes: u64) -> Result<(), Refused> {
+        if answer > MAX_MUTATION_RESPONSE {
             return self.holds(bytes);
         }
-        self.holds_already(bytes);
+        self.record_allocated(bytes);
         Ok(())
     }
 
-    /// Says so of what is there already, and cannot be refused any more.
-    pub fn holds_already(&self, bytes: u64) {
+    /// Counts what is allocated already, and cannot be refused any more.
+    pub fn record_allocated(&self, bytes: u64) {
         if bytes > LARGE || self.request.memory.get().is_some() {
             lock(self.memory()).set(bytes);
         }
@@ -338,7 +341,7 @@ impl Caller {
                 return Err(Refused::Unauthorized);
             }
             let Operation { name, access } = operation;
-            if credential.token.methods < least(access) {
+            if credential.token.methods < required_methods(access) {
                 return Err(Refused::Method { token: credential.token.name.clone(), method: name.to_owned() });
             }
             if access == Access::Dispatches { credential.count_dispatch() } else { Ok(()) }

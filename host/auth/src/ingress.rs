@@ -50,9 +50,10 @@ impl Ingress {
         })
     }
 
-    /// The same of a private host.
-    pub fn with_private(self, private: Option<Arc<PrivateHost>>) -> Self {
-        Self { private, ..self }
+    /// Requires the token of a private host.
+    #[must_use]
+    pub fn with_private(self, host: Arc<PrivateHost>) -> Self {
+        Self { private: Some(host), ..self }
     }
 
     /// That of a host for this machine only, without tokens and without an audit log.

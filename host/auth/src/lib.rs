@@ -4,8 +4,8 @@
 //!
 //! - [`names`]: it calls the host by one of its names, so that no web page can have sent it;
 //! - [`tokens`], [`credentials`]: it brings a token that is good, for this member and this method, and that has not been
-//!   used too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless
-//!   `require_token` says so;
+//!   used too much. A caller on this machine that uses a loopback name needs no token unless
+//!   `require_token` is set;
 //! - [`private`]: of a host that `guild mcp` started, it brings that host's own token;
 //! - [`shares`]: what its requests hold, together with what those of others hold, is not too much;
 //! - [`audit`], [`audit_log`]: what was asked for, and what came of it, is written down.

@@ -21,7 +21,7 @@ impl Operation<'_> {
 }
 
 /// The least that a token has to be for, so that its bearer may have an operation of this class carried out.
-pub(crate) fn least(access: Access) -> Methods {
+pub(crate) fn required_methods(access: Access) -> Methods {
     match access {
         Access::Open | Access::Notification | Access::Reads | Access::Unknown => Methods::Read,
         Access::Dispatches => Methods::Dispatch,

@@ -5,14 +5,15 @@
 //! system releases the lock when the process ends, also by SIGKILL, so the host has no client once it gets the exclusive lock.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use guild_config::directories;
 use guild_contract::{secret::Secret, text::hex};
+use guild_fs::own_directory;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -22,14 +23,14 @@ use crate::tokens::{digest, random};
 const PREFIX: &str = "mcp-";
 /// A token is shorter.
 const MAX_BYTES: u64 = 1024;
-/// The mode of the files, and of their directory.
+/// The mode of the files.
 const FILE_MODE: u32 = 0o600;
-const DIRECTORY_MODE: u32 = 0o700;
 
 /// A private host, in its own process.
 #[derive(Debug)]
 pub struct PrivateHost {
     sha256: [u8; 32],
+    path: PathBuf,
     file: File,
 }
 
@@ -42,10 +43,11 @@ impl PrivateHost {
         let directory = directory()?;
         remove_unused(&directory);
         let path = directory.join(format!("{PREFIX}{port}"));
-        Self::create_at(&path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        let failed = |e: io::Error| at(&path, e);
+        Self::create_at(path.clone()).map_err(failed)
     }
 
-    fn create_at(path: &Path) -> io::Result<Self> {
+    fn create_at(path: PathBuf) -> io::Result<Self> {
         // The file has the token and a lock from the moment that it has its name.
         let new = path.with_extension("new");
         if let Err(e) = fs::remove_file(&new)
@@ -57,8 +59,8 @@ impl PrivateHost {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new)?;
         file.lock_shared()?;
         file.write_all(token.expose().as_bytes())?;
-        fs::rename(&new, path)?;
-        Ok(Self { sha256: digest(token.expose().as_bytes()), file })
+        fs::rename(&new, &path)?;
+        Ok(Self { sha256: digest(token.expose().as_bytes()), path, file })
     }
 
     /// Whether a request brought the token.
@@ -72,6 +74,11 @@ impl PrivateHost {
     /// Where the system cannot lock the file.
     pub fn wait_until_unused(&self) -> io::Result<()> {
         self.file.lock()
+    }
+
+    /// Removes the token, once the host serves nobody any more.
+    pub fn remove(&self) {
+        remove(&self.path, &self.file);
     }
 }
 
@@ -96,7 +103,7 @@ impl Lease {
     /// # Errors
     /// Where its file cannot be opened or locked.
     pub fn join(port: u16) -> io::Result<Joined> {
-        let Some(file) = open(port)? else { return Ok(Joined::NotPrivate) };
+        let Some(file) = open_used(port)? else { return Ok(Joined::NotPrivate) };
         match file.try_lock_shared() {
             Ok(()) => Ok(Joined::Client(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(Joined::Ending),
@@ -113,50 +120,75 @@ impl Lease {
 /// The token of the private host at `port`; `None` where that is not a private host of this user.
 pub fn token(port: u16) -> Option<Secret> {
     let mut token = String::new();
-    open(port).ok()??.take(MAX_BYTES).read_to_string(&mut token).ok()?;
+    open_used(port).ok()??.take(MAX_BYTES).read_to_string(&mut token).ok()?;
     Some(token.into())
 }
 
 /// Waits until no other process starts a private host for these members. The lock ends when it is dropped.
 ///
 /// # Errors
-/// Where the system cannot lock the file.
+/// Where the file cannot be made or locked; the text names it.
 pub fn lock_start(members: &Path) -> io::Result<File> {
-    let members = members.canonicalize()?;
+    let members = members.canonicalize().map_err(|e| at(members, e))?;
     let name = hex(&Sha256::digest(members.as_os_str().as_encoded_bytes()));
     let path = directory()?.join(format!("start-{name}"));
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
-    file.lock()?;
+    let open = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(&path);
+    let file = open.map_err(|e| at(&path, e))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            tracing::info!("another process starts a host of {}, and this one waits for it", members.display());
+        }
+        Err(TryLockError::Error(e)) => return Err(at(&path, e)),
+    }
+    file.lock().map_err(|e| at(&path, e))?;
     Ok(file)
 }
 
-fn open(port: u16) -> io::Result<Option<File>> {
+/// The file of the host at `port`; `None` where no process has a lock on it, so that the host has ended.
+fn open_used(port: u16) -> io::Result<Option<File>> {
     let Some(directory) = directories::running() else { return Ok(None) };
-    match File::open(directory.join(format!("{PREFIX}{port}"))) {
-        Ok(file) => Ok(Some(file)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
+    let file = match File::open(directory.join(format!("{PREFIX}{port}"))) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    Ok(Some(file).filter(|file| file.try_lock().is_err()))
 }
 
 /// The directory of the files, made if it is missing.
 fn directory() -> io::Result<PathBuf> {
     let none = || io::Error::other("there is no directory for the token of a private host; set HOME");
     let directory = directories::running().ok_or_else(none)?;
-    let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&directory);
-    made.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", directory.display())))?;
+    own_directory::create(&directory)?;
     Ok(directory)
 }
 
-/// Removes the files of hosts that have ended: nobody holds a lock on them.
+/// Removes the files of hosts that were killed: nobody holds a lock on them.
 fn remove_unused(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let port = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u16>().ok());
-        let is_unused = || File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
-        if port.is_some() && is_unused() {
-            let _ = fs::remove_file(entry.path());
+        let Some(file) = port.and_then(|_| File::open(entry.path()).ok()) else { continue };
+        if file.try_lock().is_ok() {
+            remove(&entry.path(), &file);
         }
     }
+}
+
+/// Removes a file that this process holds the lock on, unless another file has its name by now.
+fn remove(path: &Path, file: &File) {
+    let is_named = || -> io::Result<bool> {
+        let (named, own) = (fs::symlink_metadata(path)?, file.metadata()?);
+        Ok((named.dev(), named.ino()) == (own.dev(), own.ino()))
+    };
+    if is_named().unwrap_or(false) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// An error with the path.
+fn at(path: &Path, e: io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("{}: {e}", path.display()))
 }

@@ -39,12 +39,12 @@ pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
         Commission::Show(args) => show(args).await,
         Commission::Dispatch(args) => {
             let (hall, id) = found(&args).await?;
-            let reply = hall.ask(hall.client.ask::<DispatchCommission>(&of(&id)).await)?;
+            let reply = hall.ask(hall.client.ask::<DispatchCommission>(&commission_params(&id)).await)?;
             changed(&args.hall, &reply, &id, &dispatched(&reply.value))
         }
         Commission::Redispatch(args) => {
             let (hall, id) = found(&args).await?;
-            let reply = hall.ask(hall.client.ask::<RedispatchCommission>(&of(&id)).await)?;
+            let reply = hall.ask(hall.client.ask::<RedispatchCommission>(&commission_params(&id)).await)?;
             changed(&args.hall, &reply, &id, &dispatched(&reply.value))
         }
         Commission::Cancel(args) => {
@@ -70,13 +70,22 @@ pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
 }
 
 /// The parameters of an operation on one commission.
-fn of(id: &str) -> CommissionParams {
+fn commission_params(id: &str) -> CommissionParams {
     CommissionParams { commission_id: id.to_owned() }
 }
 
 /// The one commission of that id, or whose id begins so; `commission-` may be left out.
 async fn find(hall: &Hall, wanted: &str) -> Result<CommissionView, Failure> {
-    let all = hall.ask(hall.client.ask::<ListCommissions>(&CommissionFilter::default()).await)?.value.commissions;
+    let mut filter = CommissionFilter::default();
+    let mut all = Vec::new();
+    loop {
+        let page = hall.ask(hall.client.ask::<ListCommissions>(&filter).await)?.value;
+        all.extend(page.commissions);
+        if page.more == 0 || all.len() == filter.offset {
+            break;
+        }
+        filter.offset = all.len();
+    }
     pick(all, |one| one.id.as_str(), wanted, ("commission", &["commission-"]))
 }
 
@@ -107,7 +116,7 @@ async fn create(args: CommissionCreate) -> Result<(), Failure> {
     if !args.dispatch {
         return if args.hall.json { Ok(print_json(&created.json)?) } else { Ok(print(|out| writeln!(out, "{id}"))?) };
     }
-    let answer = hall.ask(hall.client.ask::<DispatchCommission>(&of(id.as_str())).await);
+    let answer = hall.ask(hall.client.ask::<DispatchCommission>(&commission_params(id.as_str())).await);
     // What was made is told, whatever came of its dispatch.
     match (args.hall.json, &answer) {
         (true, Ok(reply)) => {
@@ -278,10 +287,10 @@ async fn follow(args: &CommissionWatch) -> Result<(), Failure> {
     let (mut missed, mut is_lost) = (true, false);
     loop {
         if let (Some(id), true) = (&one, missed)
-            && let Some(event) = ended(&hall, id).await?
+            && let Some(one) = ended(&hall, id).await?
         {
-            tell_event(args.hall.json, &event, &event)?;
-            return outcome(&event).unwrap_or(Ok(()));
+            tell_ended(args.hall.json, &one)?;
+            return outcome(one.status).unwrap_or(Ok(()));
         }
         missed = false;
         match events.next().await {
@@ -291,7 +300,9 @@ async fn follow(args: &CommissionWatch) -> Result<(), Failure> {
                     continue;
                 }
                 tell_event(args.hall.json, &json, &value)?;
-                if let Some(outcome) = outcome(&value).filter(|_| one.is_some()) {
+                if let HallEvent::CommissionStatus { status, .. } = value
+                    && let Some(outcome) = outcome(status).filter(|_| one.is_some())
+                {
                     return outcome;
                 }
             }
@@ -306,33 +317,19 @@ async fn follow(args: &CommissionWatch) -> Result<(), Failure> {
     }
 }
 
-/// The event of a commission's end, if it has ended.
-async fn ended(hall: &Hall, id: &CommissionId) -> Result<Option<HallEvent>, Failure> {
-    let all = match hall.client.ask::<ListCommissions>(&CommissionFilter::default()).await {
-        Ok(reply) => reply.value.commissions,
+/// The state of a commission, if it has ended.
+async fn ended(hall: &Hall, id: &CommissionId) -> Result<Option<CommissionView>, Failure> {
+    let params = ReadCommissionParams { commission_id: id.to_string(), project_name: None };
+    match hall.client.ask::<ReadCommission>(&params).await {
+        Ok(reply) => Ok(Some(reply.value.commission).filter(|one| outcome(one.status).is_some())),
         // The next connection is followed by another look.
-        Err(error) if error.may_pass() => return Ok(None),
-        Err(error) => return hall.ask(Err(error)),
-    };
-    let Some(one) = all.into_iter().find(|one| one.id == *id) else {
-        return Err(Failure::error(format!("there is no commission {id} any more")));
-    };
-    let status = one.status;
-    let event = HallEvent::CommissionStatus {
-        commission_id: one.id,
-        status,
-        old_status: status,
-        from: status,
-        to: status,
-        project_name: one.project_name,
-        reason: String::new(),
-    };
-    Ok(outcome(&event).is_some().then_some(event))
+        Err(error) if error.may_pass() => Ok(None),
+        Err(error) => hall.ask(Err(error)),
+    }
 }
 
-/// The outcome of the command after an event, if its commission has ended.
-fn outcome(event: &HallEvent) -> Option<Result<(), Failure>> {
-    let HallEvent::CommissionStatus { status, .. } = event else { return None };
+/// The outcome of the command, if its commission has ended.
+fn outcome(status: CommissionStatus) -> Option<Result<(), Failure>> {
     match status {
         CommissionStatus::Completed => Some(Ok(())),
         CommissionStatus::Failed => Some(Err(Failure::code(exit::JOB_FAILED))),
@@ -347,6 +344,16 @@ fn outcome(event: &HallEvent) -> Option<Result<(), Failure>> {
 /// Prints an event: its JSON, or a line.
 fn tell_event(as_json: bool, json: &impl Serialize, event: &HallEvent) -> io::Result<()> {
     if as_json { print_json(json) } else { print(|out| write_event(out, event)) }
+}
+
+/// Prints that a commission had ended before its events were listened for: JSON, or a line.
+fn tell_ended(as_json: bool, one: &CommissionView) -> io::Result<()> {
+    let (id, status) = (&one.id, one.status);
+    if as_json {
+        return print_json(&json!({"type": "commission_status", "commissionId": id, "status": status, "reason": ""}));
+    }
+    let style = style(status);
+    print(|out| writeln!(out, "{STRONG}{id}{STRONG:#}  {style}{status}{style:#}"))
 }
 
 /// Writes an event on a line; nothing for one of another kind.

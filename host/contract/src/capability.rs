@@ -418,7 +418,7 @@ impl Kind {
     /// What a manifest has to say to ask for it, in a sentence.
     pub fn how_to_ask(&self) -> String {
         let list = self.key.split('.').next().unwrap_or_default();
-        format!("add `{}` to `component.{list}`", self.line)
+        format!("add `{}` to `component.{list}`, and have the operator allow it", self.line)
     }
 
     /// Whether a member that asks for what `is_asked` says has asked for this part of the base toolbox: by itself, or with

@@ -139,7 +139,16 @@ impl Grants {
     #[must_use]
     pub fn and(mut self, then: &Self) -> Self {
         let both = |a: Option<Names>, b: &Option<Names>| Some(a?.and(b.clone()?));
-        self.requested.retain(|name, _| then.requested.get(name) == Some(&Verdict::Granted));
+        for (name, verdict) in &mut self.requested {
+            let denied = match then.requested.get(name) {
+                Some(Verdict::Granted) => continue,
+                Some(Verdict::Denied(why)) => why.clone(),
+                None => "the job began without it; dispatch its task again".to_owned(),
+            };
+            if *verdict == Verdict::Granted {
+                *verdict = Verdict::Denied(denied);
+            }
+        }
         let sessions = &then.sessions;
         Self {
             requested: self.requested,
@@ -199,9 +208,9 @@ impl Grants {
 
     /// Why the member does not hold a capability, and what would change that, in a sentence.
     pub fn refusal(&self, kind: &Kind) -> String {
-        match self.requested.get(kind.name) {
-            Some(Verdict::Denied(why)) => format!("the operator did not grant `{kind}` to this member: {why}"),
-            _ => format!("the manifest does not ask for `{kind}`; {}", kind.how_to_ask()),
+        match self.denial(kind) {
+            Some(why) => format!("the operator did not grant `{kind}` to this member: {why}"),
+            None => format!("the manifest does not ask for `{kind}`; {}", kind.how_to_ask()),
         }
     }
 
@@ -542,6 +551,9 @@ mod tests {
             (vec!["docs", "secret"], vec!["docs", "src"], vec!["docs"])
         );
         assert!(both.holds(&FILES) && !both.holds(&LOG) && !both.holds(&MEMORY_WRITE) && !both.sessions.memory);
+        // A refusal says why, and does not tell to ask for what the manifest asks for.
+        assert_eq!((both.denial(&LOG), both.denial(&MEMORY_WRITE)), (now.denial(&LOG), then.denial(&MEMORY_WRITE)));
+        assert!(both.denial(&LOG).is_some() && both.denial(&MEMORY_WRITE).is_some());
         assert_eq!((now.clone().and(&now), both.and(&now).roots.is_some()), (now.clone(), true));
         let kept: Grants = serde_json::from_value(json!(then)).unwrap();
         assert_eq!(kept, then);

@@ -1,4 +1,4 @@
-//! Files of the host: written atomically, locked, walked, compared, and stamped with the time.
+//! Files of the host: written atomically, locked, walked, compared, kept from other users, and stamped with the time.
 //!
 //! Everything here blocks on the file system: call it where blocking is allowed.
 
@@ -6,5 +6,6 @@ pub mod clock;
 pub mod durable;
 pub mod file_lock;
 pub mod fingerprint;
+pub mod own_directory;
 pub mod regular_file;
 pub mod tree;

@@ -81,25 +81,22 @@ impl Commissions {
         loop {
             let now = component.borrow_and_update().clone();
             conversing.borrow_and_update();
-            match member.store().running(id) {
-                None => {
-                    return Err(format!(
-                        "the job {id} of the meeting has ended, so nobody can talk in it any more; close the meeting"
-                    ));
-                }
-                Some(job) if member.data.is_conversing(id) => return Ok((member, job)),
-                Some(_) if let Component::Failed(why) = now => {
+            let mut changes = member.store().running(id).map(|job| job.changes());
+            // The job is looked at after its changes are listened for: an end in between is not missed.
+            match (member.store().running(id), &mut changes) {
+                (Some(job), _) if member.data.is_conversing(id) => return Ok((member, job)),
+                (Some(_), _) if let Component::Failed(why) = now => {
                     return Err(format!(
                         "its worker {} is not in service: {why}. The meeting goes on once it is; without it, end its job \
                          with `guild cancel {id}`, and close it then",
                         meeting.worker
                     ));
                 }
-                Some(job) => {
-                    let mut changes = job.changes();
+                (Some(_), Some(changes)) => {
+                    // A component that is loaded sends nothing more: its closed channel must not wake this.
                     tokio::select! {
-                        _ = component.changed() => {}
-                        _ = conversing.changed() => {}
+                        Ok(()) = component.changed() => {}
+                        Ok(()) = conversing.changed() => {}
                         _ = changes.changed() => {}
                         () = tokio::time::sleep_until(until) => {
                             return Err(
@@ -107,6 +104,11 @@ impl Commissions {
                             );
                         }
                     }
+                }
+                _ => {
+                    return Err(format!(
+                        "the job {id} of the meeting has ended, so nobody can talk in it any more; close the meeting"
+                    ));
                 }
             }
         }

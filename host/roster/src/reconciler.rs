@@ -73,9 +73,9 @@ struct Known {
     looked: Result<Mark, String>,
     /// It is being opened or loaded, and not to be touched.
     busy: bool,
-    /// How it is tried again when it is not busy any more. It is owed to this one alone: if all were tried again, several
+    /// How it is tried again when it is not busy any more. The retry is for this entry alone: if all were tried again, several
     /// that take long to fail would be tried for ever, each because of the others.
-    owed: Again,
+    retry: Retry,
 }
 
 /// What a task has done.
@@ -102,7 +102,7 @@ enum Done {
 
 /// What is tried again though nothing of it has changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Again {
+enum Retry {
     Nothing,
     /// What could not be opened.
     Unopened,
@@ -134,7 +134,7 @@ impl Reconciler {
             renewals,
         };
         for Opened { path, looked, state, .. } in opened {
-            let mut known = Known { looked, busy: false, owed: Again::Nothing };
+            let mut known = Known { looked, busy: false, retry: Retry::Nothing };
             if let MemberState::Error(_) = state {
                 reconciler.failing.insert(path.clone());
             }
@@ -154,7 +154,7 @@ impl Reconciler {
     /// Runs until it is dropped.
     pub(crate) async fn run(mut self) {
         // What has changed since the host read it is found by a first look.
-        self.rescan(Again::Nothing).await;
+        self.rescan(Retry::Nothing).await;
         let (mut swept, mut trusted) = (Instant::now(), 0);
         loop {
             let notified = self.scanner.as_ref().is_none_or(Scanner::is_complete);
@@ -167,7 +167,7 @@ impl Reconciler {
                             None
                         }
                     };
-                    let behind = mem::take(&mut self.behind).then_some(Again::Nothing);
+                    let behind = mem::take(&mut self.behind).then_some(Retry::Nothing);
                     if let Some(again) = again.max(behind) {
                         self.rescan(again).await;
                     }
@@ -175,19 +175,19 @@ impl Reconciler {
                 Some(renewal) = self.renewals.recv() => {
                     if self.renew(renewal) {
                         // What was refused may be acceptable now.
-                        self.rescan(Again::All).await;
+                        self.rescan(Retry::All).await;
                     }
                 }
                 Ok(()) = self.noticed.changed() => {
                     self.quiet().await;
                     // Later notifications cause another scan.
                     let now = *self.noticed.borrow_and_update();
-                    let again = if now == trusted { Again::Nothing } else { Again::All };
+                    let again = if now == trusted { Retry::Nothing } else { Retry::All };
                     trusted = now;
                     self.rescan(again).await;
                 }
                 () = sleep_until(swept + if notified { SWEEP } else { SEARCH }) => {
-                    self.rescan(Again::Unopened).await;
+                    self.rescan(Retry::Unopened).await;
                     swept = Instant::now();
                 }
             }
@@ -241,7 +241,7 @@ impl Reconciler {
     }
 
     /// Looks at what there is now, and begins to bring the roster up to that.
-    async fn rescan(&mut self, again: Again) {
+    async fn rescan(&mut self, again: Retry) {
         let Some(mut scanner) = self.scanner.take() else { return };
         let looked = tokio::task::spawn_blocking(move || {
             let found = scanner.look();
@@ -300,9 +300,9 @@ impl Reconciler {
     }
 
     /// Begins what is to be done about what was found.
-    fn compare(&mut self, found: Found, again: Again) {
+    fn compare(&mut self, found: Found, again: Retry) {
         let Some(known) = self.known.get_mut(&found.path) else { return self.open(found) };
-        let again = again.max(mem::replace(&mut known.owed, Again::Nothing));
+        let again = again.max(mem::replace(&mut known.retry, Retry::Nothing));
         let same = match (&known.looked, &found.member) {
             (Ok(before), Ok(now)) => now.mark.is_same(before),
             (Err(before), Err(now)) => before == now,
@@ -311,11 +311,11 @@ impl Reconciler {
         let entry = self.opener.roster.now().entry(&found.path);
         let is_error = |entry: &MemberEntry| matches!(entry.state, MemberState::Error(_));
         let tried = match again {
-            Again::Nothing => false,
+            Retry::Nothing => false,
             // A manifest with a mistake has it as long as it is the same.
-            Again::Unopened => known.busy || entry.as_ref().is_some_and(is_error) && found.member.is_ok(),
+            Retry::Unopened => known.busy || entry.as_ref().is_some_and(is_error) && found.member.is_ok(),
             // An approval can also add to what a member in service has.
-            Again::All => {
+            Retry::All => {
                 known.busy
                     || entry.as_ref().is_some_and(|entry| {
                         entry.error().is_some()
@@ -327,7 +327,7 @@ impl Reconciler {
             return;
         }
         if known.busy {
-            known.owed = again;
+            known.retry = again;
             self.behind = true;
             return;
         }
@@ -371,7 +371,7 @@ impl Reconciler {
         });
         let (path, looked) = (found.path.clone(), found.member.as_ref().map(|found| found.mark.clone()));
         let looked = looked.map_err(Clone::clone);
-        self.known.insert(path, Known { looked, busy: true, owed: Again::Nothing });
+        self.known.insert(path, Known { looked, busy: true, retry: Retry::Nothing });
         let opener = self.opener.clone();
         self.tasks.spawn(async move {
             let opened = match (leaving, found) {
@@ -391,9 +391,9 @@ impl Reconciler {
     }
 
     /// Takes in what a task has done; whether another look is due for it.
-    fn take(&mut self, done: Done) -> Option<Again> {
+    fn take(&mut self, done: Done) -> Option<Retry> {
         let path = match done {
-            Done::Gone => return Some(Again::Unopened),
+            Done::Gone => return Some(Retry::Unopened),
             Done::Opened(opened) => {
                 let path = opened.path.clone();
                 self.opened(*opened);

@@ -1,4 +1,4 @@
-//! What a host would make of members, without serving them.
+//! Checks of members without serving them, for `guild doctor`.
 
 use std::{io, path::Path, sync::Arc};
 

@@ -119,7 +119,7 @@ async fn answer_batch(context: RequestContext<'_>, limits: &Limits, text: &str) 
             (Ok(()), _) => answer_one(context, &request, &mut out).await,
         };
         let (own, all) = ((out.len() - begin) as u64, held.saturating_add(out.capacity() as u64));
-        let answered = answered.and_then(|()| context.caller.answers(own, all));
+        let answered = answered.and_then(|()| context.caller.account_response(own, all));
         if let (Err(refused), Some(id)) = (answered, id) {
             out.truncate(begin + 1);
             write(&mut out, id, Err(refused.into()));

@@ -46,9 +46,9 @@ pub enum ServeError {
     /// The address cannot be bound. A port that is taken has an error of its own.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Nobody could come in, or anybody could.
+    /// The rules of who may ask cannot be applied.
     #[error(transparent)]
-    Door(#[from] IngressError),
+    Ingress(#[from] IngressError),
     /// The members cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -77,7 +77,11 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     let address = bound.address();
     // Its file is there before any `.owner` names the address.
     let private = if private { Some(Arc::new(PrivateHost::create(address.port())?)) } else { None };
-    let ingress = Arc::new(Ingress::open(&config, address)?.with_private(private.clone()));
+    let ingress = Ingress::open(&config, address)?;
+    let ingress = Arc::new(match &private {
+        Some(private) => ingress.with_private(private.clone()),
+        None => ingress,
+    });
     let host = Host::open(HostOptions { config, target, sources, agent, hall }, Some(ingress.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;
@@ -97,7 +101,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     let stop = async {
         tokio::select! {
             () = signals.ended(&reloads.asked) => {}
-            () = unused(private) => {}
+            () = unused(private.clone()) => {}
         }
     };
     let hall = async {
@@ -115,6 +119,9 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     tokio::join!(hall, members);
     drop(socket);
     host.end().await;
+    if let Some(private) = private {
+        private.remove();
+    }
     tell("host-stopped");
     Ok(())
 }

@@ -24,6 +24,7 @@ use std::{collections::BTreeSet, future::pending, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use guild_config::ClaudeOptions;
+use guild_fs::own_directory;
 use guild_session::{
     meter::Ending,
     session::{AgentRuntime, Session, SessionEnd, Wanted},
@@ -56,7 +57,7 @@ impl Claude {
     pub fn new(options: ClaudeOptions) -> Result<Self, String> {
         options.check()?;
         if let Some(state) = &options.state {
-            scratch::own_directory(state).map_err(|why| format!("the directory for sessions of claude: {why}"))?;
+            own_directory::create(state).map_err(|why| format!("the directory for sessions of claude: {why}"))?;
         }
         Ok(Self { options: Arc::new(options), versions: Versions::default() })
     }

@@ -9,9 +9,8 @@
 //! ```
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::{Component, Path, PathBuf},
     time::Duration,
 };
@@ -103,17 +102,6 @@ impl Scratch {
         }
         Ok(())
     }
-}
-
-/// Makes the directory where it is not there, and sees that it is this user's own.
-pub(super) fn own_directory(path: &Path) -> Result<(), String> {
-    let failed = |e: io::Error| format!("{}: {e}", path.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    let found = fs::symlink_metadata(path).map_err(failed)?;
-    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 {
-        return Err(format!("{} must be a directory of this user, with mode 0700", path.display()));
-    }
-    Ok(())
 }
 
 /// Names this boot of the machine.

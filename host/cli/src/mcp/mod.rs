@@ -7,7 +7,7 @@ mod bridge;
 mod message;
 mod start;
 
-use std::{fs::File, io, pin::pin, sync::Arc};
+use std::{fs::File, pin::pin, sync::Arc};
 
 use guild_auth::private::{Joined, Lease, lock_start};
 use guild_client::{Error, MemberKey, Relay, RelayResponse, Url};
@@ -94,10 +94,11 @@ impl LocatedHost {
 }
 
 /// The outcome of a search for a host.
-struct Search {
-    found: Option<RunningHost>,
-    /// The lock without which another process may start a host.
-    start: io::Result<File>,
+enum Search {
+    /// A host serves the members.
+    Found(RunningHost),
+    /// None does, and no other process starts one while this lock is held.
+    NotFound(File),
 }
 
 /// A host that serves the members already.
@@ -118,16 +119,18 @@ impl Locator {
         }
         let config = local::config(&local.policy)?;
         let members = local::members_directory(local.members.as_deref(), &config);
-        let (target, members, member) = match member {
+        let (target, toolboxes, member) = match member {
             Some(member) => {
                 let directory = local::member_directory(&member, &local, &config)?;
                 let key = local::member(&directory, &local, &config).map_err(Failure::error)?.key;
-                (Target::Member(directory), members.ok(), Some(key))
+                // Where guild.toml names the directory, each host reads that itself.
+                let named = local.members.is_some() || config.members.is_none();
+                (Target::Member(directory), members.ok().filter(|_| named), Some(key))
             }
             None => (Target::Members(members?), None, None),
         };
         let (sources, agent, config) = (session.sources, session.agent, local.policy.config.clone());
-        let command = HostCommand { target, members, sources, agent, config, log, hangup };
+        let command = HostCommand { target, toolboxes, sources, agent, config, log, hangup };
         Ok(Self { access, source: Source::Here(Arc::new(Here { local, member, command })) })
     }
 
@@ -140,17 +143,28 @@ impl Locator {
             }
             Source::Here(here) => here,
         };
-        let local = here.clone();
-        let search = spawn_blocking(move || local.search()).await.map_err(|e| Failure::error(e.to_string()))??;
-        if let Some(RunningHost { base, joined, verified }) = search.found {
-            tracing::info!("the members are served by the host at {base}");
-            return Ok(LocatedHost { relay: self.relay(&base, here)?, verified, joined, started: None });
-        }
-        let _start = search.start.map_err(|e| Failure::error(format!("cannot start a host: {e}")))?;
+        let _start = match here.clone().search().await? {
+            Search::Found(running) => return self.join(running, here),
+            Search::NotFound(start) => start,
+        };
         // A host that is ending releases the members before the new one gives up waiting for them.
-        let (started, lease) = here.command.start().await?;
-        let relay = self.relay(&started.base, here)?;
-        Ok(LocatedHost { relay, verified: None, joined: Joined::Client(lease), started: Some(started) })
+        match here.command.start().await {
+            Ok((started, lease)) => {
+                let relay = self.relay(&started.base, here)?;
+                Ok(LocatedHost { relay, verified: None, joined: Joined::Client(lease), started: Some(started) })
+            }
+            // A host that was started otherwise may serve the members by now.
+            Err(why) => match here.clone().look().await? {
+                Some(running) => self.join(running, here),
+                None => Err(why),
+            },
+        }
+    }
+
+    fn join(&self, running: RunningHost, here: &Here) -> Result<LocatedHost, Failure> {
+        let RunningHost { base, joined, verified } = running;
+        tracing::info!("the members are served by the host at {base}");
+        Ok(LocatedHost { relay: self.relay(&base, here)?, verified, joined, started: None })
     }
 
     fn relay(&self, base: &str, here: &Here) -> Result<Relay, Failure> {
@@ -159,22 +173,40 @@ impl Locator {
 }
 
 impl Here {
-    /// Looks for a host, once no other process is starting one. It blocks.
+    /// Looks for a host; where there is none, again once no other process is starting one.
     ///
     /// # Errors
-    /// If the host that serves the members does not satisfy the terms.
-    fn search(&self) -> Result<Search, Failure> {
-        let directory = match &self.command.target {
-            Target::Member(directory) | Target::Members(directory) => directory,
-        };
-        // Where there is a host, it does not matter whether one could be started.
-        let start = lock_start(directory);
-        // The configuration may have changed since the last search.
-        let mut config = local::config(&self.local.policy)?;
-        if self.member.is_some() {
-            config.members.clone_from(&self.command.members);
+    /// If the host that serves the members does not satisfy the terms, or no host could be started.
+    async fn search(self: Arc<Self>) -> Result<Search, Failure> {
+        if let Some(found) = self.clone().look().await? {
+            return Ok(Search::Found(found));
         }
-        Ok(Search { found: self.running(&config)?, start })
+        let here = self.clone();
+        let start = blocking(move || {
+            let (Target::Member(directory) | Target::Members(directory)) = &here.command.target;
+            lock_start(directory).map_err(|e| Failure::error(format!("cannot start a host: {e}")))
+        })
+        .await?;
+        Ok(match self.look().await? {
+            Some(found) => Search::Found(found),
+            None => Search::NotFound(start),
+        })
+    }
+
+    /// The host that serves the members.
+    ///
+    /// # Errors
+    /// If that host does not satisfy the terms.
+    async fn look(self: Arc<Self>) -> Result<Option<RunningHost>, Failure> {
+        blocking(move || {
+            // The configuration may have changed since the last search.
+            let mut config = local::config(&self.local.policy)?;
+            if self.member.is_some() {
+                config.members = local::members_directory(self.local.members.as_deref(), &config).ok();
+            }
+            self.running(&config)
+        })
+        .await
     }
 
     /// The host that serves the members, if there is one that is not ending. It blocks, since a new owner may take a moment to
@@ -232,6 +264,11 @@ impl Here {
             }
         }
     }
+}
+
+/// Does what blocks.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    spawn_blocking(work).await.map_err(|e| Failure::error(e.to_string()))?
 }
 
 /// The address of a host, from the URL of one of its endpoints; `None` if that is empty.

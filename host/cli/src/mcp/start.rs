@@ -14,7 +14,7 @@ use guild_config::Runtime;
 use guild_roster::Target;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStderr, Command},
     sync::Notify,
     task::JoinHandle,
@@ -30,8 +30,8 @@ const LINE_BYTES: u64 = 64 * 1024;
 /// The options of a private host.
 pub(super) struct HostCommand {
     pub(super) target: Target,
-    /// Where the toolboxes of a single member are.
-    pub(super) members: Option<PathBuf>,
+    /// Where the toolboxes of a single member are, if guild.toml does not say so.
+    pub(super) toolboxes: Option<PathBuf>,
     pub(super) sources: Vec<PathBuf>,
     pub(super) agent: Option<Runtime>,
     pub(super) config: Option<PathBuf>,
@@ -114,7 +114,7 @@ impl HostCommand {
             Target::Member(directory) => option("member", directory.as_os_str()),
             Target::Members(directory) => option("members", directory.as_os_str()),
         });
-        words.extend(self.members.iter().map(|members| option("members", members.as_os_str())));
+        words.extend(self.toolboxes.iter().map(|members| option("members", members.as_os_str())));
         words.extend(self.sources.iter().map(|source| option("sources", source.as_os_str())));
         words.extend(self.agent.map(|agent| option("agent", agent.as_str().as_ref())));
         words.extend(self.config.iter().map(|config| option("config", config.as_os_str())));
@@ -125,9 +125,17 @@ impl HostCommand {
     }
 }
 
-async fn copy_log(mut stderr: ChildStderr) {
-    // If stderr of this process is closed, the host goes on without a log.
-    let _ = tokio::io::copy(&mut stderr, &mut tokio::io::stderr()).await;
+/// Copies the log line by line, so that no line of this process is written into one.
+async fn copy_log(stderr: ChildStderr) {
+    let (mut stderr, mut line) = (BufReader::new(stderr), Vec::new());
+    loop {
+        line.clear();
+        match (&mut stderr).take(LINE_BYTES).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            // If stderr of this process is closed, the host goes on without a log.
+            Ok(_) => drop(tokio::io::stderr().write_all(&line).await),
+        }
+    }
 }
 
 /// Passes SIGHUP on to the host until it ends, and waits for the last lines of its log.

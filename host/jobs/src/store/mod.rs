@@ -165,8 +165,8 @@ impl JobStore {
         Uuid::new_v7(time).to_string().parse().expect("a UUID is a job id")
     }
 
-    /// Makes a job. When this returns, it is running, and survives a power cut. Refused if description or task is empty, or a
-    /// limit of description, task or config is exceeded.
+    /// Makes a job. When this returns, it is running, and survives a power cut. Refused where there is a job
+    /// of that id.
     pub fn create(self: &Arc<Self>, new: NewJob) -> Result<Arc<RunningJob>, StoreError> {
         let meta = Meta {
             job_id: new.id.clone(),

@@ -112,7 +112,7 @@ impl Member {
             Handle::current(),
         );
         data.interrupted.set_runner(Arc::new(Runner::new(self)));
-        // Of one that is being loaded, that decides.
+        // For a component still loading, its outcome decides.
         if self.component().ready().is_some() {
             data.interrupted.decide(Ok(()));
         }

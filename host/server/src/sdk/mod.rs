@@ -335,7 +335,7 @@ impl Services {
         let mut response = as_message(response.map(Body::new), message.id()).await;
         // In a session the message may wait to be handled, also when this is answered.
         if let (Some(caller), Some(bytes), Era::Stateless) = (&held.caller, response.body().size_hint().exact(), era) {
-            caller.answers(bytes, bytes)?;
+            caller.account_response(bytes, bytes)?;
         }
         if ends && response.status() == StatusCode::ACCEPTED {
             // The session is over, which is more than 202 says; the SDK for Python takes that for a failure.
@@ -520,7 +520,7 @@ impl HttpBody for Kept {
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
         let piece = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let (Some(caller), Some(Ok(piece))) = (&self.held.caller, &piece) {
-            caller.holds_already(piece.data_ref().map_or(0, |data| data.len() as u64));
+            caller.record_allocated(piece.data_ref().map_or(0, |data| data.len() as u64));
         }
         let may_hear = self.held.listener.as_ref().is_none_or(Subscription::is_good);
         Poll::Ready(piece.filter(|_| may_hear))
