@@ -15,7 +15,7 @@ use crate::{
     commissions::Hall,
     support::{
         guest,
-        host::{PATIENCE, wait_for},
+        host::{Client, PATIENCE, wait_for},
     },
 };
 
@@ -110,6 +110,37 @@ fn said(request: &Received) -> Vec<String> {
 
 fn read(hall: &Hall, id: &str) -> Value {
     hall.get(&format!("/meeting/request/meeting/read?projectName=demo&meetingId={id}"))
+}
+
+#[test]
+fn a_client_of_mcp_talks_in_a_meeting_by_tools_and_gets_whole_turns() {
+    let runtime = Runtime::new().unwrap();
+    let answer = |request: &Received| match said(request).last().map(String::as_str) {
+        Some("Link it") if request.turn() < 2 => {
+            Reply::call("link_artifact", json!({"artifactPath": "specs/moths.md"}))
+        }
+        Some("Link it") => Reply::text("Linked."),
+        _ => Reply::text("Shall we?"),
+    };
+    let provider = runtime.block_on(OpenAi::start(answer));
+    let hall = Hall::with_researcher(&provider);
+    let host = hall.serve();
+    let client = Client::new(host.port, "/hall/mcp");
+    let call = |tool: &str, arguments: Value| {
+        client.call("tools/call", json!({"name": tool, "arguments": arguments})).unwrap()
+    };
+    let opened = call("open_meeting", json!({"projectName": "demo", "workerName": "researcher", "prompt": "Moths"}));
+    assert_eq!((&opened["isError"], &opened["structuredContent"]["text"]), (&json!(false), &json!("Shall we?")));
+    let id = opened["structuredContent"]["meetingId"].clone();
+    let said = call("send_message", json!({"meetingId": id, "message": "Link it"}));
+    let turn = &said["structuredContent"];
+    assert_eq!((&turn["text"], &turn["tools"]), (&json!("Linked."), &json!(["link_artifact"])), "{said}");
+    assert_eq!(turn.get("error"), None);
+    // The same by the method of JSON-RPC.
+    let said = client.call("meeting/send", json!({"meetingId": id, "message": "Go on"})).unwrap();
+    assert_eq!((&said["meetingId"], &said["text"]), (&id, &json!("Shall we?")));
+    let refused = call("open_meeting", json!({"projectName": "demo", "workerName": "nobody", "prompt": "Moths"}));
+    assert_eq!(refused["isError"], true, "{refused}");
 }
 
 #[test]

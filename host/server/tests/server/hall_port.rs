@@ -536,6 +536,53 @@ async fn a_long_list_has_its_beginning_and_how_many_there_are_besides() {
 }
 
 #[tokio::test]
+async fn a_list_of_documents_has_no_texts_and_one_document_no_text_twice() {
+    let world = World::new().await;
+    let text = "---\ntitle: A plan\nowner: somebody\n---\nThe whole plan.\n";
+    let write = |path: &str| json!({"projectName": "demo", "artifactPath": path, "content": text});
+    for path in ["a.md", "b.md"] {
+        world.call("write_document", write(path)).await;
+    }
+    let listed = world.call("list_documents", json!({"projectName": "demo", "limit": 2})).await;
+    let documents = listed["artifacts"].as_array().unwrap();
+    assert_eq!((documents.len(), &listed["more"]), (2, &json!(1)));
+    for document in documents.iter().filter(|document| document["meta"]["title"] == "A plan") {
+        assert_eq!((document.get("content"), document["meta"].get("extras")), (None, None), "{document}");
+    }
+    let rest = world.call("list_documents", json!({"projectName": "demo", "offset": 2})).await;
+    assert_eq!((rest["artifacts"].as_array().unwrap().len(), rest.get("more")), (1, None));
+    let read = world.call("read_document", json!({"projectName": "demo", "path": "a.md"})).await;
+    assert!(
+        read["content"].as_str().unwrap().contains("The whole plan.") && read.get("rawContent").is_none(),
+        "{read}"
+    );
+    assert_eq!(read["meta"]["extras"]["owner"], "somebody");
+}
+
+#[tokio::test]
+async fn an_operation_is_a_method_of_json_rpc_unless_it_answers_with_a_file_or_a_stream() {
+    let world = World::new().await;
+    let id = world.create().await;
+    let (_, listed) = world.ask("commission/list", json!({"projectName": "demo"}), "").await;
+    assert_eq!(listed["result"]["commissions"][0]["commissionId"], json!(id), "{listed}");
+    let (_, refused) = world.ask("commission/read", json!({"commissionId": "commission-none"}), "").await;
+    assert_eq!(refused["error"]["code"], -32602);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("`list_commissions`"), "{refused}");
+    let (_, described) = world.ask("rpc.discover", json!({}), "").await;
+    let described = described["result"]["methods"].to_string();
+    assert!(described.contains("\"commission/list\"") && described.contains("\"meeting/create\""));
+    for absent in ["meeting/subscribe", "workspace/image/read", "workspace/mockup/read"] {
+        let (_, answer) = world.ask(absent, json!({}), "").await;
+        assert_eq!(answer["error"]["code"], -32601, "{absent}: {answer}");
+        assert!(!described.contains(&format!("\"{absent}\"")), "{absent}");
+    }
+    // The worker of this world has no component, and nobody is in a meeting with it.
+    let meeting = json!({"projectName": "demo", "workerName": "tester", "prompt": "Moths"});
+    let (_, refused) = world.ask("meeting/create", meeting, "").await;
+    assert!(refused["error"]["message"].is_string(), "{refused}");
+}
+
+#[tokio::test]
 async fn a_call_that_makes_no_sense_is_told_what_would() {
     let world = World::new().await;
     let mut misspelt = commission();
