@@ -837,7 +837,7 @@ mod tests {
 
     /// Commands without a result that scripts would parse: they serve, make, end or remove something, or print a text in one
     /// form.
-    const WITHOUT_JSON: [&str; 14] = [
+    const WITHOUT_JSON: [&str; 15] = [
         "serve",
         "mcp",
         "project",
@@ -851,6 +851,7 @@ mod tests {
         "token add",
         "token revoke",
         "prompt",
+        "man",
         "completions",
     ];
 
