@@ -138,13 +138,7 @@ impl Reading {
         let read = reader.page(format, &path, bytes, self.costly.load(Ordering::Relaxed)).await;
         idle().push(reader);
         match read {
-            Ok(page) => {
-                blocking(move || {
-                    let index = Index::of(&page);
-                    Ok((page, index))
-                })
-                .await
-            }
+            Ok(read) => Ok(Ok(read)),
             Err(why) => {
                 tracing::warn!(path, %why, "a document is left out");
                 let is_costly = matches!(why, Ended::TooLong | Ended::TooMuchMemory);

@@ -1,6 +1,11 @@
 //! An inverted index in memory, ranked by BM25.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     extract::Page,
@@ -18,15 +23,24 @@ const WORD_BYTES: usize = 80;
 const SAMPLE: usize = 20;
 
 /// An index over passages, which are numbered in the order of their pages.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Index {
-    /// For each form, the passages that have it, and how often.
-    postings: HashMap<String, Vec<(u32, u16)>>,
+    /// The texts that have a form, by form.
+    postings: HashMap<String, Vec<Posting>>,
     /// For each passage, how many words it has.
     lengths: Vec<u32>,
     languages: BTreeSet<Language>,
     /// Its approximate size in memory, in bytes.
+    #[serde(skip)]
     size: usize,
+}
+
+/// A form in a text: of one passage, or of a title or a heading with the passages below it.
+#[derive(Serialize, Deserialize)]
+struct Posting {
+    passages: Range<u32>,
+    /// How often the text has the form.
+    count: u16,
 }
 
 /// A passage that has words of a question.
@@ -39,33 +53,41 @@ pub(crate) struct Hit {
 }
 
 impl Index {
-    /// The index over the passages of one page.
+    /// The index over the passages of one page. A title and a heading are indexed once each, for all passages below them.
     pub(crate) fn of(page: &Page) -> Self {
         let sample: Vec<&str> = page.passages.iter().take(SAMPLE).map(|passage| passage.text.as_str()).collect();
         let language = Language::of(&sample.join(" "));
-        let mut index = Self { languages: [language].into(), ..Self::default() };
-        for (number, passage) in (0..).zip(&page.passages) {
-            // The page's title and the heading are part of each passage below them.
-            let mut length = 0;
-            let heading = page.heading_of(passage);
-            let title = Some(&page.title).filter(|title| *title != heading);
-            for text in title.into_iter().chain([heading, &passage.text]) {
-                forms(text, language, |form| {
-                    length += 1;
-                    index.count(form, number);
-                });
+        let lengths = vec![0; page.passages.len()];
+        let mut index = Self { lengths, languages: [language].into(), ..Self::default() };
+        index.add(&page.title, 0..page.passages.len() as u32, language);
+        let mut first = 0;
+        for below in page.passages.chunk_by(|one, next| one.heading == next.heading) {
+            let passages = first..first + below.len() as u32;
+            if let Some(heading) = below.first().map(|passage| page.heading_of(passage)).filter(|it| **it != page.title)
+            {
+                index.add(heading, passages.clone(), language);
             }
-            index.lengths.push(length);
+            for (number, passage) in passages.clone().zip(below) {
+                index.add(&passage.text, number..number + 1, language);
+            }
+            first = passages.end;
         }
         index
     }
 
-    fn count(&mut self, form: String, passage: u32) {
-        let list = self.postings.entry(form).or_default();
-        match list.last_mut() {
-            Some((last, count)) if *last == passage => *count = count.saturating_add(1),
-            _ => list.push((passage, 1)),
-        }
+    /// Adds a text that counts for these passages.
+    fn add(&mut self, text: &str, passages: Range<u32>, language: Language) {
+        let mut length = 0;
+        forms(text, language, |form| {
+            length += 1;
+            let list = self.postings.entry(form).or_default();
+            match list.last_mut() {
+                Some(last) if last.passages == passages => last.count = last.count.saturating_add(1),
+                _ => list.push(Posting { passages: passages.clone(), count: 1 }),
+            }
+        });
+        let lengths = self.lengths.get_mut(passages.start as usize..passages.end as usize);
+        lengths.into_iter().flatten().for_each(|known| *known += length);
     }
 
     /// Adds the index of the next page.
@@ -78,8 +100,11 @@ impl Index {
             if self.postings.len() < MAX_WORDS || self.postings.contains_key(&form) {
                 let bytes = form.len() + WORD_BYTES;
                 let known = self.postings.entry(form).or_default();
-                self.size += if known.is_empty() { bytes } else { 0 } + list.len() * size_of::<(u32, u16)>();
-                known.extend(list.into_iter().map(|(passage, count)| (first + passage, count)));
+                self.size += if known.is_empty() { bytes } else { 0 } + list.len() * size_of::<Posting>();
+                known.extend(list.into_iter().map(|Posting { passages, count }| Posting {
+                    passages: first + passages.start..first + passages.end,
+                    count,
+                }));
             }
         }
     }
@@ -96,10 +121,12 @@ impl Index {
 
     /// The passages that have a word, and how often.
     fn having(&self, term: &Term) -> HashMap<u32, u16> {
-        let mut having = HashMap::new();
-        for (passage, count) in term.forms.iter().filter_map(|form| self.postings.get(form)).flatten() {
-            let known: &mut u16 = having.entry(*passage).or_default();
-            *known = (*known).max(*count);
+        let mut having: HashMap<u32, u16> = HashMap::new();
+        for posting in term.forms.iter().filter_map(|form| self.postings.get(form)).flatten() {
+            for passage in posting.passages.clone() {
+                let known = having.entry(passage).or_default();
+                *known = known.saturating_add(posting.count);
+            }
         }
         having
     }

@@ -4,6 +4,7 @@ use std::{collections::HashSet, sync::LazyLock};
 
 use guild_session::fold::fold;
 use rust_stemmers::{Algorithm, Stemmer};
+use serde::{Deserialize, Serialize};
 use unicode_normalization::char::is_combining_mark;
 
 /// Words of a question that are looked for.
@@ -104,7 +105,7 @@ static FUNCTION_WORDS: LazyLock<[HashSet<&'static str>; LANGUAGES.len()]> =
     LazyLock::new(|| LANGUAGES.map(|(_, words)| words.split_ascii_whitespace().collect()));
 
 /// A language whose words are stemmed; an index of [`LANGUAGES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Language(usize);
 
 impl Language {

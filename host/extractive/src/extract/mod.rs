@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Blocks under one heading are joined up to this length, and longer ones are split.
 const PASSAGE_BYTES: usize = 700;
-/// Characters of a heading or a title that are kept: it stands before each passage below it.
+/// Characters of a heading or a title that are kept: each passage below it is shown with it.
 const MAX_HEADING_CHARS: usize = 300;
 /// Passages of a page that are kept.
 const MAX_PASSAGES: usize = 100_000;
@@ -101,9 +101,8 @@ pub(crate) fn page(format: Format, path: &str, text: &str) -> Page {
         Format::Html => html::page(text),
         Format::Markdown | Format::Text | Format::Code => text::page(format, text),
     };
-    if page.title.is_empty() {
-        page.title = path.rsplit('/').next().unwrap_or(path).to_owned();
-    }
+    let title = if page.title.is_empty() { path.rsplit('/').next().unwrap_or(path) } else { &page.title };
+    page.title = cut(title, MAX_HEADING_CHARS).0.to_owned();
     page
 }
 
@@ -160,6 +159,7 @@ fn newlines(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::Index;
 
     #[test]
     fn long_blocks_are_split_and_nothing_is_lost() {
@@ -182,12 +182,22 @@ mod tests {
     #[test]
     fn any_text_is_read_in_time_in_the_order_of_its_length() {
         let started = std::time::Instant::now();
+        let filled = |part: &str| part.repeat((1 << 18) / part.len());
+        let parts =
+            ["a. ", ".", "a.\"", "\n", "# a\n", "```\n", "<!--", "<p>", "<a>x", "<nav>", "a\n---\n", "<td><sup>"];
+        let (name, many) = (filled("name "), filled("<p>a<pre>a</pre>"));
+        let titled = [
+            format!("<title>{name}</title>{many}"),
+            format!("<h1>{name}</h1>{many}"),
+            format!("{name}\n===\na\n\n# b\n"),
+        ];
+        let texts: Vec<String> = parts.map(filled).into_iter().chain(titled).collect();
         for format in [Format::Html, Format::Markdown, Format::Text, Format::Code] {
-            for part in
-                ["a. ", ".", "a.\"", "\n", "# a\n", "```\n", "<!--", "<p>", "<a>x", "<nav>", "a\n---\n", "<td><sup>"]
-            {
-                let page = page(format, "x", &part.repeat((1 << 18) / part.len()));
+            for text in &texts {
+                let page = page(format, "x", text);
                 assert!(page.passages.iter().all(|passage| passage.text.len() <= 2 * PASSAGE_BYTES));
+                assert!(page.headings.iter().chain([&page.title]).all(|name| name.len() <= MAX_HEADING_CHARS));
+                Index::of(&page);
             }
         }
         // The square of it would be minutes for each.
