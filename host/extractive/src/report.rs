@@ -95,6 +95,7 @@ impl<'a> Report<'a> {
         let numbers = answer.hits.iter().map(|hit| format!("[{}]", self.number(hit))).collect::<Vec<_>>().join(" ");
         let _ = match (answer.hits.is_empty(), self.sentence(answer)) {
             (true, _) if !self.figures.is_empty() => writeln!(text, "The figures of the tables are below.\n"),
+            (true, _) if answer.terms.is_empty() => writeln!(text, "The question has no word to look for.\n"),
             (true, _) => writeln!(text, "Not found in the sources.\n"),
             (false, Some((sentence, number))) => writeln!(text, "- “{sentence}” [{number}]\n"),
             (false, None) if answer.is_found() => writeln!(text, "- See {numbers}.\n"),

@@ -145,7 +145,8 @@ fn memory(report: &Report<'_>) -> Option<(String, String)> {
             places.map(|(document, passage)| format!("{}:{}", document.path, passage.line)).collect();
         content.push_str(&format!("Question: {}\nPassages: {}\n", answer.question, places.join(", ")));
     }
-    for answer in report.answers.iter().filter(|answer| answer.hits.is_empty() && report.figures.is_empty()) {
+    let is_absent = |answer: &&Answer| answer.hits.is_empty() && !answer.terms.is_empty() && report.figures.is_empty();
+    for answer in report.answers.iter().filter(is_absent) {
         content.push_str(&format!("Not in the sources: {}\n", answer.question));
     }
     Some((key, cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))

@@ -208,11 +208,12 @@ fn pairs(run: &str) -> impl Iterator<Item = String> {
 }
 
 /// The terms of a question over sources in these languages, not weighed yet: its words without the function words of its
-/// language.
+/// language. Hiragana, mostly particles and endings, counts only where the question has nothing else.
 pub(crate) fn terms(question: &str, languages: &[Language]) -> Vec<Term> {
     let asked_in = [Language(0), Language::of(question)];
     let mut terms: Vec<Term> = Vec::new();
-    let mut add = |word: &str, forms: Vec<String>| {
+    let mut hiragana: Vec<Term> = Vec::new();
+    let add = |terms: &mut Vec<Term>, word: &str, forms: Vec<String>| {
         if terms.len() < MAX_TERMS && !terms.iter().any(|known| known.forms == forms) {
             terms.push(Term { word: word.to_owned(), forms, weight: 0.0 });
         }
@@ -223,11 +224,10 @@ pub(crate) fn terms(question: &str, languages: &[Language]) -> Vec<Term> {
                 let mut forms: Vec<String> = languages.iter().map(|language| language.stem(run)).collect();
                 forms.sort_unstable();
                 forms.dedup();
-                add(run, forms);
+                add(&mut terms, run, forms);
             }
         }
-        // Particles and endings are no content.
-        Script::Hiragana => {}
+        Script::Hiragana => pairs(run).for_each(|pair| add(&mut hiragana, run, vec![pair])),
         _ => {
             let mut rest = run;
             while !rest.is_empty() {
@@ -235,14 +235,14 @@ pub(crate) fn terms(question: &str, languages: &[Language]) -> Vec<Term> {
                 let (at, len) = asking.min_by_key(|(at, len)| (*at, usize::MAX - len)).unwrap_or((rest.len(), 0));
                 let part = rest.get(..at).unwrap_or_default();
                 if part.chars().nth(1).is_none() && !part.is_empty() {
-                    add(part, vec![part.to_owned()]);
+                    add(&mut terms, part, vec![part.to_owned()]);
                 }
-                pairs(part).for_each(|pair| add(part, vec![pair]));
+                pairs(part).for_each(|pair| add(&mut terms, part, vec![pair]));
                 rest = rest.get(at + len..).unwrap_or_default();
             }
         }
     });
-    terms
+    if terms.is_empty() { hiragana } else { terms }
 }
 
 #[cfg(test)]

@@ -111,6 +111,8 @@ async fn a_question_is_understood_where_words_are_not_set_apart_and_in_other_lan
     let report = report_on("# 名簿\n\n名簿とは、メンバーの集まりである。\n".as_bytes(), "倉庫とは何ですか？").await;
     assert!(report.contains("Not found in the sources"), "{report}");
     assert!(report.contains("- 倉庫とは何ですか？ (no passage has “倉庫”)"), "{report}");
+    let report = report_on(b"# Roster\n\nThe roster is the set of members.\n", "What is it for?").await;
+    assert!(report.contains("The question has no word to look for.") && !report.contains("Not found"), "{report}");
 }
 
 #[tokio::test]

@@ -90,5 +90,5 @@ async fn questions_on_the_notes_of_a_rowing_club() {
 
 #[tokio::test]
 async fn questions_in_german_french_russian_japanese_and_chinese() {
-    assert_hold("languages", Held { answers: 16, files: 16, open: 5 }).await;
+    assert_hold("languages", Held { answers: 17, files: 17, open: 6 }).await;
 }
