@@ -40,9 +40,10 @@ pub(crate) fn figures(prompt: &str, roots: &[String]) -> Vec<Figures> {
     if found.iter().any(has_table) { found } else { Vec::new() }
 }
 
-/// Escapes markup in a line: its cells come from a table that anybody may have written.
+/// Escapes tags and pictures in a line: its cells come from a table that anybody may have written. A backslash would not
+/// do for a tag, since a cell may have one before it.
 fn plain(line: &str) -> String {
-    line.replace('<', "\\<").replace("![", "!\\[")
+    line.replace('<', "&lt;").replace("![", "!\\[")
 }
 
 #[cfg(test)]
@@ -57,6 +58,6 @@ mod tests {
     fn figures_stand_under_the_path_of_a_file() {
         let found = figures(PROMPT, &["data".to_owned()]);
         assert_eq!(found.iter().map(|figures| figures.path.as_str()).collect::<Vec<_>>(), ["data/sales.csv"]);
-        assert!(found[0].text.contains("2 rows.") && found[0].text.contains("price \\<b> | number"));
+        assert!(found[0].text.contains("2 rows.") && found[0].text.contains("price &lt;b> | number"));
     }
 }

@@ -123,6 +123,7 @@ impl<'a> Report<'a> {
                     && sentence.len() <= SENTENCE_BYTES
                     && !sentence.ends_with(['?', ':'])
                     && !["```", "|"].iter().any(|mark| sentence.contains(mark))
+                    && !may_embed(sentence, document)
                 {
                     best = Some((share, document, sentence, self.number(hit)));
                 }
@@ -157,7 +158,8 @@ impl<'a> Report<'a> {
         for (number, passage) in (1..).zip(&self.numbers) {
             let Some((document, passage)) = self.corpus.passage(*passage) else { continue };
             let (heading, line) = (shown(&document.heading(passage)), passage.line);
-            let _ = writeln!(text, "**[{number}] {heading}** — `{}:{line}`\n", document.path);
+            let path = document.path.replace(['`', '\n', '\r'], "?");
+            let _ = writeln!(text, "**[{number}] {heading}** — `{path}:{line}`\n");
             let _ = writeln!(text, "{}", block(document, passage));
         }
     }
@@ -195,18 +197,17 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A passage as a quotation in Markdown. A listing stands in a fence, and so does Markdown with pictures: a report must not
-/// make its reader's program fetch something.
+/// A passage as a quotation in Markdown. A listing stands in a fence, and so does Markdown that may embed something.
 fn block(document: &Document, passage: &Passage) -> String {
-    let kind = document_kind(&document.path);
-    let has_pictures = kind == Some(Format::Markdown) && passage.text.contains("![");
-    if !passage.code && !has_pictures {
+    if !passage.code && !may_embed(&passage.text, document) {
         return quoted(&escaped(&passage.text, document));
     }
     let longest = passage.text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
-    let language = match kind {
-        Some(Format::Code) => document.path.rsplit('.').next().unwrap_or_default(),
+    let extension =
+        document.path.rsplit('.').next().filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    let language = match document_kind(&document.path) {
+        Some(Format::Code) => extension.unwrap_or_default(),
         _ => "text",
     };
     format!("{fence}{language}\n{}\n{fence}\n", passage.text)
@@ -218,10 +219,17 @@ fn quoted(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// A text of a document with what Markdown would take for markup escaped. Of Markdown itself only pictures are.
+/// Whether a text of a Markdown document may have a picture or an HTML tag. Rendered, these make the reader's program
+/// fetch an address that the document's author chose.
+fn may_embed(text: &str, document: &Document) -> bool {
+    let has_tag = |text: &str| text.split('<').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+    document_kind(&document.path) == Some(Format::Markdown) && (text.contains("![") || has_tag(text))
+}
+
+/// A text of a document with the markup characters escaped that it does not have as Markdown.
 fn escaped(text: &str, document: &Document) -> String {
     if document_kind(&document.path) == Some(Format::Markdown) {
-        return text.replace("![", "!\\[");
+        return text.to_owned();
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     let mut line_starts = true;
@@ -235,14 +243,17 @@ fn escaped(text: &str, document: &Document) -> String {
     escaped
 }
 
-/// A title or question as text of the report: on one line, and none of it markup but code in backticks.
+/// A title or question as text of the report: on one line, with all markup escaped but code between single backticks.
 fn shown(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut code = false;
+    // Backticks that have a partner.
+    let mut paired = if line.contains("``") { 0 } else { line.matches('`').count() / 2 * 2 };
+    let mut is_code = false;
     let mut shown = String::with_capacity(line.len());
     for c in line.chars() {
-        code ^= c == '`';
-        if !code && matches!(c, '<' | '*' | '[') {
+        if c == '`' && paired > 0 {
+            (paired, is_code) = (paired - 1, !is_code);
+        } else if !is_code && matches!(c, '\\' | '`' | '<' | '*' | '[') {
             shown.push('\\');
         }
         shown.push(c);

@@ -327,12 +327,24 @@ async fn a_source_cannot_put_markup_of_its_own_into_a_report() {
     let text = "The gateway token is rotated <img src=x onerror=alert(1)> daily. ![x](http://tracker.example/p.png)\n```\n# Not a heading\n";
     write(dir.path(), "docs/a.txt", text);
     write(dir.path(), "docs/b.md", "# Gateway\n\nThe gateway token is secret. ![x](http://tracker.example/p.png)\n");
+    write(
+        dir.path(),
+        "docs/c.md",
+        "# Token\n\nThe gateway token is rotated by <img src=https://tracker.example/q.png> hand.\n",
+    );
+    write(
+        dir.path(),
+        "docs/d.md",
+        "# A ` gateway token <img src=x>\n\nIt is rotated.\n\n# Gateway token \\<img src=y>\n\nRotated, too.\n",
+    );
     let report = ask(&dir, "How is the gateway token rotated?").await.report();
-    assert!(report.contains("gateway token"));
-    assert!(!report.contains(" <img") && !report.contains("\n# Not"), "{report}");
-    // A picture stands in a fence only.
+    assert!(!report.contains("\n# Not"), "{report}");
+    // Pictures and tags stand in a fence only.
     let outside: String = report.split("\n```").step_by(2).collect();
     assert!(!outside.contains("![") && report.contains("![x](http://tracker.example/p.png)"), "{report}");
+    assert!(!outside.contains(" <img") && report.contains("<img src=https://tracker.example/q.png>"), "{report}");
+    assert!(report.contains("A \\` gateway token \\<img src=x>** — `docs/d.md:3`"), "{report}");
+    assert!(report.contains("Gateway token \\\\\\<img src=y>** — `docs/d.md:7`"), "{report}");
 }
 
 #[tokio::test]
