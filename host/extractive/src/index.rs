@@ -15,11 +15,9 @@ use crate::{
 /// The usual constants of BM25: how soon repetition stops counting, and how much length counts.
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
-/// Words that an index has at most; one that comes later is not found. English has some 200,000.
-const MAX_WORDS: usize = 1 << 20;
-/// What a word takes in memory besides its letters and its passages, in bytes.
+/// Memory of a word besides its letters and its postings, in bytes.
 const WORD_BYTES: usize = 80;
-/// Passages of a page that tell its language.
+/// The passages of a page that its language is told from.
 const SAMPLE: usize = 20;
 
 /// An index over passages, which are numbered in the order of their pages.
@@ -35,7 +33,7 @@ pub(crate) struct Index {
     size: usize,
 }
 
-/// A form in a text: of one passage, or of a title or a heading with the passages below it.
+/// A form in a text: of one passage, or of a heading with the passages below it.
 #[derive(Serialize, Deserialize)]
 struct Posting {
     passages: Range<u32>,
@@ -48,25 +46,22 @@ struct Posting {
 pub(crate) struct Hit {
     pub(crate) passage: u32,
     pub(crate) score: f32,
-    /// How much of the question it has, by the weight of its words: 1 where it has all.
+    /// The share of the question's words that it has, by their weight.
     pub(crate) coverage: f32,
 }
 
 impl Index {
-    /// The index over the passages of one page. A title and a heading are indexed once each, for all passages below them.
+    /// The index over the passages of one page. A heading is indexed once for all passages below it.
     pub(crate) fn of(page: &Page) -> Self {
         let sample: Vec<&str> = page.passages.iter().take(SAMPLE).map(|passage| passage.text.as_str()).collect();
         let language = Language::of(&sample.join(" "));
         let lengths = vec![0; page.passages.len()];
         let mut index = Self { lengths, languages: [language].into(), ..Self::default() };
-        index.add(&page.title, 0..page.passages.len() as u32, language);
         let mut first = 0;
         for below in page.passages.chunk_by(|one, next| one.heading == next.heading) {
             let passages = first..first + below.len() as u32;
-            if let Some(heading) = below.first().map(|passage| page.heading_of(passage)).filter(|it| **it != page.title)
-            {
-                index.add(heading, passages.clone(), language);
-            }
+            let heading = below.first().map(|passage| page.heading_of(passage));
+            heading.into_iter().for_each(|heading| index.add(heading, passages.clone(), language));
             for (number, passage) in passages.clone().zip(below) {
                 index.add(&passage.text, number..number + 1, language);
             }
@@ -97,15 +92,13 @@ impl Index {
         self.lengths.extend(next.lengths);
         self.languages.extend(next.languages);
         for (form, list) in next.postings {
-            if self.postings.len() < MAX_WORDS || self.postings.contains_key(&form) {
-                let bytes = form.len() + WORD_BYTES;
-                let known = self.postings.entry(form).or_default();
-                self.size += if known.is_empty() { bytes } else { 0 } + list.len() * size_of::<Posting>();
-                known.extend(list.into_iter().map(|Posting { passages, count }| Posting {
-                    passages: first + passages.start..first + passages.end,
-                    count,
-                }));
-            }
+            let bytes = form.len() + WORD_BYTES;
+            let known = self.postings.entry(form).or_default();
+            self.size += if known.is_empty() { bytes } else { 0 } + list.len() * size_of::<Posting>();
+            known.extend(list.into_iter().map(|Posting { passages, count }| Posting {
+                passages: first + passages.start..first + passages.end,
+                count,
+            }));
         }
     }
 
@@ -160,9 +153,7 @@ impl Index {
                 hit.coverage += term.weight / all;
             }
         }
-        // One rare word many times is less than all words once.
-        let with_coverage = |hit: Hit| Hit { score: hit.score * hit.coverage.sqrt(), ..hit };
-        let mut hits: Vec<Hit> = hits.into_values().map(with_coverage).collect();
+        let mut hits: Vec<Hit> = hits.into_values().collect();
         hits.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
         hits
     }

@@ -1,4 +1,4 @@
-//! The report, as Markdown that a person reads.
+//! Writes the report as Markdown.
 
 use std::fmt::Write as _;
 
@@ -10,32 +10,30 @@ use crate::{
     extract::{Passage, sentence_ends},
     figures::Figures,
     index::Hit,
-    search::Answer,
+    search::{ABOUT, Answer},
 };
 
 /// How much of a task the report repeats, in characters.
 const TASK_CHARS: usize = 1500;
 /// The longest sentence of a summary, in bytes.
 const SENTENCE_BYTES: usize = 420;
-/// A sentence stands in the summary if, with its heading, it has this share of the question's words, by their weight.
-const SAYS: f32 = 0.6;
 
 /// The line that every report ends with.
 const EXTRACTED: &str = "*This report was extracted by search and not written by a model: the quotations are the sources' \
     own words, and whether they answer the question was not judged. The worker's posture and instructions are for models, and had no \
     part in it.*";
 
-/// What is reported.
+/// The parts of a report.
 pub(crate) struct Report<'a> {
     pub(crate) corpus: &'a Corpus,
     pub(crate) answers: &'a [Answer],
-    /// What the worker computed.
+    /// The figures that the worker computed.
     pub(crate) figures: &'a [Figures],
     /// How many documents were searched.
     pub(crate) searched: usize,
     /// The names of the read roots.
     pub(crate) roots: &'a [String],
-    /// A sentence on the files that are not among them.
+    /// A sentence on files that are no sources.
     pub(crate) absent: Option<String>,
     /// The passages that are quoted, in the order of their numbers.
     numbers: Vec<u32>,
@@ -59,7 +57,7 @@ impl<'a> Report<'a> {
         Self { corpus, answers, figures, searched, roots, absent, numbers }
     }
 
-    /// The report. It begins with the task, where its reader does not know that.
+    /// The report as Markdown. It begins with the task, if that is given.
     pub(crate) fn markdown(&self, task: Option<&str>) -> String {
         let mut text = String::new();
         if let Some(task) = task {
@@ -87,7 +85,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// What the best passages say in a sentence, else which passages there are.
+    /// The best sentence on a question, or the numbers of its passages.
     fn summary(&self, answer: &Answer, text: &mut String) {
         if self.answers.len() > 1 {
             let _ = writeln!(text, "**{}**\n", shown(&answer.question));
@@ -105,7 +103,7 @@ impl<'a> Report<'a> {
         };
     }
 
-    /// The sentence that has most of a question's words, under its heading, and its number; if it has enough of them.
+    /// The sentence that, with its heading, has most of a question's words, and the number of its passage.
     fn sentence(&self, answer: &Answer) -> Option<(String, usize)> {
         let index = &self.corpus.index;
         let mut best: Option<(f32, &Document, &str, usize)> = None;
@@ -118,7 +116,7 @@ impl<'a> Report<'a> {
                 let with_heading = format!("{} {sentence}", document.heading(passage));
                 let share = answer.share(index, &with_heading);
                 let is_best = best.is_none_or(|(most, ..)| share > most) && answer.share(index, sentence) > 0.0;
-                if share >= SAYS
+                if share >= ABOUT
                     && is_best
                     && sentence.len() <= SENTENCE_BYTES
                     && !sentence.ends_with(['?', ':'])
@@ -135,7 +133,7 @@ impl<'a> Report<'a> {
         Some((escaped(&line, document), number))
     }
 
-    /// The number under which a passage is quoted: a passage that two questions have has one number.
+    /// The number of a passage in the report. A passage has one number for all questions.
     fn number(&self, hit: &Hit) -> usize {
         self.numbers.iter().position(|passage| *passage == hit.passage).map_or(0, |at| at + 1)
     }
@@ -164,7 +162,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// What a person would have to answer, or to look for elsewhere.
+    /// The questions for which no passage has most of the words.
     pub(crate) fn open_questions(&self) -> Vec<String> {
         if self.searched == 0 && self.figures.is_empty() {
             let roots = self.roots.join(", ");
@@ -185,7 +183,7 @@ impl<'a> Report<'a> {
         self.answers.iter().filter(open).map(line).collect()
     }
 
-    /// The files that were found and not read, if any.
+    /// Writes which files were found and not read, if any.
     fn not_read(&self, text: &mut String) {
         let Corpus { seen, unread, documents, .. } = self.corpus;
         if unread.is_empty() {
@@ -261,7 +259,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// A number of things.
+/// A number with its noun.
 pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

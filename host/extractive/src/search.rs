@@ -8,10 +8,10 @@ use crate::{
     words::{Term, forms},
 };
 
-/// A passage with this share of a question's words, by their weight, is about the question.
-const ABOUT: f32 = 0.6;
+/// A text with this share of a question's words, by their weight, is about the question.
+pub(crate) const ABOUT: f32 = 0.6;
 
-/// What was found for a question.
+/// The passages that were found for a question.
 pub(crate) struct Answer {
     pub(crate) question: String,
     /// The words that were looked for.
@@ -23,7 +23,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Whether a passage has most of the question's words. If none has, those that are shown are the closest.
+    /// Whether a passage has most of the question's words.
     pub(crate) fn is_found(&self) -> bool {
         self.hits.iter().any(|hit| hit.coverage >= ABOUT)
     }
@@ -46,7 +46,7 @@ impl Answer {
 pub(crate) fn answer(corpus: &Corpus, question: &str, named: &[String], limit: usize) -> Answer {
     let terms = corpus.index.terms(question);
     let mut hits = corpus.index.search(&terms);
-    // What copies of a file say is shown once.
+    // A text that several files have is shown once.
     let mut texts = HashSet::new();
     hits.retain(|hit| {
         texts.len() < limit

@@ -1,4 +1,4 @@
-//! From a task to the questions that are looked up.
+//! Reads the questions that a task asks.
 
 use guild_contract::text::cut;
 
@@ -8,23 +8,21 @@ use crate::extract::sentence_ends;
 const MAX_QUESTIONS: usize = 6;
 /// Characters of a question that are kept.
 const MAX_CHARS: usize = 1000;
-/// A question of fewer characters, as "Why?", is about the sentence before it.
-const SHORT_CHARS: usize = 12;
 
-/// What a task asks.
+/// The questions of a task.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Inquiry {
     /// Each on one line, cut where it is very long.
     pub(crate) questions: Vec<String>,
     /// Questions of the task that are not looked up, because there are too many.
     pub(crate) left_out: Vec<String>,
-    /// The files to search, if the task names them: in backticks, in a line that begins with `Source:` or `Sources:`. If
-    /// it is empty, all are searched.
+    /// The files to search, all of them if it is empty. A task names them in backticks, in a line that begins with
+    /// `Source:` or `Sources:`.
     pub(crate) sources: Vec<String>,
 }
 
 /// Reads a task: its questions are the sentences that end in a question mark. If there are none, the task as a whole is
-/// what is looked up.
+/// the question.
 pub(crate) fn inquiry(task: &str) -> Inquiry {
     let mut inquiry = Inquiry::default();
     let mut paragraphs = vec![String::new()];
@@ -45,13 +43,11 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
         }
     }
     for paragraph in &paragraphs {
-        let (mut before, mut start) = (0, 0);
+        let mut start = 0;
         for end in sentence_ends(paragraph) {
             let sentence = paragraph.get(start..end).unwrap_or_default().trim();
-            let is_short = sentence.chars().count() < SHORT_CHARS;
-            let whole = paragraph.get(if is_short { before } else { start }..end).unwrap_or_default().trim();
-            (before, start) = (start, end);
-            let question = cut(whole, MAX_CHARS).0;
+            start = end;
+            let question = cut(sentence, MAX_CHARS).0;
             if sentence.ends_with(['?', '？']) && !inquiry.questions.iter().any(|known| known == question) {
                 inquiry.questions.push(question.to_owned());
             }
@@ -70,18 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_questions_of_a_task_are_its_sentences_that_ask() {
+    fn the_questions_of_a_task_are_its_sentences_with_a_question_mark() {
         let task = "Source: `docs/a.md`, `docs/b.md`\n\n# Keys\n\nBe brief. How often do\nkeys rotate? Why?\n\n- 鍵はどこですか？何の鍵？\n- Is it\n  v1.2?\n";
         let read = inquiry(task);
         assert_eq!(
             read.questions,
-            [
-                "How often do keys rotate?",
-                "How often do keys rotate? Why?",
-                "鍵はどこですか？",
-                "鍵はどこですか？何の鍵？",
-                "Is it v1.2?"
-            ]
+            ["How often do keys rotate?", "Why?", "鍵はどこですか？", "何の鍵？", "Is it v1.2?"]
         );
         assert_eq!(read.sources, ["docs/a.md", "docs/b.md"]);
         assert_eq!(inquiry("Find all\n\n- keys").questions, ["Find all keys"]);

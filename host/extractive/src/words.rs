@@ -1,4 +1,4 @@
-//! The words of texts in the form in which they are searched: folded, in lower case, and stemmed.
+//! Brings the words of texts and questions into the forms that are searched: folded, in lower case, and stemmed.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -9,10 +9,10 @@ use unicode_normalization::char::is_combining_mark;
 
 /// Words of a question that are looked for.
 const MAX_TERMS: usize = 32;
-/// Longer words are not found.
+/// Longer words are not indexed.
 const MAX_WORD_BYTES: usize = 128;
 
-/// The languages whose words are stemmed, each with its function words: they are no content of a question.
+/// The languages whose words are stemmed, each with its function words, which no question is searched for.
 const LANGUAGES: [(Algorithm, &str); 7] = [
     (
         Algorithm::English,
@@ -68,7 +68,7 @@ const LANGUAGES: [(Algorithm, &str); 7] = [
     ),
 ];
 
-/// Words of Chinese and Japanese that ask, and are no content of a question. A longer one stands before its beginning.
+/// Question words of Chinese and Japanese, which no question is searched for.
 const ASKING: &[&str] = &[
     "为什么",
     "為什麼",
@@ -121,14 +121,10 @@ impl Language {
         Self(counts.iter().position(|count| *count == most).unwrap_or_default())
     }
 
-    /// The stem of a word in lower case. A name with digits is its own stem.
+    /// The stem of a word in lower case.
     pub(crate) fn stem(self, word: &str) -> String {
-        match LANGUAGES.get(self.0) {
-            Some((algorithm, _)) if word.chars().all(char::is_alphabetic) => {
-                Stemmer::create(*algorithm).stem(word).into_owned()
-            }
-            _ => word.to_owned(),
-        }
+        let algorithm = LANGUAGES.get(self.0).map_or(Algorithm::English, |(algorithm, _)| *algorithm);
+        Stemmer::create(algorithm).stem(word).into_owned()
     }
 
     fn has_function_word(self, word: &str) -> bool {
@@ -136,35 +132,39 @@ impl Language {
     }
 }
 
-/// A word of a question that says something of its subject.
+/// A content word of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Term {
-    /// As a reader sees it.
+    /// The word as reports show it.
     pub(crate) word: String,
-    /// Its forms in an index: one, or another stem for each language of the sources.
+    /// Its forms in an index: its stems in the languages of the sources.
     pub(crate) forms: Vec<String>,
-    /// How informative it is that a passage has the word.
+    /// Its inverse document frequency.
     pub(crate) weight: f32,
 }
 
-/// The script of a run of characters, where it does not set its words apart with blanks.
+/// The scripts that are indexed in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Script {
-    /// Any other: a run is a word.
+    /// A run is a word.
     Letters,
-    Han,
+    /// Hiragana, which Japanese writes its particles and endings in.
     Hiragana,
-    Katakana,
-    Hangul,
+    /// Chinese characters, katakana and Korean syllables: blanks do not separate all words.
+    Unspaced,
 }
 
 impl Script {
     fn of(c: char) -> Self {
         match c {
-            '\u{3005}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{20000}'..='\u{3134f}' => Self::Han,
             '\u{3041}'..='\u{3096}' | '\u{309d}'..='\u{309f}' => Self::Hiragana,
-            '\u{30a1}'..='\u{30fa}' | '\u{30fc}'..='\u{30ff}' => Self::Katakana,
-            '\u{ac00}'..='\u{d7af}' => Self::Hangul,
+            '\u{3005}'
+            | '\u{30a1}'..='\u{30fa}'
+            | '\u{30fc}'..='\u{30ff}'
+            | '\u{3400}'..='\u{4dbf}'
+            | '\u{4e00}'..='\u{9fff}'
+            | '\u{ac00}'..='\u{d7af}'
+            | '\u{20000}'..='\u{3134f}' => Self::Unspaced,
             _ => Self::Letters,
         }
     }
@@ -176,7 +176,7 @@ fn runs(text: &str, mut each: impl FnMut(&str, Script)) {
     for c in fold(text).chars().chain([' ']) {
         let of = Script::of(c);
         let is_letter = c.is_alphanumeric();
-        // An accent of its own, as dictionaries put it on Russian words, is no end of a word.
+        // A combining accent, as dictionaries put it on Russian words, does not end a word.
         if !run.is_empty() && (!is_letter || of != script) && !is_combining_mark(c) {
             if run.len() <= MAX_WORD_BYTES || script != Script::Letters {
                 each(&run, script);
@@ -190,19 +190,19 @@ fn runs(text: &str, mut each: impl FnMut(&str, Script)) {
     }
 }
 
-/// Calls `each` with every form in which a text is found: the stem of each word and, where words are not set apart,
-/// each character and each two beside each other.
+/// Calls `each` with every form of a text: the stem of each word and, in scripts without blanks between words, each
+/// character and each pair of neighbouring characters.
 pub(crate) fn forms(text: &str, language: Language, mut each: impl FnMut(String)) {
     runs(text, |run, script| match script {
         Script::Letters => each(language.stem(run)),
-        _ => {
+        Script::Hiragana | Script::Unspaced => {
             run.chars().for_each(|c| each(c.to_string()));
             pairs(run).for_each(&mut each);
         }
     });
 }
 
-/// Each two characters beside each other.
+/// The pairs of neighbouring characters.
 fn pairs(run: &str) -> impl Iterator<Item = String> {
     run.chars().zip(run.chars().skip(1)).map(|(one, next)| [one, next].iter().collect())
 }
@@ -210,7 +210,7 @@ fn pairs(run: &str) -> impl Iterator<Item = String> {
 /// The terms of a question over sources in these languages, not weighed yet: its words without the function words of its
 /// language. Hiragana, mostly particles and endings, counts only where the question has nothing else.
 pub(crate) fn terms(question: &str, languages: &[Language]) -> Vec<Term> {
-    let asked_in = [Language(0), Language::of(question)];
+    let asked_in = Language::of(question);
     let mut terms: Vec<Term> = Vec::new();
     let mut hiragana: Vec<Term> = Vec::new();
     let add = |terms: &mut Vec<Term>, word: &str, forms: Vec<String>| {
@@ -220,7 +220,7 @@ pub(crate) fn terms(question: &str, languages: &[Language]) -> Vec<Term> {
     };
     runs(question, |run, script| match script {
         Script::Letters => {
-            if !asked_in.iter().any(|language| language.has_function_word(run)) {
+            if !asked_in.has_function_word(run) {
                 let mut forms: Vec<String> = languages.iter().map(|language| language.stem(run)).collect();
                 forms.sort_unstable();
                 forms.dedup();
@@ -228,7 +228,7 @@ pub(crate) fn terms(question: &str, languages: &[Language]) -> Vec<Term> {
             }
         }
         Script::Hiragana => pairs(run).for_each(|pair| add(&mut hiragana, run, vec![pair])),
-        _ => {
+        Script::Unspaced => {
             let mut rest = run;
             while !rest.is_empty() {
                 let asking = ASKING.iter().filter_map(|asking| Some((rest.find(asking)?, asking.len())));
