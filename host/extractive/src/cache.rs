@@ -1,7 +1,7 @@
-//! Corpora that are shared between sessions on the same sources.
+//! Shares corpora between sessions on the same sources.
 //!
-//! A corpus is identified by a walk over the sources: the roots, and paths, sizes and times of all files. Of the same
-//! read roots one corpus is built at a time, and whoever else asks for it waits. A walk that is less than a second old
+//! A corpus is identified by a walk over the sources: the roots, and paths, sizes and times of all files. For the same
+//! read roots one corpus is built at a time, and other sessions wait for it. A walk that is less than a second old
 //! counts as current, so a thousand jobs that start together walk the files once.
 
 use std::{
@@ -23,7 +23,7 @@ use crate::corpus::{Corpus, blocking};
 
 /// How long a walk counts as current.
 const FRESH: Duration = Duration::from_secs(1);
-/// The most bytes of all cached corpora together. The one used last is kept in any case.
+/// The most bytes of all cached corpora together. The corpus that was used last is kept in any case.
 const MAX_BYTES: usize = 384 << 20;
 
 /// A hash of a walk over the sources.
@@ -38,7 +38,7 @@ pub(crate) struct Cache {
 
 #[derive(Default)]
 struct State {
-    /// The last walk over read roots, by their names. Its lock is held while they are walked and read.
+    /// The last walk over read roots, by their names. The lock is held while the roots are walked and read.
     walks: BTreeMap<Vec<String>, Arc<sync::Mutex<Option<Walk>>>>,
     /// The most recently used is the last.
     ready: Vec<(Fingerprint, Arc<Corpus>)>,
@@ -59,7 +59,7 @@ impl Cache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The corpus of these sources as they are now. If it is cancelled while it builds one, the next that waits for it
+    /// The corpus of these sources as they are now. If a session is cancelled while it builds the corpus, the next session
     /// begins anew.
     pub(crate) async fn corpus(
         &self,

@@ -1,4 +1,4 @@
-//! Memories condensed without a model: the newest first, each line once.
+//! Condenses memories without a model: the newest first, each line once.
 
 use std::collections::HashSet;
 
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_is_kept_once_and_the_newest_comes_first() {
+    fn a_repeated_line_is_kept_once_and_the_newest_memory_comes_first() {
         let memories = [
             note("old", "The deploy key rotates every March.\nOld detail about Perl.", "2026-01-01T00:00:00Z"),
             note("new", "The deploy key rotates every March.\nThe staging host is gamma.", "2026-02-01T00:00:00Z"),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_holds_whatever_it_is() {
+    fn any_cap_holds() {
         let memories: Vec<MemoryNote> = (0..30)
             .map(|n| {
                 note(

@@ -1,4 +1,4 @@
-//! A turn of a conversation: the message is looked up in the sources. Nothing of what was said before matters to it.
+//! Answers a message of a conversation: it is looked up in the sources, without regard to earlier messages.
 
 use guild_contract::Usage;
 use guild_session::{meter::Ending, session::Session, transcript::Entry};
@@ -12,13 +12,13 @@ use crate::{
     task::inquiry,
 };
 
-/// What the first answer begins with.
+/// The beginning of the first answer.
 const NO_MODEL: &str = "I am the built-in search and no model, so I do not converse: I look up each message by itself in \
                         the sources that were granted, and quote what they say.\n\n";
 const NO_SOURCES: &str = "No sources are granted to this session, so there is nothing that I could look up. The operator \
                           grants some with [[roots]] in guild.toml, or with the option --sources DIR.";
 
-/// Answers what the user said.
+/// Answers the user's last message.
 pub(crate) async fn converse(cache: &Cache, session: &Session, cancel: &CancellationToken) -> Result<String, Ending> {
     session.meter.take_turn()?;
     let (mut turn, mut is_first) = (1, true);

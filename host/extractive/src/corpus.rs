@@ -1,4 +1,4 @@
-//! The passages of all sources, and the index over them.
+//! Builds the corpus: the passages of all sources, and the index over them.
 
 use std::{
     num::NonZero,
@@ -25,8 +25,7 @@ use crate::{
     reader::Reader,
 };
 
-/// What the passages of a corpus and their index may take in memory, in bytes; files that come later are left out, and
-/// counted.
+/// Memory of the passages of a corpus and their index, in bytes. Further files are left out, and counted.
 const MAX_BYTES: usize = 256 << 20;
 
 /// The passages of all sources, ready to be searched.
@@ -84,10 +83,10 @@ impl Corpus {
                 Err(reason) => corpus.unread.add(reason, &entry.path),
             }
         }
-        let reading = Reading { files: files.clone(), bounds, idle: Mutex::default(), costly: AtomicUsize::new(0) };
-        let reading = Arc::new(reading);
+        let readers = Readers { files: files.clone(), bounds, idle: Mutex::default(), costly: AtomicUsize::new(0) };
+        let readers = Arc::new(readers);
         let cores = available_parallelism().map_or(1, NonZero::get);
-        let pages = stream::iter(sources.clone()).map(move |(path, format)| reading.clone().page(path, format));
+        let pages = stream::iter(sources.clone()).map(move |(path, format)| readers.clone().page(path, format));
         let mut pages = pages.buffered(cores);
         for (path, _) in sources {
             if corpus.size + corpus.index.size() >= MAX_BYTES {
@@ -115,17 +114,17 @@ impl Corpus {
     }
 }
 
-/// What reads the pages of one corpus.
-struct Reading {
+/// The readers of one corpus.
+struct Readers {
     files: Arc<dyn Files>,
     bounds: Bounds,
-    /// Readers that read nothing at present.
+    /// The readers without a document.
     idle: Mutex<Vec<Reader>>,
     /// How many documents exceeded their bounds.
     costly: AtomicUsize,
 }
 
-impl Reading {
+impl Readers {
     /// The page of a file and the index over it, or why it is left out.
     async fn page(self: Arc<Self>, path: String, format: Format) -> Result<Result<(Page, Index), Reason>, Ending> {
         let (files, file) = (self.files.clone(), path.clone());
@@ -149,7 +148,7 @@ impl Reading {
     }
 }
 
-/// A file's bytes, or why it has no text.
+/// A file's bytes, or why it is left out.
 fn bytes(files: &dyn Files, path: &str) -> Result<Vec<u8>, Reason> {
     let bytes = files.listed_bytes(path, MAX_DOCUMENT_BYTES).map_err(|error| match error {
         ToolError::OverLimit(_) => Reason::Large,

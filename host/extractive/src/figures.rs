@@ -1,7 +1,7 @@
-//! Figures that a worker computed from tables and put into its session's prompt.
+//! Reads the figures that a worker computed from tables from its session's prompt.
 //!
-//! The built-in runtime follows no instructions, so of a prompt it takes nothing but this: sections under a heading
-//! that is a path in the read roots, in backticks, that have a table. They are shown as they are.
+//! The built-in runtime follows no instructions. It takes only those sections of a prompt whose heading is a path in the
+//! read roots, in backticks, and which have a table.
 
 /// The most bytes of all sections together that are kept.
 const MAX_BYTES: usize = 128 << 10;
@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 128 << 10;
 pub(crate) struct Figures {
     /// The file, as the read roots spell it.
     pub(crate) path: String,
-    /// What is said of it, as Markdown: some lines, and a table.
+    /// Lines on the file and a table, as Markdown.
     pub(crate) text: String,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn figures(prompt: &str, roots: &[String]) -> Vec<Figures> {
         }
     }
     found.retain(|figures| !figures.text.trim().is_empty());
-    // If none has a table, the headings are of something else. One without a table among others says why it has none.
+    // Without any table the headings are of something else. A section without a table among others says why.
     let has_table = |figures: &Figures| figures.text.lines().any(|line| line.starts_with('|'));
     if found.iter().any(has_table) { found } else { Vec::new() }
 }

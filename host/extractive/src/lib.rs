@@ -1,16 +1,15 @@
-//! The built-in runtime: it searches the granted sources without a model and without a network, and quotes what it finds.
+//! The built-in runtime: a search of the granted sources, without a model and without a network, that quotes passages.
 //!
-//! It works in turns and through the same tools as a session with a model, so that a job looks the same from outside:
-//! summaries, a decision where it left questions out, questions that the sources leave open, and a report as the
-//! result. It does not reason: the report quotes the passages that have most of a question's words (`search.rs`), and
-//! says where they have only some of them or none. It reads the granted local files only, also where its session has
-//! WebSearch and WebFetch, since choosing pages takes a model. Of the system prompt it reads only the figures that a
-//! worker computed (`figures.rs`).
+//! It works in turns and through the same tools as a session with a model: it updates the summary, records a decision
+//! where it leaves questions out, logs the open questions, stores a memory, and submits a report. It does not reason: the
+//! report quotes the passages that have most of a question's words (`search.rs`), and says where they have only some of
+//! them or none. It reads the granted local files only, also where its session has WebSearch and WebFetch, since choosing
+//! pages takes a model. It reads a system prompt only for the figures that a worker computed (`figures.rs`).
 //!
-//! A session that was interrupted by a host restart runs again from the start. The same task over the same sources makes
-//! the same calls, under the same ids, so each call has its effect once.
+//! A session that a host restart interrupted runs again from the start. The same task over the same sources makes the
+//! same calls, under the same ids, so each call has its effect once.
 //!
-//! It does not converse, and says so: where a session does, it looks up each message by itself.
+//! In a conversation it looks up each message by itself, and says so.
 
 mod cache;
 mod condense;
@@ -104,7 +103,7 @@ impl AgentRuntime for Extractive {
 
     async fn run(&self, session: Session) -> SessionEnd {
         let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
-        // Stops work on other threads however this function ends.
+        // Dropping the guard stops work on other threads.
         let work = cancel.child_token();
         let _stop = work.clone().drop_guard();
         let deadline = tokio::time::Instant::from_std(meter.deadline());

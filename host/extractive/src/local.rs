@@ -1,4 +1,4 @@
-//! The granted local sources as a search provider.
+//! Offers the granted local sources as a search provider.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     search::answer,
 };
 
-/// Searches local files for passages, in the indexes that the sessions of an [`Extractive`](crate::Extractive) have of them.
+/// Searches local files for passages. It shares the indexes of an [`Extractive`](crate::Extractive)'s sessions.
 pub struct LocalSearch {
     cache: Arc<Cache>,
     files: Arc<dyn Files>,
@@ -31,8 +31,8 @@ impl LocalSearch {
 
 #[async_trait]
 impl Search for LocalSearch {
-    /// Passages, best first. A hit's title names the page, the heading and the line; its
-    /// address is the file's path, which Read takes.
+    /// Passages, best first. A hit's title names the page, the heading and the line; its address is the file's path,
+    /// which Read takes.
     async fn search(&self, query: &str, limit: u32) -> Result<Vec<Hit>, ToolError> {
         let cancel = CancellationToken::new();
         // Dropping the search ends its work on another thread.

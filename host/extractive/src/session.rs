@@ -1,4 +1,4 @@
-//! One session: from the task to the report, turn by turn.
+//! Runs one session from the task to the report, turn by turn.
 
 use guild_contract::{Usage, text::cut};
 use guild_session::{
@@ -51,7 +51,7 @@ pub(crate) async fn investigate(
     }
 
     executor.begin_turn()?;
-    // A report that cannot be submitted goes to the one who asked, and need not repeat the task.
+    // A report that is not submitted is an answer, and does not repeat the task.
     let task = executor.has("submit_result").then(|| session.prompt.clone());
     let absent = files.absent();
     let written = blocking(move || {
@@ -119,7 +119,7 @@ pub(crate) fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
     session.journal.log(&line);
 }
 
-/// All that the last turns submit.
+/// The texts that the last turns submit.
 struct Written {
     report: String,
     summary: String,
@@ -128,7 +128,7 @@ struct Written {
     memory: Option<(String, String)>,
 }
 
-/// What is useful for later sessions: where passages on a question stand, and what the sources do not have.
+/// A memory for later sessions: the places of passages on each question, and the questions without any.
 fn memory(report: &Report<'_>) -> Option<(String, String)> {
     let found: Vec<&Answer> = report.answers.iter().filter(|answer| answer.is_found()).collect();
     let mut key = String::from("sources");
@@ -165,7 +165,7 @@ fn summary(report: &Report<'_>) -> String {
     }
 }
 
-/// Takes the session's turns, and calls those of its tools that it has.
+/// Counts the session's turns, and calls its tools.
 struct ToolExecutor<'a> {
     session: &'a Session,
     names: Vec<String>,
@@ -207,8 +207,8 @@ impl<'a> ToolExecutor<'a> {
         }
     }
 
-    /// Calls a tool that the session can do without: one that it does not have is not called, and one that
-    /// refuses is not called again. Only the end of the job ends the session.
+    /// Calls an optional tool. A missing tool is skipped, and a refusal is logged; only the end of the job ends the
+    /// session.
     async fn call(&mut self, name: &str, input: Value) -> Result<(), Ending> {
         match self.try_call(name, input).await {
             Err(ToolError::JobEnded) => Err(Ending::Interrupted),
@@ -233,7 +233,7 @@ impl<'a> ToolExecutor<'a> {
         self.session.tools.call(ToolCall { id, name: name.to_owned(), input }).await.map(drop)
     }
 
-    /// Reports what the turn did: in the transcript, in the job's summary, and to listeners.
+    /// Reports a turn in the transcript, in the job's summary, and to subscribers.
     async fn progress(&mut self, text: String) -> Result<(), Ending> {
         self.write_turn(text.clone());
         if let Some(texts) = &self.session.texts {

@@ -1,4 +1,4 @@
-//! The built-in runtime, over real files: what it reports, and what it leaves alone.
+//! Sessions of the built-in runtime over real files.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../agent/tests/common/mod.rs"]
@@ -139,7 +139,7 @@ async fn an_open_question_names_the_words_that_no_passage_has() {
 }
 
 #[tokio::test]
-async fn what_is_no_source_is_not_cited() {
+async fn files_that_are_no_sources_are_not_cited() {
     let dir = manual();
     write(dir.path(), "docs/work/report.md", "# Report\n\nSigning keys rotate every ten days.\n");
     let files = ReadRoots::open([dir.path().join("docs")]).unwrap().without_sources(vec!["docs/work".to_owned()]);
@@ -242,7 +242,7 @@ const ABSENT: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn what_the_sources_say_is_found_and_every_quotation_stands_at_its_place() {
+async fn answers_are_found_and_quotations_stand_at_their_place() {
     let dir = manual();
     for (task, place, words) in ANSWERED {
         let report = ask(&dir, task).await.report();
@@ -266,7 +266,7 @@ async fn a_line_of_sources_is_all_that_is_searched() {
 }
 
 #[tokio::test]
-async fn what_the_sources_do_not_say_is_an_open_question() {
+async fn a_question_without_an_answer_is_an_open_question() {
     let dir = manual();
     for task in ABSENT {
         let job = ask(&dir, task).await;
@@ -490,7 +490,7 @@ async fn a_session_that_waits_for_the_index_is_cancelled_at_once_and_others_go_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_sources_that_change_all_the_time_one_index_is_built_at_a_time() {
+async fn one_index_of_changing_sources_is_built_at_a_time() {
     let dir = manual();
     let docs = dir.path().join("docs");
     let runtime = Arc::new(Extractive::new());
@@ -549,7 +549,7 @@ async fn directories_of_the_same_name_do_not_share_an_index() {
 }
 
 #[tokio::test]
-async fn what_was_listed_of_sources_is_forgotten_when_others_are_read() {
+async fn a_walk_is_dropped_when_other_sources_are_read() {
     let dir = manual();
     let runtime = Extractive::new();
     let [docs, code] = ["docs", "docs/src"].map(|path| roots(&dir.path().join(path)));

@@ -1,6 +1,6 @@
-//! HTML: the text of a page as its reader sees it, without navigation.
+//! Reads the visible text of an HTML page, without navigation.
 //!
-//! The tokens are html5ever's; no tree is built, since a page's text needs only to know which elements it stands in.
+//! The tokens are html5ever's. No tree is built: the open elements are enough to read the text.
 
 use std::{cell::RefCell, mem};
 
@@ -15,7 +15,7 @@ use html5ever::{
 
 use super::{Page, newlines};
 
-/// Elements that end the block before them, and whose end ends theirs.
+/// Elements at whose start and end a block ends.
 const BLOCKS: &[&str] = &[
     "address",
     "article",
@@ -93,7 +93,7 @@ struct State {
 }
 
 impl State {
-    /// Text that begins in this line of the file.
+    /// Adds text that begins in this line of the file.
     fn text(&mut self, mut text: &str, mut line: u32) {
         if self.skipped.is_some() {
             return;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn navigation_and_what_is_hidden_is_left_out() {
+    fn navigation_and_hidden_text_are_left_out() {
         let source = "<title>A page</title><style>p{}</style><script>let p = '<p>no</p>';</script><nav><ul><li>Home</ul></nav>
             <p>Text with <a href=x><code>Rc&lt;T&gt;</code></a>.</p><p hidden>unseen</p>
             <div style='display: none'>unseen</div><pre>fn main() {\n    code();\n}</pre><img hidden><p>End.<footer>Imprint</footer>";
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_side_by_side_keeps_its_boundary() {
+    fn neighbouring_texts_keep_their_boundary() {
         assert_eq!(texts("<p>x<sup>2</sup> and H<sub>2</sub>O"), ["x^2 and H_2O"]);
         assert_eq!(texts("<table><tr><td>a</td>\n<td>b</td></tr><tr><td></td><td>c</table>"), ["a | b\n\nc"]);
         assert_eq!(texts("<div><p>a<p>b <code>c<p>d</div></nav><nav>x<nav>y</nav>z</nav><p>e"), ["a\n\nb c\n\nd\n\ne"]);

@@ -1,4 +1,4 @@
-//! From a file's text to its passages, each with its heading and the line in which it begins.
+//! Splits a file's text into passages, each with its heading and the line in which it begins.
 
 mod html;
 mod text;
@@ -44,7 +44,7 @@ impl Page {
         Self { headings: vec![String::new()], ..Self::default() }
     }
 
-    /// What follows stands under this heading.
+    /// Begins a section.
     fn heading(&mut self, text: &str) {
         let text = cut(text.trim(), MAX_HEADING_CHARS).0;
         if self.title.is_empty() {
@@ -53,12 +53,12 @@ impl Page {
         self.headings.push(text.to_owned());
     }
 
-    /// A paragraph, a list item, a table row or a listing that begins in this line.
+    /// Adds a paragraph, a list item, a table row or a listing that begins in this line.
     fn block(&mut self, text: &str, line: u32, code: bool) {
         self.block_as(text, line, code, str::to_owned);
     }
 
-    /// The same; of prose, `tidy` makes the text that is kept.
+    /// [`Page::block`], with a function that makes the kept text of prose.
     fn block_as(&mut self, text: &str, line: u32, code: bool, tidy: impl Fn(&str) -> String) {
         let heading = self.headings.len().saturating_sub(1) as u32;
         for piece in pieces(text, code) {

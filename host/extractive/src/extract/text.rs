@@ -1,4 +1,4 @@
-//! Markdown, plain text and source code: blocks of the file as it stands.
+//! Reads Markdown, plain text and source code: blocks of the file, unchanged.
 
 use std::mem;
 
@@ -6,8 +6,8 @@ use guild_session::document::Format;
 
 use super::Page;
 
-/// Reads a page: blank lines part its blocks, except in a listing between fences. Headings are lines of Markdown with `#`,
-/// and one line over a line of `===` or `---`. Source code is a listing without headings.
+/// Reads a page: blank lines part its blocks, except in a listing between fences. A heading is a line of Markdown with `#`,
+/// or a line above a line of `===`, `---` or `~~~`. Source code is a listing without headings.
 pub(super) fn page(format: Format, text: &str) -> Page {
     let mut page = Page::new();
     let (is_code, is_markdown) = (format == Format::Code, format == Format::Markdown);
