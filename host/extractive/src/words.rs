@@ -69,37 +69,8 @@ const LANGUAGES: [(Algorithm, &str); 7] = [
 ];
 
 /// Question words of Chinese and Japanese, which no question is searched for.
-const ASKING: &[&str] = &[
-    "为什么",
-    "為什麼",
-    "什么时候",
-    "什麼時候",
-    "什么",
-    "什麼",
-    "怎么样",
-    "怎麼樣",
-    "怎么",
-    "怎麼",
-    "怎样",
-    "怎樣",
-    "如何",
-    "哪些",
-    "哪个",
-    "哪個",
-    "哪里",
-    "哪裡",
-    "多少",
-    "请问",
-    "請問",
-    "是",
-    "谁",
-    "誰",
-    "吗",
-    "嗎",
-    "呢",
-    "的",
-    "何",
-];
+const ASKING: &str = "为什么 為什麼 什么时候 什麼時候 什么 什麼 怎么样 怎麼樣 怎么 怎麼 怎样 怎樣 如何 哪些 \
+     哪个 哪個 哪里 哪裡 多少 请问 請問 是 谁 誰 吗 嗎 呢 的 何";
 
 static FUNCTION_WORDS: LazyLock<[HashSet<&'static str>; LANGUAGES.len()]> =
     LazyLock::new(|| LANGUAGES.map(|(_, words)| words.split_ascii_whitespace().collect()));
@@ -231,7 +202,7 @@ pub(crate) fn terms(question: &str, languages: &[Language]) -> Vec<Term> {
         Script::Unspaced => {
             let mut rest = run;
             while !rest.is_empty() {
-                let asking = ASKING.iter().filter_map(|asking| Some((rest.find(asking)?, asking.len())));
+                let asking = ASKING.split(' ').filter_map(|asking| Some((rest.find(asking)?, asking.len())));
                 let (at, len) = asking.min_by_key(|(at, len)| (*at, usize::MAX - len)).unwrap_or((rest.len(), 0));
                 let part = rest.get(..at).unwrap_or_default();
                 if part.chars().nth(1).is_none() && !part.is_empty() {
