@@ -552,7 +552,7 @@ mod tests {
         );
         assert!(both.holds(&FILES) && !both.holds(&LOG) && !both.holds(&MEMORY_WRITE) && !both.sessions.memory);
         // A refusal says why, and does not tell to ask for what the manifest asks for.
-        assert_eq!((both.denial(&LOG), both.denial(&MEMORY_WRITE)), (now.denial(&LOG), then.denial(&MEMORY_WRITE)));
+        assert_eq!((both.denial(&LOG), both.denial(&MEMORY_WRITE)), (then.denial(&LOG), now.denial(&MEMORY_WRITE)));
         assert!(both.denial(&LOG).is_some() && both.denial(&MEMORY_WRITE).is_some());
         assert_eq!((now.clone().and(&now), both.and(&now).roots.is_some()), (now.clone(), true));
         let kept: Grants = serde_json::from_value(json!(then)).unwrap();
