@@ -13,13 +13,13 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     audit_log::{Event, Outcome, Who},
+    budget::{Identity, Permit},
     credentials::Credential,
     ingress::Ingress,
     names::CalledBy,
     operation::{Operation, required_methods},
     refused::Refused,
     rules::Rules,
-    shares::{Identity, Share},
 };
 
 /// The address of whoever is on this machine and has no other.
@@ -151,7 +151,7 @@ const MAX_MUTATION_RESPONSE: u64 = 512 * 1024;
 /// How long a request waits for memory that others hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(2);
 
-fn lock(memory: &Mutex<Share>) -> MutexGuard<'_, Share> {
+fn lock(memory: &Mutex<Permit>) -> MutexGuard<'_, Permit> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -170,7 +170,7 @@ pub struct Caller {
 pub(crate) struct Underway {
     pub(crate) _place: Option<OwnedSemaphorePermit>,
     /// Once it has held more than [`LARGE`].
-    pub(crate) memory: OnceLock<Mutex<Share>>,
+    pub(crate) memory: OnceLock<Mutex<Permit>>,
 }
 
 /// An answer that has not been sent, and the caller who waits for it.
@@ -253,42 +253,47 @@ impl Caller {
         self.checked(member, operation, |credential| credential.count_request())
     }
 
-    /// An answer, from now on all that the request holds. A large one keeps the caller's place until it is sent.
+    /// The answer, in whose place nothing else of the request is in memory any more. A large answer keeps the caller's place
+    /// until it is sent.
     ///
     /// # Errors
-    /// Where there is no memory for it.
-    pub fn awaits(&self, answer: Bytes) -> Result<Bytes, Refused> {
-        self.account_response(answer.len() as u64, answer.len() as u64)?;
+    /// Where the answer is so large that it was only read, and there is no memory for it. A caller is always told that its
+    /// change was carried out.
+    pub fn respond(&self, answer: Bytes) -> Result<Bytes, Refused> {
+        self.resize(answer.len() as u64, answer.len() as u64)?;
         if answer.len() as u64 <= LARGE {
             return Ok(answer);
         }
         Ok(Bytes::from_owner(Awaited { answer, _caller: self.clone() }))
     }
 
-    /// How many bytes the request holds that are counted.
-    pub fn held(&self) -> u64 {
+    /// How many bytes of memory are reserved for the request.
+    pub fn reserved(&self) -> u64 {
         self.request.memory.get().map_or(0, |memory| lock(memory).amount())
     }
 
-    /// Counts so many bytes more that the request is about to hold, once others hold few enough.
+    /// Reserves memory that the request is about to use besides, once other requests have released enough.
     ///
     /// # Errors
     /// Where they do not within a few seconds.
-    pub async fn takes(&self, bytes: u64) -> Result<(), Refused> {
+    pub async fn reserve(&self, bytes: u64) -> Result<(), Refused> {
         if bytes <= LARGE {
             return Ok(());
         }
-        let (shares, memory) = (&self.from.ingress.memory, self.memory());
-        // What is more than one caller can have, it has when it has nothing else.
-        let wanted = lock(memory).amount().saturating_add(bytes).min(shares.of_one());
-        if shares.retry(MEMORY_WAIT, || lock(memory).try_set(wanted)).await { Ok(()) } else { Err(self.no_memory()) }
+        let (budget, memory) = (&self.from.ingress.memory, self.memory());
+        // A request for more than one caller can have gets all of that, when the caller has nothing else.
+        let wanted = lock(memory).amount().saturating_add(bytes).min(budget.of_one());
+        match budget.retry(MEMORY_WAIT, || lock(memory).try_resize(wanted)).await {
+            true => Ok(()),
+            false => Err(self.no_memory()),
+        }
     }
 
-    /// Says that so many bytes are all that the request holds from now on.
+    /// Sets the memory that is reserved for the request, with an answer of this length among it.
     ///
     /// # Errors
-    /// Where they are more than before, and others hold too many.
-    pub fn holds(&self, bytes: u64) -> Result<(), Refused> {
+    /// Where the answer is so large that it was only read, and there is no memory for it.
+    pub fn resize(&self, bytes: u64, answer: u64) -> Result<(), Refused> {
         let bytes = if bytes > LARGE { bytes } else { 0 };
         let memory = match self.request.memory.get() {
             Some(memory) => memory,
@@ -296,31 +301,18 @@ impl Caller {
             None => self.memory(),
         };
         let bytes = bytes.min(self.from.ingress.memory.of_one());
-        if lock(memory).try_set(bytes) { Ok(()) } else { Err(self.no_memory()) }
-    }
-
-    /// Counts what the request holds with an answer of so many bytes, which exists already. A small answer is always sent: a
-    /// caller is told that its change was carried out.
-    ///
-    /// # Errors
-    /// Where the answer is large, and there is no memory left for it.
-    pub fn account_response(&self, answer: u64, bytes: u64) -> Result<(), Refused> {
-        if answer > MAX_MUTATION_RESPONSE {
-            return self.holds(bytes);
+        if lock(memory).try_resize(bytes) {
+            return Ok(());
         }
-        self.record_allocated(bytes);
+        if answer > MAX_MUTATION_RESPONSE {
+            return Err(self.no_memory());
+        }
+        lock(memory).resize(bytes);
         Ok(())
     }
 
-    /// Counts what is allocated already, and cannot be refused any more.
-    pub fn record_allocated(&self, bytes: u64) {
-        if bytes > LARGE || self.request.memory.get().is_some() {
-            lock(self.memory()).set(bytes);
-        }
-    }
-
-    fn memory(&self) -> &Mutex<Share> {
-        self.request.memory.get_or_init(|| Mutex::new(self.from.ingress.memory.share(self.identity())))
+    fn memory(&self) -> &Mutex<Permit> {
+        self.request.memory.get_or_init(|| Mutex::new(self.from.ingress.memory.permit(self.identity())))
     }
 
     fn no_memory(&self) -> Refused {

@@ -9,9 +9,9 @@ use guild_config::Config;
 
 use crate::{
     audit_log::Event,
+    budget::Budget,
     private::PrivateHost,
     rules::{IngressError, Rules},
-    shares::Shares,
     spend::{Ledger, tomorrow},
     tls::Tls,
 };
@@ -24,7 +24,7 @@ pub struct Ingress {
     /// Whether callers have to speak TLS, for as long as the host runs.
     has_tls: bool,
     /// The bytes that may be held for requests.
-    pub(crate) memory: Arc<Shares>,
+    pub(crate) memory: Arc<Budget>,
     ledger: Arc<Ledger>,
     /// Set if each request needs the token of a private host, or one of `guild.tokens`.
     pub(crate) private: Option<Arc<PrivateHost>>,
@@ -39,7 +39,7 @@ impl Ingress {
     pub fn open(config: &Config, address: SocketAddr) -> Result<Self, IngressError> {
         let rules = Rules::of(config, address, None)?;
         let has_tls = rules.tls.is_some();
-        let memory = Shares::new(config.limits.requests_bytes);
+        let memory = Budget::new(config.limits.requests_bytes);
         Ok(Self {
             rules: RwLock::new(Arc::new(rules)),
             address,
@@ -62,7 +62,7 @@ impl Ingress {
             rules: RwLock::new(Arc::new(Rules::of_this_machine(config))),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             has_tls: false,
-            memory: Shares::new(config.limits.requests_bytes),
+            memory: Budget::new(config.limits.requests_bytes),
             ledger: Ledger::of(config),
             private: None,
         }

@@ -7,11 +7,12 @@
 //!   used too much. A caller on this machine that uses a loopback name needs no token unless
 //!   `require_token` is set;
 //! - [`private`]: of a host that `guild mcp` started, it brings that host's own token;
-//! - [`shares`]: what its requests hold, together with what those of others hold, is not too much;
+//! - [`budget`]: the memory of its requests, together with that of others' requests, is bounded;
 //! - [`audit`], [`audit_log`]: what was asked for, and what came of it, is written down.
 
 mod audit;
 pub mod audit_log;
+pub mod budget;
 mod caller;
 mod credentials;
 mod ingress;
@@ -20,13 +21,13 @@ mod operation;
 pub mod private;
 mod refused;
 mod rules;
-pub mod shares;
 mod spend;
 mod subscription;
 pub mod tls;
 pub mod tokens;
 
 pub use audit::Audit;
+pub use budget::Identity;
 pub use caller::{Authorized, Caller, Connection, LARGE, Process};
 pub use guild_contract::operation::Access;
 pub use ingress::Ingress;
@@ -34,6 +35,5 @@ pub use names::CalledBy;
 pub use operation::Operation;
 pub use refused::Refused;
 pub use rules::{IngressError, Rules};
-pub use shares::Identity;
 pub use spend::Ledger;
 pub use subscription::Subscription;

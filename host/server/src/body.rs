@@ -3,7 +3,7 @@
 use std::{pin::pin, task::Poll, time::Duration};
 
 use axum::{
-    body::HttpBody,
+    body::{Body, BodyDataStream, HttpBody},
     http::{
         HeaderMap, HeaderValue, StatusCode,
         header::{CONNECTION, EXPECT},
@@ -14,8 +14,6 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, poll};
 use guild_auth::{Caller, LARGE, Refused};
 use guild_contract::json::{has_lone_surrogate, repair_surrogates};
-use http_body_util::BodyDataStream;
-use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::{connections::Activity, declined::Declined};
@@ -26,7 +24,7 @@ const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// A request's body; else why it is not read.
-pub(crate) async fn whole(body: Incoming, parts: &Parts, caller: &Caller) -> Result<Bytes, Declined> {
+pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<Bytes, Declined> {
     let headers = &parts.headers;
     let limits = caller.limits();
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
@@ -64,7 +62,7 @@ async fn repaired(body: Bytes, caller: &Caller) -> Result<Bytes, Refused> {
     let mut own = match body.try_into_mut() {
         Ok(own) => own,
         Err(shared) => {
-            caller.takes(shared.len() as u64).await?;
+            caller.reserve(shared.len() as u64).await?;
             BytesMut::from(&*shared)
         }
     };
@@ -74,21 +72,21 @@ async fn repaired(body: Bytes, caller: &Caller) -> Result<Bytes, Refused> {
 
 enum BodyError {
     /// What has not been read of it.
-    TooLarge(BodyDataStream<Incoming>),
+    TooLarge(BodyDataStream),
     /// The same, where there is no memory for it.
-    NoMemory(Refused, BodyDataStream<Incoming>),
+    NoMemory(Refused, BodyDataStream),
     /// The client went away, or what it sent is no body.
     Broken,
 }
 
 /// Reads a body of at most `limit` bytes. One that announces more is not read at all, nor one for which there is no memory.
-async fn read_body(body: Incoming, limit: usize, caller: &Caller) -> Result<Bytes, BodyError> {
+async fn read_body(body: Body, limit: usize, caller: &Caller) -> Result<Bytes, BodyError> {
     let announced = body.size_hint();
-    let mut body = BodyDataStream::new(body);
+    let mut body = body.into_data_stream();
     if announced.lower() > limit as u64 {
         return Err(BodyError::TooLarge(body));
     }
-    if let Err(refused) = caller.takes(announced.lower()).await {
+    if let Err(refused) = caller.reserve(announced.lower()).await {
         return Err(BodyError::NoMemory(refused, body));
     }
     let Some(first) = body.next().await else { return Ok(Bytes::new()) };
@@ -106,7 +104,7 @@ async fn read_body(body: Incoming, limit: usize, caller: &Caller) -> Result<Byte
         }
         // Of unannounced length it grows by doubling.
         if whole.capacity() as u64 > counted.saturating_add(LARGE) {
-            if let Err(refused) = caller.takes(whole.capacity() as u64 - counted).await {
+            if let Err(refused) = caller.reserve(whole.capacity() as u64 - counted).await {
                 return Err(BodyError::NoMemory(refused, body));
             }
             counted = whole.capacity() as u64;
@@ -120,14 +118,14 @@ async fn read_body(body: Incoming, limit: usize, caller: &Caller) -> Result<Byte
 }
 
 /// Lets a client that is sending see its answer.
-fn discard_unless_expected(headers: &HeaderMap, rest: BodyDataStream<Incoming>) {
+fn discard_unless_expected(headers: &HeaderMap, rest: BodyDataStream) {
     // One that waits for "100 Continue" has sent nothing yet, and sends nothing now.
     if !headers.contains_key(EXPECT) {
         tokio::spawn(timeout(DISCARD_TIME, discard(rest)));
     }
 }
 
-async fn discard(mut body: BodyDataStream<Incoming>) {
+async fn discard(mut body: BodyDataStream) {
     let mut discarded = 0_usize;
     while let Some(Ok(piece)) = body.next().await {
         discarded = discarded.saturating_add(piece.len());

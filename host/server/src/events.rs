@@ -12,7 +12,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream;
-use guild_auth::{Caller, Subscription, shares::Share};
+use guild_auth::{Caller, Subscription, budget::Permit};
 use guild_contract::{JobId, MemberKey, event::Kind, rpc::RpcError};
 use guild_roster::events::{Hub, Record, Start};
 use tokio::{
@@ -138,7 +138,7 @@ struct EventStream {
     first: Option<Bytes>,
     /// Ready when the last frame was given to the operating system.
     taken: Option<oneshot::Receiver<Infallible>>,
-    _place: Share,
+    _place: Permit,
 }
 
 /// A frame for a listener, with the mark that it was not sent yet.

@@ -1,211 +1,253 @@
-//! HTTP: who may ask, where, and what counts as a request. What a request says is for [`rpc`], or for [`sdk`] where its
-//! client has a session, or says that it is of a version of MCP without any.
+//! The routes of a host, and the gate before them.
 //!
-//! [`guild_auth`] is asked before any path is looked at: a page in a browser whose name was bound to this
-//! host's address is answered 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
-//! the client accepts.
+//! [`guild_auth`] is asked first: a page in a browser whose name was bound to this host's address is answered 403, whatever it
+//! asks for. A request of [`mcp`](crate::mcp) is answered by [`rpc`], or by [`sdk`] where its client has a session, or says that
+//! it is of a version of MCP without any. An answer of [`rpc`] is always one JSON text, never a stream, whatever the client
+//! accepts.
 
-use std::{convert::Infallible, future::poll_fn, mem, sync::Arc, time::Instant};
+use std::{future::poll_fn, sync::Arc};
 
 use axum::{
+    Extension, Router,
     body::{Body, HttpBody},
+    extract::{Request, State},
     http::{
-        HeaderMap, HeaderValue, Method, Request, StatusCode,
+        HeaderMap, HeaderValue, Method, StatusCode,
         header::{ALLOW, CONTENT_TYPE},
     },
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
+    routing::{any, get},
 };
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use guild_auth::{Caller, Connection, Ingress, LARGE};
-use guild_contract::{
-    rpc::{RpcError, code},
-    text::{LOGGED_CHARS, one_line},
-};
+use guild_contract::rpc::{RpcError, code};
 use guild_roster::{host::Host, roster::Reading};
-use hyper::body::Incoming;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::block_in_place,
 };
-use tracing::Level;
 
 use crate::{
     body::whole,
-    connections::Activity,
     declined::Declined,
     events,
-    hall::{self, Api, NO_HALL},
+    hall::{Api, NO_HALL},
+    layers::{compression, of_connection},
     mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
 };
 
-/// A request whose body may have been read.
-type Asked = Request<Option<Incoming>>;
-
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The paths of the endpoints of MCP; [`Endpoint::at`] says which are there.
+const ENDPOINTS: [&str; 8] = [
+    "/mcp",
+    "/hall/mcp",
+    "/members/{key}/mcp",
+    "/members/{scope}/{key}/mcp",
+    "/dispatch/{key}/mcp",
+    "/dispatch/{scope}/{key}/mcp",
+    "/all/{key}/mcp",
+    "/all/{scope}/{key}/mcp",
+];
 
-/// Says that the host is up, and nothing else, with or without a token.
-const HEALTH: &str = "/healthz";
-/// Tells who is served, and why somebody is not.
-const MEMBERS: &str = "/members";
-
-/// The host's HTTP service.
+/// The HTTP service of a host's port.
 #[derive(Clone)]
-pub struct Service(Arc<Inner>);
-
-struct Inner {
-    host: Arc<Host>,
-    sdk: Services,
-    hall: Option<Api>,
+pub struct Service {
+    router: Router,
+    ingress: Arc<Ingress>,
 }
 
 impl Service {
-    /// The service of a host: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
-    /// `/all/<key>/mcp` for all that a member offers, `/hall/mcp` and the API of the hall below `/hall`, and `/healthz`.
+    /// The service of a host.
     pub fn new(host: Arc<Host>) -> Self {
-        let (sdk, hall) = (Services::new(host.clone()), Api::of(&host));
-        Self(Arc::new(Inner { host, sdk, hall }))
+        let ingress = host.ingress().clone();
+        Self { router: of_port(Arc::new(App { sdk: Services::new(host.clone()), host })), ingress }
     }
 
-    /// Where it is asked, and by which rules.
+    /// The routes.
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// By which rules a request is admitted.
     pub(crate) fn ingress(&self) -> &Arc<Ingress> {
-        self.0.host.ingress()
-    }
-
-    /// Answers a request of a connection.
-    pub(crate) fn respond(
-        self,
-        from: Arc<Connection>,
-        activity: Arc<Activity>,
-        request: Request<Incoming>,
-    ) -> BoxFuture<'static, Result<Response, Infallible>> {
-        Box::pin(async move {
-            let mut request = request.map(Some);
-            let working = activity.works().await;
-            request.extensions_mut().insert(activity);
-            let logged = tracing::enabled!(Level::DEBUG)
-                .then(|| (Instant::now(), request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS)));
-            let response = self.0.answer(&from, &mut request).await;
-            if let Some((began, method, path)) = logged {
-                let (peer, status, ms) = (from.peer(), response.status().as_u16(), began.elapsed().as_millis());
-                tracing::debug!(%peer, %method, path, status, ms, "answered over HTTP");
-            }
-            Ok(working.until_sent(response))
-        })
+        &self.ingress
     }
 }
 
-impl Inner {
-    async fn answer(&self, from: &Arc<Connection>, request: &mut Asked) -> Response {
-        // One reading of guild.toml, for all that becomes of the request.
-        let reading = self.host.roster().now();
-        let path = request.uri().path();
-        let at = Endpoint::at(path, self.host.single_key());
-        let is_of_hall = hall::path(path).is_some();
-        let decline = |declined: Declined| match at {
-            Some(_) => declined.message(None),
-            None if is_of_hall => declined.json(),
-            None => declined.text(),
-        };
-        let called_by = match from.called_by(&reading.rules, request.uri().authority(), request.headers()) {
-            Ok(called_by) => called_by,
-            Err(why) => return decline(Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why))),
-        };
-        if path == HEALTH {
-            return match *request.method() {
-                Method::GET | Method::HEAD => "ok\n".into_response(),
-                _ => not_but("GET, HEAD"),
-            };
-        }
-        let member = at.and_then(Endpoint::member);
-        let admitted = from.admit(&reading.rules, called_by, request.headers(), member);
-        let caller = match admitted.and_then(|caller| if is_of_hall { caller.of_all() } else { Ok(caller) }) {
-            Ok(caller) => caller,
-            Err(refused) => return decline(refused.into()),
-        };
-        if path == events::PATH || path == MEMBERS {
-            return match *request.method() {
-                Method::GET if path == MEMBERS => members(&reading, &caller),
-                Method::GET => events::listen(self.host.events(), caller, request.uri(), request.headers()),
-                _ => not_but("GET"),
-            };
-        }
-        let Some(endpoint) = at else {
-            return match is_of_hall {
-                true => self.at_hall(caller, request).await.unwrap_or_else(Declined::json),
-                false => StatusCode::NOT_FOUND.into_response(),
-            };
-        };
-        let server = match Server::at(&self.host, &reading, endpoint) {
-            Ok(server) => Ok(server),
-            Err(Absent::Unavailable(unavailable)) => Err(unavailable),
-            Err(Absent::NotFound(why)) => return decline(Declined::invalid(StatusCode::NOT_FOUND, why)),
-        };
-        self.at_endpoint(&server, &caller, request).await
-    }
+/// What the handlers work with.
+struct App {
+    host: Arc<Host>,
+    sdk: Services,
+}
 
-    /// The API of the hall.
-    async fn at_hall(&self, caller: Caller, request: &mut Asked) -> Result<Response, Declined> {
-        let (parts, body) = mem::take(request).into_parts();
-        let body = match body.filter(|body| !body.is_end_stream()) {
-            Some(_) if !is_json(&parts.headers) => return Err(not_json()),
-            Some(body) => whole(body, &parts, &caller).await?,
-            None => Bytes::new(),
-        };
-        let api = self.hall.as_ref().ok_or_else(|| Declined::invalid(StatusCode::NOT_FOUND, NO_HALL))?;
-        let path = hall::path(parts.uri.path()).unwrap_or_default().to_owned();
-        api.answer(caller, parts, path, body).await
-    }
+/// How a request is refused.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// As a text.
+    Text,
+    /// As a message of JSON-RPC.
+    Message,
+    /// As the hall's API does.
+    Hall,
+}
 
-    /// An endpoint: a message of MCP, or JSON-RPC in and JSON-RPC out.
-    async fn at_endpoint(
-        &self,
-        server: &Result<Server, Unavailable>,
-        caller: &Caller,
-        request: &mut Asked,
-    ) -> Response {
-        let is_post = *request.method() == Method::POST;
-        let (parts, body) = mem::take(request).into_parts();
-        let body = match body.filter(|_| is_post) {
-            Some(_) if !is_json(&parts.headers) => return not_json().message(None),
-            Some(body) => match whole(body, &parts, caller).await {
-                Ok(body) => body,
-                Err(declined) => return declined.message(None),
-            },
-            None => Bytes::new(),
-        };
-        let is_large = body.len() as u64 > LARGE;
-        let (member, target) = match (server, sdk::wanted(&parts.method, &parts.headers, &body)) {
-            (Ok(server), Some(era)) => {
-                // Boxed, so that the future of a request stays small.
-                let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body));
-                return if is_large { beside_others(handled).await } else { handled.await };
-            }
-            _ if !is_post => return not_but("POST"),
-            (Ok(server), None) => (server.key(), Target::Server(server)),
-            (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
-        };
-        let context = RequestContext { caller, member, target };
-        let answered = if is_large {
-            Box::pin(beside_others(Box::pin(rpc::answer(context, caller.limits(), &body)))).await
-        } else {
-            rpc::answer(context, caller.limits(), &body).await
-        };
-        match answered {
-            Answer::Json(answer) => match caller.awaits(answer) {
-                Ok(answer) => {
-                    let mut response = Response::new(Body::from(answer));
-                    response.headers_mut().insert(CONTENT_TYPE, JSON);
-                    response
-                }
-                Err(refused) => Declined::from(refused).message(id_of(&body)),
-            },
-            Answer::Nothing => StatusCode::ACCEPTED.into_response(),
-            Answer::Refused(refused) => Declined::from(refused).message(id_of(&body)),
+impl Shape {
+    fn decline(self, declined: Declined) -> Response {
+        match self {
+            Self::Text => declined.text(),
+            Self::Message => declined.message(None),
+            Self::Hall => declined.json(),
         }
     }
+}
+
+fn of_port(app: Arc<App>) -> Router {
+    let gate = |shape| from_fn_with_state(Gate { app: app.clone(), shape }, admit);
+    let health = get(|| async { "ok\n" });
+    let plain = Router::new()
+        .route("/members", get(members))
+        .route(events::PATH, get(listen))
+        .fallback(|| async { StatusCode::NOT_FOUND })
+        .layer(compression())
+        .layer(gate(Shape::Text));
+    let endpoints = ENDPOINTS.into_iter().fold(Router::new(), |router, path| router.route(path, any(endpoint)));
+    let hall = match Api::of(&app.host) {
+        Some(api) => api.router(),
+        None => Router::new().fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NO_HALL).json() }),
+    };
+    let router = plain
+        .merge(endpoints.layer(gate(Shape::Message)))
+        .nest("/hall", hall.layer(gate(Shape::Hall)))
+        .with_state(app.clone())
+        .merge(Router::new().route("/healthz", health.layer(from_fn_with_state(app, check_names))));
+    of_connection(router)
+}
+
+/// Refuses a request that calls the host by another name.
+async fn check_names(
+    State(app): State<Arc<App>>,
+    Extension(from): Extension<Arc<Connection>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let reading = app.host.roster().now();
+    match from.called_by(&reading.rules, request.uri().authority(), request.headers()) {
+        Ok(_) => next.run(request).await,
+        Err(why) => Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why)).text(),
+    }
+}
+
+/// The gate before some routes.
+#[derive(Clone)]
+struct Gate {
+    app: Arc<App>,
+    shape: Shape,
+}
+
+/// Admits a request, and hands on who asks, and one reading of `guild.toml` for all that becomes of the request.
+async fn admit(
+    State(Gate { app, shape }): State<Gate>,
+    Extension(from): Extension<Arc<Connection>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let reading = app.host.roster().now();
+    let called_by = match from.called_by(&reading.rules, request.uri().authority(), request.headers()) {
+        Ok(called_by) => called_by,
+        Err(why) => return shape.decline(Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why))),
+    };
+    let member = match shape {
+        Shape::Message => Endpoint::at(request.uri().path(), app.host.single_key()).and_then(Endpoint::member),
+        Shape::Text | Shape::Hall => None,
+    };
+    let admitted = from.admit(&reading.rules, called_by, request.headers(), member);
+    let is_of_all = matches!(shape, Shape::Hall) || request.uri().path() == "/hall/mcp";
+    let caller = match admitted.and_then(|caller| if is_of_all { caller.of_all() } else { Ok(caller) }) {
+        Ok(caller) => caller,
+        Err(refused) => return shape.decline(refused.into()),
+    };
+    if matches!(shape, Shape::Hall) && !request.body().is_end_stream() && !is_json(request.headers()) {
+        return shape.decline(not_json());
+    }
+    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(reading);
+    next.run(request).await
+}
+
+/// The members that a caller may know of: who is served, and why somebody is not.
+async fn members(Extension(reading): Extension<Arc<Reading>>, Extension(caller): Extension<Caller>) -> Response {
+    let mut report = reading.report();
+    report.retain(|report| caller.is_for(&report.member));
+    json(guild_roster::to_json(&report))
+}
+
+/// The events of jobs.
+async fn listen(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
+    events::listen(app.host.events(), caller, request.uri(), request.headers())
+}
+
+/// An endpoint of MCP: a message of MCP, or JSON-RPC in and JSON-RPC out.
+async fn endpoint(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Extension(reading): Extension<Arc<Reading>>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let Some(endpoint) = Endpoint::at(parts.uri.path(), app.host.single_key()) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let server = match Server::at(&app.host, &reading, endpoint) {
+        Ok(server) => Ok(server),
+        Err(Absent::Unavailable(unavailable)) => Err(unavailable),
+        Err(Absent::NotFound(why)) => return Declined::invalid(StatusCode::NOT_FOUND, why).message(None),
+    };
+    let is_post = parts.method == Method::POST;
+    let body = match is_post {
+        true if !is_json(&parts.headers) => return not_json().message(None),
+        true => match whole(body, &parts, &caller).await {
+            Ok(body) => body,
+            Err(declined) => return declined.message(None),
+        },
+        false => Bytes::new(),
+    };
+    let is_large = body.len() as u64 > LARGE;
+    let (member, target) = match (&server, sdk::wanted(&parts.method, &parts.headers, &body)) {
+        (Ok(server), Some(era)) => {
+            // Boxed, so that the future of a request stays small.
+            let handled = Box::pin(app.sdk.handle(era, Server::clone(server), caller, parts, body));
+            return if is_large { beside_others(handled).await } else { handled.await };
+        }
+        _ if !is_post => {
+            return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static("POST"))]).into_response();
+        }
+        (Ok(server), None) => (server.key(), Target::Server(server)),
+        (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
+    };
+    let context = RequestContext { caller: &caller, member, target };
+    let answered = if is_large {
+        Box::pin(beside_others(Box::pin(rpc::answer(context, caller.limits(), &body)))).await
+    } else {
+        rpc::answer(context, caller.limits(), &body).await
+    };
+    match answered {
+        Answer::Json(answer) => match caller.respond(answer) {
+            Ok(answer) => json(answer),
+            Err(refused) => Declined::from(refused).message(id_of(&body)),
+        },
+        Answer::Nothing => StatusCode::ACCEPTED.into_response(),
+        Answer::Refused(refused) => Declined::from(refused).message(id_of(&body)),
+    }
+}
+
+fn json(json: Bytes) -> Response {
+    let mut response = Response::new(Body::from(json));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
 }
 
 /// The id of the one request that a body is.
@@ -221,20 +263,6 @@ async fn beside_others<T>(mut work: impl Future<Output = T> + Unpin) -> T {
         false => work.poll_unpin(context),
     })
     .await
-}
-
-/// The answer to a request whose method is not for its path, as these are.
-fn not_but(allowed: &'static str) -> Response {
-    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static(allowed))]).into_response()
-}
-
-/// The members that a caller may know of, as JSON.
-fn members(reading: &Reading, caller: &Caller) -> Response {
-    let mut report = reading.report();
-    report.retain(|report| caller.is_for(&report.member));
-    let mut response = Response::new(Body::from(guild_roster::to_json(&report)));
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
 }
 
 /// The answer to a body of another type.

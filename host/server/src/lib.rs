@@ -1,8 +1,9 @@
 //! Serves members over HTTP: JSON-RPC, MCP and server-sent events.
 //!
-//! A request goes `listen` (connections) -> `http` (what is a request) -> [`guild_auth`] (who may ask) -> `rpc` (JSON-RPC
-//! 2.0) -> `methods` (`worker/*` and MCP) -> [`guild_roster::Member`], which the command line calls directly. Only a
-//! dispatch and a call of a component's tool instantiate a component.
+//! A request goes `listen` (connections) -> `layers` (request id, log) -> `http` (routes, and [`guild_auth`], which says who may
+//! ask) -> `rpc` (JSON-RPC 2.0) -> `methods` (`worker/*` and MCP) -> [`guild_roster::Member`], which the command line calls
+//! directly. The hall's Unix socket has the routes of `hall` alone. Only a dispatch and a call of a component's tool instantiate
+//! a component.
 
 mod body;
 mod connections;
@@ -11,6 +12,7 @@ mod events;
 pub mod hall;
 pub mod http;
 mod json;
+mod layers;
 pub mod listen;
 pub mod mcp;
 mod methods;

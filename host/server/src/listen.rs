@@ -17,7 +17,7 @@ use futures::FutureExt as _;
 use guild_auth::Connection;
 use guild_contract::Limits;
 use guild_fs::clock;
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, server::graceful::Watcher};
 use socket2::{Domain, Socket, Type};
 use tokio::{
@@ -186,8 +186,7 @@ impl Served {
         if clock::check(SystemTime::now()).is_err() {
             return refuse_without_clock(stream).await;
         }
-        let (service, from) = (self.service.clone(), Arc::new(from));
-        let service = service_fn(move |request| service.clone().respond(from.clone(), activity.clone(), request));
+        let service = connections::service(self.service.router(), from, activity);
         let connection = self.http.serve_connection(TokioIo::new(Patient::new(stream, self.patience)), service);
         if let Err(error) = graceful.watch(connection).await {
             tracing::debug!(%error, "a connection ended");

@@ -69,7 +69,7 @@ pub async fn answer(context: RequestContext<'_>, limits: &Limits, body: &[u8]) -
             return failure(id(text).unwrap_or(NULL), RpcError::invalid_request(format!("Invalid request: {why}")));
         }
         Ok(weight) => {
-            if let Err(refused) = context.caller.takes(weight).await {
+            if let Err(refused) = context.caller.reserve(weight).await {
                 return Answer::Refused(refused);
             }
         }
@@ -98,7 +98,7 @@ async fn answer_batch(context: RequestContext<'_>, limits: &Limits, text: &str) 
         return failure(NULL, RpcError::invalid_request(message));
     }
     let most = usize::try_from(limits.result_bytes.saturating_mul(4)).unwrap_or(usize::MAX);
-    let (mut out, held) = (Vec::new(), context.caller.held());
+    let (mut out, held) = (Vec::new(), context.caller.reserved());
     for (index, request) in requests.into_iter().enumerate() {
         let begin = out.len();
         out.push(if begin == 0 { b'[' } else { b',' });
@@ -119,7 +119,7 @@ async fn answer_batch(context: RequestContext<'_>, limits: &Limits, text: &str) 
             (Ok(()), _) => answer_one(context, &request, &mut out).await,
         };
         let (own, all) = ((out.len() - begin) as u64, held.saturating_add(out.capacity() as u64));
-        let answered = answered.and_then(|()| context.caller.account_response(own, all));
+        let answered = answered.and_then(|()| context.caller.resize(all, own));
         if let (Err(refused), Some(id)) = (answered, id) {
             out.truncate(begin + 1);
             write(&mut out, id, Err(refused.into()));

@@ -63,7 +63,7 @@ pub(crate) static LOG: WorkerMethod = WorkerMethod::of::<JobLog>(|member, caller
         let params = params.log()?;
         audit.about(&params.job_id);
         // Two pages and a line of each, as lines and as JSON.
-        caller.takes(COPIES * LOG_BYTES as u64).await?;
+        caller.reserve(COPIES * LOG_BYTES as u64).await?;
         Ok(to_json(&member.log(params).await?))
     })
 });
@@ -125,7 +125,7 @@ pub(crate) async fn list(member: &Member, caller: &Caller, params: ListParams) -
         return Ok(list);
     }
     // As entries, and as JSON in a buffer that grows.
-    caller.takes(store.list_bytes(&params).saturating_mul(3)).await?;
+    caller.reserve(store.list_bytes(&params).saturating_mul(3)).await?;
     member.list(params).await
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn within_memory<T: Send + 'static>(
     read: impl Fn(u64) -> Result<Result<T, u64>, RpcError> + Send + Sync + 'static,
     written: impl Fn(&T) -> u64,
 ) -> Result<T, RpcError> {
-    let (read, before) = (Arc::new(read), caller.held());
+    let read = Arc::new(read);
     let (mut most, mut ahead) = (LARGE / COPIES, 0);
     let found = loop {
         let read = read.clone();
@@ -156,15 +156,11 @@ pub(crate) async fn within_memory<T: Send + 'static>(
             Err(bytes) => most = bytes.saturating_add(bytes / 4),
         }
         let needed = most.saturating_mul(COPIES);
-        caller.takes(needed.saturating_sub(ahead)).await?;
+        caller.reserve(needed.saturating_sub(ahead)).await?;
         ahead = needed;
     };
     let needed = written(&found).saturating_mul(COPIES);
-    if needed > ahead {
-        caller.takes(needed - ahead).await?;
-    } else {
-        caller.holds(before.saturating_add(needed))?;
-    }
+    caller.reserve(needed.saturating_sub(ahead)).await?;
     Ok(found)
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use guild_auth::{
     Identity,
-    shares::{Share, Shares},
+    budget::{Budget, Permit},
 };
 use guild_contract::{Event, EventDetail, Limits, MemberKey};
 use guild_fs::clock::rfc3339;
@@ -40,15 +40,15 @@ pub struct Hub {
     /// The number of the newest event, as subscribers were last woken for it.
     newest: watch::Sender<u64>,
     /// One for each subscriber that there may be.
-    permits: Arc<Shares>,
+    permits: Arc<Budget>,
     /// How many subscribers there may be.
     pub limits: Arc<Limits>,
 }
 
 impl Hub {
     /// A place of `who` among the subscribers of the host (`limits.listeners`), while there is one for it.
-    pub fn place(&self, who: Identity) -> Option<Share> {
-        self.permits.take(who, 1)
+    pub fn place(&self, who: Identity) -> Option<Permit> {
+        self.permits.try_acquire(who, 1)
     }
 
     /// A hub without events. It has to be called in a runtime, in which a task wakes the subscribers as long as the hub lives.
@@ -60,7 +60,7 @@ impl Hub {
             ring: RwLock::new(Ring::new(run, limits.events_kept)),
             changed: changed.clone(),
             newest: watch::Sender::new(0),
-            permits: Shares::new(limits.listeners.into()),
+            permits: Budget::new(limits.listeners.into()),
             limits: limits.clone(),
         });
         tokio::spawn(wake(Arc::downgrade(&hub), changed));

@@ -1,29 +1,40 @@
-//! The API as it is asked, on the port below `/hall` and at the Unix socket: by one set of bounds.
+//! The API as it is asked, on the port below `/hall` and at the Unix socket: each route is an operation of [`OPERATIONS`].
 
 use std::{future::ready, sync::Arc};
 
 use axum::{
+    Extension, Router,
     body::Body,
-    http::{StatusCode, request::Parts},
+    extract::{RawPathParams, Request, State},
+    http::{Method, StatusCode, Uri},
     response::Response,
+    routing::{MethodFilter, on},
 };
-use bytes::Bytes;
 use futures::StreamExt as _;
-use guild_auth::{Audit, Caller, Ingress, Subscription, shares::Share};
-use guild_contract::rpc::{RpcError, code};
-use guild_hall::Hall;
+use guild_auth::{Audit, Caller, Ingress, Operation, Subscription, budget::Permit};
+use guild_contract::{
+    operation::{Access, AnswerKind, Verbs},
+    rpc::{RpcError, code},
+};
+use guild_hall::{
+    Hall,
+    operations::{HallOperation, OPERATIONS},
+};
 use guild_roster::{events::Hub, host::Host};
 
-use super::routes::{self, Answered, Asked, Found};
-use crate::{declined::Declined, events, json};
+use super::{
+    events as stream,
+    routes::{self, Answered, Asked},
+};
+use crate::{body::whole, declined::Declined, events, json, layers::compression};
 
 /// Why there is nothing below `/hall`.
 pub(crate) const NO_HALL: &str = "this host has no hall; start it with `guild serve --hall HOME`";
 
-/// What a path is in the API, where it is one of it.
-pub(crate) fn path(path: &str) -> Option<&str> {
-    path.strip_prefix("/hall").filter(|rest| rest.is_empty() || rest.starts_with('/'))
-}
+/// The stream of the hall's events, which is no operation: it has no end. The original's command line asks by POST.
+const EVENTS: &str = "/system/events/stream/subscribe";
+/// What the gate is asked about that.
+const LISTENS: Operation<'static> = Operation { name: "system/events", access: Access::Reads };
 
 /// The API of a hall.
 #[derive(Clone)]
@@ -45,41 +56,66 @@ impl Api {
         host.hall().map(|hall| Self::new(hall.clone(), host.events().clone(), host.ingress().clone()))
     }
 
-    /// Answers a request.
+    /// The routes. Their requests have a [`Caller`] as an extension.
+    pub(crate) fn router<S>(self) -> Router<S> {
+        let both = MethodFilter::GET.or(MethodFilter::POST);
+        let mut router = Router::new().route(EVENTS, on(both, listen));
+        for operation in OPERATIONS.iter() {
+            let Some(route) = operation.row.route else { continue };
+            let handler = async move |State(api): State<Self>,
+                                      Extension(caller): Extension<Caller>,
+                                      path: RawPathParams,
+                                      request: Request| {
+                let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                api.carry_out(operation, caller, path, request).await.unwrap_or_else(Declined::json)
+            };
+            let verbs = match route.verbs {
+                Verbs::Get => MethodFilter::GET,
+                Verbs::Post => MethodFilter::POST,
+                Verbs::Both => both,
+            };
+            router = router.route(route.path, on(verbs, handler));
+        }
+        router.fallback(not_found).method_not_allowed_fallback(not_found).layer(compression()).with_state(self)
+    }
+
+    /// Has an operation carried out, also where the client goes away meanwhile: a change is made whole, or not at all.
     ///
     /// # Errors
-    /// Where the caller may not make it, or not now.
-    pub(crate) async fn answer(
-        &self,
+    /// Where the caller may not ask, or not now.
+    async fn carry_out(
+        self,
+        operation: &'static HallOperation,
         caller: Caller,
-        parts: Parts,
-        path: String,
-        body: Bytes,
+        path: Vec<(String, String)>,
+        request: Request,
     ) -> Result<Response, Declined> {
-        let api = self.clone();
-        // A client that goes away leaves nothing half done: a change is made whole, or not at all.
-        match tokio::spawn(async move { api.answered(caller, parts, &path, body).await }).await {
+        let (parts, body) = request.into_parts();
+        let body = whole(body, &parts, &caller).await?;
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let asked = Asked { operation, path, query, body, is_query: parts.method != Method::POST };
+        match tokio::spawn(async move { self.answer(caller, asked).await }).await {
             Ok(answered) => answered,
             Err(_) => Err(RpcError::internal("the host could not answer; its log says why").into()),
         }
     }
 
-    async fn answered(&self, caller: Caller, parts: Parts, path: &str, body: Bytes) -> Result<Response, Declined> {
-        let limits = caller.limits();
-        if json::is_deeper(&body, limits.json_depth as usize) {
+    async fn answer(&self, caller: Caller, asked: Asked) -> Result<Response, Declined> {
+        let (limits, row) = (caller.limits(), &asked.operation.row);
+        if json::is_deeper(&asked.body, limits.json_depth as usize) {
             let why = format!("the body is JSON that nests deeper than {} levels", limits.json_depth);
             return Err(Declined::invalid(StatusCode::BAD_REQUEST, why));
         }
-        let weight = json::weigh(&body, limits).map_err(|why| Declined::invalid(StatusCode::BAD_REQUEST, why))?;
-        let found = Found::at(&parts.method, path);
-        caller.takes(weight.saturating_add(found.answer_bytes())).await?;
-        let authorized = caller.authorize("", found.operation())?;
-        let query = parts.uri.query().unwrap_or_default();
-        let asked = Asked { method: &parts.method, path, query, body: &body };
+        let weight = json::weigh(&asked.body, limits).map_err(|why| Declined::invalid(StatusCode::BAD_REQUEST, why))?;
+        caller.reserve(weight.saturating_add(row.answer_bytes)).await?;
+        let authorized = caller.authorize("", Operation { name: row.name, access: row.access })?;
+        let place = match row.answer {
+            AnswerKind::Turn => Some(self.place(&caller)?),
+            AnswerKind::Json | AnswerKind::File => None,
+        };
         let token = caller.token().map(str::to_owned);
-        let is_stream = found.is_stream();
         let work = async |audit: Audit| {
-            let response = guild_hall::asked_by(token, routes::answer(&self.hall, found, asked)).await;
+            let response = guild_hall::asked_by(token, routes::answer(&self.hall, asked)).await;
             let answered = response.extensions().get::<Answered>();
             if let Some(about) = answered.and_then(|answered| answered.about.as_deref()) {
                 audit.of(about);
@@ -88,18 +124,35 @@ impl Api {
             audit.end(failure(refused.unwrap_or(response.status())).as_ref());
             Ok(response)
         };
-        let place = match is_stream {
-            true => Some(self.events.place(caller.identity()).ok_or_else(|| events::no_place(&self.events))?),
-            false => None,
-        };
         let response = authorized.run(work).await?;
         if let Some(place) = place.filter(|_| routes::is_of_events(&response)) {
             return Ok(listened(response, caller.into_subscription(), place));
         }
         let (head, body) = response.into_parts();
         let whole = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
-        Ok(Response::from_parts(head, Body::from(caller.awaits(whole)?)))
+        Ok(Response::from_parts(head, Body::from(caller.respond(whole)?)))
     }
+
+    /// A place among the listeners of the host.
+    fn place(&self, caller: &Caller) -> Result<Permit, Declined> {
+        self.events.place(caller.identity()).ok_or_else(|| events::no_place(&self.events))
+    }
+}
+
+/// The answer where nothing has this route.
+async fn not_found(method: Method, uri: Uri) -> Response {
+    routes::error(StatusCode::NOT_FOUND, &format!("{method} {} not found", uri.path()))
+}
+
+/// The events of the hall, from now on.
+async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Response {
+    let listened = async {
+        let authorized = caller.authorize("", LISTENS)?;
+        let place = api.place(&caller)?;
+        let response = authorized.run(async |_| Ok(stream::listen(&api.hall))).await?;
+        Ok::<_, Declined>(listened(response, caller.into_subscription(), place))
+    };
+    listened.await.unwrap_or_else(Declined::json)
 }
 
 /// What the audit log has of an answer that says why there is no other.
@@ -109,7 +162,7 @@ fn failure(status: StatusCode) -> Option<RpcError> {
 }
 
 /// A stream of events that ends when its listener may not listen any more.
-fn listened(response: Response, subscription: Subscription, place: Share) -> Response {
+fn listened(response: Response, subscription: Subscription, place: Permit) -> Response {
     response.map(|body| {
         Body::from_stream(body.into_data_stream().take_while(move |_| {
             // It is a listener's for as long as the stream lives.

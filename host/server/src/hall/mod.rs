@@ -9,4 +9,4 @@ pub(crate) mod routes;
 pub mod socket;
 
 pub use api::Api;
-pub(crate) use api::{NO_HALL, path};
+pub(crate) use api::NO_HALL;

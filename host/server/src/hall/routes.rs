@@ -1,75 +1,31 @@
-//! The routes of the hall: each is an operation of [`OPERATIONS`], asked by path and fields.
+//! The answers of the hall's routes, each of which is an operation of the hall, asked by path and fields.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     body::Body,
-    http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE},
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
-use guild_auth::{Access, Operation};
-use guild_contract::{
-    OperationError,
-    hall::TurnEvent,
-    operation::{AnswerKind, Quirks},
-};
+use bytes::Bytes;
+use guild_contract::{OperationError, hall::TurnEvent, operation::Quirks};
 use guild_hall::{
     Hall,
-    operations::{HallOperation, OPERATIONS, Reply},
+    operations::{HallOperation, Reply},
 };
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::{events, files};
 
-/// A request, as far as the routes need it.
-pub(super) struct Asked<'a> {
-    pub(super) method: &'a Method,
-    pub(super) path: &'a str,
-    pub(super) query: &'a str,
-    pub(super) body: &'a [u8],
-}
-
-/// The stream of the hall's events, which is no operation: it has no end. The original's command line asks by POST.
-pub(super) const EVENTS: &str = "/system/events/stream/subscribe";
-
-/// Whether a request is for the stream of the hall's events.
-fn is_events(method: &Method, path: &str) -> bool {
-    path == EVENTS && matches!(*method, Method::GET | Method::POST)
-}
-
-/// A request's operation; there is none for the stream of events, nor for a path that is no route.
-pub(super) struct Found<'a> {
-    found: Option<(&'static HallOperation, PathFields<'a>)>,
-    is_events: bool,
-}
-
-impl<'a> Found<'a> {
-    /// Looks a route up.
-    pub(super) fn at(method: &Method, path: &'a str) -> Self {
-        Self { found: find(method, path), is_events: is_events(method, path) }
-    }
-
-    /// Whether the answer is a stream of events, which lasts.
-    pub(super) fn is_stream(&self) -> bool {
-        let turns = |(operation, _): &(&HallOperation, _)| operation.row.answer == AnswerKind::Turn;
-        self.is_events || self.found.as_ref().is_some_and(turns)
-    }
-
-    /// How many bytes the answer takes at most while it is made.
-    pub(super) fn answer_bytes(&self) -> u64 {
-        self.found.as_ref().map_or(0, |(operation, _)| operation.row.answer_bytes)
-    }
-
-    /// What the gate is asked.
-    pub(super) fn operation(&self) -> Operation<'static> {
-        match &self.found {
-            Some((found, _)) => Operation { name: found.row.name, access: found.row.access },
-            None if self.is_events => Operation { name: "system/events", access: Access::Reads },
-            // The answer says that it is not found.
-            None => Operation { name: "/hall", access: Access::Reads },
-        }
-    }
+/// A request for an operation.
+pub(super) struct Asked {
+    pub(super) operation: &'static HallOperation,
+    /// The fields that the path has.
+    pub(super) path: Vec<(String, String)>,
+    pub(super) query: String,
+    pub(super) body: Bytes,
+    /// Whether the method has no body.
+    pub(super) is_query: bool,
 }
 
 /// Whether a response is a stream of events, and no error in place of it.
@@ -77,39 +33,10 @@ pub(super) fn is_of_events(response: &Response) -> bool {
     response.headers().get(CONTENT_TYPE).is_some_and(|of| of == "text/event-stream")
 }
 
-/// The operation of a route, and the fields that the path has.
-fn find<'a>(method: &Method, path: &'a str) -> Option<(&'static HallOperation, PathFields<'a>)> {
-    OPERATIONS.iter().find_map(|operation| {
-        let route = operation.row.route.filter(|route| route.verbs.include(method.as_str()))?;
-        Some((operation, path_fields(route.path, path)?))
-    })
-}
-
-/// Fields that a path has, by their names, as the path spells them.
-type PathFields<'a> = Vec<(&'static str, &'a str)>;
-
-/// The fields that a path of a route has; `None` where the path is another route's.
-fn path_fields<'a>(route: &'static str, path: &'a str) -> Option<PathFields<'a>> {
-    let mut fields = Vec::new();
-    let mut parts = path.split('/');
-    for part in route.split('/') {
-        let own = parts.next()?;
-        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
-            Some(name) => fields.push((name, own)),
-            None if part == own => {}
-            None => return None,
-        }
-    }
-    parts.next().is_none().then_some(fields)
-}
-
 /// Answers a request.
-pub(super) async fn answer(hall: &Arc<Hall>, found: Found<'_>, asked: Asked<'_>) -> Response {
-    if found.is_events {
-        return events::listen(hall);
-    }
+pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked) -> Response {
     let mut about = None;
-    let answered = carry_out(hall, found, &asked, &mut about).await;
+    let answered = carry_out(hall, asked, &mut about).await;
     let (mut response, refused) = match answered {
         Ok((status, Reply::Output(value))) => {
             about = about.or_else(|| id_of(&value));
@@ -162,24 +89,18 @@ pub(crate) fn subject(operation: &HallOperation, input: &Map<String, Value>) -> 
 /// Carries an operation out, and notes the record that its input names.
 async fn carry_out(
     hall: &Arc<Hall>,
-    found: Found<'_>,
-    asked: &Asked<'_>,
+    asked: Asked,
     about: &mut Option<String>,
 ) -> Result<(StatusCode, Reply<Value>), OperationError> {
-    // Before the body is looked at: a route that does not exist is not found, whatever the body says.
-    let not_found = || OperationError::NotFound(format!("{} {} not found", asked.method, asked.path));
-    let (operation, of_path) = found.found.ok_or_else(not_found)?;
-    let mut fields = of_query(asked.query);
-    let is_query = *asked.method != Method::POST;
-    if !is_query && !asked.body.is_empty() {
-        let Ok(Value::Object(body)) = serde_json::from_slice(asked.body) else {
+    let Asked { operation, path, query, body, is_query } = asked;
+    let mut fields = of_query(&query);
+    if !is_query && !body.is_empty() {
+        let Ok(Value::Object(body)) = serde_json::from_slice(&body) else {
             return Err(OperationError::Invalid("Invalid JSON body".to_owned()));
         };
         fields.extend(body);
     }
-    for (name, value) in of_path {
-        fields.insert(name.to_owned(), percent_decode_str(value).decode_utf8_lossy().into());
-    }
+    fields.extend(path.into_iter().map(|(name, value)| (name, value.into())));
     let input = input(operation, fields, is_query)?;
     *about = subject(operation, &input);
     let status = operation.row.route.map_or(200, |route| route.status);

@@ -2,25 +2,24 @@
 //! user is looked at. So no token is asked; the original's clients have none. A component has no sockets at all. Programs that
 //! the host starts (`claude`, `git`, `gh`) run as the user, and are taken for the user.
 
-use std::{convert::Infallible, fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
 
-use axum::response::Response;
+use axum::{
+    Extension,
+    extract::Request,
+    middleware::{Next, from_fn},
+    response::Response,
+};
 use futures::FutureExt as _;
 use guild_auth::{Connection, Process};
 use guild_contract::Limits;
 use guild_hall::{Hall, PID, SOCKET};
-use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{rt::TokioIo, server::graceful::Watcher};
 use rustix::process::geteuid;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::Api;
-use crate::{
-    body::whole,
-    connections::{self, Activity},
-    declined::Declined,
-    patience::Patient,
-};
+use crate::{connections, layers::of_connection, patience::Patient};
 
 /// Bytes of a socket's path, with a zero at the end.
 const PATH_BYTES: usize = 108;
@@ -59,10 +58,18 @@ impl Socket {
     /// Serves connections until `stop` is ready. Then an answer under way gets 100 ms, as on the port.
     pub async fn serve(&self, api: &Api, limits: &Limits, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(limits.client_seconds.into());
-        let http = connections::http(limits);
-        let begin = |(stream, _), activity, graceful| match process_of_user(&stream) {
+        let (http, router) = (connections::http(limits), of_connection(api.clone().router().layer(from_fn(admit))));
+        let begin = |(stream, _), activity, graceful: Watcher| match process_of_user(&stream) {
             Ok(process) => {
-                Some(serve_one(stream, process, api.clone(), http.clone(), patience, activity, graceful).boxed())
+                let from = Connection::of_process(api.ingress.clone(), process);
+                let service = connections::service(router.clone(), from, activity);
+                let connection = http.serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
+                let serving = async move {
+                    if let Err(error) = graceful.watch(connection).await {
+                        tracing::debug!(%error, "a connection to the hall ended");
+                    }
+                };
+                Some(serving.boxed())
             }
             Err(user) => {
                 let who = user.map_or_else(|| "somebody unknown".to_owned(), |user| format!("user {user}"));
@@ -97,35 +104,8 @@ fn process_of_user(stream: &UnixStream) -> Result<Process, Option<u32>> {
     }
 }
 
-async fn serve_one(
-    stream: UnixStream,
-    process: Process,
-    api: Api,
-    http: http1::Builder,
-    patience: Duration,
-    activity: Arc<Activity>,
-    graceful: Watcher,
-) {
-    let from = Arc::new(Connection::of_process(api.ingress.clone(), process));
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        let (api, from, activity) = (api.clone(), from.clone(), activity.clone());
-        async move {
-            let working = activity.works().await;
-            request.extensions_mut().insert(activity);
-            let response = respond(&api, &from, request).await.unwrap_or_else(Declined::json);
-            Ok::<_, Infallible>(working.until_sent(response))
-        }
-    });
-    let connection = http.serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
-    if let Err(error) = graceful.watch(connection).await {
-        tracing::debug!(%error, "a connection to the hall ended");
-    }
-}
-
-async fn respond(api: &Api, from: &Arc<Connection>, request: Request<Incoming>) -> Result<Response, Declined> {
-    let caller = from.admit_user();
-    let (parts, body) = request.into_parts();
-    let body = whole(body, &parts, &caller).await?;
-    let path = parts.uri.path().to_owned();
-    api.answer(caller, parts, path, body).await
+/// Admits a request of the user.
+async fn admit(Extension(from): Extension<Arc<Connection>>, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(from.admit_user());
+    next.run(request).await
 }

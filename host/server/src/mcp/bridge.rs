@@ -289,9 +289,9 @@ pub(crate) async fn described(
     params: ListParams,
 ) -> Result<Vec<Described>, RpcError> {
     let json = worker::list(worker, caller, params).await?;
-    caller.takes(parsed_bytes(&json)).await?;
+    caller.reserve(parsed_bytes(&json)).await?;
     let JobList { jobs } = serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
-    caller.takes((jobs.len() * 4 * LABEL_CHARS) as u64).await?;
+    caller.reserve((jobs.len() * 4 * LABEL_CHARS) as u64).await?;
     Ok(jobs.into_iter().map(|listed| Described::of(worker, listed)).collect())
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn call(
         let failed = answer.get("error").is_some() && operation.row.answer == AnswerKind::Turn;
         let json = to_json(&for_model(operation, answer));
         // A client of the SDK is sent it as values once more.
-        caller.takes(parsed_bytes(&json)).await?;
+        caller.reserve(parsed_bytes(&json)).await?;
         Ok(Called { is_error: failed, ..Called::of_json(&json) })
     };
     Ok(Answered::Called(authorized.run(work).await.unwrap_or_else(Called::from)))
@@ -95,7 +95,7 @@ pub(crate) async fn run(
     audit: Audit,
     progress: Option<&Progress>,
 ) -> Result<Value, RpcError> {
-    caller.takes(operation.row.answer_bytes).await?;
+    caller.reserve(operation.row.answer_bytes).await?;
     let (hall, token) = (hall.clone(), caller.token().map(str::to_owned));
     let about = subject(operation, &input);
     let work = guild_hall::asked_by(token, async move {

@@ -457,9 +457,9 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
         let params = params.list()?;
         let (mut all, mut count) = (Vec::new(), 0);
         for worker in workers {
-            let before = caller.held();
+            let before = caller.reserved();
             let json = worker::list(worker, caller, params.clone()).await?;
-            caller.takes(parsed_bytes(&json)).await?;
+            caller.reserve(parsed_bytes(&json)).await?;
             let JobList { jobs } =
                 serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
             count += jobs.len();
@@ -471,7 +471,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
             // Keeps no more than is answered, for any number of workers.
             all.sort_by_key(|(made, _)| Reverse(*made));
             all.truncate(MOST_JOBS);
-            caller.holds(before)?;
+            caller.resize(before, 0)?;
         }
         let more = count.checked_sub(all.len()).filter(|more| *more > 0);
         Ok(Called::of_json(&to_json(&Jobs { jobs: all.into_iter().map(|(_, job)| job).collect(), more })))

@@ -188,7 +188,7 @@ async fn plain<R: DeserializeOwned>(
         }
         let done = done.map_err(convert::error)?;
         // From here on it is parsed again.
-        caller.takes(parsed_bytes(&done).saturating_mul(2)).await.map_err(convert::refused)?;
+        caller.reserve(parsed_bytes(&done).saturating_mul(2)).await.map_err(convert::refused)?;
         let parsed = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
             if let Some(meta) = meta(server, request) {
                 result.insert("resultType".to_owned(), "complete".into());

@@ -34,7 +34,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use guild_auth::{Caller, LARGE, Refused, Subscription, shares::Share};
+use guild_auth::{Caller, LARGE, Refused, Subscription, budget::Permit};
 use guild_contract::{
     Limits,
     rpc::{RpcError, code},
@@ -269,7 +269,7 @@ impl Services {
                     format!("Invalid request: {LISTEN} that takes some {weight} bytes as values, more than {LARGE}");
                 return Ok(unreadable(message.id(), RpcError::new(code::INVALID_REQUEST, why)));
             }
-            Ok(weight) => caller.takes(weight.saturating_mul(COPIES)).await?,
+            Ok(weight) => caller.reserve(weight.saturating_mul(COPIES)).await?,
         }
         if let Err(error) = message.check() {
             return Ok(match message.is_notification() {
@@ -335,7 +335,7 @@ impl Services {
         let mut response = as_message(response.map(Body::new), message.id()).await;
         // In a session the message may wait to be handled, also when this is answered.
         if let (Some(caller), Some(bytes), Era::Stateless) = (&held.caller, response.body().size_hint().exact(), era) {
-            caller.account_response(bytes, bytes)?;
+            caller.resize(bytes, bytes)?;
         }
         if ends && response.status() == StatusCode::ACCEPTED {
             // The session is over, which is more than 202 says; the SDK for Python takes that for a failure.
@@ -501,7 +501,7 @@ struct RequestGuard {
     /// every few seconds.
     listener: Option<Subscription>,
     /// Among the listeners of the host.
-    _place: Option<Share>,
+    _place: Option<Permit>,
 }
 
 /// A body that holds something until it has been sent, or nobody takes it any more.
@@ -520,7 +520,7 @@ impl HttpBody for Kept {
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
         let piece = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let (Some(caller), Some(Ok(piece))) = (&self.held.caller, &piece) {
-            caller.record_allocated(piece.data_ref().map_or(0, |data| data.len() as u64));
+            let _ = caller.resize(piece.data_ref().map_or(0, |data| data.len() as u64), 0);
         }
         let may_hear = self.held.listener.as_ref().is_none_or(Subscription::is_good);
         Poll::Ready(piece.filter(|_| may_hear))

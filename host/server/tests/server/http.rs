@@ -92,6 +92,35 @@ async fn healthz_says_that_the_host_is_up() {
 }
 
 #[tokio::test]
+async fn an_answer_has_the_id_of_its_request_or_one_of_its_own() {
+    let server = server().await;
+    let id = async |head: &str| {
+        let reply = server.connect().await.request(&format!("GET /healthz HTTP/1.1{head}"), "").await;
+        reply.header("x-request-id").unwrap().to_owned()
+    };
+    assert_eq!(id("\r\nX-Request-Id: mine").await, "mine");
+    let (one, other) = (id("").await, id("").await);
+    assert!(one.len() == 36 && one != other, "{one} {other}");
+}
+
+#[tokio::test]
+async fn a_large_list_is_compressed_for_a_client_that_accepts_it() {
+    let many: Vec<String> = (0..400).map(|n| format!("member-{n}")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|path| (path.as_str(), "{}")).collect();
+    let server = Server::of_many(&many, Limits::default()).await;
+    let plain = server.connect().await.request("GET /members HTTP/1.1", "").await;
+    assert!(plain.header("content-encoding").is_none() && plain.json().as_array().unwrap().len() == 400);
+    let mut connection = server.connect().await;
+    connection
+        .send("GET /members HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n")
+        .await;
+    let mut bytes = Vec::new();
+    connection.0.read_to_end(&mut bytes).await.unwrap();
+    let text = String::from_utf8_lossy(&bytes).to_lowercase();
+    assert!(text.contains("\r\ncontent-encoding: gzip\r\n") && bytes.len() * 2 < plain.body.len(), "{}", bytes.len());
+}
+
+#[tokio::test]
 async fn the_content_type_has_to_be_json() {
     let server = server().await;
     for json in ["application/json", "application/json; charset=utf-8", "Application/JSON ;x=y"] {
