@@ -506,7 +506,7 @@ fn members_shows_every_limit_and_where_it_comes_from() {
     assert_eq!(bounds, &json!({"maxTurns": 7, "maxBudgetUsd": 5.0, "deadlineSeconds": 60}));
     let all = json_of(&home, &[&["members", "ann", "--limits", "--json"][..], &LOOK].concat());
     let limits = all[0]["limits"].as_array().unwrap();
-    assert_eq!(limits.len(), guild_contract::Limits::NAMES.len());
+    assert_eq!(limits.len(), guild_contract::Limits::ALL.len());
     assert!(limits.contains(&json!({"name": "note_bytes", "value": 1000, "source": "[member.\"*\".limits]"})));
 
     configure(&home, "", "[member.ann.limits]\n\nmemory_bytes = 67108865\n");

@@ -12,7 +12,11 @@ use std::{
 };
 
 use guild_config::Config;
-use guild_contract::{Limits, capability::KINDS};
+use guild_contract::{
+    Limits,
+    capability::KINDS,
+    limits::{Limit, Setting},
+};
 use serde_json::{Value, json};
 use syn::{Attribute, Expr, Fields, GenericArgument, Item, ItemStruct, Lit, Meta, PathArguments, Type};
 
@@ -217,14 +221,22 @@ fn keys(tables: &[Table]) -> String {
 fn limits() -> String {
     let mut text =
         String::from("| name | default | for one member | a change holds | what it bounds |\n|---|---|---|---|---|\n");
+    let mut fixed = String::from("| name | value | what it bounds |\n|---|---|---|\n");
     let limits = json!(Limits::default());
-    for (name, about) in Limits::NAMES.iter().zip(Limits::ABOUT) {
-        let default = spelled(name, &limits[name]);
-        let member = if Limits::OF_MEMBERS.contains(name) { "yes" } else { "" };
-        let change = if Limits::AT_START.contains(name) { "at the next start" } else { "at once" };
-        writeln!(text, "| `{name}` | {default} | {member} | {change} | {} |", about.trim()).unwrap();
+    for Limit { name, about, of_member, setting } in Limits::ALL {
+        let (value, about) = (spelled(name, &limits[name]), about.trim());
+        let member = if *of_member { "yes" } else { "" };
+        let change = match setting {
+            Setting::Key => "at once",
+            Setting::KeyAtStart => "at the next start",
+            Setting::Fixed => {
+                writeln!(fixed, "| `{name}` | {value} | {about} |").unwrap();
+                continue;
+            }
+        };
+        writeln!(text, "| `{name}` | {value} | {member} | {change} | {about} |").unwrap();
     }
-    text
+    format!("{text}\n## Fixed limits\n\nThese are no keys. Messages name them as `limits.NAME`, too.\n\n{fixed}")
 }
 
 /// A limit, with its unit where that is not in its name.

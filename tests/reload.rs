@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use guild_contract::Limits;
+use guild_contract::{Limits, limits::Setting};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
@@ -548,9 +548,10 @@ fn guild_mcp_passes_sighup_on_to_the_host_that_it_started() {
 fn the_docs_name_each_limit_that_waits_for_a_start() {
     let docs =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/limits.md")).unwrap();
-    for name in Limits::NAMES {
-        let row = docs.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).expect(name);
-        assert_eq!(row.contains("| at the next start |"), Limits::AT_START.contains(name), "{name}");
+    for limit in Limits::ALL {
+        let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` |", limit.name))).expect(limit.name);
+        let waits = limit.setting == Setting::KeyAtStart;
+        assert_eq!(row.contains("| at the next start |"), waits, "{}", limit.name);
     }
 }
 

@@ -328,7 +328,7 @@ fn limits_of(limits: &Limits) -> Vec<Limit> {
     let (values, mut defaults) = (numbers(limits), numbers(&Limits::default()));
     let mut all: Vec<_> = values
         .into_iter()
-        .filter(|(name, _)| Limits::OF_MEMBERS.contains(&name.as_str()))
+        .filter(|(name, _)| Limits::ALL.iter().any(|limit| limit.of_member && limit.name == *name))
         .filter_map(|(name, value)| match (value, defaults.remove(&name)) {
             (Value::Number(value), Some(Value::Number(default))) => Some(Limit { name, value, default }),
             _ => None,

@@ -11,6 +11,7 @@ use guild_contract::{
     Bounds, Grants, Limits, Narrowed,
     capability::MEMORY_WRITE,
     grants::{Names, Verdict},
+    limits::Limit,
 };
 use guild_roster::{
     discovery::FoundMember,
@@ -126,7 +127,8 @@ fn shown_limits(granted: &Granted, config: &Config) -> Vec<ShownLimit> {
         None => "default".to_owned(),
     };
     let value = |name: &str| values.get(name).cloned().unwrap_or_default();
-    Limits::NAMES.iter().map(|name| ShownLimit { name, value: value(name), source: source(name) }).collect()
+    let shown = |limit: &Limit| ShownLimit { name: limit.name, value: value(limit.name), source: source(limit.name) };
+    Limits::ALL.iter().map(shown).collect()
 }
 
 fn write_member(out: &mut dyn Write, member: &Shown) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use guild_contract::Limits;
+use guild_contract::{Limits, limits::Setting};
 use toml::{Table, Value};
 
 /// Characters of a value that are shown.
@@ -98,7 +98,9 @@ fn is_at_start(key: &[&str]) -> bool {
     match key {
         ["members" | "bind" | "port" | "behind_proxy"] | ["hall", "home"] | ["member", _, "mcp"] => true,
         ["extractive" | "claude" | "api", name] => *name == "sessions",
-        ["limits", name] | ["member", _, "limits", name] => Limits::AT_START.contains(name),
+        ["limits", name] | ["member", _, "limits", name] => {
+            Limits::ALL.iter().any(|limit| limit.name == *name && limit.setting == Setting::KeyAtStart)
+        }
         _ => false,
     }
 }

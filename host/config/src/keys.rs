@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use guild_contract::{Limits, grants::Pattern, nearest::hint};
+use guild_contract::{
+    Limits,
+    grants::Pattern,
+    limits::{Limit, Setting},
+    nearest::hint,
+};
 use serde::de::DeserializeOwned;
 use serde_aux::serde_introspection::serde_introspect;
 use toml::de::{DeTable, DeValue};
@@ -31,14 +36,19 @@ fn fields<T: DeserializeOwned>() -> Vec<&'static str> {
 
 const ROOT: Keys = Keys { table: "", known: || [fields::<Written>(), fields::<WrittenAuth>()].concat() };
 const MEMBER: Keys = Keys { table: "[member.KEY]", known: fields::<WrittenMember> };
-const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: || Limits::OF_MEMBERS.to_vec() };
+const MEMBER_LIMITS: Keys =
+    Keys { table: "[member.KEY.limits]", known: || limits(|limit| limit.of_member && limit.is_key()) };
+
+fn limits(which: fn(&Limit) -> bool) -> Vec<&'static str> {
+    Limits::ALL.iter().filter(|limit| which(limit)).map(|limit| limit.name).collect()
+}
 
 /// Tables that stand once; one in another after that.
 const TABLES: [Keys; 9] = [
     Keys { table: "[hall]", known: fields::<WrittenHall> },
     Keys { table: "[spend]", known: fields::<WrittenSpend> },
     Keys { table: "[tls]", known: fields::<WrittenTls> },
-    Keys { table: "[limits]", known: || Limits::NAMES.to_vec() },
+    Keys { table: "[limits]", known: || limits(Limit::is_key) },
     Keys { table: "[extractive]", known: fields::<WrittenExtractive> },
     Keys { table: "[claude]", known: fields::<WrittenClaude> },
     Keys { table: "[api]", known: fields::<WrittenApi> },
@@ -145,8 +155,12 @@ impl Keys {
             );
         }
         let of = if table.is_empty() { String::new() } else { format!(" in {table}") };
-        if Limits::NAMES.contains(&name) && !known.contains(&name) {
-            return format!("`{name}` is a limit of the whole host; it is set in [limits]");
+        match Limits::ALL.iter().find(|limit| limit.name == name) {
+            Some(limit) if limit.setting == Setting::Fixed => {
+                return format!("`{name}` is a fixed limit, which guild.toml does not set");
+            }
+            Some(_) => return format!("`{name}` is a limit of the whole host; it is set in [limits]"),
+            None => {}
         }
         let hint = hint(name, known.iter().copied());
         format!("unknown key `{name}`{of}; {hint}")
@@ -249,12 +263,22 @@ mod tests {
         .unwrap();
         let limits = Table::try_from(Limits::default()).unwrap();
         let own = |(name, value): (&String, &Value)| {
-            Limits::OF_MEMBERS.contains(&name.as_str()).then(|| (name.clone(), value.clone()))
+            limits(|limit| limit.of_member).contains(&name.as_str()).then(|| (name.clone(), value.clone()))
         };
         let own: Table = limits.iter().filter_map(own).collect();
         full["member"]["team/*"].as_table_mut().unwrap().insert("limits".to_owned(), own.into());
         full.insert("limits".to_owned(), limits.into());
         full
+    }
+
+    #[test]
+    fn a_fixed_limit_is_refused_as_one() {
+        let refused = |name: &str| MEMBER_LIMITS.refusal(&["memory_bytes"], name);
+        assert_eq!(refused("tables"), "`tables` is a fixed limit, which guild.toml does not set");
+        assert!(refused("connections").contains("a limit of the whole host"));
+        assert!(refused("memory_byte").contains("`memory_bytes`"));
+        // A debug build takes them all the same.
+        assert_eq!(limits(Limit::is_key).contains(&"tables"), cfg!(debug_assertions));
     }
 
     fn parse(table: &Table) -> Result<Config, String> {

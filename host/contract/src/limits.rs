@@ -1,7 +1,7 @@
-//! Every limit of the host, and its default, in one place.
+//! Every limit of the host, and its value or default, in one place.
 //!
-//! A limit that stands here is enforced; there is no way to spell "unlimited". `guild.toml` sets them
-//! under `[limits]` by these names.
+//! Each is enforced, and there is no way to spell "unlimited". Those that an operator would turn are keys of `[limits]` in
+//! `guild.toml`, by these names. The others are fixed: nothing is gained by another value, or much depends on it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,8 +9,39 @@ use serde_json::Value;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
+/// What there is to know of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The name, as `guild.toml` spells it.
+    pub name: &'static str,
+    /// What it bounds: the table of `docs/reference/limits.md` is made of this.
+    pub about: &'static str,
+    /// Whether it bounds a component or its jobs, so that a key can be narrowed for one member, to at most what holds for all.
+    pub of_member: bool,
+    /// How it is set.
+    pub setting: Setting,
+}
+
+/// How a limit is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// By a key of `[limits]`; a change holds at once.
+    Key,
+    /// By a key of `[limits]`; a change holds from the next start of a host on: pools and queues are made for it.
+    KeyAtStart,
+    /// It is fixed.
+    Fixed,
+}
+
+impl Limit {
+    /// Whether it is a key of `[limits]`. A debug build takes the fixed limits too, so that tests can reach them.
+    pub fn is_key(&self) -> bool {
+        self.setting != Setting::Fixed || cfg!(debug_assertions)
+    }
+}
+
 macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $([$member:ident])? $(@$start:ident)? $name:ident: $type:ty = $default:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $([$member:ident])? $(@$setting:ident)? $name:ident: $type:ty = $default:expr;)+) => {
         /// The host's limits. Sizes are bytes and times are seconds unless a field's name or text says otherwise.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -25,18 +56,19 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// The names of all limits, as `guild.toml` spells them.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
-            /// What each of them bounds, in the same order: the table of `docs/reference/limits.md` is made of it.
-            pub const ABOUT: &'static [&'static str] = &[$(concat!($($doc),+)),+];
-            /// The names of those that can be set for one member, to at most what holds for all.
-            pub const OF_MEMBERS: &'static [&'static str] = &[$($(limits!(@$member $name),)?)+];
-            /// The names of those that hold from the start of a host to its end: pools and queues are made for them.
-            pub const AT_START: &'static [&'static str] = &[$($(limits!(@$start $name),)?)+];
+            /// All limits.
+            pub const ALL: &'static [Limit] = &[$(Limit {
+                name: stringify!($name),
+                about: concat!($($doc),+),
+                of_member: limits!(@member $($member)?),
+                setting: limits!(@setting $($setting)?),
+            }),+];
 
-            /// Keeps those of [`Self::AT_START`] as a host runs with them.
+            /// Keeps those of [`Setting::KeyAtStart`] as a host runs with them.
             pub fn keep_at_start(&mut self, running: &Self) {
-                $($(limits!(@$start set self running $name);)?)+
+                $(if limits!(@setting $($setting)?) == Setting::KeyAtStart {
+                    self.$name = running.$name;
+                })+
             }
 
             /// Refuses a limit of zero, which would stop the host's work without saying so.
@@ -68,9 +100,11 @@ macro_rules! limits {
             }
         }
     };
-    (@member $name:ident) => { stringify!($name) };
-    (@start $name:ident) => { stringify!($name) };
-    (@start set $own:ident $running:ident $name:ident) => { $own.$name = $running.$name };
+    (@member) => { false };
+    (@member member) => { true };
+    (@setting) => { Setting::Key };
+    (@setting start) => { Setting::KeyAtStart };
+    (@setting fixed) => { Setting::Fixed };
 }
 
 impl Limits {
@@ -79,10 +113,11 @@ impl Limits {
     pub fn same_for_components(&self, other: &Self) -> bool {
         const WAITS: [&str; 2] = ["call_tool_wait_seconds", "dispatch_wait_seconds"];
         let (Ok(one), Ok(other)) = (serde_json::to_value(self), serde_json::to_value(other)) else { return false };
-        Self::OF_MEMBERS.iter().chain(&WAITS).all(|name| one.get(name) == other.get(name))
+        let of_members = Self::ALL.iter().filter(|limit| limit.of_member).map(|limit| limit.name);
+        of_members.chain(WAITS).all(|name| one.get(name) == other.get(name))
     }
 
-    /// These limits with a smaller one of a member's in place; `name` is one of [`Self::OF_MEMBERS`].
+    /// These limits with a smaller one of a member's in place; `name` is one of a member.
     ///
     /// # Errors
     /// A sentence that says why: the value is no sound number, or above what holds for all.
@@ -99,7 +134,8 @@ impl Limits {
     }
 }
 
-// `[member]` marks what can be set for one member, `@start` what a change of guild.toml sets at the next start only.
+// `[member]` marks a bound of a component or its jobs, `@start` what a change of guild.toml sets at the next start only,
+// `@fixed` what guild.toml does not set.
 limits! {
     /// Memory of a component, summed over its Store: linear memories, tables, and what the host keeps for its open streams,
     /// listings and sessions.
@@ -107,29 +143,29 @@ limits! {
     @start memory_bytes: u64 = 64 * MIB;
     /// Table elements of a component, summed over its Store.
     [member]
-    @start table_elements: u64 = 100_000;
+    @fixed table_elements: u64 = 100_000;
     /// Core instances in a component's Store.
     [member]
-    @start instances: u32 = 100;
+    @fixed instances: u32 = 100;
     /// Tables in a component's Store.
     [member]
-    @start tables: u32 = 100;
+    @fixed tables: u32 = 100;
     /// Linear memories in a component's Store.
     [member]
-    @start memories: u32 = 16;
+    @fixed memories: u32 = 16;
     /// Resource handles that a component may hold at a time.
     [member]
-    handles: u32 = 4096;
+    @fixed handles: u32 = 4096;
     /// Files, directories, streams and listings that a component may have open at a time. All components together may use
     /// half of the process's descriptors.
     [member]
-    open_files: u32 = 256;
+    @fixed open_files: u32 = 256;
     /// What one host call may copy out of a component.
     [member]
-    hostcall_bytes: u64 = 16 * MIB;
+    @fixed hostcall_bytes: u64 = 16 * MIB;
     /// What one call to `wasi:random` may ask for.
     [member]
-    random_bytes: u64 = MIB;
+    @fixed random_bytes: u64 = MIB;
     /// `activate`: component, host calls and blocking I/O together.
     [member]
     activate_seconds: u32 = 10;
@@ -141,15 +177,15 @@ limits! {
     /// Memory of all child processes that work on untrusted input together, by their own limits; others wait.
     @start processes_bytes: u64 = 8192 * MIB;
     /// Checking a schema that came with a member, or a value against it, in a child process.
-    schema_seconds: u32 = 2;
+    @fixed schema_seconds: u32 = 2;
     /// Memory of a child process that checks a schema or a value.
-    schema_memory_bytes: u64 = 256 * MIB;
+    @fixed schema_memory_bytes: u64 = 256 * MIB;
     /// `call-tool`: component, host calls and blocking I/O together.
     [member]
     call_tool_seconds: u32 = 25;
     /// `list-tools`, when a component is loaded. A slow one is tried again after those that have not been tried yet.
     [member]
-    list_tools_seconds: u32 = 5;
+    @fixed list_tools_seconds: u32 = 5;
     /// Tool calls of components at a time on a host; others wait.
     @start live_tool_calls: u32 = 64;
     /// Components' tools that a roster's `/mcp` lists, as JSON: a model reads all of it. Those beyond it are found with the
@@ -157,17 +193,17 @@ limits! {
     listed_tools_bytes: u64 = 24 * KIB;
     /// Tools of a component.
     [member]
-    tools: u32 = 128;
+    @fixed tools: u32 = 128;
     /// All definitions of a component's tools: names, texts and schemas.
     [member]
-    tools_bytes: u64 = 256 * KIB;
+    @fixed tools_bytes: u64 = 256 * KIB;
     /// Agent sessions that a component may have at a time, queued ones included.
     [member]
     job_sessions: u32 = 64;
     /// How long a dispatch waits to be checked before it is answered "busy".
-    dispatch_wait_seconds: u32 = 20;
+    @fixed dispatch_wait_seconds: u32 = 20;
     /// How long a tool call waits before it is answered "busy": its caller may give up after 30 s.
-    call_tool_wait_seconds: u32 = 4;
+    @fixed call_tool_wait_seconds: u32 = 4;
     /// A component's file.
     [member]
     component_bytes: u64 = 64 * MIB;
@@ -176,11 +212,11 @@ limits! {
     /// Memory of the process that compiles a component.
     @start compile_memory_bytes: u64 = 2048 * MIB;
     /// The body of one function of a component.
-    @start function_bytes: u64 = MIB;
+    @fixed function_bytes: u64 = MIB;
     /// Local variables of one function of a component.
-    @start function_locals: u32 = 20_000;
+    @fixed function_locals: u32 = 20_000;
     /// Depth to which blocks, loops and branches may be nested in one function of a component.
-    @start function_nesting: u32 = 4000;
+    @fixed function_nesting: u32 = 4000;
     /// The compile cache, all entries together.
     @start compile_cache_bytes: u64 = 1024 * MIB;
     /// Wall clock of a session, in a meeting of one turn, unless less is asked for.
@@ -194,11 +230,11 @@ limits! {
     session_budget_usd: f64 = 5.0;
     /// US dollars for condensing the memories of a scope once.
     [member]
-    compaction_budget_usd: f64 = 0.05;
+    @fixed compaction_budget_usd: f64 = 0.05;
     /// What a tool answers a session; a longer answer is cut, and says so. An answer of a component's tool has to be within
     /// it.
     [member]
-    tool_result_bytes: u64 = 128 * KIB;
+    @fixed tool_result_bytes: u64 = 128 * KIB;
     /// What a model is given of a conversation, in characters; of a longer one, the oldest is left out. `claude` keeps its
     /// own conversations, and is given this much of one that it lost.
     [member]
@@ -208,7 +244,7 @@ limits! {
     resumes: u32 = 3;
     /// How long a resumed job runs until it is no longer suspected of a crash. A job that is suspected already runs alone for
     /// that long, before the next one is resumed.
-    resume_trial_seconds: u32 = 30;
+    @fixed resume_trial_seconds: u32 = 30;
     /// Running jobs on a host; then a dispatch is answered "busy".
     @start running_jobs: u32 = 10_000;
     /// What the host keeps in memory of running jobs, queued ones included: tasks, prompts, and parsed configurations, which
@@ -219,46 +255,46 @@ limits! {
     artifacts_bytes: u64 = 256 * MIB;
     /// Files and directories under a job's `artifacts/`, of every writer.
     [member]
-    artifacts_entries: u64 = 4096;
+    @fixed artifacts_entries: u64 = 4096;
     /// Size of all files that the tools of one attempt at a commission wrote in its worktree, each as it was written last.
     [member]
     worktree_bytes: u64 = 64 * MIB;
     /// Files and directories that the tools of one attempt at a commission wrote or made in its worktree.
     [member]
-    worktree_entries: u64 = 4096;
+    @fixed worktree_entries: u64 = 4096;
     /// Documents of a project, below `.lore/` of `claude/main`, without the hall's records.
-    @start project_documents: u64 = 10_000;
+    @fixed project_documents: u64 = 10_000;
     /// Sizes of the documents of a project together.
     @start project_documents_bytes: u64 = 256 * MIB;
     /// Memory of one run of `git` or `gh`, and of each process that it starts. Packs and indexes that are mapped do not count.
     @start git_memory_bytes: u64 = 1024 * MIB;
     /// `description` of a dispatch.
     [member]
-    description_bytes: u64 = KIB;
+    @fixed description_bytes: u64 = KIB;
     /// `task` of a dispatch.
     [member]
     task_bytes: u64 = MIB;
     /// `config` of a dispatch, as JSON.
     [member]
-    config_bytes: u64 = 256 * KIB;
+    @fixed config_bytes: u64 = 256 * KIB;
     /// The prompts and names of a plan; the prompts and own tools of a session that a component starts.
     [member]
-    plan_bytes: u64 = 4 * MIB;
+    @fixed plan_bytes: u64 = 4 * MIB;
     /// A job's summary.
     [member]
-    summary_bytes: u64 = 64 * KIB;
+    @fixed summary_bytes: u64 = 64 * KIB;
     /// One question, or one decision.
     [member]
-    note_bytes: u64 = 16 * KIB;
+    @fixed note_bytes: u64 = 16 * KIB;
     /// All questions and decisions of a job.
     [member]
-    notes_bytes: u64 = MIB;
+    @fixed notes_bytes: u64 = MIB;
     /// A job's result.
     [member]
     result_bytes: u64 = 8 * MIB;
     /// A job's log; then lines are dropped, and one line says so.
     [member]
-    log_bytes: u64 = MIB;
+    @fixed log_bytes: u64 = MIB;
     /// A job's `transcript.jsonl`; then entries are dropped, and one entry says so.
     [member]
     transcript_bytes: u64 = 16 * MIB;
@@ -273,31 +309,31 @@ limits! {
     commission_memory_chars: u64 = 32_000;
     /// Total size of a member's own memories, in characters, above which they are condensed when a dispatched job stores one.
     [member]
-    memory_compaction_chars: u64 = 16_000;
+    @fixed memory_compaction_chars: u64 = 16_000;
     /// Memories of a scope: of a member, of a project, of all projects.
     [member]
-    memory_entries: u32 = 1024;
+    @fixed memory_entries: u32 = 1024;
     /// Reading one document of the read roots, in a child process. A document that takes longer is left out.
-    @start document_seconds: u32 = 5;
+    @fixed document_seconds: u32 = 5;
     /// Memory for reading one document of the read roots, in a child process.
     @start document_memory_bytes: u64 = 512 * MIB;
     /// One Grep or Glob, or listing the files of the read roots, in a child process. It may wait as long before it starts.
-    search_seconds: u32 = 20;
+    @fixed search_seconds: u32 = 20;
     /// Memory for one Grep or Glob, or for listing the files of the read roots, in a child process.
-    search_memory_bytes: u64 = 256 * MIB;
+    @fixed search_memory_bytes: u64 = 256 * MIB;
     /// Searches of the read roots by one member at a time; others wait.
-    searches: u32 = 4;
+    @fixed searches: u32 = 4;
     /// A request's body.
     body_bytes: u64 = 4 * MIB;
     /// Nesting of a request's JSON.
-    json_depth: u32 = 64;
+    @fixed json_depth: u32 = 64;
     /// Estimated memory of a request's parsed JSON: 20 to 100 times its text where it has little but structure.
-    parsed_bytes: u64 = 64 * MIB;
+    @fixed parsed_bytes: u64 = 64 * MIB;
     /// Bodies, parsed JSON, and answers of all requests in progress, seven eighths of it for one caller. A request beyond it
     /// waits 2 s, and is then answered "busy".
     @start requests_bytes: u64 = 512 * MIB;
     /// Requests in a JSON-RPC batch.
-    batch: u32 = 100;
+    @fixed batch: u32 = 100;
     /// Connections at a time, of the port and of a hall's socket each. Beyond it the one that has waited for its client for
     /// longest is closed; where all have requests in progress, others wait.
     @start connections: u32 = 4096;
@@ -307,11 +343,11 @@ limits! {
     /// use, `initialize` is answered 503.
     @start mcp_sessions: u32 = 256;
     /// How long an unused MCP session stays open: no request of it is in progress, and no stream is open.
-    @start mcp_session_seconds: u32 = 1800;
+    @fixed mcp_session_seconds: u32 = 1800;
     /// A request's head: its first line and its header fields.
-    @start header_bytes: u64 = 16 * KIB;
+    @fixed header_bytes: u64 = 16 * KIB;
     /// Header fields of a request.
-    @start headers: u32 = 100;
+    @fixed headers: u32 = 100;
     /// How long a client may take to send a request, to read 64 KiB of an answer, or keep an idle connection open.
     @start client_seconds: u32 = 60;
     /// Requests with one token per second, each of a batch counted; as many may come at once.
@@ -324,7 +360,7 @@ limits! {
     /// Others are asked to retry.
     @start listeners: u32 = 1024;
     /// Events that are kept for subscribers that reconnect, and as many KiB at most.
-    @start events_kept: u32 = 4096;
+    @fixed events_kept: u32 = 4096;
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl Config {
         }
     }
 
-    /// Keeps the members' own limits of [`Limits::AT_START`] as a host runs with them: also of a table that is gone.
+    /// Keeps the members' own limits of [`Setting::KeyAtStart`](guild_contract::limits::Setting::KeyAtStart) as a host runs with them: also of a table that is gone.
     /// `self.limits` are as the host runs with them already.
     pub(super) fn keep_own_limits(&mut self, running: &Self) {
         let rules = &mut self.policy.rules;
