@@ -263,7 +263,7 @@ mod tests {
         .unwrap();
         let limits = Table::try_from(Limits::default()).unwrap();
         let own = |(name, value): (&String, &Value)| {
-            limits(|limit| limit.of_member).contains(&name.as_str()).then(|| (name.clone(), value.clone()))
+            super::limits(|limit| limit.of_member).contains(&name.as_str()).then(|| (name.clone(), value.clone()))
         };
         let own: Table = limits.iter().filter_map(own).collect();
         full["member"]["team/*"].as_table_mut().unwrap().insert("limits".to_owned(), own.into());

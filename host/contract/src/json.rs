@@ -17,10 +17,24 @@ const FIELD: u64 = 96;
 /// What a text takes besides its bytes.
 const TEXT: u64 = 48;
 
-/// How many bytes of memory a JSON text takes as a [`Value`], at most, the text's own among them. It is up to 150 times the
-/// text's length, and can be known before the text is read. What is not JSON has some number, too.
+/// What is known of a JSON text before it is parsed. What is not JSON has some figures, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Bytes of memory that the text takes as a [`Value`], at most, its own among them: up to 150 times its length.
+    pub bytes: u64,
+    /// Levels of arrays and objects in each other.
+    pub depth: usize,
+}
+
+/// See [`Measure::bytes`].
 pub fn parsed_bytes(text: &[u8]) -> u64 {
+    measure(text).bytes
+}
+
+/// Measures a JSON text, in one look at it.
+pub fn measure(text: &[u8]) -> Measure {
     let mut taken = (text.len() as u64).saturating_add(VALUE);
+    let (mut depth, mut deepest) = (0_usize, 0_usize);
     // The list or object that has just begun: an empty one takes nothing.
     let mut begun = 0;
     let mut bytes = text.iter();
@@ -41,10 +55,19 @@ pub fn parsed_bytes(text: &[u8]) -> u64 {
             b',' => VALUE,
             _ => 0,
         };
-        begun = if matches!(byte, b'[' | b'{') { *byte } else { 0 };
+        begun = 0;
+        match byte {
+            b'[' | b'{' => {
+                begun = *byte;
+                depth = depth.saturating_add(1);
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
         taken = taken.saturating_add(first + own);
     }
-    taken
+    Measure { bytes: taken, depth: deepest }
 }
 
 /// What comes after a text, whose opening quote has been read.
@@ -178,6 +201,21 @@ mod tests {
             let (counted, taken) = (parsed_bytes(text.as_bytes()), taken(&value));
             assert!(taken + 32 <= counted, "{}: {counted} counted, {taken} taken", text.get(..40).unwrap_or(&text));
             assert!(counted < 150 * text.len() as u64 + 1000, "{counted} counted for {} bytes", text.len());
+        }
+    }
+
+    #[test]
+    fn brackets_in_texts_do_not_nest() {
+        let deep = "[".repeat(100_000);
+        for (text, depth) in [
+            (r#"{"a": "[[[\"[[[\\"}"#, 1),
+            ("[[{}], []]", 3),
+            ("[][][]", 1),
+            ("[ [\n{ } ]]", 3),
+            ("1", 0),
+            (deep.as_str(), 100_000),
+        ] {
+            assert_eq!(measure(text.as_bytes()).depth, depth, "{}", text.get(..20).unwrap_or(text));
         }
     }
 

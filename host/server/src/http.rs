@@ -115,14 +115,14 @@ fn of_port(app: Arc<App>) -> Router {
         .layer(compression())
         .layer(gate(Shape::Text));
     let endpoints = ENDPOINTS.into_iter().fold(Router::new(), |router, path| router.route(path, any(endpoint)));
-    let hall = match Api::of(&app.host) {
+    let hall: Router = match Api::of(&app.host) {
         Some(api) => api.router(),
         None => Router::new().fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NO_HALL).json() }),
     };
     let router = plain
         .merge(endpoints.layer(gate(Shape::Message)))
-        .nest("/hall", hall.layer(gate(Shape::Hall)))
         .with_state(app.clone())
+        .nest_service("/hall", hall.layer(gate(Shape::Hall)))
         .merge(Router::new().route("/healthz", health.layer(from_fn_with_state(app, check_names))));
     of_connection(router)
 }

@@ -1,58 +1,25 @@
-//! What the wire asks of JSON beyond what `serde_json` does: a bound on depth, and no key twice.
+//! What the wire asks of JSON beyond what `serde_json` does: bounds on its depth and its size as values, and no key twice.
 
 use std::fmt;
 
-use guild_contract::{Limits, json::parsed_bytes};
-use memchr::memchr2_iter;
+use guild_contract::{Limits, json::measure};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-/// Whether the arrays and objects of a JSON text nest deeper than so many levels. A text that is no JSON nests no deeper
-/// than it has brackets.
-pub(crate) fn is_deeper(text: &[u8], levels: usize) -> bool {
-    // Most have fewer brackets than that, and those are counted much faster than brackets are distinguished from those in strings.
-    memchr2_iter(b'[', b'{', text).nth(levels).is_some() && depth(text) > levels
-}
-
-fn depth(text: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0_usize);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in text {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'[' | b'{' => {
-                depth = depth.saturating_add(1);
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
-/// Whatever is in it, a text of so many bytes takes little more than 64 KiB as values.
-const LIGHT: usize = 512;
-/// About how many bytes a JSON text takes as values, and hardly more: for a request's body, before it is parsed. 0 is little.
+/// About how many bytes the JSON of a request's body takes as values, and hardly more, known before it is parsed.
 ///
 /// # Errors
-/// The error for the sender where it is more than `limits.parsed_bytes`.
-pub(crate) fn weigh(text: &[u8], limits: &Limits) -> Result<u64, String> {
-    let weight = if text.len() <= LIGHT { 0 } else { parsed_bytes(text) };
-    let most = limits.parsed_bytes;
-    if weight > most {
-        return Err(format!("JSON that takes some {weight} bytes as values, more than limits.parsed_bytes = {most}"));
+/// The error for the sender where it nests deeper than `limits.json_depth`, or takes more than `limits.parsed_bytes`.
+pub(crate) fn check(text: &[u8], limits: &Limits) -> Result<u64, String> {
+    let (measured, levels, most) = (measure(text), limits.json_depth, limits.parsed_bytes);
+    if measured.depth > levels as usize {
+        return Err(format!("JSON that nests deeper than {levels} levels"));
     }
-    Ok(weight)
+    if measured.bytes > most {
+        let bytes = measured.bytes;
+        return Err(format!("JSON that takes some {bytes} bytes as values, more than limits.parsed_bytes = {most}"));
+    }
+    Ok(measured.bytes)
 }
 
 /// How many bytes a text has as a JSON string.
@@ -162,29 +129,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brackets_in_strings_do_not_count() {
-        assert_eq!(depth(br#"{"a": "[[[\"[[[\\"}"#), 1);
-        assert_eq!(depth(b"[[{}], []]"), 3);
-        assert_eq!(depth(b"1"), 0);
-        assert_eq!(depth(&[b'['; 100_000]), 100_000);
-        for (text, deepest) in [(r#"{"a": "[[[["}"#, 1), ("[[{}], []]", 3), ("[][][]", 1), ("1", 0)] {
-            assert!(!is_deeper(text.as_bytes(), deepest), "{text}");
-            assert!(deepest == 0 || is_deeper(text.as_bytes(), deepest - 1), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_text_that_is_light_is_not_weighed_and_takes_little() {
-        let heaviest = r#"{"":0},"#.repeat(LIGHT / 7);
-        assert!(parsed_bytes(heaviest.as_bytes()) < 66 * 1024);
-        assert_eq!(weigh(heaviest.as_bytes(), &Limits::default()), Ok(0));
-        let limits = Limits { parsed_bytes: 100_000, ..Limits::default() };
-        assert!(weigh_of("[],", 500, &limits).is_ok());
-        assert!(weigh_of("[],", 2000, &limits).unwrap_err().contains("limits.parsed_bytes = 100000"));
-    }
-
-    fn weigh_of(piece: &str, times: usize, limits: &Limits) -> Result<u64, String> {
-        super::weigh(format!("[{}0]", piece.repeat(times)).as_bytes(), limits)
+    fn json_beyond_a_limit_is_refused_by_its_name() {
+        let limits = Limits { parsed_bytes: 100_000, json_depth: 2, ..Limits::default() };
+        let check_of = |piece: &str, times: usize| check(format!("[{}0]", piece.repeat(times)).as_bytes(), &limits);
+        assert!(check_of("[],", 500).is_ok());
+        assert!(check_of("[],", 2000).unwrap_err().contains("limits.parsed_bytes = 100000"));
+        assert!(check_of("[[]],", 1).unwrap_err().contains("deeper than 2 levels"));
     }
 
     #[test]

@@ -61,18 +61,12 @@ pub async fn answer(context: RequestContext<'_>, limits: &Limits, body: &[u8]) -
     let Ok(text) = std::str::from_utf8(body) else {
         return failure(NULL, not_utf8());
     };
-    if let Err(error) = check_depth(text, limits) {
-        return failure(id(text).unwrap_or(NULL), error);
-    }
-    match json::weigh(body, limits) {
-        Err(why) => {
-            return failure(id(text).unwrap_or(NULL), RpcError::invalid_request(format!("Invalid request: {why}")));
-        }
-        Ok(weight) => {
-            if let Err(refused) = context.caller.reserve(weight).await {
-                return Answer::Refused(refused);
-            }
-        }
+    let bytes = match json::check(body, limits) {
+        Ok(bytes) => bytes,
+        Err(why) => return failure(id(text).unwrap_or(NULL), too_large(&why)),
+    };
+    if let Err(refused) = context.caller.reserve(bytes).await {
+        return Answer::Refused(refused);
     }
     if text.trim_start().starts_with('[') {
         return Box::pin(answer_batch(context, limits, text)).await;
@@ -265,13 +259,9 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Refuses JSON that nests too deep.
-pub(crate) fn check_depth(text: &str, limits: &Limits) -> Result<(), RpcError> {
-    if json::is_deeper(text.as_bytes(), limits.json_depth as usize) {
-        let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
-        return Err(RpcError::invalid_request(message));
-    }
-    Ok(())
+/// The error for a body that [`json::check`] refuses.
+pub(crate) fn too_large(why: &str) -> RpcError {
+    RpcError::invalid_request(format!("Invalid request: {why}"))
 }
 
 /// The error for a body that is no text.

@@ -57,7 +57,7 @@ impl Api {
     }
 
     /// The routes. Their requests have a [`Caller`] as an extension.
-    pub(crate) fn router<S>(self) -> Router<S> {
+    pub(crate) fn router(self) -> Router {
         let both = MethodFilter::GET.or(MethodFilter::POST);
         let mut router = Router::new().route(EVENTS, on(both, listen));
         for operation in OPERATIONS.iter() {
@@ -102,12 +102,9 @@ impl Api {
 
     async fn answer(&self, caller: Caller, asked: Asked) -> Result<Response, Declined> {
         let (limits, row) = (caller.limits(), &asked.operation.row);
-        if json::is_deeper(&asked.body, limits.json_depth as usize) {
-            let why = format!("the body is JSON that nests deeper than {} levels", limits.json_depth);
-            return Err(Declined::invalid(StatusCode::BAD_REQUEST, why));
-        }
-        let weight = json::weigh(&asked.body, limits).map_err(|why| Declined::invalid(StatusCode::BAD_REQUEST, why))?;
-        caller.reserve(weight.saturating_add(row.answer_bytes)).await?;
+        let refused = |why| Declined::invalid(StatusCode::BAD_REQUEST, format!("the body is {why}"));
+        let bytes = json::check(&asked.body, limits).map_err(refused)?;
+        caller.reserve(bytes.saturating_add(row.answer_bytes)).await?;
         let authorized = caller.authorize("", Operation { name: row.name, access: row.access })?;
         let place = match row.answer {
             AnswerKind::Turn => Some(self.place(&caller)?),

@@ -209,6 +209,8 @@ struct Message<'a> {
     parts: rpc::Message<'a>,
     /// The id as the SDK has it.
     id: Option<RequestId>,
+    /// Bytes that it takes as values.
+    bytes: u64,
 }
 
 /// What is known of a request once its session is.
@@ -258,19 +260,13 @@ impl Services {
         message: &Message<'_>,
     ) -> Result<Response, Refused> {
         let is_post = parts.method == Method::POST;
-        match json::weigh(&body, caller.limits()) {
-            Err(why) => {
-                let error = RpcError::new(code::INVALID_REQUEST, format!("Invalid request: {why}"));
-                return Ok(unreadable(message.id(), error));
-            }
-            // The SDK keeps it for as long as the stream is open.
-            Ok(weight) if message.method() == Some(LISTEN) && weight > LARGE => {
-                let why =
-                    format!("Invalid request: {LISTEN} that takes some {weight} bytes as values, more than {LARGE}");
-                return Ok(unreadable(message.id(), RpcError::new(code::INVALID_REQUEST, why)));
-            }
-            Ok(weight) => caller.reserve(weight.saturating_mul(COPIES)).await?,
+        // The SDK keeps it for as long as the stream is open.
+        if message.method() == Some(LISTEN) && message.bytes > LARGE {
+            let bytes = message.bytes;
+            let why = format!("Invalid request: {LISTEN} that takes some {bytes} bytes as values, more than {LARGE}");
+            return Ok(unreadable(message.id(), RpcError::new(code::INVALID_REQUEST, why)));
         }
+        caller.reserve(message.bytes.saturating_mul(COPIES)).await?;
         if let Err(error) = message.check() {
             return Ok(match message.is_notification() {
                 // It has no answer, whatever it says.
@@ -402,7 +398,8 @@ impl<'a> Message<'a> {
     /// What is wrong with it, and the id to answer it with.
     fn read(body: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
         let Ok(text) = str::from_utf8(body) else { return Err(Rejected { id: NULL, error: rpc::not_utf8() }) };
-        rpc::check_depth(text, limits).map_err(|error| Rejected { id: rpc::id(text).unwrap_or(NULL), error })?;
+        let refused = |why: String| Rejected { id: rpc::id(text).unwrap_or(NULL), error: rpc::too_large(&why) };
+        let bytes = json::check(body, limits).map_err(refused)?;
         let reject =
             |id, why: &str| Err(Rejected { id, error: RpcError::invalid_request(format!("Invalid request: {why}")) });
         if text.trim_start().starts_with('[') {
@@ -416,7 +413,7 @@ impl<'a> Message<'a> {
             (Some(_), true) => {
                 reject(parts.id.unwrap_or(NULL), "a message has `method`, or `result`, or `error`, and no two of them")
             }
-            _ => Ok(Self { text, parts, id }),
+            _ => Ok(Self { text, parts, id, bytes }),
         }
     }
 
