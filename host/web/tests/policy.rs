@@ -268,7 +268,7 @@ fn bad_options_are_errors_that_name_their_key() {
             "[web.search] url",
         ),
     ] {
-        let error = Internet::new(&options).err().unwrap();
+        let error = options.check().err().unwrap();
         assert!(error.contains(key), "{error}");
     }
 }

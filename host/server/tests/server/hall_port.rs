@@ -576,10 +576,11 @@ async fn an_operation_is_a_method_of_json_rpc_unless_it_answers_with_a_file_or_a
         assert_eq!(answer["error"]["code"], -32601, "{absent}: {answer}");
         assert!(!described.contains(&format!("\"{absent}\"")), "{absent}");
     }
-    // The worker of this world has no component, and nobody is in a meeting with it.
+    // The worker of this world has no component, so the turn fails, and a tool says so.
     let meeting = json!({"projectName": "demo", "workerName": "tester", "prompt": "Moths"});
-    let (_, refused) = world.ask("meeting/create", meeting, "").await;
-    assert!(refused["error"]["message"].is_string(), "{refused}");
+    let (_, turn) = world.ask("meeting/create", meeting.clone(), "").await;
+    assert!(turn["result"]["error"].as_str().unwrap().contains("worker.wasm"), "{turn}");
+    assert!(world.fails("open_meeting", meeting).await.contains("worker.wasm"));
 }
 
 #[tokio::test]
