@@ -114,7 +114,7 @@ fn json_logs_are_one_object_a_line_with_ids_as_fields() {
         |message: &str| lines.iter().find(|line| line["message"] == message).unwrap_or_else(|| panic!("{output}"));
     let completed = found("the job completed");
     assert_eq!(completed["fields"], json!({"member": "ann", "job": id}));
-    assert_eq!((&completed["level"], &completed["target"]), (&json!("DEBUG"), &json!("guild_roster::work")));
+    assert_eq!((&completed["level"], &completed["target"]), (&json!("DEBUG"), &json!("guild_roster::jobs::run")));
     assert!(completed["time"].as_str().unwrap().ends_with('Z'), "{completed}");
     // To the millisecond, also where that ends with zeros: the times line up.
     assert!(

@@ -6,7 +6,12 @@ use std::{
 };
 
 use guild_config::Config;
-use guild_roster::{discovery::FoundMember, granted::Granted, offline::Owner, serving::Serving, survey::survey_one};
+use guild_roster::{
+    check::members::survey_one,
+    discovery::{FoundMember, granted::Granted},
+    jobs::files::Owner,
+    resources::serving_options::Serving,
+};
 use guild_trust::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted};
 use jiff::Timestamp;
 use serde::Serialize;

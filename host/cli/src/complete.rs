@@ -22,7 +22,7 @@ use guild_contract::{JobStatus, Limits};
 use guild_hall::{commission::Commission, list_commissions, list_meetings, list_projects, meeting::Meeting};
 use guild_roster::{
     discovery::FoundMember,
-    offline::{OfflineJobs, made_at},
+    jobs::files::{OfflineJobs, made_at},
 };
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 
 use anstyle::AnsiColor;
 use guild_config::Config;
-use guild_roster::doctor::{Check, Examination, Kind, State, examine};
+use guild_roster::check::doctor::{Check, Examination, Kind, State, examine};
 use serde::Serialize;
 
 use crate::{

@@ -14,10 +14,14 @@ use guild_contract::{
     limits::Limit,
 };
 use guild_roster::{
-    discovery::FoundMember,
-    granted::{Granted, ceiling},
-    preview::{Preview, Searched},
-    survey::Surveyed,
+    check::{
+        members::Surveyed,
+        planned_host::{Preview, Searched},
+    },
+    discovery::{
+        FoundMember,
+        granted::{Granted, ceiling},
+    },
 };
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -15,10 +15,10 @@ use cap_std::fs::Dir;
 use guild_config::{Config, Runtime, VARIABLE};
 use guild_contract::MemberKey;
 use guild_roster::{
+    check::planned_host::PlannedHost,
     discovery::FoundMember,
-    offline::{Note, Owner},
-    preview::PlannedHost,
-    serving::{Part, Serving},
+    jobs::files::{Note, Owner},
+    resources::serving_options::{Part, Serving},
 };
 
 use crate::{

@@ -10,7 +10,7 @@ use guild_client::{
 };
 use guild_config::Config;
 use guild_contract::{Limits, Meta, rpc::code};
-use guild_roster::offline::{OfflineJob, OfflineJobs, filter, made_at};
+use guild_roster::jobs::files::{OfflineJob, OfflineJobs, filter, made_at};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{

@@ -10,7 +10,7 @@ use clap::Args;
 use guild_auth::audit_log::json_line;
 use guild_contract::text::OneLine;
 use guild_fs::clock::rfc3339;
-use guild_roster::notice::NOTICE;
+use guild_roster::NOTICE;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -14,7 +14,7 @@ use anstyle::{AnsiColor, Style};
 use cap_std::fs::Dir;
 use guild_client::{JobId, JobStatus, LogPosition, LogView, WorkerHandle};
 use guild_contract::Limits;
-use guild_roster::offline::{Follow, Owner};
+use guild_roster::jobs::files::{Follow, Owner};
 use guild_session::transcript::{Entry, Line, SUCCESS};
 use jiff::Timestamp;
 use serde::Deserialize;

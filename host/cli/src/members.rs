@@ -6,9 +6,9 @@
 use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
 use guild_roster::{
+    check::members::{Surveyed, survey_all, survey_one},
     discovery::{Found, FoundMember},
-    offline::{self, Owner},
-    survey::{Surveyed, survey_all, survey_one},
+    jobs::files::{self, Owner},
 };
 use guild_trust::Signature;
 use jiff::Timestamp;
@@ -190,7 +190,7 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
         shown.pid = Some(owner.pid);
         shown.url = Some(owner.url).filter(|url| !url.is_empty());
     }
-    shown.last_job = offline::last_made(&dir);
+    shown.last_job = files::last_made(&dir);
     let (world, grants, tools) = match manifest.component {
         Some(spec) => {
             (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.asks(i.kind())).collect(), spec.tools)

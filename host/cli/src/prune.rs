@@ -14,7 +14,7 @@ use guild_contract::{
 };
 use guild_roster::{
     discovery::Found,
-    offline::{OfflineJobs, Pruning},
+    jobs::files::{OfflineJobs, Pruning},
 };
 use jiff::Timestamp;
 use serde::Serialize;

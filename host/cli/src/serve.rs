@@ -4,7 +4,9 @@ use std::{net::Ipv4Addr, path::Path, sync::Arc};
 
 use guild_config::Config;
 use guild_hall::SOCKET;
-use guild_roster::{Host, MemberEntry, Reloads, Target, doctor::nobody_works, mcp_line, roster::MemberState};
+use guild_roster::{
+    Host, MemberEntry, Reloads, Target, check::doctor::nobody_works, discovery::mcp_line, members::roster::MemberState,
+};
 use guild_server::{
     ServeError, ServeOptions,
     listen::{BindError, Signals},

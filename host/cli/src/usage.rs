@@ -2,7 +2,7 @@
 
 use guild_roster::{
     discovery::{Found, FoundMember},
-    offline::{self, MemberUsage, Sum},
+    jobs::files::{self, MemberUsage, Sum},
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
     let config = local::config(&args.local.policy)?;
     let (mut members, mut left_out) = (Vec::new(), Vec::new());
     for Found { path: member, member: found } in local::one_or_all(args.member.as_deref(), &args.local, &config)? {
-        let usage = |found: FoundMember| offline::usage(&found.dir, args.since, &config.limits);
+        let usage = |found: FoundMember| files::usage(&found.dir, args.since, &config.limits);
         match found.and_then(|found| usage(found).map_err(|e| e.to_string())) {
             Ok(usage) => members.push(Member { member, usage }),
             Err(why) => left_out.push(format!("{} is left out: {why}", one_line(&member, 80))),

@@ -16,8 +16,8 @@ use guild_contract::{Limits, manifest::FILE_NAME, rpc::RpcError};
 use guild_roster::{
     Host, HostOptions, Member, OpenError,
     discovery::{self, FoundMember},
-    offline::Owner,
-    takeover::OwnerError,
+    jobs::files::Owner,
+    members::takeover::OwnerError,
 };
 use guild_server::listen::StopSignals;
 

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use guild_auth::{Caller, Connection, Ingress, LARGE};
 use guild_contract::rpc::{RpcError, code};
-use guild_roster::{host::Host, roster::Reading};
+use guild_roster::{host::Host, members::roster::Reading};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::block_in_place,

@@ -6,8 +6,7 @@ use guild_auth::{Ingress, IngressError, audit_log::Event, private::PrivateHost};
 use guild_config::{Config, Runtime};
 use guild_roster::{
     OpenError,
-    host::{Host, HostOptions, Target},
-    reload::Reloads,
+    host::{Host, HostOptions, Target, reload::Reloads},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;

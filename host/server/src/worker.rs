@@ -18,7 +18,7 @@ use guild_contract::{
 };
 use guild_roster::{
     blocking,
-    member::{LOG_BYTES, Member},
+    members::member::{LOG_BYTES, Member},
     to_json,
 };
 use serde_json::Value;

@@ -15,9 +15,11 @@ use guild_config::Config;
 use guild_contract::{Limits, MemberKey, manifest::POSTURE};
 use guild_fs::durable::open_directory;
 use guild_roster::{
-    discovery::FoundMember,
-    granted::{Granted, ceiling},
-    survey::tools_of,
+    check::members::tools_of,
+    discovery::{
+        FoundMember,
+        granted::{Granted, ceiling},
+    },
 };
 use guild_session::tools::ToolDefinition;
 use guild_trust::{self, Approval, Trust, directory_path};

@@ -9,10 +9,12 @@ use std::{
 use guild_client::{MemberReport, MemberService, Options, Url};
 use guild_config::Config;
 use guild_roster::{
-    doctor::{Check, Kind},
-    offline::Owner,
-    preview::PlannedHost,
-    serving::Serving,
+    check::{
+        doctor::{Check, Kind},
+        planned_host::PlannedHost,
+    },
+    jobs::files::Owner,
+    resources::serving_options::Serving,
 };
 use tokio::task::spawn_blocking;
 

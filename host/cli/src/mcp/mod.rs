@@ -12,7 +12,7 @@ use std::{fs::File, pin::pin, sync::Arc};
 use guild_auth::private::{Joined, Lease, lock_start};
 use guild_client::{Error, MemberKey, Relay, RelayResponse, Url};
 use guild_config::{Config, shell_word};
-use guild_roster::{Target, discovery, offline::Owner};
+use guild_roster::{Target, discovery, jobs::files::Owner};
 use guild_server::listen::Signals;
 use tokio::{
     io::{BufReader, stdin, stdout},

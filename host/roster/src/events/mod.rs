@@ -1,4 +1,4 @@
-//! The events of a host, for clients that would otherwise poll: the newest ones, and who subscribes to them.
+//! Events of a host, for clients that would otherwise poll: the newest ones, and their subscribers.
 //!
 //! An event gets its number, and is rendered once for all subscribers, when it happens. A subscriber has no queue: it has the
 //! number of the last event that it was sent, and reads on from there when its client has taken what came before. So a slow

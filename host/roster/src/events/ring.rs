@@ -1,4 +1,4 @@
-//! The newest events, numbered, rendered once, and bounded in number and bytes.
+//! A ring of the newest events: numbered, rendered once, and bounded in number and bytes.
 
 use std::collections::{BTreeMap, HashMap};
 

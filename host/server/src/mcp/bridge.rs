@@ -13,7 +13,7 @@ use guild_contract::{
     rpc::{JobList, ListParams, Listed, RpcError, method},
     text::one_line,
 };
-use guild_roster::member::Member;
+use guild_roster::members::member::Member;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

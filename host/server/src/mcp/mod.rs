@@ -42,12 +42,16 @@ use guild_auth::{Access, Audit, Caller, Operation, Refused};
 use guild_hall::Hall;
 use guild_roster::{
     blocking,
-    component::Component,
     host::Host,
-    member::Member,
-    roster::{MemberEntry, MemberState, Reading},
+    members::{
+        member::Member,
+        roster::{MemberEntry, MemberState, Reading},
+    },
     to_json,
-    toolbox::{ToolFailure, Toolbox},
+    tools::{
+        component::Component,
+        toolbox::{ToolFailure, Toolbox},
+    },
 };
 use tool::{Called, Tool};
 

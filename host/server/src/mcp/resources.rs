@@ -12,7 +12,7 @@ use guild_contract::{
     rpc::{RpcError, code},
 };
 use guild_jobs::JobSummary;
-use guild_roster::{blocking, member::Member};
+use guild_roster::{blocking, members::member::Member};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

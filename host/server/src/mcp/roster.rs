@@ -13,7 +13,7 @@ use guild_contract::{
     rpc::{JobList, RpcError, code, method},
     text::{harmless, one_line},
 };
-use guild_roster::{blocking, member::Member, to_json, toolbox::Toolbox};
+use guild_roster::{blocking, members::member::Member, to_json, tools::toolbox::Toolbox};
 use guild_session::tools::ToolDefinition;
 use jiff::Timestamp;
 use serde::Serialize;

@@ -7,7 +7,7 @@ use guild_contract::{
     rpc::{ResultView, RpcError, code},
     text::visible,
 };
-use guild_roster::{Member, to_json, toolbox::ToolFailure};
+use guild_roster::{Member, to_json, tools::toolbox::ToolFailure};
 use guild_session::tools::ToolDefinition;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};

@@ -1,7 +1,7 @@
 //! Waiting for a job.
 
 use guild_contract::JobId;
-use guild_roster::member::Member;
+use guild_roster::members::member::Member;
 
 use super::Progress;
 

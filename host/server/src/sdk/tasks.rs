@@ -14,7 +14,7 @@ use guild_contract::{
     text::one_line,
 };
 use guild_fs::clock::rfc3339;
-use guild_roster::member::Member;
+use guild_roster::members::member::Member;
 use jiff::Timestamp;
 use rmcp::model::{
     CreateTaskResult, DetailedTask, GetTaskResult, JsonObject, MetaObject, Task, TaskPayload, TaskStatus,

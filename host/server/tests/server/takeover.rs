@@ -9,7 +9,7 @@ use std::{
 use guild_contract::Limits;
 use guild_fs::durable::open_directory;
 use guild_jobs::OwnerLock;
-use guild_roster::takeover::{OwnerError, own};
+use guild_roster::members::takeover::{OwnerError, own};
 use tokio::net::TcpListener;
 
 use crate::harness::{PATIENCE, Server, host, manifest};

@@ -1,0 +1,373 @@
+//! A host: opens the members of a directory, or one member, and serves them until it is stopped.
+
+pub mod reload;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use guild_agent::ReadRoots;
+use guild_auth::Ingress;
+use guild_config::{Config, Runtime};
+use guild_contract::{Limits, MemberKey};
+use guild_fs::{clock::SystemClock, durable::open_directory};
+use guild_hall::{Hall, HallOptions, memory::Scopes};
+use guild_trust::{Approval, seal::Seals};
+use tokio::{
+    sync::{Mutex, Semaphore, mpsc, oneshot, watch},
+    task::JoinSet,
+};
+
+use crate::{
+    discovery,
+    events::Hub,
+    jobs::{host_context::HostContext, memory_budget::MemoryBudget},
+    members::{
+        commissions::{self, Commissions},
+        component_loader::{Load, Loader},
+        error::OpenError,
+        member::Member,
+        neighbours,
+        opener::{Opened, Opener, Prepared},
+        reconciler::{Reconciler, Renewal},
+        roster::{MemberState, Members, Roster},
+    },
+    resources::{
+        Resources,
+        read_roots::{Sources, read_roots},
+        runtimes::Runtimes,
+    },
+    tools::named_toolboxes::{Others, Toolboxes},
+};
+
+/// How long a start waits to hear what there is in the read roots.
+const LOOKING: Duration = Duration::from_secs(5);
+
+/// Whose jobs a host keeps.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Every member in a directory (roster mode).
+    Members(PathBuf),
+    /// The member that a directory is.
+    Member(PathBuf),
+}
+
+/// What a host is opened with.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// `guild.toml`.
+    pub config: Config,
+    /// Whose jobs it keeps.
+    pub target: Target,
+    /// Read roots besides those of the configuration (`--sources`).
+    pub sources: Vec<PathBuf>,
+    /// The runtime of its sessions, where it is not the configuration's (`--agent`).
+    pub agent: Option<Runtime>,
+    /// The home of the hall whose commissions the members carry out, where there is one.
+    pub hall: Option<PathBuf>,
+}
+
+/// Every member that was found.
+pub struct Host {
+    opener: Arc<Opener>,
+    roster: Arc<Roster>,
+    ingress: Arc<Ingress>,
+    events: Arc<Hub>,
+    hall: Option<Arc<Hall>>,
+    /// The key of the one member, where it was opened for one.
+    single: Option<MemberKey>,
+    /// Read roots besides those of the configuration.
+    sources: Vec<PathBuf>,
+    /// The runtime of its sessions, where it is not the configuration's.
+    agent: Option<Runtime>,
+    /// Leads to the reconciler, which changes the roster, where the host serves.
+    reconciler: Option<mpsc::Sender<Renewal>>,
+    /// The reconciler's task, which ends with the host.
+    reconciling: Mutex<JoinSet<()>>,
+}
+
+impl Host {
+    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `ingress` is where the
+    /// host is going to serve them, if it is: then, in roster mode, what changes in the members' directories takes effect
+    /// from now on.
+    ///
+    /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others are served.
+    pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
+        let HostOptions { config, target, sources, agent, hall } = options;
+        let permits = commissions::permits(&config);
+        let (delegation, clock) = (config.delegation, Arc::new(SystemClock));
+        let hall = hall.map(|home| {
+            let limits = Arc::new(config.limits.clone());
+            Hall::open(HallOptions { home, permits, delegation, git: None, limits, clock })
+        });
+        let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
+        let approval = Arc::new(Approval::new(&config));
+        let mut seals = Seals::new(config.directory.clone());
+        if let Some(home) = hall.as_ref().map(|hall| hall.home()) {
+            for from in home.former() {
+                seals = seals.moved(from, home.path());
+                if let Err(e) = approval.moved(from, home.path()) {
+                    tracing::warn!("members of a home that was moved are new to this host: {e}");
+                }
+            }
+        }
+        let limits = Arc::new(config.limits.clone());
+        let scopes = |hall: &Arc<Hall>| Scopes::open(hall.home().dir(), limits.clone(), Arc::new(SystemClock));
+        let shared = hall.as_ref().map(scopes).transpose().map_err(|e| OpenError::Hall(e.to_string()))?.map(Arc::new);
+        guild_confine::set_room(limits.processes_bytes);
+        let named = sources.clone();
+        let roots = read_roots(&config, sources)?;
+        let runtimes = Runtimes::new(&config).map_err(OpenError::Config)?;
+        let resources = Arc::new(Resources { sources: Sources::new(roots.clone()), runtimes });
+        let mut config = config.with_agent(agent);
+        if let Target::Members(path) = &target {
+            config.members = Some(path.clone());
+        }
+        let config = Arc::new(config);
+        let permits = Arc::new(Semaphore::new(limits.running_jobs as usize));
+        let base = ingress.as_ref().map(|ingress| ingress.url());
+        let ingress = ingress.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&config)));
+        let roster = Arc::new(Roster::new(ingress.clone()));
+        let events = Hub::new(&limits);
+        let mut context = HostContext {
+            limits: limits.clone(),
+            config: config.clone(),
+            approval,
+            resources: resources.clone(),
+            ingress: ingress.clone(),
+            seals: Arc::new(seals),
+            resumptions: Arc::default(),
+            permits,
+            budget: MemoryBudget::new(&limits),
+            toolboxes: Toolboxes::new(roster.offers(), Others::None, true),
+            events: events.clone(),
+            hall: hall.clone(),
+            shared,
+        };
+        context.share();
+        let loader = Arc::new(Loader::new(limits.clone()));
+        let serves = base.is_some();
+        let (mut one, mut loads) = (None, Vec::new());
+        if let Target::Member(path) = &target {
+            let found = discovery::single(path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
+            (context.toolboxes, loads) = neighbours::find(&roster, &found.key, &found.manifest, &context, serves);
+            one = Some(found);
+        }
+        let context = RwLock::new(Arc::new(context));
+        let opener = Arc::new(Opener { context, base, single: one.is_some(), loader, roster: roster.clone() });
+        let (mut opened, mut single) = (Vec::new(), None);
+        if let Some(found) = one {
+            let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
+            let Some((member, load)) = opener.open(found, None).await? else {
+                return Err(OpenError::Member(format!(
+                    "member {path} has no `component` in its guild-member.json, so there is nothing to serve"
+                )));
+            };
+            single = Some(member.key().clone());
+            opened.push(Opened { path, looked, state: MemberState::Ready(member), load: Some(load) });
+        }
+        if let Target::Members(path) = &target {
+            let unreadable = |source| OpenError::Members { path: path.clone(), source };
+            let dir = open_directory(path).map_err(unreadable)?;
+            let found = discovery::discover(&dir).map_err(unreadable)?;
+            opened = join_all(found.into_iter().map(|found| opener.open_found(found, None))).await;
+            for Opened { path, state, .. } in &opened {
+                if let MemberState::Error(reason) = state {
+                    tracing::error!(member = path, "the member is not in service: {reason}");
+                }
+            }
+            let known = |key: &str| opened.iter().any(|opened| opened.path == key);
+            for key in config.strangers(known) {
+                tracing::warn!("guild.toml has [member.{key:?}], and there is no such member");
+            }
+        }
+        roster.begin(opened.iter().map(|opened| (opened.path.clone(), opened.state.clone())));
+        let looking = tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots));
+        let swept = tokio::task::spawn_blocking(move || resources.runtimes.sweep()).await;
+        if swept.is_err() {
+            tracing::error!("what earlier sessions left could not be removed");
+        }
+        // Where that takes long, the warnings come later.
+        let _ = tokio::time::timeout(LOOKING, looking).await;
+        let mut reconciling = JoinSet::new();
+        start(&opener.loader, &mut opened, loads);
+        let mut renewals = None;
+        if serves {
+            let (sender, received) = mpsc::channel(1);
+            renewals = Some(sender);
+            let members = if let Target::Members(path) = target { Some(path) } else { None };
+            let reconciler = Reconciler::new(opener.clone(), members, opened, received);
+            reconciling.spawn(reconciler.run());
+        }
+        if let Some(hall) = &hall {
+            hall.set_tidy_after(config.tidy_after);
+            let begun = hall.begin_work(Arc::new(Commissions::new(roster.clone(), config.file.clone()))).await;
+            begun.map_err(|e| OpenError::Hall(e.to_string()))?;
+        }
+        Ok(Arc::new(Self {
+            opener,
+            roster,
+            ingress,
+            events,
+            hall,
+            single,
+            sources: named,
+            agent,
+            reconciler: renewals,
+            reconciling: Mutex::new(reconciling),
+        }))
+    }
+
+    /// The limits of this host, as they are now.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.opener.limits()
+    }
+
+    /// What `guild.toml` says, as this host has it now.
+    pub fn config(&self) -> Arc<Config> {
+        self.opener.context().config.clone()
+    }
+
+    /// Makes ready what another configuration describes. Nothing changes yet. It blocks.
+    ///
+    /// # Errors
+    /// Why it cannot be in service.
+    pub(crate) fn prepare(&self, config: Config) -> Result<Prepared, String> {
+        let old = self.opener.context();
+        let config = config.for_running(&old.config);
+        let roots = read_roots(&config, self.sources.clone()).map_err(|e| OpenError::from(e).to_string())?;
+        let runtimes = old.resources.runtimes.renewed(&config)?;
+        let rules = self.ingress.prepare(&config).map_err(|e| e.to_string())?;
+        let approval = Arc::new(Approval::new(&config));
+        let mut config = config.with_agent(self.agent);
+        // The directory of members changes at the next start only.
+        config.members.clone_from(&old.config.members);
+        let config = Arc::new(config);
+        let limits = Arc::new(config.limits.clone());
+        let resources = Arc::new(Resources { sources: Sources::new(roots.clone()), runtimes });
+        let mut context = HostContext { limits, config, approval, resources, ..(*old).clone() };
+        let mut loads = Vec::new();
+        if let Some(member) = self.single() {
+            let (key, manifest, serves) = (member.key(), member.manifest(), self.opener.base.is_some());
+            (context.toolboxes, loads) = neighbours::find(&self.roster, key, manifest, &context, serves);
+        }
+        Ok(Prepared { context, rules, loads, roots })
+    }
+
+    /// Puts that in service, for all members at once. Jobs and requests under way keep what they began with.
+    ///
+    /// # Errors
+    /// Why it cannot be; then nothing has changed.
+    pub(crate) async fn renew(&self, prepared: Prepared) -> Result<(), String> {
+        let stopping = || "the host is stopping".to_owned();
+        let reconciler =
+            self.reconciler.as_ref().ok_or("this process serves no member, so it has nothing to reload")?;
+        let (done, outcome) = oneshot::channel();
+        let roots = prepared.roots.clone();
+        reconciler.send(Renewal { prepared, done }).await.map_err(|_| stopping())?;
+        outcome.await.map_err(|_| stopping())??;
+        if let Some(hall) = &self.hall {
+            let config = self.config();
+            hall.permit(commissions::permits(&config));
+            hall.set_delegation(config.delegation);
+            hall.set_tidy_after(config.tidy_after);
+            self.opener.context().share();
+        }
+        // Nobody waits for what there is in them.
+        drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
+        Ok(())
+    }
+
+    /// The one member of a host that was opened for one, as it is now.
+    pub fn single(&self) -> Option<Arc<Member>> {
+        self.member(self.single_key()?)
+    }
+
+    /// The key of that one member.
+    pub fn single_key(&self) -> Option<&str> {
+        self.single.as_ref().map(MemberKey::as_str)
+    }
+
+    /// The member of that key, where it is served: as it is now, for one request, or one job.
+    pub fn member(&self, key: &str) -> Option<Arc<Member>> {
+        match self.roster.now().state(key) {
+            Some(MemberState::Ready(member)) => Some(member),
+            _ => None,
+        }
+    }
+
+    /// Who is served.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// Every member that there is now, by key.
+    pub fn members(&self) -> Arc<Members> {
+        self.roster.now().members()
+    }
+
+    /// Ends the reconciler, and waits for that: when the host is dropped then, nothing of it holds the members. The next host
+    /// knows that this one stopped cleanly.
+    pub async fn end(&self) {
+        self.reconciling.lock().await.shutdown().await;
+        let resumptions = self.opener.context().resumptions.clone();
+        let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
+    }
+
+    /// Where requests come in.
+    pub fn ingress(&self) -> &Arc<Ingress> {
+        &self.ingress
+    }
+
+    /// The events of this host.
+    pub fn events(&self) -> &Arc<Hub> {
+        &self.events
+    }
+
+    /// The hall whose commissions the members carry out, where there is one.
+    pub fn hall(&self) -> Option<&Arc<Hall>> {
+        self.hall.as_ref()
+    }
+
+    /// Counts the changes of the members that are served, and of what they offer.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.roster.changes()
+    }
+}
+
+/// Reads jobs and loads components, in the background.
+fn start(loader: &Arc<Loader>, opened: &mut [Opened], loads: Vec<Load>) {
+    for Opened { state, .. } in opened.iter() {
+        let MemberState::Ready(member) = state else { continue };
+        let (loader, member) = (loader.clone(), member.clone());
+        tokio::spawn(async move { loader.in_turn(move || member.load_jobs()).await });
+    }
+    for load in opened.iter_mut().filter_map(|opened| opened.load.take()).chain(loads) {
+        tokio::spawn(loader.clone().load(load));
+    }
+}
+
+/// Warns of read roots in which sessions find nothing. It blocks.
+fn warn_of_roots(roots: &ReadRoots) {
+    match roots.look(1) {
+        Ok(looked) => {
+            let path = |name: &str| roots.paths().find(|(other, _)| *other == name).map(|(_, path)| path.display());
+            for root in looked {
+                if let (Some(problem), Some(path)) = (root.problem(), path(&root.name)) {
+                    let advice = match root.unreadable {
+                        Some(_) => "; check its permissions, or take it out of `[[roots]]` in guild.toml and --sources",
+                        None => "",
+                    };
+                    tracing::warn!("the read root {:?} ({path}) {problem}{advice}", root.name);
+                }
+            }
+        }
+        Err(error) => tracing::warn!("the read roots could not be looked at: {error}"),
+    }
+}

@@ -1,0 +1,48 @@
+//! Condenses memories that have become too long, with the member's runtime.
+
+use std::{sync::Arc, time::Instant};
+
+use guild_auth::Ingress;
+use guild_config::Runtime;
+use guild_contract::MemberKey;
+use guild_jobs::{Condense, Condensed, Condenser};
+use guild_session::meter::{Account, Meter};
+use tokio::time::timeout_at;
+
+use crate::resources::{
+    Resources,
+    runtimes::{GRACE, may_spend},
+};
+
+/// Has the host's own runtime condense what its workers share. It waits for permits as if it were a member of this name.
+pub(crate) fn condenser_of_host(host: (&Arc<Resources>, &Arc<Ingress>), agent: Runtime) -> Option<Condenser> {
+    "guild-hall".parse().ok().map(|key| condenser(host, agent, &key))
+}
+
+/// Has the runtime `agent` condense the memories of the member `key`, when it has a permit for that.
+pub(crate) fn condenser(
+    (resources, ingress): (&Arc<Resources>, &Arc<Ingress>),
+    agent: Runtime,
+    key: &MemberKey,
+) -> Condenser {
+    let (resources, ingress, key) = (resources.clone(), ingress.clone(), key.clone());
+    let condense: Condense = Arc::new(move |notes, max_chars, bounds| {
+        let (ingress, key) = (ingress.clone(), key.clone());
+        let slot = may_spend(&ingress, agent, None).and_then(|_| resources.runtimes.get(agent));
+        Box::pin(async move {
+            let slot = match slot {
+                Ok(slot) => slot,
+                Err(why) => return Condensed { text: Err(why), account: Account::default(), seconds: 0.0 },
+            };
+            let _permit = slot.queue.acquire(&key, 1).await;
+            // Its time begins with its permit.
+            let (meter, begun) = (Meter::new(bounds), Instant::now());
+            let until = meter.deadline() + GRACE;
+            let text = timeout_at(until.into(), slot.runtime.condense(notes, max_chars, meter.clone())).await;
+            let text = text.unwrap_or_else(|_| Err("it took too long".to_owned()));
+            ingress.ledger().add(meter.account().usage.known_cost(), None);
+            Condensed { text, account: meter.account(), seconds: begun.elapsed().as_secs_f64() }
+        })
+    });
+    Condenser { agent: agent.to_string(), condense }
+}

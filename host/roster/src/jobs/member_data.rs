@@ -1,0 +1,137 @@
+//! State of a member that outlives changes of its manifest: its jobs, its memory, running work, and its owner lock.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use guild_contract::{JobId, MemberKey};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{host_context::HostContext, interrupted::InterruptedJobs, memory_budget::MemberBudget};
+use crate::resources::serving_options::Serving;
+
+/// A member's directory, and what this host has open in it. It is dropped with its last reference: a member that was removed
+/// is owned until its last job has ended.
+pub(crate) struct MemberData {
+    pub(crate) key: MemberKey,
+    pub(crate) dir: Dir,
+    pub(crate) store: Arc<JobStore>,
+    pub(crate) memory: Arc<MemoryStore>,
+    /// Resumes jobs that were interrupted by the end of a host.
+    pub(crate) interrupted: Arc<InterruptedJobs>,
+    /// The part of the host's memory for running jobs that the member may use.
+    pub(crate) budget: MemberBudget,
+    under_way: Mutex<HashMap<String, CancellationToken>>,
+    /// The jobs of meetings that can be talked with.
+    conversing: watch::Sender<HashSet<String>>,
+    owner: OwnerLock,
+    /// Cancels when the owner's lock is free again: fields are dropped in their order.
+    gone: DropGuard,
+}
+
+/// A job whose work is under way.
+struct UnderWay {
+    data: Arc<MemberData>,
+    id: JobId,
+    ended: CancellationToken,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.data.all_under_way().remove(self.id.as_str());
+        self.ended.cancel();
+    }
+}
+
+/// A job of a meeting that can be talked with.
+struct Conversing {
+    data: Arc<MemberData>,
+    id: JobId,
+}
+
+impl Drop for Conversing {
+    fn drop(&mut self) {
+        self.data.conversing.send_modify(|all| {
+            all.remove(self.id.as_str());
+        });
+    }
+}
+
+impl MemberData {
+    /// Opens a member's jobs and memory, with its limits. The caller holds its owner lock.
+    ///
+    /// # Errors
+    /// Where the directories cannot be opened.
+    pub(crate) fn open(key: MemberKey, dir: Dir, context: &HostContext, owner: OwnerLock) -> Result<Arc<Self>, String> {
+        let clock = Arc::new(SystemClock);
+        let (limits, directory) = (context.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
+        let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
+        let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
+        let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
+        let interrupted = Arc::new(InterruptedJobs::new(&store));
+        store.set_resume(interrupted.clone());
+        store.set_subscriber(context.events.of_member(&key));
+        let (under_way, conversing) = (Mutex::default(), watch::Sender::default());
+        let gone = CancellationToken::new().drop_guard();
+        let budget = context.budget.of_member();
+        Ok(Arc::new(Self { key, dir, store, memory, interrupted, budget, under_way, conversing, owner, gone }))
+    }
+
+    /// Which directory it is: device and inode.
+    pub(crate) fn directory(&self) -> Option<(u64, u64)> {
+        self.dir.dir_metadata().ok().map(|own| (own.dev(), own.ino()))
+    }
+
+    /// Cancelled when this is dropped, and another process can own the directory.
+    pub(crate) fn gone(&self) -> CancellationToken {
+        self.gone.token().clone()
+    }
+
+    /// Writes down for other processes how the member is served.
+    pub(crate) fn note_serving(&self, serving: Result<Serving, String>) {
+        let noted = serving.and_then(|serving| self.owner.set_note(&serving).map_err(|e| e.to_string()));
+        if let Err(why) = noted {
+            tracing::warn!(member = %self.key, "commands cannot see how the member is served: {why}");
+        }
+    }
+
+    /// The work of a running job, if it is under way here: the token is cancelled when it has ended.
+    pub(crate) fn under_way(&self, id: &str) -> Option<CancellationToken> {
+        self.all_under_way().get(id).cloned()
+    }
+
+    fn all_under_way(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the job of a meeting can be talked with.
+    pub(crate) fn is_conversing(&self, id: &str) -> bool {
+        self.conversing.borrow().contains(id)
+    }
+
+    /// The jobs of meetings that can be talked with, and their changes.
+    pub(crate) fn conversing(&self) -> watch::Receiver<HashSet<String>> {
+        self.conversing.subscribe()
+    }
+
+    /// Notes that the job of a meeting can be talked with, until the guard is dropped.
+    pub(crate) fn converse(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
+        self.conversing.send_modify(|all| {
+            all.insert(id.to_string());
+        });
+        Conversing { data: self.clone(), id: id.clone() }
+    }
+
+    /// Notes that the work of a job begins. It has ended when the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
+        let ended = CancellationToken::new();
+        self.all_under_way().insert(id.to_string(), ended.clone());
+        UnderWay { data: self.clone(), id: id.clone(), ended }
+    }
+}

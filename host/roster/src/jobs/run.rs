@@ -1,0 +1,655 @@
+//! Carries a job out, from its plan to its end.
+
+pub(crate) mod conversation;
+
+use std::{
+    future::pending,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use guild_agent::ToolSet;
+use guild_auth::Ingress;
+use guild_config::Runtime;
+use guild_contract::{
+    Bounds, Grants, JobUsage, MemberKey, Usage,
+    manifest::FILE_TOOLS,
+    rpc::RpcError,
+    text::{LOGGED_CHARS, one_line},
+};
+use guild_hall::{Attempt, NO_RESULT};
+use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
+use guild_sandbox::{Plugin, RunScope};
+use guild_session::{
+    activation::{Activation, Plan, SessionPlan},
+    files::Files,
+    meter::{Account, Ending, Meter, Observer, session_limits},
+    queue::Permit,
+    session::{AgentRuntime, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Wanted},
+    tools::{ToolError, Tools},
+    transcript::{self, Entry, SUCCESS},
+};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, mpsc},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
+
+use super::{host_context::HostContext, member_data::MemberData};
+use crate::{
+    answer::blocking,
+    discovery::granted::no_tool,
+    resources::{
+        Reach,
+        runtimes::{GRACE, Slot, may_spend},
+    },
+};
+
+/// Who carries a job out.
+pub(crate) enum JobRequest {
+    /// The host runs its session.
+    Session {
+        /// Its tools of toolboxes.
+        toolboxes: Arc<dyn Tools>,
+        /// Whether the end of a host interrupted it.
+        resumed: bool,
+    },
+    /// It was dispatched, and its component carries it out.
+    OwnRun(Arc<Plugin>, Arc<Activation>),
+}
+
+/// A job that is to be carried out.
+pub(crate) struct Assignment {
+    /// The member that it is of.
+    pub(crate) data: Arc<MemberData>,
+    /// The host, as the job finds it.
+    pub(crate) context: HostContext,
+    /// The job.
+    pub(crate) job: Arc<RunningJob>,
+    /// The attempt at a commission that it is, if it is one.
+    pub(crate) attempt: Option<Attempt>,
+    /// The runtime of its sessions.
+    pub(crate) agent: Runtime,
+    /// How it was accepted.
+    pub(crate) accepted: Accepted,
+    /// What its member is granted.
+    pub(crate) grants: Arc<Grants>,
+    /// The read roots, the web and the memories, where its dispatch has opened them already.
+    pub(crate) granted: Option<(Reach, ScopedMemory)>,
+    /// Who carries it out.
+    pub(crate) request: JobRequest,
+}
+
+/// Carries a job out and stores its end. Whatever happens on the way, the job does not remain `running`. `held` is
+/// dropped at the end.
+pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
+    let Assignment { data, context, job, attempt, agent, accepted, grants, granted, request } = assignment;
+    let is_commission = attempt.as_ref().is_some_and(|attempt| attempt.activity.commission().is_some());
+    let ingress = context.ingress.clone();
+    let Accepted { granted_tools, ceiling, plan, .. } = accepted;
+    let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
+    let running = job.clone();
+    let is_resumed = matches!(request, JobRequest::Session { resumed: true, .. });
+    let carried_out = async move {
+        // Before its memories, its worktree and its transcript are read: that can be what ended the host before this one.
+        let place = match is_resumed {
+            true => Some(resumed(&context, &data.key, &running, agent).await?),
+            false => None,
+        };
+        let opened = Opened { data, context, attempt, job: running, grants, granted_tools };
+        let work = opened.work(granted).await?;
+        match (plan, request) {
+            (Plan::Session(plan), JobRequest::Session { toolboxes, .. }) => {
+                work.session(agent, plan, ceiling, toolboxes, place).await
+            }
+            (Plan::OwnRun(bounds), JobRequest::OwnRun(plugin, activation)) => {
+                work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
+            }
+            _ => Err("its plugin is not there to carry it out".to_owned()),
+        }
+    };
+    let outcome = match tokio::spawn(carried_out.instrument(span.clone())).await {
+        // The last text of a session is the result of a job that was dispatched, and not of a commission.
+        Ok(Ok(_)) if is_commission && !job.has_submission() => Err(NO_RESULT.to_owned()),
+        Ok(outcome) => outcome,
+        // The host ends, and this with it. The next one goes on with the job.
+        Err(e) if e.is_cancelled() => return pending().await,
+        Err(_) => Err("the host failed while it carried the job out".to_owned()),
+    };
+    if job.cancelled().is_cancelled() {
+        // Whoever cancelled it has stored that.
+        return drop(held);
+    }
+    let id = job.id().clone();
+    span.in_scope(|| match &outcome {
+        Ok(_) => tracing::debug!("the job completed"),
+        Err(why) => tracing::debug!(why = one_line(why, LOGGED_CHARS), "the job failed"),
+    });
+    let ended = blocking(move || {
+        // What it spent is written down before anybody is told that it has ended.
+        ingress.ledger().flush();
+        Ok(match outcome {
+            Ok(text) => job.complete(text.as_deref())?,
+            Err(reason) => job.fail(&reason)?,
+        })
+    });
+    if let Err(e) = ended.await {
+        tracing::error!(job = %id, "the end of the job could not be stored: {}", e.message);
+    }
+    drop(held);
+}
+
+/// A job's final text, where it has one besides what was submitted; or why it failed.
+type Outcome = Result<Option<String>, String>;
+
+/// The tools on a job, and what of them its sessions have: in a commission they have others besides (REQ-WKR-10).
+async fn tools(
+    context: &HostContext,
+    attempt: Option<&Attempt>,
+    job: &Arc<RunningJob>,
+    memory: ScopedMemory,
+    grants: &Arc<Grants>,
+) -> Result<(Arc<JobTools>, Arc<dyn Tools>), String> {
+    let tools = JobTools::new(job.clone(), memory).granted(grants);
+    let (Some(attempt), Some(hall)) = (attempt, &context.hall) else {
+        let tools = Arc::new(tools);
+        return Ok((tools.clone(), tools));
+    };
+    let tools = hall.tools(attempt, tools, grants, context.limits.clone()).await.map_err(|e| e.to_string())?;
+    Ok((tools.job_tools().clone(), Arc::new(tools)))
+}
+
+/// A job under way.
+struct Work {
+    data: Arc<MemberData>,
+    context: HostContext,
+    job: Arc<RunningJob>,
+    tools: Arc<JobTools>,
+    /// Those that its sessions have.
+    of_sessions: Arc<dyn Tools>,
+    /// The manager's, for the manager: its sessions and its component have them.
+    manager: Option<Arc<dyn Tools>>,
+    grants: Arc<Grants>,
+    reach: Reach,
+    granted_tools: Vec<String>,
+    /// For which token it counts what is spent, if for one.
+    token: Option<String>,
+}
+
+/// A job whose work begins.
+pub(crate) struct Opened {
+    /// The member that it is of.
+    pub(crate) data: Arc<MemberData>,
+    /// The host, as the job finds it.
+    pub(crate) context: HostContext,
+    /// The attempt at a commission, or the meeting, that it is, if it is one.
+    pub(crate) attempt: Option<Attempt>,
+    /// The job.
+    pub(crate) job: Arc<RunningJob>,
+    /// What its member is granted.
+    pub(crate) grants: Arc<Grants>,
+    /// The built-in tools that its sessions can be given.
+    pub(crate) granted_tools: Vec<String>,
+}
+
+impl Opened {
+    /// The work, with the read roots, the web and the memories that are open already, if they are.
+    ///
+    /// # Errors
+    /// Where its memories or its worktree cannot be read.
+    async fn work(self, granted: Option<(Reach, ScopedMemory)>) -> Result<Work, String> {
+        let (reach, memory) = match granted {
+            Some(granted) => granted,
+            None => (self.context.reach(&self.data.key, self.attempt.as_ref(), &self.grants)?, self.memory().await?),
+        };
+        let Self { data, context, attempt, job, grants, granted_tools } = self;
+        let attempt = attempt.as_ref();
+        let (tools, of_sessions) = tools(&context, attempt, &job, memory, &grants).await?;
+        let manager = context.manager(job.id(), attempt, &grants);
+        let token = attempt.map_or_else(|| job.token(), |attempt| attempt.token.clone());
+        Ok(Work { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools, token })
+    }
+
+    async fn memory(&self) -> Result<ScopedMemory, String> {
+        let (grants, data, attempt) = (self.grants.clone(), self.data.clone(), self.attempt.clone());
+        let context = self.context.clone();
+        let memory = blocking(move || {
+            let memory = context.memory(&data.key, data.memory.clone(), attempt.as_ref(), &grants);
+            memory.map_err(RpcError::internal)
+        });
+        memory.await.map_err(|e| e.message)
+    }
+}
+
+impl Work {
+    /// The host runs the session that the component planned. One that is resumed has its place already.
+    async fn session(
+        self,
+        agent: Runtime,
+        plan: SessionPlan,
+        ceiling: Bounds,
+        toolboxes: Arc<dyn Tools>,
+        place: Option<Place>,
+    ) -> Outcome {
+        let (history, account, seconds) = if place.is_some() { self.history().await? } else { Default::default() };
+        if let Some(ended) = ended_before(&history) {
+            return ended;
+        }
+        let (slot, permit) = match place {
+            Some(place) => place,
+            None => {
+                let slot = self.context.resources.runtimes.get(agent)?;
+                let permit = permit(&slot, &self.job, agent, &self.data.key).await?;
+                (slot, permit)
+            }
+        };
+        let bounds = plan.bounds.min(ceiling);
+        let clock = Clock::start(&self, agent, account.clone(), seconds);
+        let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, Arc::new(clock.clone()));
+        let number = self.job.next_session();
+        let sets = self.sets(toolboxes);
+        let session = Session {
+            number,
+            system_prompt: plan.system_prompt,
+            prompt: plan.prompt,
+            converses: false,
+            conversation_chars: self.context.limits.conversation_chars,
+            model: plan.model,
+            tools: self
+                .tool_set(number, sets, &plan.tools, self.job.cancelled())
+                .map(|tools| Arc::new(tools.with_history(&history)))
+                .map_err(|e| e.to_string())?,
+            files: self.readable(&plan.tools),
+            meter: meter.clone(),
+            cancel: self.job.cancelled().clone(),
+            texts: None,
+            journal: self.job.clone(),
+            history,
+        };
+        let end = run(&*slot.runtime, session).instrument(span(&self.data.key, &self.job)).await;
+        clock.show(&meter.account());
+        drop(permit);
+        match meter.reason(&end.ending) {
+            None => Ok(Some(end.text)),
+            Some(reason) => Err(reason),
+        }
+    }
+
+    /// What the session did before its host stopped, what it used, and for how many seconds.
+    async fn history(&self) -> Result<(Vec<Entry>, Account, f64), String> {
+        let job = self.job.clone();
+        let lines = blocking(move || {
+            job.history().map_err(|e| RpcError::internal(format!("its transcript cannot be read: {e}")))
+        });
+        let lines = lines.await.map_err(|e| e.message)?;
+        let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
+        let first = |entry: &Entry| entry.session() == Some(1);
+        Ok((lines.into_iter().map(|line| line.entry).filter(first).collect(), account, seconds))
+    }
+
+    /// The component carries the job out itself.
+    async fn own_run(
+        self,
+        agent: Runtime,
+        plugin: &Arc<Plugin>,
+        activation: Arc<Activation>,
+        bounds: Bounds,
+    ) -> Outcome {
+        let (data, limits) = (self.data.clone(), self.context.limits.clone());
+        queue(&self.job, agent);
+        let permit = plugin.permit(&self.job).await.map_err(|e| e.to_string())?;
+        // The time in the queue does not count.
+        let clock = Clock::start(&self, agent, Account::default(), 0.0);
+        let meter = Meter::for_run(bounds, &limits, Arc::new(clock.clone()));
+        let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
+        let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
+        let (tools, reach) = (self.tools.clone(), self.reach.clone());
+        let (hall, manager) = (self.context.view(), self.manager.clone());
+        let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
+            work: Arc::new(self),
+            activation: activation.clone(),
+            agent,
+            meter: meter.clone(),
+            alive: Arc::new(Semaphore::new(limits.job_sessions as usize)),
+            host: Handle::current(),
+        });
+        let scope = RunScope {
+            tools: tools.clone(),
+            artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
+            job_dir,
+            files: reach.files,
+            web: reach.own_web,
+            host: Handle::current(),
+            hall,
+            manager,
+            sessions: Some(sessions),
+            seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
+        };
+        let outcome = plugin.run(permit, activation, scope).await;
+        clock.show(&meter.account());
+        match outcome {
+            // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
+            Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
+            Ok(Ok(text)) => {
+                let submitted = blocking(move || Ok(tools.job().submit_result(&text, None))).await;
+                submitted.map_err(|e| e.message)?.map(|()| None).map_err(|e| e.to_string())
+            }
+            Ok(Err(text)) if text.trim().is_empty() => Err("the plugin gave up without a reason".to_owned()),
+            Ok(Err(text)) => Err(text),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// The read roots, for a session that has all three tools which read them.
+    fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
+        let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
+        self.reach.session_files.clone().filter(|_| FILE_TOOLS.iter().all(has))
+    }
+
+    /// The whole sets of tools that a session has which the host runs.
+    fn sets(&self, toolboxes: Arc<dyn Tools>) -> impl Iterator<Item = Arc<dyn Tools>> + use<> {
+        [self.of_sessions.clone()].into_iter().chain(self.manager.clone()).chain([toolboxes])
+    }
+
+    /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
+    fn tool_set(
+        &self,
+        session: u32,
+        sets: impl IntoIterator<Item = Arc<dyn Tools>>,
+        asked: &[String],
+        cancel: &CancellationToken,
+    ) -> Result<ToolSet, ToolError> {
+        Ok(ToolSet::new(session, sets)?
+            .with_read_only(&self.reach.broker, &self.reach.web, &self.granted_tools, asked)
+            .with_journal(self.job.clone())
+            .with_result_bytes(self.context.limits.tool_result_bytes)
+            .with_cancel(cancel.clone()))
+    }
+}
+
+/// A session that had ended already when its host stopped: how.
+fn ended_before(history: &[Entry]) -> Option<Outcome> {
+    history.iter().rev().find_map(|entry| match entry {
+        Entry::End { ending, text, .. } if ending == SUCCESS => Some(Ok(Some(text.clone()))),
+        Entry::End { ending, .. } => Some(Err(ending.clone())),
+        _ => None,
+    })
+}
+
+/// The span of the log lines of a job's sessions.
+fn span(member: &MemberKey, job: &RunningJob) -> Span {
+    tracing::warn_span!("session", %member, job = %job.id())
+}
+
+/// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
+async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
+    let (meter, journal) = (session.meter.clone(), session.journal.clone());
+    let number = session.number;
+    journal.write(&if session.history.is_empty() {
+        Entry::Session {
+            session: number,
+            agent: runtime.name().to_owned(),
+            model: session.model.clone(),
+            system_prompt: session.system_prompt.clone(),
+            prompt: session.prompt.clone(),
+            tools: session.tools.definitions().iter().map(|tool| tool.name.clone()).collect(),
+        }
+    } else {
+        Entry::Resumed { session: number }
+    });
+    let end = run_in_time(runtime, session).await;
+    let ending = meter.reason(&end.ending).unwrap_or_else(|| SUCCESS.to_owned());
+    journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
+    end
+}
+
+/// Runs a session until it ends, is cancelled, or is out of time.
+async fn run_in_time(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
+    let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
+    let late = async {
+        // A runtime ends by itself in time, and reports what it used; one that does not is dropped.
+        let ending = tokio::select! {
+            () = cancel.cancelled() => Ending::Interrupted,
+            () = tokio::time::sleep_until(meter.deadline().into()) => Ending::Deadline,
+        };
+        tokio::time::sleep(GRACE).await;
+        ending
+    };
+    tokio::select! {
+        end = runtime.run(session) => end,
+        ending = late => ending.into(),
+    }
+}
+
+/// Shows in the job's status what its sessions use, and for how long it has been under way; and counts what they spend.
+#[derive(Clone)]
+struct Clock {
+    job: Arc<RunningJob>,
+    agent: Runtime,
+    begun: Instant,
+    /// Seconds for which it was under way before its host stopped.
+    before: f64,
+    ingress: Arc<Ingress>,
+    token: Option<String>,
+    /// US dollars that were counted so far.
+    counted: Arc<Mutex<f64>>,
+}
+
+impl Clock {
+    fn start(work: &Work, agent: Runtime, account: Account, before: f64) -> Self {
+        let clock = Self {
+            job: work.job.clone(),
+            agent,
+            begun: Instant::now(),
+            before,
+            ingress: work.context.ingress.clone(),
+            token: work.token.clone(),
+            counted: Arc::new(Mutex::new(account.usage.known_cost())),
+        };
+        clock.show(&account);
+        clock
+    }
+
+    fn show(&self, account: &Account) {
+        let Account { usage, models, open } = account.clone();
+        {
+            let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = usage.known_cost();
+            self.ingress.ledger().add(known - *counted, self.token.as_deref());
+            *counted = counted.max(known);
+        }
+        let seconds = self.before + self.begun.elapsed().as_secs_f64();
+        // Milliseconds are enough, and short to read.
+        let wall_seconds = (seconds * 1000.0).round() / 1000.0;
+        let usage = JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued: false };
+        self.job.set_usage(usage, open > 0);
+    }
+}
+
+impl Observer for Clock {
+    fn changed(&self, account: &Account) {
+        self.show(account);
+    }
+
+    fn may_spend(&self) -> Result<Option<f64>, String> {
+        may_spend(&self.ingress, self.agent, self.token.as_deref())
+    }
+}
+
+/// Shows that the job is queued, and what it used before.
+fn queue(job: &RunningJob, agent: Runtime) {
+    let used = job.snapshot().usage.unwrap_or_else(|| JobUsage {
+        agent: agent.to_string(),
+        models: Vec::new(),
+        usage: Usage::default(),
+        wall_seconds: 0.0,
+        queued: true,
+    });
+    job.set_usage(JobUsage { queued: true, ..used }, false);
+}
+
+/// A runtime, and a permit to run a session there.
+type Place = (Slot, Permit<MemberKey>);
+
+/// Waits for the turn of a job that is resumed, and for a place for its session; and begins its trial.
+async fn resumed(
+    context: &HostContext,
+    member: &MemberKey,
+    job: &Arc<RunningJob>,
+    agent: Runtime,
+) -> Result<Place, String> {
+    let (slot, resumptions) = (context.resources.runtimes.get(agent)?, &context.resumptions);
+    loop {
+        queue(job, agent);
+        let turn = tokio::select! {
+            turn = resumptions.turn(job) => turn,
+            () = job.cancelled().cancelled() => return Err("the job was cancelled".to_owned()),
+        };
+        let permit = permit(&slot, job, agent, member).await?;
+        if let Some(trial) = resumptions.trial(turn) {
+            trial.begin(job, Duration::from_secs(context.limits.resume_trial_seconds.into())).await;
+            return Ok((slot, permit));
+        }
+    }
+}
+
+/// Waits for a permit to run a session. The job's status shows that it waits.
+async fn permit(
+    slot: &Slot,
+    job: &Arc<RunningJob>,
+    agent: Runtime,
+    member: &MemberKey,
+) -> Result<Permit<MemberKey>, String> {
+    if let Some(permit) = slot.queue.try_acquire(member, 1) {
+        return Ok(permit);
+    }
+    queue(job, agent);
+    tokio::select! {
+        permit = slot.queue.acquire(member, 1) => Ok(permit),
+        () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
+    }
+}
+
+/// Sessions that a component starts while it carries its job out, on the job's account.
+struct OwnSessions {
+    work: Arc<Work>,
+    activation: Arc<Activation>,
+    agent: Runtime,
+    meter: Arc<Meter>,
+    /// The sessions that the component may have at a time.
+    alive: Arc<Semaphore>,
+    /// Sessions belong to the host's threads, not to those of the component that asks for them.
+    host: Handle,
+}
+
+/// Texts of a session that wait for a component that does not read; then they are dropped.
+const EVENTS: usize = 64;
+
+#[async_trait]
+impl Sessions for OwnSessions {
+    async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
+        let work = &self.work;
+        if let Some(tool) = query.tools.iter().find(|tool| !work.granted_tools.contains(tool)) {
+            return Err(ToolError::NotGranted(
+                match self.activation.toolbox_tools.iter().any(|one| one.name == *tool) {
+                    true => format!(
+                        "the tool {tool:?} is a toolbox's, which only a session that `activate` plans has; one that the component \
+                     starts itself has built-in tools and own ones"
+                    ),
+                    false => no_tool(&work.grants, tool),
+                },
+            ));
+        }
+        let (resources, files) = (work.context.resources.clone(), work.reach.session_files.clone());
+        let (model, agent) = (query.model.clone(), self.agent);
+        let ready = self.host.spawn_blocking(move || {
+            let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
+            resources.runtimes.ready(agent, &wanted)
+        });
+        let slot = ready.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()));
+        let slot = slot.map_err(ToolError::Unavailable)?;
+        if let Some(bound) = used_up(&self.meter.left()) {
+            return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
+        }
+        let most = work.context.limits.job_sessions;
+        let over = || {
+            ToolError::OverLimit(format!(
+                "the job has {most} sessions, as many as limits.job_sessions allows; let one end before another begins"
+            ))
+        };
+        // One that was dropped just now is about to end.
+        let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
+        let of_job = query.job_tools.then(|| [work.of_sessions.clone()].into_iter().chain(work.manager.clone()));
+        let sets = of_job.into_iter().flatten().chain([query.own_tools]);
+        let interrupt = work.job.cancelled().child_token();
+        let (texts, mut heard) = mpsc::channel(EVENTS);
+        let number = work.job.next_session();
+        let bounds = query.bounds.min(session_limits(&work.context.limits));
+        let session = Session {
+            number,
+            system_prompt: query.system_prompt,
+            prompt: query.prompt,
+            converses: false,
+            conversation_chars: work.context.limits.conversation_chars,
+            model: query.model,
+            tools: Arc::new(work.tool_set(number, sets, &query.tools, &interrupt)?),
+            files: work.readable(&query.tools),
+            meter: self.meter.clone(),
+            cancel: interrupt.clone(),
+            texts: Some(texts),
+            journal: work.job.clone(),
+            history: Vec::new(),
+        };
+        let (sender, events) = mpsc::channel(EVENTS);
+        let gone = CancellationToken::new();
+        let stop = interrupt.clone();
+        let dropped = gone.clone();
+        let (job_meter, member) = (self.meter.clone(), work.data.key.clone());
+        let span = span(&work.data.key, &work.job);
+        self.host.spawn(async move {
+            let forward = async {
+                while let Some(text) = heard.recv().await {
+                    if sender.send(QueryEvent::Text(text)).await.is_err() {
+                        stop.cancel();
+                    }
+                }
+            };
+            let session = async {
+                let permit = tokio::select! {
+                    permit = slot.queue.acquire(&member, 1) => permit,
+                    () = stop.cancelled() => return (Ending::Interrupted.into(), Usage::default()),
+                };
+                // Its time begins with its permit.
+                let meter = job_meter.for_session(bounds);
+                let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
+                drop((permit, turn));
+                (end, meter.account().usage)
+            };
+            let mut both = pin!(async { tokio::join!(session, forward).0 });
+            tokio::select! {
+                (end, used) = &mut both => drop(sender.send(QueryEvent::Finished(end, used)).await),
+                () = dropped.cancelled() => {
+                    // Its events are not read any more, but it keeps its permit until it has ended.
+                    stop.cancel();
+                    both.await;
+                }
+            }
+        });
+        Ok(QueryHandle { events, interrupt, on_drop: gone.drop_guard() })
+    }
+}
+
+/// The bound that is used up.
+fn used_up(left: &Bounds) -> Option<&'static str> {
+    if left.max_turns == Some(0) {
+        return Some("turns");
+    }
+    if left.max_budget_usd.is_some_and(|usd| usd <= 0.0) {
+        return Some("dollars");
+    }
+    (left.deadline_seconds == Some(0)).then_some("time")
+}

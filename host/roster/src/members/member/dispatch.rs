@@ -1,0 +1,333 @@
+//! Handles `worker/dispatch`, from its parameters to a running job.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use guild_contract::{
+    JobId,
+    capability::{AGENT, MEMORY_WRITE, WEB},
+    json::parsed_bytes,
+    manifest::POSTURE,
+    rpc::{DispatchParams, Dispatched, RpcError},
+    text::{LOGGED_CHARS, one_line},
+};
+use guild_hall::Attempt;
+use guild_jobs::{Accepted, NewJob, RunningJob, ScopedMemory};
+use guild_sandbox::{ActivateScope, CallError};
+use guild_session::{
+    activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
+    session::Wanted,
+    tools::Tools as _,
+};
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tracing::Instrument as _;
+
+use super::Member;
+use crate::{
+    answer::blocking,
+    discovery,
+    jobs::{
+        member_data::MemberData,
+        run::{self, Assignment, JobRequest, conversation},
+    },
+    resources::{Reach, runtimes::may_spend},
+    tools::{component, named_toolboxes::Offered, schema},
+};
+
+impl Member {
+    /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
+    ///
+    /// # Errors
+    /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000; a component that is
+    /// not in service, its own or a toolbox's that it needs, is -32603. No job exists then.
+    pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
+        self.dispatch_and(params, None, |_| ()).await
+    }
+
+    /// [`Self::dispatch`], by a caller with that token, with `created` called as soon as the job exists, also where the caller
+    /// has gone away by then.
+    pub async fn dispatch_and(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        token: Option<&str>,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Dispatched, RpcError> {
+        self.logged(self.accept(params, None, token, created).await)
+    }
+
+    /// Begins the job of an attempt at a commission: one that works on that attempt's worktree too.
+    ///
+    /// # Errors
+    /// As [`Self::dispatch`].
+    pub(crate) async fn dispatch_attempt(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        attempt: Attempt,
+    ) -> Result<Dispatched, RpcError> {
+        let token = attempt.token.clone();
+        self.logged(self.accept(params, Some(attempt), token.as_deref(), |_| ()).await)
+    }
+
+    fn logged(&self, outcome: Result<Dispatched, RpcError>) -> Result<Dispatched, RpcError> {
+        match &outcome {
+            Ok(Dispatched { job_id }) => tracing::debug!(member = %self.key(), job = %job_id, "dispatch accepted"),
+            Err(RpcError { code, message, .. }) => {
+                let why = one_line(message, LOGGED_CHARS);
+                tracing::debug!(member = %self.key(), code, why, "dispatch refused");
+            }
+        }
+        outcome
+    }
+
+    async fn accept(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        attempt: Option<Attempt>,
+        token: Option<&str>,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Dispatched, RpcError> {
+        let context = self.context_of(attempt.as_ref());
+        let limits = &context.limits;
+        let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
+        let agent = self.agent(params.agent.as_deref())?;
+        may_spend(&context.ingress, agent, token).map_err(RpcError::busy)?;
+        let (request, request_bytes) = self.request(params)?;
+        let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
+            RpcError::busy(format!(
+                "the host runs limits.running_jobs = {} jobs; try again when one has ended",
+                limits.running_jobs
+            ))
+        })?;
+        let keep = |bytes: u64| self.context.budget.keep(&self.data.budget, bytes);
+        let kept = keep(request_bytes)?;
+        let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
+        let offered = self.offered(wait_until).await?;
+        let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
+        let (activation, memory) = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
+        let activation = Arc::new(activation);
+        let (hall, host) = (context.view(), Handle::current());
+        let scope = ActivateScope { memory: memory.clone(), files: reach.files.clone(), hall, host, wait_until };
+        let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
+        let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
+            CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
+            e => RpcError::internal(e.to_string()),
+        })?;
+        let mut plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        let project = activation.project.as_ref().map(|project| project.name.as_str());
+        context.brief(&mut plan, agent, project, &self.grants).await?;
+        if let (Plan::Session(session), true) = (&mut plan, attempt.is_some()) {
+            if let Some(absent) = attempt.as_ref().and_then(Attempt::absent) {
+                session.system_prompt.push_str(&format!("\n\n{absent}"));
+            }
+            // They need no asking (REQ-WKR-2).
+            let base = reach.tools.iter().filter(|tool| self.grants.base.has(tool) && !session.tools.contains(tool));
+            session.tools.extend(base.cloned().collect::<Vec<_>>());
+        }
+        if attempt.as_ref().is_some_and(|attempt| attempt.activity.is_meeting()) {
+            plan = conversation::plan(self.key().as_str(), plan).map_err(RpcError::invalid_params)?;
+        }
+        if let (Plan::Session(session) | Plan::Conversation(session), Some(model)) =
+            (&mut plan, attempt.as_ref().and_then(|attempt| attempt.overrides.model.clone()))
+        {
+            session.model = Some(model);
+        }
+        let kept = (kept, keep(bytes_planned(&activation, &plan))?);
+        let wanted = match plan.session() {
+            Some(session) => Some((session.model.clone(), false)),
+            None => self.grants.holds(&AGENT).then_some((None, true)),
+        };
+        if let Some((model, later)) = wanted {
+            let (resources, files) = (self.context.resources.clone(), reach.session_files.clone());
+            blocking(move || {
+                let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), later };
+                resources.runtimes.ready(agent, &wanted).map(drop).map_err(RpcError::invalid_params)
+            })
+            .await?;
+        }
+        let plan = Accepted {
+            agent: agent.to_string(),
+            granted_tools: activation.granted_tools.clone(),
+            grants: (*self.grants).clone(),
+            ceiling: activation.bounds,
+            plan,
+        };
+        // Where the caller goes away now, the job is carried out all the same.
+        let this = self.clone();
+        let token = token.map(str::to_owned);
+        let started = tokio::spawn(async move {
+            // A plan that names another one was refused.
+            let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
+            let job = this.create(&activation, (plan.clone(), token), activated.log, created).await?;
+            let job_id = job.id().clone();
+            let under_way = this.data.begin(&job_id);
+            if let Plan::Conversation(_) = plan.plan {
+                // What it was planned with is in its files, and nothing of it in memory.
+                drop(kept);
+                let held = (permit, under_way, this.data.converse(&job_id));
+                tokio::spawn(conversation::hold(job, held));
+                return Ok(Dispatched { job_id });
+            }
+            let held = (permit, kept, under_way);
+            let request = match &plan.plan {
+                Plan::Session(session) => {
+                    let toolboxes = offered.only(&session.toolbox_tools).map_err(no_tool)?;
+                    JobRequest::Session { toolboxes, resumed: false }
+                }
+                _ => JobRequest::OwnRun(plugin, activation),
+            };
+            let assignment = Assignment {
+                data: this.data.clone(),
+                context,
+                job,
+                attempt,
+                agent,
+                accepted: plan,
+                grants: this.grants.clone(),
+                granted: Some((reach, memory)),
+                request,
+            };
+            tokio::spawn(run::carry_out(assignment, held));
+            Ok(Dispatched { job_id })
+        });
+        started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
+    }
+
+    /// The request, within the limits, and the bytes that the host keeps of it until its job has ended.
+    fn request(&self, params: DispatchParams) -> Result<(Request, u64), RpcError> {
+        let limits = &self.context.limits;
+        let config = Value::Object(params.config.unwrap_or_default());
+        let bounded = |name: &str, bytes: usize, limit: &str, max: u64| {
+            if bytes as u64 <= max {
+                return Ok(());
+            }
+            Err(RpcError::invalid_params(format!("`{name}` has {bytes} bytes, more than limits.{limit} = {max}")))
+        };
+        for (name, text) in [("description", &params.description), ("task", &params.task)] {
+            if text.trim().is_empty() {
+                return Err(RpcError::invalid_params(format!("Invalid params: `{name}` must not be empty")));
+            }
+        }
+        bounded("description", params.description.len(), "description_bytes", limits.description_bytes)?;
+        bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
+        let text = config.to_string();
+        bounded("config", text.len(), "config_bytes", limits.config_bytes)?;
+        let bytes = (params.description.len() + params.task.len()) as u64 + parsed_bytes(text.as_bytes());
+        Ok((Request { description: params.description, task: params.task, config }, bytes))
+    }
+
+    /// Refuses what the member's own schema does not take.
+    async fn check_config(&self, config: &Value, until: Instant) -> Result<(), RpcError> {
+        let Some(schema) = &self.config_schema else { return Ok(()) };
+        let taken = schema.check(config, &self.context.limits, &self.config_checks, until).await;
+        taken.map_err(|refused| match refused {
+            schema::Refused::Invalid(why) => {
+                RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.data.key))
+            }
+            schema::Refused::Busy => RpcError::busy(format!(
+                "the configurations of other dispatches to {} are being checked; try again",
+                self.data.key
+            )),
+        })
+    }
+
+    async fn activation(
+        self: &Arc<Self>,
+        request: Request,
+        offered: &Offered,
+        (reach, attempt): (&Reach, Option<&Attempt>),
+        until: Instant,
+    ) -> Result<(Activation, ScopedMemory), RpcError> {
+        let this = self.clone();
+        self.check_config(&request.config, until).await?;
+        let at = attempt.cloned();
+        let (posture, memory, memories) = blocking(move || {
+            let memory = this.context.memory(this.key(), this.data.memory.clone(), at.as_ref(), &this.grants);
+            let memory = memory.map_err(RpcError::internal)?;
+            let mut memories = if this.grants.memory { memory.injection() } else { Vec::new() };
+            if this.grants.holds(&WEB) {
+                // It could send them away without a session, so it is given those that its manifest asks for; its sessions
+                // have `read_memory` for the others.
+                memories.retain(|note| this.grants.reads(note.scope));
+            }
+            // Where the operator lets it write none, its memories are what people made of them.
+            if at.is_some() && (this.grants.holds(&MEMORY_WRITE) || this.grants.sessions.memory) {
+                memory.condense();
+            }
+            Ok((this.posture()?, memory, memories))
+        })
+        .await?;
+        let activation = Activation {
+            job: attempt.map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone()),
+            request,
+            attempt: attempt.and_then(|attempt| {
+                Some(AttemptAt {
+                    commission: attempt.activity.commission()?.to_string(),
+                    number: attempt.number,
+                    dependencies: attempt.dependencies.clone(),
+                })
+            }),
+            meeting: attempt.filter(|attempt| attempt.activity.is_meeting()).map(|attempt| MeetingAt {
+                id: attempt.activity.id().to_owned(),
+                agenda: attempt.prompt.clone(),
+                artifacts: attempt.dependencies.clone(),
+            }),
+            // Its sessions may read more than it may itself.
+            scopes: memory.scopes().into_iter().filter(|scope| self.grants.reads(*scope)).collect(),
+            project: attempt
+                .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: attempt.project_root().to_owned() }),
+            posture,
+            memories,
+            granted_tools: reach.tools.clone(),
+            toolbox_tools: offered.definitions(),
+            bounds: self.ceiling_of(attempt),
+        };
+        Ok((activation, memory))
+    }
+
+    /// The posture. Its file is read at each activation: what was approved, or an edit where the operator lets it change.
+    /// Without one it is that of the manifest.
+    fn posture(&self) -> Result<String, RpcError> {
+        let MemberData { key, dir, .. } = &*self.data;
+        let wrong = |why: String| RpcError::internal(format!("{POSTURE} of member {key} {why}"));
+        let found = discovery::posture(dir).map_err(wrong)?;
+        let approval = self.context.approval.current();
+        approval.check_posture(key, dir, found.as_deref()).map_err(|refused| {
+            if let Some(command) = refused.command() {
+                tracing::warn!(member = %key, "`{command}` shows what would be approved, and asks");
+            }
+            RpcError::internal(refused.to_string())
+        })?;
+        let Some(found) = found else { return Ok(self.manifest.posture.clone().unwrap_or_default()) };
+        let text = String::from_utf8(found);
+        text.map_err(|_| wrong("cannot be read: it is not valid UTF-8".to_owned()))
+    }
+
+    async fn create(
+        &self,
+        activation: &Activation,
+        (plan, token): (Accepted, Option<String>),
+        log: Vec<String>,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Arc<RunningJob>, RpcError> {
+        let Request { description, task, config } = activation.request.clone();
+        let (store, new) =
+            (self.data.store.clone(), NewJob { id: activation.job.clone(), description, task, config, token, plan });
+        blocking(move || {
+            let job = store.create(new)?;
+            created(job.id());
+            log.iter().for_each(|line| job.log(line));
+            Ok(job)
+        })
+        .await
+    }
+}
+
+/// Bytes that it keeps besides, of what the component was given and has planned.
+fn bytes_planned(activation: &Activation, plan: &Plan) -> u64 {
+    let given = activation.memories.iter().map(|note| note.content.len()).sum::<usize>() + activation.posture.len();
+    let planned = plan.session().map_or(0, |session| session.system_prompt.len() + session.prompt.len());
+    (given + planned) as u64
+}

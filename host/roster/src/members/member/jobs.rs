@@ -1,0 +1,142 @@
+//! Handles the methods of a worker that are answered from its job store.
+
+use std::{io, time::Duration};
+
+use bytes::Bytes;
+use guild_contract::{
+    JobId, JobStatus,
+    rpc::{CancelView, Deleted, ListParams, LogParams, LogView, ResultView, Resumed, RpcError},
+};
+use guild_jobs::{JobStore, StoreError, follow::Follow};
+
+use super::Member;
+use crate::answer::blocking;
+
+/// How long a cancel waits for the job's work to be gone.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
+/// The most bytes of each file that one answer of `worker/log` has.
+pub const LOG_BYTES: usize = 256 * 1024;
+
+/// Lines of a file, and whether there may be more.
+fn page(mut next: impl FnMut() -> io::Result<Option<Vec<u8>>>) -> io::Result<(Vec<String>, bool)> {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    while bytes < LOG_BYTES {
+        let Some(line) = next()? else { return Ok((lines, false)) };
+        let mut line = String::from_utf8_lossy(&line).into_owned();
+        line.truncate(line.floor_char_boundary(LOG_BYTES));
+        bytes += line.len();
+        lines.push(line);
+    }
+    Ok((lines, true))
+}
+
+impl Member {
+    /// `worker/list`: the JSON of a [`guild_contract::rpc::JobList`].
+    ///
+    /// # Errors
+    /// A filter that is no glob is -32602.
+    pub async fn list(&self, params: ListParams) -> Result<Bytes, RpcError> {
+        match self.data.store.list_now(&params) {
+            Some(list) => Ok(list),
+            None => self.in_store(move |store| store.list(&params)).await,
+        }
+    }
+
+    /// `worker/status`: the JSON of a [`guild_contract::rpc::StatusView`].
+    ///
+    /// # Errors
+    /// An unknown job is -32602 (REQ-WD-46).
+    pub async fn status(&self, id: &str) -> Result<Bytes, RpcError> {
+        if let Some(status) = self.data.store.status_now(id) {
+            return Ok(status);
+        }
+        let id = id.to_owned();
+        self.in_store(move |store| store.status(&id)).await
+    }
+
+    /// `worker/result` (REQ-WD-14).
+    ///
+    /// # Errors
+    /// An unknown job, and one that has no result, is -32602.
+    pub async fn result(&self, id: &str) -> Result<ResultView, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.result(&id)).await
+    }
+
+    /// `worker/log`: what a job's transcript and its log have after what was read before.
+    ///
+    /// # Errors
+    /// An unknown job is -32602.
+    pub async fn log(&self, params: LogParams) -> Result<LogView, RpcError> {
+        let (data, limits) = (self.data.clone(), self.context.limits.clone());
+        blocking(move || {
+            let unknown = || StoreError::Unknown(params.job_id.clone());
+            let id = data.store.look_up(&params.job_id).map(|_| params.job_id.parse().map_err(|_| unknown()));
+            let id: JobId = id.ok_or_else(unknown)??;
+            let failed = |e: io::Error| match e.kind() {
+                io::ErrorKind::NotFound => RpcError::from(unknown()),
+                _ => RpcError::internal(format!("the job's log could not be read: {e}")),
+            };
+            let follow = Follow::open(&data.dir, &id).map_err(failed)?.ok_or_else(unknown)?;
+            let mut follow = follow.after(params.after.unwrap_or_default());
+            // Before the lines: a job writes its last line before it ends.
+            let meta = follow.meta(&limits).map_err(failed)?;
+            let (transcript, more) = page(|| follow.next_line()).map_err(failed)?;
+            let (log, more_log) = page(|| follow.next_log()).map_err(failed)?;
+            let (status, error, next) = (meta.status, meta.error, follow.position());
+            Ok(LogView { job_id: id, status, error, transcript, log, next, more: more || more_log })
+        })
+        .await
+    }
+
+    /// `worker/cancel` (REQ-WD-16). When it answers, the transition is stored and no file of the job changes any more:
+    /// a component that wrote its artifacts itself is gone.
+    ///
+    /// # Errors
+    /// An unknown job is -32602.
+    pub async fn cancel(&self, id: &str) -> Result<CancelView, RpcError> {
+        let work = self.data.under_way(id);
+        let id = id.to_owned();
+        let cancelled = self.in_store(move |store| store.cancel(&id)).await?;
+        if let Some(work) = work {
+            // A host call that blocks cannot be interrupted; the answer does not wait for it for ever.
+            let _ = tokio::time::timeout(LAST_WRITE, work.cancelled()).await;
+        }
+        Ok(cancelled)
+    }
+
+    /// `worker/delete` (REQ-WD-17).
+    ///
+    /// # Errors
+    /// An unknown job, and one that is running or failed, is -32602.
+    pub async fn delete(&self, id: &str) -> Result<Deleted, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.delete(&id)).await
+    }
+
+    /// `worker/resume`: lets a job on that is held back, and resumes it.
+    ///
+    /// # Errors
+    /// An unknown job, and one that is not held back, is -32602.
+    pub async fn resume(&self, id: &str) -> Result<Resumed, RpcError> {
+        let (data, id) = (self.data.clone(), id.to_owned());
+        blocking(move || {
+            data.store.look_up(&id).ok_or_else(|| StoreError::Unknown(id.clone()))?;
+            let not_held_back = || StoreError::Refused("Job is not held back".to_owned());
+            let job = data.store.running(&id).ok_or_else(not_held_back)?;
+            data.interrupted.let_on(job.clone())?;
+            tracing::info!(job = %job.id(), "resuming job that was held back");
+            Ok(Resumed { job_id: job.id().clone(), status: JobStatus::Running })
+        })
+        .await
+    }
+
+    async fn in_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&JobStore) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let store = self.data.store.clone();
+        blocking(move || Ok(work(&store)?)).await
+    }
+}

@@ -1,0 +1,128 @@
+//! The runtimes of agent sessions: one of each on a host, shared by all members, with as many sessions at a time as the
+//! operator allows.
+
+use std::{sync::Arc, time::Duration};
+
+use guild_agent::{api::Api, claude::Claude};
+use guild_auth::Ingress;
+use guild_config::{Config, Runtime, directories};
+use guild_contract::{Grants, MemberKey};
+use guild_extractive::{Extractive, LocalSearch};
+use guild_session::{
+    files::Files,
+    queue::FairQueue,
+    session::{AgentRuntime, Wanted},
+    web::Web,
+};
+use guild_web::{Granted, Internet, MemberHosts};
+
+/// How long a session may take to end that was cancelled, or is out of time.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// Who waits for a session on a runtime: members take turns.
+type Queue = Arc<FairQueue<MemberKey>>;
+
+/// A runtime, and the queue of its sessions.
+#[derive(Clone)]
+pub(crate) struct Slot {
+    pub(crate) runtime: Arc<dyn AgentRuntime>,
+    pub(crate) queue: Queue,
+}
+
+/// Every runtime, or why it cannot be used.
+pub(crate) struct Runtimes {
+    extractive: Arc<Extractive>,
+    claude: Result<Arc<Claude>, String>,
+    api: Result<Arc<Api>, String>,
+    /// In the order of the runtimes above.
+    queues: [Queue; 3],
+    internet: Option<Arc<Internet>>,
+}
+
+impl Runtimes {
+    /// Makes what `config` describes. A runtime that cannot be made is an error where it is asked for, and not here.
+    ///
+    /// # Errors
+    /// Where `[web]` is not acceptable.
+    pub(crate) fn new(config: &Config) -> Result<Self, String> {
+        let sessions = [config.extractive.sessions, config.claude.sessions, config.api.sessions];
+        let queues = sessions.map(|sessions| FairQueue::new(sessions, sessions));
+        Self::with(config, Arc::new(Extractive::with_limits(&config.limits)), queues)
+    }
+
+    /// What `config` describes, with the queues and the indexes that there are.
+    ///
+    /// # Errors
+    /// Where `[web]` is not acceptable.
+    pub(crate) fn renewed(&self, config: &Config) -> Result<Self, String> {
+        Self::with(config, self.extractive.clone(), self.queues.clone())
+    }
+
+    fn with(config: &Config, extractive: Arc<Extractive>, queues: [Queue; 3]) -> Result<Self, String> {
+        Ok(Self {
+            extractive,
+            claude: claude(config).map(Arc::new),
+            api: Api::new(config.api.options.clone()).map(Arc::new),
+            queues,
+            internet: config.web.as_ref().map(Internet::new).transpose()?,
+        })
+    }
+
+    /// Removes what sessions left whose host was killed. It blocks; it is for when the members are owned, so that a host that
+    /// was taken over has ended too.
+    pub(crate) fn sweep(&self) {
+        if let Ok(claude) = &self.claude {
+            claude.sweep();
+        }
+    }
+
+    /// A runtime. The error says why it cannot be used.
+    pub(crate) fn get(&self, runtime: Runtime) -> Result<Slot, String> {
+        let [extractive, claude, api] = &self.queues;
+        let (runtime, queue): (Arc<dyn AgentRuntime>, _) = match runtime {
+            Runtime::Extractive => (self.extractive.clone(), extractive),
+            Runtime::Claude => (self.claude.clone()?, claude),
+            Runtime::Api => (self.api.clone()?, api),
+        };
+        Ok(Slot { runtime, queue: queue.clone() })
+    }
+
+    /// [`Self::get`], of a runtime in which a session as `wanted` could start now.
+    pub(crate) fn ready(&self, runtime: Runtime, wanted: &Wanted<'_>) -> Result<Slot, String> {
+        let slot = self.get(runtime)?;
+        slot.runtime.check(wanted)?;
+        Ok(slot)
+    }
+
+    /// A search of these files, in the indexes that the built-in runtime has of them.
+    pub(crate) fn search(&self, files: &Arc<dyn Files>) -> LocalSearch {
+        self.extractive.search(files.clone())
+    }
+
+    /// The web of one job, as far as it is granted.
+    pub(crate) fn web(&self, grants: &Grants) -> Web {
+        let Some(internet) = &self.internet else { return Web::default() };
+        // Patterns are checked when they are read; an invalid one grants nothing.
+        let hosts = grants.hosts.as_ref().and_then(|names| MemberHosts::new(names).ok());
+        internet.for_job(&Granted { hosts, search: grants.sessions.search })
+    }
+}
+
+/// The runtime `claude`, with a directory for its sessions.
+pub(crate) fn claude(config: &Config) -> Result<Claude, String> {
+    let mut options = config.claude.options.clone();
+    options.state = options.state.or_else(directories::claude);
+    Claude::new(options)
+}
+
+/// Checks whether sessions on a runtime may begin to spend, for a token if there is one. The result is the amount that they
+/// may spend, where something bounds it; the built-in search costs nothing.
+///
+/// # Errors
+/// As much was spent today as may be; the sentence says until when.
+pub(crate) fn may_spend(ingress: &Ingress, agent: Runtime, token: Option<&str>) -> Result<Option<f64>, String> {
+    match agent {
+        Runtime::Extractive => Ok(None),
+        Runtime::Claude | Runtime::Api => ingress.may_spend(token),
+    }
+}
