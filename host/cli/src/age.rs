@@ -1,4 +1,4 @@
-//! Parsing and display of durations and times.
+//! Parses and displays durations and times.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Shell completion, and man pages: what is made of the command line's definition for others.
+//! Shell completion and man pages, made from the definition of the command line.
 //!
 //! Shells complete members and jobs, which are read from the directory of members, and of projects, commissions
 //! and meetings, which are read from the hall's home.

@@ -16,8 +16,7 @@ use crate::{
     args::Doctor,
     failure::{Failure, exit},
     local,
-    output::{self, LABEL, harmless, one_line, print, print_json, tell_error},
-    progress::Progress,
+    output::{self, LABEL, harmless, one_line, print, print_json, progress::Progress, tell_error},
 };
 
 /// The output with `--json`.

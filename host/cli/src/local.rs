@@ -1,4 +1,4 @@
-//! Locating the operator's policy and the members.
+//! Locates the operator's policy and the members.
 
 use std::path::{Path, PathBuf};
 

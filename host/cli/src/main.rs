@@ -1,45 +1,20 @@
 //! The `guild` command: serve members, run a task, and call a running host.
 
 mod age;
-mod approve;
 mod args;
 mod audit;
-mod call;
 mod client;
-mod commission;
 mod complete;
-mod converse;
 mod doctor;
 mod failure;
-mod grants;
 mod hall;
-mod hall_args;
-mod hosted;
 mod jobs;
 mod local;
-mod log;
-mod logs;
-mod markdown;
 mod mcp;
-mod meeting;
-mod meeting_args;
 mod members;
 mod output;
-mod pr;
-mod progress;
-mod project;
-mod prompt;
-mod prune;
-mod remote;
-mod run;
 mod serve;
-mod sign;
-mod status;
-mod table;
 mod token;
-mod usage;
-mod watch;
-mod worker;
 
 use std::{ffi::OsString, process::ExitCode, time::SystemTime};
 
@@ -49,6 +24,10 @@ use tokio::runtime::Builder;
 use crate::{
     args::{Cli, Command},
     failure::{Failure, exit},
+    hall::{commission, meet, meeting, pr, project},
+    jobs::{job_commands, logs, prune, usage, watch},
+    members::{approve, call, list, prompt, sign},
+    output::log,
 };
 
 fn main() -> ExitCode {
@@ -102,18 +81,18 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
         Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args, cli.log)),
-        Command::Run(args) => on(&mut Builder::new_multi_thread(), run::run(args)),
-        Command::Dispatch(args) => on(&mut Builder::new_current_thread(), remote::dispatch(args)),
-        Command::List(args) => on(&mut Builder::new_current_thread(), remote::list(args)),
-        Command::Status(args) => on(&mut Builder::new_current_thread(), remote::status(args)),
-        Command::Result(args) => on(&mut Builder::new_current_thread(), remote::result(args)),
-        Command::Cancel(args) => on(&mut Builder::new_current_thread(), remote::cancel(args)),
-        Command::Delete(args) => on(&mut Builder::new_current_thread(), remote::delete(args)),
-        Command::Resume(args) => on(&mut Builder::new_current_thread(), remote::resume(args)),
+        Command::Run(args) => on(&mut Builder::new_multi_thread(), jobs::run::run(args)),
+        Command::Dispatch(args) => on(&mut Builder::new_current_thread(), job_commands::dispatch(args)),
+        Command::List(args) => on(&mut Builder::new_current_thread(), job_commands::list(args)),
+        Command::Status(args) => on(&mut Builder::new_current_thread(), job_commands::status(args)),
+        Command::Result(args) => on(&mut Builder::new_current_thread(), job_commands::result(args)),
+        Command::Cancel(args) => on(&mut Builder::new_current_thread(), job_commands::cancel(args)),
+        Command::Delete(args) => on(&mut Builder::new_current_thread(), job_commands::delete(args)),
+        Command::Resume(args) => on(&mut Builder::new_current_thread(), job_commands::resume(args)),
         Command::Watch(args) => on(&mut Builder::new_current_thread(), watch::watch(args)),
         Command::Call(args) => on(&mut Builder::new_multi_thread(), call::call(args)),
         Command::Project(args) => on(&mut Builder::new_current_thread(), project::project(args)),
-        Command::Meet(args) => on(&mut Builder::new_current_thread(), converse::meet(args)),
+        Command::Meet(args) => on(&mut Builder::new_current_thread(), meet::meet(args)),
         Command::Meeting(args) => on(&mut Builder::new_current_thread(), meeting::meeting(args)),
         Command::Pr(args) => on(&mut Builder::new_current_thread(), pr::pr(args)),
         Command::Commission(args) => on(&mut Builder::new_current_thread(), commission::commission(args)),
@@ -121,8 +100,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Usage(args) => usage::usage(&args),
         Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),
         Command::Members(args) => match &args.url {
-            Some(url) => on(&mut Builder::new_current_thread(), members::served(&args, url)),
-            None => members::members(&args),
+            Some(url) => on(&mut Builder::new_current_thread(), list::served(&args, url)),
+            None => list::members(&args),
         },
         Command::Approve(args) => approve::approve(&args),
         Command::Sign(args) => sign::sign(&args),

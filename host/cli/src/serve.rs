@@ -1,4 +1,4 @@
-//! `guild serve`.
+//! `guild serve`: serves members until it is stopped.
 
 use std::{net::Ipv4Addr, path::Path, sync::Arc};
 

@@ -12,8 +12,11 @@ use crate::{
     args::{Token, TokenAdd, TokensOf},
     failure::Failure,
     local,
-    output::{BAD, print, print_json, tell},
-    table::{Cell, Column, Table},
+    output::{
+        BAD, print, print_json,
+        table::{Cell, Column, Table},
+        tell,
+    },
 };
 
 /// `guild token`.

@@ -1,4 +1,4 @@
-//! `.guildaudit.toml`: findings that a company has looked at and accepts, each with a reason and an end.
+//! Reads `.guildaudit.toml`: findings that a company accepts, each with a reason and an end.
 //!
 //! It is found next to `guild.toml` or named, and never looked for in a member's or in the working directory: a member must
 //! not bring along what is accepted of it.

@@ -1,4 +1,4 @@
-//! What changed from one audit to another, in all formats.
+//! Renders the difference of two audits in all formats.
 
 use guild_audit::{Audit, Change, Difference, model::Identity};
 use serde::Serialize;

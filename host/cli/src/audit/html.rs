@@ -1,4 +1,4 @@
-//! An audit as one page of HTML: it needs no other file, no script and no network, and can go with a ticket.
+//! Renders an audit as one page of HTML without other files, scripts or network, to go with a ticket.
 //!
 //! What came with the component is text only: it is escaped, and has no character that steers.
 

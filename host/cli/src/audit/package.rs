@@ -1,4 +1,4 @@
-//! What a member's directory holds besides manifest and component, and what there is to be reached where it is installed.
+//! Reads the other files of a member's directory, and what the member would reach where it is installed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What text and HTML both say, in the same words.
+//! The rows that the text and the HTML of an audit share.
 
 use std::collections::BTreeSet;
 

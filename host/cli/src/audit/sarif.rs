@@ -1,4 +1,4 @@
-//! An audit as SARIF 2.1.0, for tools that collect findings.
+//! Renders an audit as SARIF 2.1.0, for tools that collect findings.
 
 use guild_audit::{Audit, Difference, Finding, Rule, Severity};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What is audited: a component's file alone, or a member with its manifest and the operator's policy.
+//! Finds the subject of an audit: a component's file, or a member with its manifest and the operator's policy.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ use super::{NO_WAIT, cannot_read, fail, package, read, read_file, unreadable};
 use crate::{
     failure::Failure,
     local::{self, LocalArgs},
-    progress::Progress,
+    output::progress::Progress,
 };
 
 /// What is audited.

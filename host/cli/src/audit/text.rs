@@ -1,4 +1,4 @@
-//! An audit for a terminal.
+//! Renders an audit for a terminal.
 
 use std::fmt::{Display, Write as _};
 

@@ -1,4 +1,4 @@
-//! Checks of running hosts: what they serve, and how that differs from a host that is started now.
+//! Checks running hosts: which members they serve, and how that differs from a host that is started now.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

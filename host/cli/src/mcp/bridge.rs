@@ -1,4 +1,4 @@
-//! The relay between lines of the client and messages of a host.
+//! Relays lines of the client and messages of a host.
 //!
 //! Messages of protocol version 2026-07-28 are self-describing; over HTTP, part of the description is repeated in headers.
 //! An older client begins with `initialize`, which opens a session at the host. If that host ends, another one is found, and

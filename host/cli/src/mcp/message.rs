@@ -1,4 +1,4 @@
-//! Parsing of a client's messages, as far as the relay needs it.
+//! Parses a client's messages, as far as the relay needs it.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

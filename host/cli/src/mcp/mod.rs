@@ -25,10 +25,9 @@ use crate::{
     args::Mcp,
     client::{AccessArgs, private_port},
     failure::Failure,
-    hosted::{Terms, VerifiedHost},
+    jobs::hosted::{Terms, VerifiedHost},
     local::{self, LocalArgs},
-    log::LogArgs,
-    output::{one_line, tell},
+    output::{log::LogArgs, one_line, tell},
 };
 
 /// `guild mcp`.

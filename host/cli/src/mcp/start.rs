@@ -20,7 +20,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{client::private_port, failure::Failure, log::LogArgs, serve::Start};
+use crate::{client::private_port, failure::Failure, output::log::LogArgs, serve::Start};
 
 /// The timeout for a host to end, and for the last lines of its log.
 const SHUTDOWN: Duration = Duration::from_secs(2);

@@ -1,0 +1,8 @@
+//! Commands about members: they list, approve and sign members, and call their tools.
+
+pub(crate) mod approve;
+pub(crate) mod call;
+mod grants;
+pub(crate) mod list;
+pub(crate) mod prompt;
+pub(crate) mod sign;
