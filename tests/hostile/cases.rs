@@ -183,7 +183,7 @@ const FILES: &[(&str, &[&str])] = &[
         &[
             "files::the_host_follows_no_link_that_was_planted_among_the_artifacts",
             "files::a_guest_follows_no_link_that_leads_out",
-            "host/jobs/src/artifacts.rs::planted_links_are_neither_followed_nor_listed",
+            "host/jobs/src/files/artifacts.rs::planted_links_are_neither_followed_nor_listed",
             "host/jobs/tests/store.rs::deleting_follows_no_link",
         ],
     ),

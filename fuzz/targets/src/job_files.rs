@@ -11,7 +11,7 @@ use guild_contract::{
     rpc::{Detail, JobList, ListParams, ResultView, StatusView},
 };
 use guild_fs::clock::SystemClock;
-use guild_jobs::{JobStore, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, follow::Follow};
+use guild_jobs::{JobStore, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, files::follow::Follow};
 use guild_session::transcript;
 
 use crate::{

@@ -1,5 +1,5 @@
-//! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and agent sessions
-//! with JSON.
+//! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and agent
+//! sessions with JSON.
 //!
 //! [`TABLE`] defines each tool for sessions: its name, input, answer, grant, where it is replaced, and handler. A model reads
 //! the doc comments of the input types.

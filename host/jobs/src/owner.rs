@@ -1,4 +1,4 @@
-//! One owner per member: the host that holds the lock of the member's directory.
+//! The owner lock of a member's directory: one host owns a member.
 //!
 //! The lock is the operating system's and ends with the process. It is on the file `.lock` in the directory, which other users
 //! cannot open. If that file is removed, the process that the file `.owner` names is still the owner, as long as it is alive

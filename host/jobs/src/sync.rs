@@ -1,4 +1,4 @@
-//! Locks and threads.
+//! Helpers for locks and threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Compaction: when the memories have grown too large, they are condensed into one (REQ-WD-26, REQ-WKR-23).
+//! Condenses memories into one when they have grown too large (REQ-WD-26, REQ-WKR-23).
 //!
 //! It runs in the background, one at a time. It never loses what was written meanwhile. If it fails, everything stays as it
 //! was, and the next `store` tries again.

@@ -3,7 +3,7 @@
 
 mod compaction;
 mod origin;
-mod original;
+mod original_notes;
 mod scoped;
 
 use std::{
@@ -24,14 +24,14 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use crate::{error::StoreError, record::pretty, sync::lock};
+use crate::{error::StoreError, files::record::pretty, sync::lock};
 use guild_session::{activation::MemoryNote, tools::ToolError};
 
 use origin::{Origin, Origins, Writers};
 
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
 pub use origin::Writer;
-pub use original::Original;
+pub use original_notes::Original;
 pub use scoped::{Granted, ScopeNotes, ScopedMemory};
 
 /// The directory of a member that has its memories.

@@ -1,5 +1,5 @@
-//! Who wrote a note. It is kept in a file of its own and not in the text, and holds only while the text is the one that was
-//! stored: a note that a person wrote or edited has no origin.
+//! Keeps the origin of a note: who wrote it. It is kept in a file of its own and not in the text, and holds only while
+//! the text is the one that was stored: a note that a person wrote or edited has no origin.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,5 +1,5 @@
-//! The memories that one activation is granted: the worker's own, and in a commission those of its project and those of all
-//! projects (REQ-WKR-9, REQ-WKR-22).
+//! The memories that one activation is granted: the worker's own, and in a commission those of its project and those of
+//! all projects (REQ-WKR-9, REQ-WKR-22).
 //!
 //! A commission or meeting has one limit for all of them. The scopes share it, so that one that is written much takes nothing
 //! from the others, and what exceeds it is condensed, each scope by itself (REQ-WKR-23).

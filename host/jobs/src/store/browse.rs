@@ -1,4 +1,4 @@
-//! Jobs page by page, and their files, for clients that browse such as those of MCP.
+//! Reads jobs page by page, and their files, for clients that browse such as those of MCP.
 
 use std::{io, ops::Bound, path::Path};
 
@@ -6,13 +6,17 @@ use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus};
 use guild_session::transcript::Line;
 
-use super::JobStore;
-use crate::{
-    artifacts::{self, ARTIFACTS, Names},
-    error::StoreError,
+use super::{
+    JobStore,
     index::{Entry, order},
-    journal::Position,
-    record::{self, RESULT, SUBMISSION},
+};
+use crate::{
+    error::StoreError,
+    files::{
+        artifacts::{self, ARTIFACTS, Names},
+        journal::Position,
+        record::{self, RESULT, SUBMISSION},
+    },
 };
 
 /// A job in a page of jobs.

@@ -1,4 +1,4 @@
-//! Directories of `jobs/` that are not jobs.
+//! Finds and removes directories of `jobs/` that are not jobs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

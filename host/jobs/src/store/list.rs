@@ -1,4 +1,4 @@
-//! Lists of jobs (REQ-WD-8).
+//! Lists jobs (REQ-WD-8).
 
 use std::sync::{
     Arc, Mutex, TryLockError,
@@ -13,11 +13,14 @@ use guild_contract::{
 };
 use guild_session::glob::{MAX_GLOB_BYTES, compile};
 
-use super::{JobStore, json};
+use super::{
+    JobStore,
+    index::{Entry, State},
+    json,
+};
 use crate::{
     error::StoreError,
-    index::{Entry, State},
-    record::{self, HEAD_BYTES, STATUS},
+    files::record::{self, HEAD_BYTES, STATUS},
     sync::lock,
 };
 

@@ -8,12 +8,16 @@ use std::{
 use guild_contract::{EventDetail, JobId, JobStatus, Meta};
 use guild_fs::fingerprint::Fingerprint;
 
-use super::{DELETED, JobStore, NEW};
-use crate::{
-    ended::EndedJob,
+use super::{
+    DELETED, JobStore, NEW,
     index::{Entry, State},
-    record::{self, META},
-    records,
+};
+use crate::{
+    files::{
+        reader,
+        record::{self, META},
+    },
+    running::ended::EndedJob,
     sync::{in_threads, lock},
 };
 
@@ -100,7 +104,7 @@ impl JobStore {
     /// The names under `jobs/` that can be jobs and are not in the index. What a crash left of a creation or a removal is
     /// removed.
     pub(super) fn unknown_ids(&self) -> io::Result<Vec<JobId>> {
-        let names = records::directories(&self.context.jobs)?;
+        let names = reader::directories(&self.context.jobs)?;
         let is_known = |id: &JobId| self.catalog.read().knows(id);
         let mut ids = Vec::new();
         for name in names {

@@ -4,6 +4,7 @@
 //! from the rename that gives it that name to the rename that takes the name away.
 
 mod browse;
+mod index;
 mod leftovers;
 mod list;
 mod load;
@@ -36,19 +37,19 @@ use serde::Serialize;
 use serde_json::Value;
 use uuid::{ContextV7, Uuid};
 
+use self::index::{Catalog, Entry, State};
 use crate::{
     Accepted,
-    artifacts::ARTIFACTS,
-    context::StoreContext,
-    ended::EndedJob,
     error::StoreError,
     events::Subscriber,
-    index::{Catalog, Entry, State},
-    record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
-    records::ended_before,
-    removed,
-    running::{EndListener, RunningJob},
+    files::{
+        artifacts::ARTIFACTS,
+        reader::ended_before,
+        record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
+    },
+    running::{EndListener, RunningJob, ended::EndedJob, store_context::StoreContext},
     sync::lock,
+    usage::removed,
 };
 
 pub use browse::JobSummary;

@@ -1,4 +1,4 @@
-//! Recovery of interrupted jobs, which were running when their host stopped (REQ-WD-47): each is completed, resumed or failed.
+//! Recovers jobs that were running when their host stopped (REQ-WD-47): each is completed, resumed or failed.
 
 use std::{
     io,
@@ -16,14 +16,17 @@ use guild_session::{
     transcript::{self, Entry as TranscriptEntry},
 };
 
-use super::{JobStore, end_of};
+use super::{
+    JobStore, end_of,
+    index::{Entry, State},
+};
 use crate::{
     Sealed,
-    ended::EndedJob,
-    index::{Entry, State},
-    journal::Position,
-    record::{self, FoundResult, HELD_BACK, META, PLAN, TRANSCRIPT, UnsavedResult},
-    running::RunningJob,
+    files::{
+        journal::Position,
+        record::{self, FoundResult, HELD_BACK, META, PLAN, TRANSCRIPT, UnsavedResult},
+    },
+    running::{RunningJob, ended::EndedJob},
     sync::lock,
 };
 

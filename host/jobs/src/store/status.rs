@@ -1,5 +1,5 @@
-//! Status and result of a job (REQ-WD-8 to REQ-WD-15). They are answered from memory if the job's files were compared to it
-//! a moment ago, else from the files, which people may have edited.
+//! Answers status and result of a job (REQ-WD-8 to REQ-WD-15): from memory if the job's files were compared to it a
+//! moment ago, else from the files, which people may have edited.
 
 use std::sync::{
     Arc,
@@ -12,12 +12,17 @@ use guild_contract::{
     rpc::{ResultView, StatusView},
 };
 
-use super::{JobStore, json};
+use super::{
+    JobStore,
+    index::{Catalog, Entry, State},
+    json,
+};
 use crate::{
     error::StoreError,
-    index::{Catalog, Entry, State},
-    record::{self, META, Notes},
-    records,
+    files::{
+        reader,
+        record::{self, META, Notes},
+    },
     sync::lock,
 };
 
@@ -157,7 +162,7 @@ impl JobStore {
             State::Running(job) => (job.look(|meta, _| meta.clone()), None),
             State::Ended(ended) => (ended.meta.clone(), ended.unsaved.clone()),
         };
-        records::result(&self.context.jobs, &meta, unsaved.as_ref(), &self.context.limits())
+        reader::result(&self.context.jobs, &meta, unsaved.as_ref(), &self.context.limits())
     }
 }
 

@@ -13,15 +13,15 @@ use guild_contract::{
 use guild_fs::clock::SystemClock;
 use guild_jobs::{
     JobStore, OwnerLock, PruneReport, Records, Resume, RunningJob, Sealed, StoreError, StoreOptions,
-    records::{ended_before, started_at},
+    files::reader::{ended_before, started_at},
 };
 use guild_session::{activation::Plan, transcript::Entry};
 use jiff::Timestamp;
 
 pub use guild_jobs::{
-    Note, Owner, filter,
-    follow::Follow,
-    records::made_at,
+    Note, Owner,
+    files::{follow::Follow, reader::made_at},
+    filter,
     usage::{MemberUsage, Sum, of_member as usage},
 };
 

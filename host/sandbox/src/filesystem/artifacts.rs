@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use cap_std::fs::Dir;
-use guild_jobs::quota::{Quota, Refused, Room};
+use guild_jobs::files::quota::{Quota, Refused, Room};
 use rustix::io::Errno;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 

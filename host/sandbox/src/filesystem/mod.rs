@@ -23,7 +23,7 @@ use std::{
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir as CapDir, OpenOptions, OpenOptionsExt};
-use guild_jobs::quota::{Refused, Room, height};
+use guild_jobs::files::quota::{Refused, Room, height};
 use rustix::{fs::OFlags, io::Errno};
 use tokio::task::spawn_blocking;
 use wasmtime::component::{HasData, Resource};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use guild_jobs::quota::Room;
+use guild_jobs::files::quota::Room;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 use wasmtime_wasi::{

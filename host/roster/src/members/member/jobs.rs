@@ -7,7 +7,7 @@ use guild_contract::{
     JobId, JobStatus,
     rpc::{CancelView, Deleted, ListParams, LogParams, LogView, ResultView, Resumed, RpcError},
 };
-use guild_jobs::{JobStore, StoreError, follow::Follow};
+use guild_jobs::{JobStore, StoreError, files::follow::Follow};
 
 use super::Member;
 use crate::answer::blocking;

@@ -1,4 +1,4 @@
-//! The transcript of a running job, read as it grows.
+//! Reads the transcript of a running job as it grows.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
@@ -10,7 +10,8 @@ use guild_fs::durable::open;
 use guild_session::transcript::Line;
 use tokio::{sync::watch, task::spawn_blocking};
 
-use crate::{journal::Position, record::TRANSCRIPT, running::RunningJob};
+use super::RunningJob;
+use crate::files::{journal::Position, record::TRANSCRIPT};
 
 /// Bytes that are read at once. A longer line is read as a whole.
 const CHUNK: u64 = 64 * 1024;

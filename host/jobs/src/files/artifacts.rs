@@ -1,4 +1,4 @@
-//! The files of a job's `artifacts/`: what a component wrote there itself, and what `write_artifact` writes.
+//! Reads and writes a job's `artifacts/`, for components and for the tool `write_artifact`.
 
 use std::io::{self, Read as _};
 
@@ -10,7 +10,7 @@ use guild_fs::{
 };
 use guild_session::tools::ToolError;
 
-use crate::quota::{MAX_DEPTH, Quota, Refused, given_back};
+use super::quota::{MAX_DEPTH, Quota, Refused, given_back};
 
 /// The directory's name in the job's.
 pub(crate) const ARTIFACTS: &str = "artifacts";

@@ -1,4 +1,4 @@
-//! The transcript and the log of a job, read as they grow, by a process that need not own the member.
+//! Follows the transcript and the log of a job in their files, for a process that need not own the member.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
@@ -6,7 +6,7 @@ use cap_std::fs::{Dir, File};
 use guild_contract::{JobId, Limits, Meta, rpc::LogPosition};
 use guild_fs::durable::{if_there, open, open_dir};
 
-use crate::record::{self, JOBS, LOG, TRANSCRIPT};
+use super::record::{self, JOBS, LOG, TRANSCRIPT};
 
 /// More than any line of a transcript or a log has: limits bound each entry far below.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The jobs of a member as their files say, for a process that does not own the member.
+//! Reads the jobs of a member from their files, for a process that does not own the member.
 //!
 //! Reading the files needs no owner. A job that is recorded as running runs only if the member has an owner; see
 //! [`Owner::of`](crate::Owner::of).
@@ -17,12 +17,11 @@ use guild_fs::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     artifacts,
-    error::StoreError,
     record::{self, JOBS, Notes, UnsavedResult},
-    sync::in_threads,
 };
+use crate::{error::StoreError, sync::in_threads};
 
 /// Threads that read `meta.json` files.
 const READERS: usize = 4;

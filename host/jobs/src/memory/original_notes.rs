@@ -1,4 +1,4 @@
-//! The notes of the newest original Guild Hall: one file for each scope, with a section for each note. They are read, and
+//! Reads the notes of the newest original Guild Hall: one file for each scope, with a section for each note. They are
 //! never written or renamed, so that the original finds its files as it left them.
 
 use std::{

@@ -1,4 +1,4 @@
-//! All jobs of a member in memory: found by id, and ordered for lists.
+//! The index of a member's jobs in memory: found by id, and ordered for lists.
 
 use std::{
     cmp::Reverse,
@@ -14,9 +14,8 @@ use guild_contract::{
 use jiff::Timestamp;
 
 use crate::{
-    ended::EndedJob,
-    record::{HEAD_BYTES, head, shown_summary},
-    running::RunningJob,
+    files::record::{HEAD_BYTES, head, shown_summary},
+    running::{RunningJob, ended::EndedJob},
     sync::lock,
 };
 

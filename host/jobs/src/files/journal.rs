@@ -1,4 +1,4 @@
-//! A job's `log.txt` and `transcript.jsonl`: appended to line by line, up to a limit, until the job ends.
+//! Appends lines to a job's `log.txt` and `transcript.jsonl`, up to a limit, until the job ends.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 

@@ -1,11 +1,11 @@
-//! A job that has ended.
+//! The parts of an ended job that stay in memory.
 
 use std::sync::Arc;
 
 use guild_contract::Meta;
 use guild_fs::fingerprint::Fingerprint;
 
-use crate::record::{NoteFiles, Notes, UnsavedResult};
+use crate::files::record::{NoteFiles, Notes, UnsavedResult};
 
 /// What the store knows of a job that has ended.
 pub(crate) struct EndedJob {

@@ -1,5 +1,4 @@
-//! What removed jobs had used: `.usage.jsonl` in the member's directory, a line of JSON for each, so that what was spent is
-//! known when they are gone.
+//! Keeps the usage of removed jobs in `.usage.jsonl` of the member's directory, so that sums stay complete.
 //!
 //! A line is there before its job goes. Where a crash comes between the two, the job counts and its line does not. A file that
 //! has grown large is replaced by one with the sums of days, then of months, then of years.
@@ -19,7 +18,8 @@ use guild_fs::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{record::JOBS, sum::Sum};
+use super::sum::Sum;
+use crate::files::record::JOBS;
 
 /// The file in the member's directory.
 const LEDGER: &str = ".usage.jsonl";

@@ -4,6 +4,10 @@
 //! take one lock, which decides the race between cancel and completion: the first to take it ends the job, and the others
 //! return how it ended.
 
+pub(crate) mod ended;
+pub(crate) mod store_context;
+pub mod tail;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -28,16 +32,18 @@ use guild_session::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use self::{ended::EndedJob, store_context::StoreContext};
 use crate::{
-    Sealed, artifacts,
-    context::StoreContext,
-    ended::EndedJob,
+    Sealed,
     error::StoreError,
-    journal::{End, Journal, Position},
-    quota::{Quota, Refused},
-    record::{
-        self, DECISIONS, LOG, META, Notes, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT,
-        UnsavedResult,
+    files::{
+        artifacts,
+        journal::{End, Journal, Position},
+        quota::{Quota, Refused},
+        record::{
+            self, DECISIONS, LOG, META, Notes, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT,
+            UnsavedResult,
+        },
     },
     sync::lock,
 };

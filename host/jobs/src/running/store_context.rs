@@ -1,4 +1,4 @@
-//! What a store shares with its running jobs.
+//! The parts of a store that its running jobs share.
 
 use std::sync::{
     Arc, Mutex, OnceLock,

@@ -1,4 +1,4 @@
-//! `plan.json`: how a job was accepted, frozen for its life.
+//! The content of `plan.json`: how a job was accepted, frozen for its life.
 
 use guild_contract::{Bounds, Grants};
 use guild_session::activation::Plan;

@@ -1,6 +1,9 @@
-//! What the jobs and the memory of a member have used, summed from its files.
+//! Sums what the jobs and the memory of a member have used, from its files.
 //!
 //! It only reads the files, and needs no owner of the member.
+
+pub(crate) mod removed;
+mod sum;
 
 use std::{collections::BTreeMap, io};
 
@@ -9,8 +12,8 @@ use guild_contract::{JobStatus, Limits, Meta};
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub use crate::sum::Sum;
-use crate::{MemoryStore, Records, removed};
+pub use self::sum::Sum;
+use crate::{MemoryStore, Records};
 
 /// What a member has used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

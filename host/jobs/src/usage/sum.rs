@@ -1,4 +1,4 @@
-//! What several jobs used together.
+//! Sums the usage of several jobs.
 
 use guild_contract::JobUsage;
 use serde::{Deserialize, Serialize};

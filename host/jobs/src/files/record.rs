@@ -1,5 +1,5 @@
-//! The formats of a job's files, and how the files are read: those of this host, those of the original, and those that a
-//! person edited.
+//! The formats of a job's files, and their reading: files of this host, of the original, and files that a person
+//! edited.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -17,7 +17,10 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use crate::{Accepted, Sealed, journal::Position};
+use super::{
+    journal::Position,
+    plan::{Accepted, Sealed},
+};
 
 /// The directory of a member that has its jobs.
 pub(crate) const JOBS: &str = "jobs";

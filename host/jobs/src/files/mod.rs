@@ -1,0 +1,9 @@
+//! Reads and writes the files of a job: its record, log, transcript and artifacts.
+
+pub(crate) mod artifacts;
+pub mod follow;
+pub(crate) mod journal;
+pub(crate) mod plan;
+pub mod quota;
+pub mod reader;
+pub(crate) mod record;
