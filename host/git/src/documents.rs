@@ -1,4 +1,4 @@
-//! How much the documents of a project, below `.lore/`, may take.
+//! Bounds the documents of a project, below `.lore/`.
 
 /// Where the hall keeps its own records, which do not count: nobody else writes there, and people read them.
 const RECORDS: [&str; 4] = [".lore/work/commissions/", ".lore/work/meetings/", ".lore/commissions/", ".lore/meetings/"];

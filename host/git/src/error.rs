@@ -1,4 +1,4 @@
-//! Why git did not do it.
+//! Errors of git operations.
 
 use std::{
     io,
@@ -122,7 +122,7 @@ pub enum GitError {
         /// The directory.
         path: PathBuf,
     },
-    /// The repository's configuration has what cannot be used safely, see `settings.rs`.
+    /// The repository's configuration has a setting that cannot be used safely, see `repository/settings.rs`.
     #[error("{}: the repository's git configuration sets `{key}`, {why}", path.display())]
     RefusedSetting {
         /// The directory.

@@ -1,5 +1,6 @@
-//! Pull requests, by the program `gh`. It runs in no repository: where the pull request is made is told in its arguments. What
-//! callers write is a part of an argument that begins with the option's name, so it is never an option.
+//! Makes and reads pull requests with the program `gh`. It runs in no repository: its arguments name the place of the
+//! pull request. Each text of a caller is a part of an argument that begins with the option's name, so it is never an
+//! option.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,8 @@ use tokio::process::Command;
 use crate::{
     error::GitError,
     names::INTEGRATION_BRANCH,
-    process::{Bounds, Cut, execute, plain},
     remote::{Origin, PASSED},
+    run::process::{Bounds, Cut, execute, plain},
 };
 
 /// The most that is read of what it says.

@@ -1,5 +1,5 @@
-//! Looking at a project, read-only and bounded: its state, commits, differences and branches, as the integration worktree has
-//! them. What a caller names is made the id of a commit before git sees it anywhere else, and a file is a literal path, so
+//! Reads a project, within bounds: its state, commits, differences and branches, as the integration worktree has them.
+//! Each name of a caller is made the id of a commit before git sees it anywhere else, and a file is a literal path, so
 //! neither is ever an option. Programs that the configuration names for differences are off.
 
 use std::collections::BTreeSet;

@@ -10,9 +10,9 @@
 //!   default branch once the user merged there.
 //! - [`Origin`] is the remote repository that the branch is pushed to, and where pull requests are made of it.
 //!
-//! A repository is hostile input. `run.rs` says what of its configuration is switched off, and `settings.rs` what is refused
-//! because it cannot be switched off. Hooks, filters, merge drivers, signing and prompts are never used, and the network only by
-//! [`Origin`].
+//! A repository is hostile input. `run/mod.rs` lists the parts of its configuration that are switched off, and
+//! `repository/settings.rs` those that are refused because they cannot be switched off. Hooks, filters, merge drivers, signing
+//! and prompts are never used, and the network only by [`Origin`].
 //! Symbolic links are checked out as files that hold their target, so that no path in a worktree leads elsewhere.
 //!
 //! A crash at any point leaves a state that the next call completes: a ref changes atomically and last, a worktree counts as
@@ -20,38 +20,34 @@
 
 mod documents;
 mod error;
-mod follow;
 mod gh;
-mod ignored;
 mod inspect;
 mod integration;
-mod lock;
-mod merge;
 mod names;
-mod process;
 mod remote;
 mod repository;
-mod rules;
 mod run;
-mod settings;
 mod tidy;
 mod version;
 mod worktree;
 
 pub use documents::{DocumentQuota, DocumentUsage};
 pub use error::GitError;
-pub use follow::{Followed, Proposed};
 pub use gh::{PullRequest, PullState};
-pub use ignored::IgnoreRule;
 pub use inspect::{
     BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
 };
-pub use integration::{Integration, Merge};
+pub use integration::{
+    Integration, Merge,
+    follow::{Followed, Proposed},
+};
 pub use names::{AttemptBranch, CommitId, INTEGRATION_BRANCH};
 pub use remote::{Origin, Upstream};
-pub use repository::Repository;
-pub use rules::{RULES_BYTES, RULES_LINES, RulesUsage, check_rules, is_rules_file};
+pub use repository::{
+    Repository,
+    rules::{RULES_BYTES, RULES_LINES, RulesUsage, check_rules, is_rules_file},
+};
 pub use run::{Git, GitOptions};
 pub use tidy::FoundBranch;
 pub use version::{OLDEST, Version};
-pub use worktree::{Checkout, sweep_removed};
+pub use worktree::{Checkout, ignored::IgnoreRule, sweep_removed};

@@ -1,5 +1,5 @@
-//! The remote repository `origin`, the only one that is reached: the default branch is fetched from there, and
-//! `claude/main` is pushed to it. Nothing else is written, here or there, but for refs of the host's own.
+//! Fetches the default branch from the remote repository `origin`, and pushes `claude/main` to it. Nothing else is
+//! written, here or there, but for refs of the host's own.
 //!
 //! The configuration of a repository can name programs for the network, other places, and refs to write besides. What has
 //! a fixed name is set here; the rest is refused. What the user has outside of the repository counts: the keys and
@@ -9,9 +9,8 @@ use std::{fs, path::Path};
 
 use crate::{
     error::GitError,
-    lock::free,
     names::{CommitId, INTEGRATION_REF},
-    repository::Repository,
+    repository::{Repository, stale_locks::free},
     run::Call,
 };
 

@@ -1,12 +1,11 @@
-//! Branches of attempts and meetings that are over: which there are, what became of their work, and their removal.
+//! Finds branches of attempts and meetings that are over, tells what became of their work, and removes them.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{
     error::GitError,
-    lock::free,
     names::{AttemptBranch, CommitId, INTEGRATION_REF},
-    repository::Repository,
+    repository::{Repository, stale_locks::free},
 };
 
 /// Where the branches of attempts and meetings are.

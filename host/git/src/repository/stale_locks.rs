@@ -1,4 +1,4 @@
-//! Lock files that a killed run left behind.
+//! Removes lock files that a killed run left behind.
 
 use std::{
     fs,

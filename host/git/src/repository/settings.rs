@@ -1,6 +1,6 @@
-//! The settings of a repository that are refused.
+//! Refuses settings of a repository that cannot be switched off.
 //!
-//! Settings with a fixed name are overridden on the command line (`run.rs`). These have names that the repository chooses,
+//! Settings with a fixed name are overridden on the command line (`run/mod.rs`). These have names that the repository chooses,
 //! or change which files are read. They are refused rather than overridden: without its filter a file would be committed
 //! that the filter is there to encrypt, and without its driver a merge would be wrong, each without a word. Git has no way
 //! to read a repository without its configuration.
@@ -10,11 +10,8 @@
 
 use std::path::Path;
 
-use crate::{
-    error::GitError,
-    rules::{check_file, configured},
-    run::Git,
-};
+use super::rules::{check_file, configured};
+use crate::{error::GitError, run::Git};
 
 const PROGRAM: &str =
     "which runs a program on the project's files; projects that need it are not supported: git config --unset KEY";

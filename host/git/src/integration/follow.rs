@@ -1,18 +1,16 @@
-//! [`INTEGRATION_BRANCH`] follows the default branch, once the user merged there.
+//! Makes [`INTEGRATION_BRANCH`] follow the default branch, once the user merged there.
 //!
 //! The new tip is made of objects alone, by merges without a worktree, and the branch moves to it in one step that compares and
-//! swaps. The worktree follows as after each merge, see `integration.rs`. So a crash leaves the branch as it was or as it is to
+//! swaps. The worktree follows as after each merge, see [`Integration`]. So a crash leaves the branch as it was or as it is to
 //! be, a conflict leaves all as it was, and the next call goes on from what there is. The default branch is only read.
 
+use super::{Integration, merge::Merged};
 use crate::{
     error::GitError,
     gh::PullState,
-    integration::Integration,
-    merge::Merged,
     names::{CommitId, INTEGRATION_BRANCH},
     remote::PUSHED_REF,
-    repository::Tip,
-    rules::Whose,
+    repository::{Tip, rules::Whose},
 };
 
 /// How often it begins again because somebody else moved the branch.

@@ -1,4 +1,6 @@
-//! Running git: a fixed environment, fixed settings, and bounds of time, memory and output.
+//! Runs git with a fixed environment, fixed settings, and bounds of time, memory and output.
+
+pub(crate) mod process;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,10 +12,10 @@ use std::{
 use guild_confine::{find_program, search_path};
 use tokio::process::Command;
 
+use self::process::{Bounds, Cut, Finished, TERM_GRACE, execute};
 use crate::{
     documents::DocumentQuota,
     error::GitError,
-    process::{Bounds, Cut, Finished, TERM_GRACE, execute},
     version::{OLDEST, Version},
 };
 
@@ -22,9 +24,9 @@ const STDOUT_BYTES: usize = 64 << 20;
 
 /// What is set for each run. The command line has precedence over each file of the repository.
 ///
-/// Settings with a driver's name in them (filters, merge drivers) cannot be listed here: `settings.rs` refuses them. Those
-/// for the network are in `remote.rs`: else `GIT_ALLOW_PROTOCOL` allows none. Those for diffs, pagers, editors and signatures of
-/// commands that are never run have no effect.
+/// Settings with a driver's name in them (filters, merge drivers) cannot be listed here: `repository/settings.rs` refuses
+/// them. Those for the network are in `remote.rs`: else `GIT_ALLOW_PROTOCOL` allows none. Those for diffs, pagers, editors
+/// and signatures of commands that are never run have no effect.
 const SETTINGS: [&str; 19] = [
     // What runs programs.
     "core.hooksPath=/dev/null",

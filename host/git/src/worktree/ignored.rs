@@ -1,8 +1,9 @@
-//! Which files of a worktree the rules of a project leave out of commits.
+//! Finds the files of a worktree that the rules of a project leave out of commits.
 
 use std::path::Path;
 
-use crate::{error::GitError, repository::Repository, worktree::Worktree};
+use super::Worktree;
+use crate::{error::GitError, repository::Repository};
 
 /// What a path begins with that is from the top of a worktree and nothing else.
 const HERE: &str = "./";

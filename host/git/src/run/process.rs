@@ -1,4 +1,4 @@
-//! A child process: bounded in time and output, and ended with all that it started.
+//! Runs a child process, bounded in time and output, and ends it with all processes that it started.
 
 use std::{future::pending, io, process::Stdio, time::Duration};
 

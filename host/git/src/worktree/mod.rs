@@ -1,4 +1,6 @@
-//! Worktrees: making one so that a half-made one is known, removing it at once, and what is in it as a tree.
+//! Makes, reads and removes worktrees. A half-made one is recognised, and one is removed at once.
+
+pub(crate) mod ignored;
 
 use std::{
     ffi::OsStr,
@@ -9,10 +11,8 @@ use std::{
 
 use crate::{
     error::GitError,
-    lock::free,
     names::{AttemptBranch, CommitId, INTEGRATION_REF, OURS},
-    repository::{Repository, Tip},
-    rules::Whose,
+    repository::{Repository, Tip, rules::Whose, stale_locks::free},
 };
 
 /// How often an operation begins again because files came and went.

@@ -1,4 +1,4 @@
-//! The bounds of ignore and attribute files.
+//! Bounds ignore and attribute files.
 //!
 //! Git reads them whole in each run, and matches each of their patterns with each file. A large one makes every run slow, so
 //! they are bounded wherever they come from: sessions and callers that write them, commits, and the repository's own. Many

@@ -1,4 +1,4 @@
-//! The integration worktree: starting attempts from it, and merging them into it.
+//! The integration worktree: attempts start from it, and are merged into it.
 //!
 //! Three things belong together: the tip of `claude/main`, the files of the worktree, and the commit that those files
 //! were made from, which is the ref `refs/worktree/guild-base` of that worktree. A merge moves the tip first, in one step
@@ -12,16 +12,18 @@
 //! killed in the middle of writing is a change of its own: of code, it is a conflict that names the file; below `.lore` it is
 //! committed, and the commit before has it whole.
 
+pub(crate) mod follow;
+mod merge;
+
 use std::path::{Path, PathBuf};
 
 use tokio::sync::{Mutex, MutexGuard};
 
+use self::merge::Merged;
 use crate::{
     error::GitError,
-    merge::Merged,
     names::{AttemptBranch, CommitId, INTEGRATION_BRANCH, INTEGRATION_REF},
-    repository::{Repository, Tip},
-    rules::Whose,
+    repository::{Repository, Tip, rules::Whose},
     worktree::{Checkout, Worktree},
 };
 

@@ -1,18 +1,23 @@
-//! A project's repository: what it has to be, its branches, and what its trees may have.
+//! A project's repository: its requirements, its branches, and the bounds of its trees.
+
+pub(crate) mod rules;
+mod settings;
+pub(crate) mod stale_locks;
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use self::{
+    rules::{RULES_BYTES, RulesUsage, Whose, check_file, check_rules, is_rules_file, too_large},
+    stale_locks::free,
+};
 use crate::{
     documents::DocumentUsage,
     error::GitError,
-    lock::free,
     names::{AttemptBranch, CommitId, OURS},
-    rules::{RULES_BYTES, RulesUsage, Whose, check_file, check_rules, is_rules_file, too_large},
     run::{Call, Git},
-    settings,
 };
 
 /// A project's repository, which was examined. A clone is the same repository.

@@ -1,4 +1,4 @@
-//! Merging two commits into a tree. No worktree, index or ref takes part.
+//! Merges two commits into a tree. No worktree, index or ref takes part.
 
 use std::{collections::BTreeMap, path::Path};
 
