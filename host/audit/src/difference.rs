@@ -1,4 +1,4 @@
-//! What changed between two audits.
+//! Compares two audits.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 

@@ -1,4 +1,4 @@
-//! Flows: what a member can read, and where that can go.
+//! Computes flows: the data that a member can read, and the places where it can go.
 //!
 //! A member is one box: what its component or any of its sessions reads can leave by whatever any of them can reach, since a
 //! component sees what its sessions answer, and writes what they are told. What a flow means follows from what is read and

@@ -1,4 +1,4 @@
-//! What a member can reach: what it is granted, and what there is to be reached where it is installed.
+//! Computes a member's reach: its grants, as far as there is something to be reached where it is installed.
 
 use guild_contract::{
     capability::{FILES, HALL, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_WRITE, SEARCH, WEB, WORKTREE_WRITE},

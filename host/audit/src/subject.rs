@@ -1,4 +1,4 @@
-//! What is audited.
+//! The subject of an audit: a component, its member, and the operator's policy.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -1,4 +1,4 @@
-//! What texts and data say: texts for models made visible, hosts, telling phrases, and what is packed into them.
+//! Examines texts and data: texts for models made visible, hosts, telling phrases, and packed data.
 //!
 //! The same is looked for wherever a text comes from: the manifest, the posture, a section of data, what was unpacked from
 //! any of them. What it matters depends on where it stands.
@@ -18,9 +18,8 @@ use crate::{
         prose,
         views::{strings_of, unescaped, wide},
     },
-    findings::Findings,
     flows::{Flow, Source},
-    model::{Audit, ModelText, NamedHost, PackedBlock},
+    model::{Audit, Findings, ModelText, NamedHost, PackedBlock},
     rules::{Rule, Severity},
     subject::Member,
 };

@@ -1,4 +1,4 @@
-//! Characters that a reader does not see, or takes for others.
+//! Finds characters that a reader does not see, or takes for others.
 
 use std::{borrow::Cow, fmt::Write, ops::RangeInclusive};
 

@@ -1,4 +1,4 @@
-//! What bytes are, by their beginning and by how much of them is text.
+//! Tells the form of bytes, by their beginning and by how much of them is text.
 
 use std::sync::LazyLock;
 

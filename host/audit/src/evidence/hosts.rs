@@ -1,4 +1,4 @@
-//! Hosts that a text names, and what is known of a host: whether anybody can have a name or an address on it.
+//! Finds hosts that a text names, and tells whether anybody can have a name or an address on a host.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

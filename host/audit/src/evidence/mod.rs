@@ -1,5 +1,6 @@
-//! What texts and data say and hide. Nothing here knows of components, manifests or policies: each module takes a text or
-//! bytes of an untrusted author, and answers what is there and where, within bounds that do not depend on the input.
+//! Finds evidence in texts and data. Nothing here knows of components, manifests or policies: each module takes a text
+//! or bytes of an untrusted author, and answers with findings and their places, within bounds that do not depend on the
+//! input.
 
 pub mod characters;
 pub mod form;

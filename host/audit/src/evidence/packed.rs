@@ -1,5 +1,5 @@
-//! What is packed into data: text in base64 or hexadecimal, and what gzip, zlib, deflate or zstd compressed, unpacked and
-//! looked into; and what no decoder opens.
+//! Unpacks data: text in base64 or hexadecimal, and data that gzip, zlib, deflate or zstd compressed; and finds data
+//! that no decoder opens.
 //!
 //! Depth, bytes and attempts are bounded, so that the work depends on the size of the input alone, and the same input has the
 //! same answer each time.

@@ -1,5 +1,5 @@
-//! Pages and reports that send something when somebody opens them: HTML and SVG that load from a host, scripts that send,
-//! addresses that a model is to fill in.
+//! Finds pages and reports that send something when somebody opens them: HTML and SVG that load from a host, scripts
+//! that send, addresses that a model is to fill in.
 
 use std::{net::IpAddr, ops::Range, sync::LazyLock};
 

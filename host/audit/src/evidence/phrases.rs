@@ -1,4 +1,4 @@
-//! Phrases that reach for secrets, hide something, or claim an authority: hints for a reviewer, never a verdict.
+//! Finds phrases that reach for secrets, hide something, or claim an authority: hints for a reviewer, never a verdict.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Texts in data that a model could be given: sentences that tell a reader what to do.
+//! Finds texts in data that a model could be given: sentences that tell a reader what to do.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
-//! The same bytes as programs of other languages have their texts: in UTF-16, with the escapes of JSON, as the strings of a
-//! JSON document.
+//! Decodes bytes as programs of other languages have their texts: in UTF-16, with the escapes of JSON, as the strings
+//! of a JSON document.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What each function that a component can import means, in one plain sentence, and what it can reach here.
+//! Explains each function that a component can import in one plain sentence, with what it can reach here.
 //!
 //! Two tables: [`worker`] for `guild:worker`, and [`wasi`] for WASI 0.2. Tests hold them against the WIT files, and against
 //! [`guild_contract::interfaces`], which says what becomes of an interface.

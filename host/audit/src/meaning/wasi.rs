@@ -1,4 +1,4 @@
-//! WASI 0.2: what this host links, and what it links so that every call traps.
+//! Explains WASI 0.2: the functions that this host links, and those that it links so that every call traps.
 //!
 //! The streams and files of a component are the bounded log of its job and the directories `/job`, `/job/artifacts` and
 //! `/memory`; there is no other.

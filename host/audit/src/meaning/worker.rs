@@ -1,4 +1,4 @@
-//! `guild:worker`, as `wit/` has it.
+//! Explains the functions of `guild:worker`.
 
 use super::Meaning;
 

@@ -1,4 +1,4 @@
-//! From bytes, manifest and policy to an [`Audit`].
+//! Assembles an [`Audit`] from bytes, manifest and policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,17 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    findings::Findings,
+    bounds::cut,
     flows::Reach,
     judge,
     meaning::{self, Language},
     model::{
-        Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
+        Audit, Contents, Export, ExportState, FORMAT, Findings, Function, Identity, Import, ImportState, Kind, Limit,
         RequestState, RequestedCapability, SessionTool, Sessions,
     },
     rules::Rule,
     scan::{Scan, scan},
     subject::{Member, Subject},
-    text::cut,
     texts::{self, Texts},
 };
 

@@ -1,5 +1,4 @@
-//! What the making of a component left in it: paths of the machine that it was made on; and what looks like a program within its
-//! data.
+//! Finds traces of a component's build, such as paths of the machine, and programs within its data.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +6,9 @@ use memchr::memmem::Finder;
 use wasmparser::Parser;
 
 use crate::{
+    bounds::{bounded, cut},
     evidence::{characters::marked, form::key_at},
     model::{HostPath, Program},
-    text::{bounded, cut},
 };
 
 /// Where files of people and of build machines are. What the Rust project compiled (`/rustc/..`) says nothing of anybody.

@@ -1,4 +1,6 @@
-//! What a reviewer should look at: the rules, applied.
+//! Applies the rules of an audit, which find what a reviewer should look at.
+
+mod directory;
 
 use std::collections::BTreeMap;
 
@@ -6,17 +8,14 @@ use guild_contract::{Limits, capability::KINDS, interfaces::EXPORTS, manifest::W
 use guild_inspect::Outside;
 
 use crate::{
+    bounds::steers,
     evidence::characters::alike,
-    findings::Findings,
     flows::{Flow, Sink, listed},
     meaning::Language,
-    model::{Audit, ExportState, Import, ImportState, RequestState, Signature, SignatureState},
-    package,
+    model::{Audit, ExportState, Findings, Import, ImportState, RequestState, Signature, SignatureState},
     rules::{Rule, Severity},
-    scan::{Scan, beyond},
+    scan::{Scan, beyond, traces::PRIVATE_KEY},
     subject::Member,
-    text::steers,
-    traces::PRIVATE_KEY,
 };
 
 /// Data above this share of a component, and this size, is pointed out.
@@ -344,8 +343,8 @@ fn is_denied(audit: &Audit, interface: &str) -> bool {
 
 /// What its directory and its `mcp` line say.
 pub(crate) fn directory(member: &Member<'_>, findings: &mut Findings) {
-    package::files(member.package.files, findings);
-    package::line(member, findings);
+    directory::files(member.package.files, findings);
+    directory::line(member, findings);
 }
 
 /// What can flow where: a finding for each place, with all that can go there for one reason.

@@ -1,4 +1,4 @@
-//! Which language's runtime a component carries: what it says of itself, held against what it is made of.
+//! Tells the language of a component's runtime: the component's claim, compared with its contents.
 //!
 //! componentize-py and componentize-qjs link their runtimes as shared libraries, so that a core module imports from one of that
 //! name. Neither names its language in a producers section, and stripping a component leaves its imports. Names are claims
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use memchr::memmem::find;
 use wasmparser::ImportSectionReader;
 
-use crate::{meaning::Language, model::Runtime, text::cut};
+use crate::{bounds::cut, meaning::Language, model::Runtime};
 
 /// Imports of core modules that are looked at.
 const LOOKED_AT: usize = 100_000;

@@ -1,4 +1,4 @@
-//! Texts and lists that came with a component, bounded for an audit.
+//! Bounds texts and lists that came with a component.
 
 use std::collections::BTreeSet;
 

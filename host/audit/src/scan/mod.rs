@@ -1,4 +1,8 @@
-//! One pass over a component's bytes: what it is made of, what it says of itself, and the types of its imports.
+//! Scans a component's bytes in one pass: its contents, its claims, and the types of its imports.
+
+mod claims;
+mod languages;
+pub(crate) mod traces;
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -8,13 +12,14 @@ use wasmparser::{
     Validator, WasmFeatures, component_types::ComponentEntityType, types::Types,
 };
 
-use crate::{
-    claims,
+use self::{
     languages::Libraries,
-    model::{Contents, Section},
-    text::{cut, steers},
-    texts::Texts,
     traces::{Programs, Traces},
+};
+use crate::{
+    bounds::{cut, steers},
+    model::{Contents, Section},
+    texts::Texts,
 };
 
 /// Distinct names of sections that are counted; those that follow are counted together.

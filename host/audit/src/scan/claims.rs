@@ -1,4 +1,4 @@
-//! What a component says of itself in custom sections: name and metadata, the tools that made it, its dependencies.
+//! Reads a component's claims in custom sections: name and metadata, the tools that made it, its dependencies.
 //!
 //! All of it is the author's word. What is compressed is unpacked to a bound.
 
@@ -9,9 +9,9 @@ use serde::Deserialize;
 use wasmparser::{CustomSectionReader, KnownCustom};
 
 use crate::{
+    bounds::{bounded, cut, steers},
     meaning::Language,
     model::{Claims, Dependencies, Package, Producer, Sbom},
-    text::{bounded, cut, steers},
 };
 
 /// The section in which cargo-auditable puts a list of dependencies.

@@ -1,8 +1,7 @@
-//! What a member's directory holds besides its own files, and the line by which others start it.
+//! Applies the rules to a member's directory: files besides its own, and the line by which others start it.
 
 use crate::{
-    findings::Findings,
-    model::{OtherFile, OtherKind},
+    model::{Findings, OtherFile, OtherKind},
     rules::{Rule, Severity},
     subject::Member,
 };
