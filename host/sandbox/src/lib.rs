@@ -1,5 +1,5 @@
-//! The sandbox: a component gets what its member's manifest asks for and the operator granted, under limits,
-//! and nothing else.
+//! Runs components: each gets what its member's manifest asks for and the operator granted, under limits, and nothing
+//! else.
 //!
 //! - [`Sandbox`] is the engine: compiler, linker, compile cache, the tick that bounds CPU, the queues.
 //! - [`Candidate`] is a component's bytes, read once: what is hashed, approved and compiled is the same.
@@ -9,33 +9,22 @@
 //! Denied by default, for every component: sockets, HTTP, processes, environment variables, arguments, stdin,
 //! and every directory but those of [`Preopen`](wasi::Preopen). There is no flag that allows them.
 
-mod cache;
 mod call;
 mod compile;
-mod denied;
 mod engine;
 mod error;
 mod filesystem;
-mod limiter;
 mod load;
 mod log;
-mod memories;
 mod plugin;
-mod queues;
-mod reason;
 mod state;
-mod stdio;
-mod ticker;
-mod tools;
 mod usage;
 mod versions;
 mod wasi;
 
-pub use cache::CompileCache;
 pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
-pub use compile::{COMPILE, Effort};
-pub use engine::Sandbox;
+pub use compile::{COMPILE, Effort, cache::CompileCache};
+pub use engine::{Sandbox, queues::Permit};
 pub use error::{CallError, LoadError};
 pub use load::Candidate;
 pub use plugin::{Plugin, Unlisted};
-pub use queues::Permit;

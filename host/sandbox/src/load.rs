@@ -1,4 +1,4 @@
-//! From a file to a component's bytes.
+//! Reads a component's bytes from a file.
 
 use std::io::{self, Read};
 

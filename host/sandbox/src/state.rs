@@ -1,4 +1,4 @@
-//! What a Store holds for the component that runs in it.
+//! The state of a Store: the data that the host holds for the component that runs in it.
 
 use std::{
     collections::HashMap,
@@ -23,10 +23,8 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
     filesystem::{Artifacts, Preopen},
-    limiter::Limiter,
-    log::LogSink,
-    stdio::Lines,
-    usage::{OpenFilePermit, ResourceUsage},
+    log::{LogSink, stdio::Lines},
+    usage::{OpenFilePermit, ResourceUsage, limiter::Limiter},
 };
 
 /// The data of one Store: it lives as long as one call.

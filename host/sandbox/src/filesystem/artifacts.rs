@@ -1,4 +1,5 @@
-//! `/job/artifacts`, the one directory that a component may change: on the job's account, and only while its call lives.
+//! `/job/artifacts`, the one directory that a component may change: on the job's account, and only while its call
+//! lives.
 
 use std::{io, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! A directory's entries, some at a time: a directory of a million takes no more memory than one of a hundred.
+//! Lists a directory some entries at a time: a directory of a million takes no more memory than one of a hundred.
 
 use std::collections::VecDeque;
 

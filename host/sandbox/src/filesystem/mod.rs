@@ -1,5 +1,5 @@
-//! `wasi:filesystem` for a component: the read-only directories as wasmtime-wasi serves them, and `/job/artifacts` with
-//! a quota.
+//! Implements `wasi:filesystem` for a component: the read-only directories as wasmtime-wasi serves them, and
+//! `/job/artifacts` with a quota.
 //!
 //! - wasmtime-wasi does what only reads.
 //! - What changes something, but for a file's times, goes through [`Artifacts::change`]: on the job's account, one

@@ -1,4 +1,5 @@
-//! Streams of files: what a component writes is bounded before it is kept, and what is read ahead for it is counted.
+//! Streams of files: data that a component writes is bounded before it is kept, and data that is read ahead for it is
+//! counted.
 
 use std::{
     fs::File,

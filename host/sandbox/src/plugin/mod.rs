@@ -19,17 +19,18 @@ use wasmtime::{
 use crate::{
     call::{ActivateScope, Activated, RunScope},
     compile::Effort,
-    denied,
-    engine::Sandbox,
-    error::{CallError, LoadError},
+    engine::{
+        Sandbox,
+        queues::{Permit, Queue},
+        ticker::Ticking,
+    },
+    error::{CallError, LoadError, reason::reason},
     filesystem::{Artifacts, Preopen},
     load::Candidate,
     log::LogSink,
-    queues::{Permit, Queue},
-    reason::reason,
     state::{CallContext, State},
-    ticker::Ticking,
     versions::{self, Exports},
+    wasi::denied,
 };
 
 use toolbox::Toolbox;

@@ -1,4 +1,4 @@
-//! A component's tools: listed once, when it is loaded, and each call in a fresh instance.
+//! Lists a component's tools once, when it is loaded, and calls each in a fresh instance.
 
 use std::{collections::HashSet, sync::Arc, thread, time::Duration};
 
@@ -9,12 +9,11 @@ use tokio::time;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    call::{ToolFault, ToolScope},
+    call::{ToolFault, ToolScope, tools::WrittenTool},
+    engine::queues::{LISTINGS, Listings, Queue},
     error::{CallError, LoadError},
     log::{HostLog, LogSink},
-    queues::{LISTINGS, Listings, Queue},
     state::CallContext,
-    tools::WrittenTool,
 };
 
 use super::{Plugin, cut, noted};

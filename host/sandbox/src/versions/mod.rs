@@ -19,9 +19,8 @@ use wasmtime::{
 use wasmtime_wasi::async_trait;
 
 use crate::{
-    call::ToolFault,
+    call::{ToolFault, tools::WrittenTool},
     state::{CallContext, State},
-    tools::WrittenTool,
 };
 
 /// The versions by their tracks, oldest first.

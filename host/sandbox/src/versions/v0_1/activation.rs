@@ -1,4 +1,4 @@
-//! What the host tells a component about its work, in the types of WIT.
+//! Converts an activation into the types of WIT.
 
 use guild_session::activation::Activation;
 

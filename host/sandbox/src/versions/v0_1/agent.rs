@@ -42,8 +42,8 @@ use super::{
     head,
 };
 use crate::{
+    call::tools::WrittenTool,
     state::{CallContext, State},
-    tools::WrittenTool,
     usage::{Memory, ResourceUsage},
 };
 
@@ -319,7 +319,7 @@ impl HostSession for State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::TOOL_BYTES;
+    use crate::call::tools::TOOL_BYTES;
 
     fn usage(limits: &Limits) -> Arc<ResourceUsage> {
         ResourceUsage::new(limits, Arc::default(), None)

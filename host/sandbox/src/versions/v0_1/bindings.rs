@@ -1,4 +1,4 @@
-//! The host's side of `wit/`, generated from it.
+//! The host's bindings, generated from `wit/`.
 //!
 //! One world serves all members: what it imports is the whole of `guild:worker`, and a component's exports are
 //! looked up by interface ([`super::exports`]).

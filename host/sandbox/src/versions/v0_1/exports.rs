@@ -1,4 +1,4 @@
-//! What a component exports.
+//! Finds and calls the exports of a component.
 
 use guild_contract::{Bounds, manifest::World};
 use guild_session::activation::{Activation, Plan, Refusal, SessionPlan};
@@ -15,7 +15,10 @@ use super::{
         guild::worker::types,
     },
 };
-use crate::{call::ToolFault, state::State, tools::WrittenTool};
+use crate::{
+    call::{ToolFault, tools::WrittenTool},
+    state::State,
+};
 
 /// The exports of a component: those that its world has.
 pub(super) struct Exports {

@@ -1,4 +1,4 @@
-//! `files`: reading under the granted read roots.
+//! `files`: reads under the granted read roots.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `hall`: what there is in the hall that the host serves.
+//! `hall`: reads the hall that the host serves.
 
 use std::sync::Arc;
 

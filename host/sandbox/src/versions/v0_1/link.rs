@@ -1,4 +1,4 @@
-//! The version as the linker knows it, and what its host functions answer.
+//! Links the version, and converts the errors of its host functions.
 
 use guild_contract::manifest::{Interface, World};
 use guild_session::tools::ToolError;

@@ -1,4 +1,4 @@
-//! `memory`: what outlasts the job.
+//! `memory`: notes that outlast the job.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `web`: searching and reading pages, through the host and under the operator's policy.
+//! `web`: searches and reads pages, through the host and under the operator's policy.
 //!
 //! Jobs and tool calls have it: what is asked for while a dispatch is checked would leave the machine without a trace.
 //! Each search and each page is a line of the job's log, or of the host's, whatever came of it.

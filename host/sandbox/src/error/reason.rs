@@ -1,13 +1,12 @@
-//! Why a call failed, said so that it stays the same from version to version, and names the limit where one was reached.
+//! Gives the reason of a failed call in words that stay the same from version to version, and names the limit where one
+//! was reached.
 
 use guild_contract::Limits;
 use wasmtime::{Trap, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
-use crate::{
-    error::CallError,
-    usage::{Reached, ResourceUsage},
-};
+use super::CallError;
+use crate::usage::{Reached, ResourceUsage};
 
 /// Error texts of wasmtime that have no error type of their own, and the limit that each is about. `tests/limits.rs` reaches
 /// all of them, so it fails with a version of wasmtime that changes them.

@@ -1,4 +1,4 @@
-//! Tools as components define them.
+//! Tools as components define them, read and bounded.
 
 use guild_contract::json::parsed_bytes;
 use guild_session::tools::{ToolDefinition, ToolError};

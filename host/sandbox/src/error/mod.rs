@@ -1,5 +1,7 @@
-//! How loading a component, or calling it, fails. Each text is for the person who can change it; none shows a
-//! host path or a backtrace.
+//! Errors of loading a component, and of calling it. Each text is for the person who can change it; none shows a host
+//! path or a backtrace.
+
+pub(crate) mod reason;
 
 use guild_inspect::InspectError;
 

@@ -1,4 +1,4 @@
-//! How the engine places memories, and what it is made of apart from that.
+//! The part of the engine's configuration that code is compiled for: the placement of memories.
 
 use wasmtime::Config;
 

@@ -1,5 +1,8 @@
 //! The engine: one for all components of a host.
 
+pub(crate) mod queues;
+pub(crate) mod ticker;
+
 use std::{
     sync::{Arc, atomic::AtomicU64},
     thread,
@@ -8,14 +11,18 @@ use std::{
 use guild_contract::Limits;
 use wasmtime::{Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker};
 
-use crate::{
-    cache::CompileCache,
-    compile::Compiler,
-    error::LoadError,
-    memories::{INSTANCE_BYTES, Memories, addressed, config},
+use self::{
     queues::{Queues, TABLES},
-    state::State,
     ticker::Ticker,
+};
+use crate::{
+    compile::{
+        Compiler,
+        cache::CompileCache,
+        memories::{INSTANCE_BYTES, Memories, addressed, config},
+    },
+    error::LoadError,
+    state::State,
     versions, wasi,
 };
 

@@ -1,4 +1,6 @@
-//! What a call of a component is given and gives back.
+//! The inputs and outputs of a call of a component.
+
+pub(crate) mod tools;
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,5 +1,4 @@
-//! Imports that a language's runtime declares without using them: they are defined so that the component links, and
-//! every call traps.
+//! Links imports that a language's runtime declares without using them, so that every call of them traps.
 //!
 //! No socket and no HTTP code is linked. Each function of such an import traps, and says why; its resource types exist
 //! only so that the types fit.

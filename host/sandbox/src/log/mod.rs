@@ -1,4 +1,6 @@
-//! Where a call's log lines go: the job's log, or the host's.
+//! Writes the log lines of a call to the job's log, or to the host's.
+
+pub(crate) mod stdio;
 
 use std::sync::{
     Arc, Mutex, PoisonError,

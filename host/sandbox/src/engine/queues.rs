@@ -1,4 +1,4 @@
-//! Queues: for each kind of call, a bounded number of components is live at a time.
+//! Queues of calls: for each kind of call, a bounded number of components is live at a time.
 //!
 //! They are fair over members: one member's thousand dispatches, or jobs, leave room for another's first. Once in, ticks
 //! share the cores.

@@ -1,5 +1,8 @@
-//! From a component's bytes to code, in a child process: a compiler that a hostile component keeps busy, or makes grow, is
-//! ended, and nobody else notices.
+//! Compiles a component in a child process, which is ended where a hostile component keeps the compiler busy or makes
+//! it grow.
+
+pub(crate) mod cache;
+pub(crate) mod memories;
 
 use std::sync::Arc;
 
@@ -8,12 +11,13 @@ use guild_contract::Limits;
 use guild_inspect::functions;
 use wasmtime::{Engine, component::Component};
 
-use crate::{
+use self::{
     cache::{Code, CompileCache},
-    error::LoadError,
-    load::Candidate,
     memories::{INSTANCE_BYTES, Memories, config},
-    reason,
+};
+use crate::{
+    error::{LoadError, reason},
+    load::Candidate,
 };
 
 /// Compiles a component. The request is a one where the engine's memories are pooled, else a zero, and the component; the

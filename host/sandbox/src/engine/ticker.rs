@@ -1,4 +1,4 @@
-//! The tick that bounds CPU.
+//! Ticks the engine's epoch, which bounds CPU.
 
 use std::{
     sync::{

@@ -1,8 +1,10 @@
-//! Resource usage of a Store: memory of the component and of the host on its behalf, and open files.
+//! Counts the resources of a Store: memory of the component and of the host on its behalf, and open files.
 //!
-//! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](crate::limiter) for, and what
+//! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](DROP) for, and what
 //! the host keeps for the component's open streams, listings and sessions. Open files are the process's too, so all components
 //! together are left no more than half of those.
+
+pub(crate) mod limiter;
 
 use std::sync::{
     Arc, Mutex, PoisonError,

@@ -1,4 +1,4 @@
-//! The compile cache: compiled components on disk.
+//! Caches compiled components on disk.
 //!
 //! An entry is native code, so whoever writes one runs code here. That is why the directory must belong to this
 //! user and to nobody else (0700), no symlink is followed in it, and each entry carries a digest that is verified

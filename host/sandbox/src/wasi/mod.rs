@@ -1,6 +1,8 @@
-//! WASI 0.2: clocks, random, stdio, and a file system of the preopened directories only.
+//! Links WASI 0.2: clocks, random, stdio, and a file system of the preopened directories only.
 //!
-//! `wasi:sockets` and `wasi:http` are not here; see [`crate::denied`].
+//! `wasi:sockets` and `wasi:http` are not here; see [`DROP`].
+
+pub(crate) mod denied;
 
 use guild_contract::interfaces;
 use wasmtime::{

@@ -1,4 +1,4 @@
-//! A component's stdout and stderr: lines for the job's log, bounded, never the host's own terminal.
+//! Writes a component's stdout and stderr to the job's log, in bounded lines, never to the host's own terminal.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use wasmtime_wasi::{
     p2::{OutputStream, Pollable, StreamResult},
 };
 
-use crate::log::{LINE_BYTES, LogSink};
+use super::{LINE_BYTES, LogSink};
 
 /// One of the two streams: it cuts what is written into lines.
 #[derive(Clone)]

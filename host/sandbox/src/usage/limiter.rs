@@ -1,11 +1,11 @@
-//! Memory and tables of a Store, summed over everything in it.
+//! Limits memory and tables of a Store, summed over everything in it.
 
 use std::sync::Arc;
 
 use guild_contract::Limits;
 use wasmtime::ResourceLimiter;
 
-use crate::usage::{Reached, ResourceUsage};
+use super::{Reached, ResourceUsage};
 
 /// What an element of a table takes of memory.
 const ELEMENT_BYTES: u64 = 8;
