@@ -4,6 +4,7 @@
 //! published version stays served beside a newer one, as an adapter onto it. Nothing else in this crate knows a version's
 //! types.
 
+mod component_session;
 mod v0_1;
 
 use guild_contract::manifest::World;

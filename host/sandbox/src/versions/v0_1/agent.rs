@@ -1,15 +1,6 @@
 //! `agent`: sessions that a component starts, and the tools that it answers itself in them.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Waker},
-    time::Duration,
-};
+use std::{collections::hash_map::Entry, mem, sync::Arc, time::Duration};
 
 use guild_contract::{
     Limits,
@@ -18,19 +9,12 @@ use guild_contract::{
 };
 use guild_session::{
     meter::Ending as End,
-    session::{Query, QueryEvent, QueryHandle},
-    tools::{ToolDefinition, ToolError, Tools},
+    session::{Query, QueryEvent},
+    tools::ToolError,
 };
-use serde_json::Value;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time,
-};
+use tokio::time;
 use wasmtime::component::Resource;
-use wasmtime_wasi::{
-    async_trait,
-    p2::{DynPollable, Pollable, subscribe},
-};
+use wasmtime_wasi::p2::{DynPollable, subscribe};
 
 use super::{
     HostResult,
@@ -45,10 +29,9 @@ use crate::{
     call::tools::WrittenTool,
     state::{CallContext, State},
     usage::{Memory, ResourceUsage},
+    versions::component_session::{OwnCall, OwnToolResult, OwnTools, SessionEvent, SessionState},
 };
 
-/// Calls to a component's own tools that wait for it at a time; further ones wait in the session.
-const CALLS: usize = 16;
 /// How long to wait for the memory of sessions that were dropped, and are about to end; and between two looks.
 const GRACE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -57,108 +40,29 @@ const NAME_BYTES: usize = 64;
 /// Copies of a schema in memory: as it was read, and as it goes to a model.
 const COPIES: u64 = 2;
 
-/// What a component answered to a call of its session, and what the host holds for it until it is taken.
-type OwnToolResult = Result<(Value, Memory), ToolError>;
-
-/// The host's side of a `session`.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it, in a module that is private")]
-pub struct SessionState {
-    query: QueryHandle,
-    calls: mpsc::Receiver<OwnCall>,
-    waiting: HashMap<String, oneshot::Sender<OwnToolResult>>,
-    next: Option<Event>,
-    ended: bool,
-    _memory: Arc<Memory>,
-}
-
-/// A call of the session to a tool that the component answers.
-struct OwnCall {
-    call: ToolCall,
-    reply: oneshot::Sender<OwnToolResult>,
-}
-
-/// The component's own tools, as its session sees them.
-struct OwnTools {
-    definitions: Vec<Arc<ToolDefinition>>,
-    calls: mpsc::Sender<OwnCall>,
-    ids: AtomicU64,
-    /// What the host keeps for the session: until that has ended, which has these tools, and until the component lets go of
-    /// it.
-    _memory: Arc<Memory>,
-}
-
-#[async_trait]
-impl Tools for OwnTools {
-    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        self.definitions.clone()
-    }
-
-    async fn call(&self, call: guild_session::tools::ToolCall) -> Result<Value, ToolError> {
-        let gone = |_| ToolError::Unavailable("the plugin no longer answers its tools".to_owned());
-        let id = self.ids.fetch_add(1, Ordering::Relaxed).to_string();
-        let (reply, answer) = oneshot::channel();
-        let call = ToolCall { id, name: call.name, input: call.input.to_string() };
-        self.calls.send(OwnCall { call, reply }).await.map_err(|_| gone(()))?;
-        let (value, _memory) = answer.await.map_err(|_| gone(()))??;
-        Ok(value)
-    }
-}
-
-impl SessionState {
-    fn from_query(event: QueryEvent) -> Event {
-        match event {
-            QueryEvent::Text(text) => Event::Text(text),
-            QueryEvent::Finished(end, used) => {
-                let (ending, text) = match end.ending {
-                    End::Success => (Ending::Success, end.text),
-                    End::MaxTurns => (Ending::MaxTurns, end.text),
-                    End::MaxBudget => (Ending::MaxBudget, end.text),
-                    End::Deadline => (Ending::Deadline, end.text),
-                    End::Interrupted => (Ending::Interrupted, end.text),
-                    End::Error(why) => (Ending::Error, why),
-                };
-                let usage = Usage {
-                    turns: used.turns,
-                    input_tokens: used.input_tokens,
-                    cached_tokens: used.cached_tokens,
-                    output_tokens: used.output_tokens,
-                    cost_usd: used.cost_usd,
-                };
-                Event::Finished(Finish { ending, text, usage })
-            }
+/// An event of a session, as WIT has it.
+fn to_wit(event: SessionEvent) -> Event {
+    match event {
+        SessionEvent::Call(OwnCall { id, name, input }) => Event::Call(ToolCall { id, name, input }),
+        SessionEvent::Query(QueryEvent::Text(text)) => Event::Text(text),
+        SessionEvent::Query(QueryEvent::Finished(end, used)) => {
+            let (ending, text) = match end.ending {
+                End::Success => (Ending::Success, end.text),
+                End::MaxTurns => (Ending::MaxTurns, end.text),
+                End::MaxBudget => (Ending::MaxBudget, end.text),
+                End::Deadline => (Ending::Deadline, end.text),
+                End::Interrupted => (Ending::Interrupted, end.text),
+                End::Error(why) => (Ending::Error, why),
+            };
+            let usage = Usage {
+                turns: used.turns,
+                input_tokens: used.input_tokens,
+                cached_tokens: used.cached_tokens,
+                output_tokens: used.output_tokens,
+                cost_usd: used.cost_usd,
+            };
+            Event::Finished(Finish { ending, text, usage })
         }
-    }
-
-    fn take_call(&mut self, call: OwnCall) -> Event {
-        self.waiting.insert(call.call.id.clone(), call.reply);
-        Event::Call(call.call)
-    }
-
-    /// The next event if there is one already.
-    fn poll_next(&mut self) -> Option<Event> {
-        let _ = self.ready().as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        self.next.take()
-    }
-}
-
-/// The last event of a session that ended without one.
-fn lost() -> Event {
-    let usage = Usage { turns: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None };
-    Event::Finished(Finish { ending: Ending::Error, text: "the session ended without a result".to_owned(), usage })
-}
-
-#[async_trait]
-impl Pollable for SessionState {
-    async fn ready(&mut self) {
-        if self.next.is_some() || self.ended {
-            return;
-        }
-        let event = tokio::select! {
-            biased;
-            Some(call) = self.calls.recv() => self.take_call(call),
-            event = self.query.events.recv() => event.map_or_else(lost, Self::from_query),
-        };
-        self.next = Some(event);
     }
 }
 
@@ -212,47 +116,44 @@ fn result(json: &str, limits: &Limits, usage: &Arc<ResourceUsage>) -> OwnToolRes
     Ok((read?, memory))
 }
 
-impl SessionState {
-    async fn start(
-        context: CallContext,
-        mut options: Options,
-        limits: &Limits,
-        usage: &Arc<ResourceUsage>,
-    ) -> Result<Self, ToolError> {
-        context.granted(&AGENT)?;
-        let tools: Vec<WrittenTool> = mem::take(&mut options.own_tools).into_iter().map(Into::into).collect();
-        if !tools.is_empty() {
-            context.granted(&OWN_TOOLS)?;
-        }
-        let sessions = context.sessions.clone().ok_or_else(|| context.no_job("agent.query"))?;
-        let bounds = bounds(options.bounds);
-        bounds.check().map_err(ToolError::InvalidInput)?;
-        within_plan(&options, &tools, limits.plan_bytes)?;
-        // Before anything of it is read.
-        let memory = Arc::new(memory(kept_for(&options, &tools), limits, usage).await?);
-        let (sender, calls) = mpsc::channel(CALLS);
-        let definitions = tools.into_iter().map(|tool| tool.read().map(Arc::new));
-        let definitions = definitions.collect::<Result<_, _>>()?;
-        let own_tools =
-            Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1), _memory: memory.clone() });
-        let query = sessions
-            .start(Query {
-                prompt: options.prompt,
-                system_prompt: options.system_prompt,
-                tools: options.tools,
-                job_tools: options.job_tools,
-                own_tools,
-                model: options.model,
-                bounds,
-            })
-            .await?;
-        Ok(Self { query, calls, waiting: HashMap::new(), next: None, ended: false, _memory: memory })
+/// Starts a session.
+async fn start(
+    context: CallContext,
+    mut options: Options,
+    limits: &Limits,
+    usage: &Arc<ResourceUsage>,
+) -> Result<SessionState, ToolError> {
+    context.granted(&AGENT)?;
+    let tools: Vec<WrittenTool> = mem::take(&mut options.own_tools).into_iter().map(Into::into).collect();
+    if !tools.is_empty() {
+        context.granted(&OWN_TOOLS)?;
     }
+    let sessions = context.sessions.clone().ok_or_else(|| context.no_job("agent.query"))?;
+    let bounds = bounds(options.bounds);
+    bounds.check().map_err(ToolError::InvalidInput)?;
+    within_plan(&options, &tools, limits.plan_bytes)?;
+    // Before anything of it is read.
+    let memory = Arc::new(memory(kept_for(&options, &tools), limits, usage).await?);
+    let definitions = tools.into_iter().map(|tool| tool.read().map(Arc::new));
+    let definitions = definitions.collect::<Result<_, _>>()?;
+    let (own_tools, calls) = OwnTools::new(definitions, memory.clone());
+    let query = sessions
+        .start(Query {
+            prompt: options.prompt,
+            system_prompt: options.system_prompt,
+            tools: options.tools,
+            job_tools: options.job_tools,
+            own_tools: Arc::new(own_tools),
+            model: options.model,
+            bounds,
+        })
+        .await?;
+    Ok(SessionState::new(query, calls, memory))
 }
 
 impl Host for State {
     async fn query(&mut self, options: Options) -> HostResult<Resource<SessionState>> {
-        match SessionState::start(self.context.clone(), options, &self.limits, &self.usage).await {
+        match start(self.context.clone(), options, &self.limits, &self.usage).await {
             Ok(session) => Ok(Ok(self.table.push(session)?)),
             Err(e) => Ok(Err(e.into())),
         }
@@ -270,10 +171,7 @@ impl HostSession for State {
             return Ok(Ok(Step::Ended));
         }
         Ok(Ok(match session.poll_next() {
-            Some(event) => {
-                session.ended = matches!(event, Event::Finished(_));
-                Step::Event(event)
-            }
+            Some(event) => Step::Event(to_wit(event)),
             None => Step::Pending,
         }))
     }

@@ -17,6 +17,6 @@ wasmtime::component::bindgen!({
     exports: { default: async },
     with: {
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
-        "guild:worker/agent.session": crate::versions::v0_1::agent::SessionState,
+        "guild:worker/agent.session": crate::versions::component_session::SessionState,
     },
 });
