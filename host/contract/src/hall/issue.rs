@@ -73,7 +73,7 @@ pub struct IssueView {
 pub struct IssueList {
     /// The issues: open ones first.
     pub issues: Vec<IssueView>,
-    /// Whether the project has more files below `.lore/` than are looked at, so that some are missing.
+    /// Whether the project has more issues than a list has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }

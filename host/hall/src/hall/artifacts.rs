@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The most bytes of an artifact.
-const MAX_BYTES: u64 = 4 << 20;
+pub(super) const MAX_BYTES: u64 = 4 << 20;
 /// The most bytes of all contents in a list. What is beyond is listed without.
 const MAX_LISTED_BYTES: usize = 4 << 20;
 /// The document that says what a project is, from `.lore/`.

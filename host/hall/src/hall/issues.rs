@@ -1,6 +1,6 @@
 //! Issues: documents in `.lore/work/issues/`, and in `.lore/issues/` of projects with the older layout.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use guild_contract::{
     OperationError,
@@ -9,10 +9,15 @@ use guild_contract::{
 
 use super::{
     Hall,
-    artifacts::{Edit, failed, named},
+    artifacts::{Edit, MAX_BYTES, failed, named},
     change::TEXT_BYTES,
+    cut,
 };
-use crate::files::{Files, in_lore};
+use crate::{
+    artifact,
+    files::{Files, in_lore},
+    home::Home,
+};
 
 /// The directory of new issues, below `.lore/`.
 const NEW: &str = "work/issues";
@@ -20,6 +25,10 @@ const NEW: &str = "work/issues";
 const DIRECTORIES: [&str; 2] = [NEW, "issues"];
 /// The most characters of a title.
 const TITLE_CHARS: usize = 200;
+/// The most characters of a state and a day in a list.
+const FIELD_CHARS: usize = 40;
+/// The most issues in a list.
+const MAX_LISTED: usize = 2000;
 
 impl Hall {
     /// Creates an issue and commits it. Its file has the name of its title, with a number behind it where that is taken.
@@ -70,18 +79,11 @@ impl Hall {
     /// # Errors
     /// As [`Self::artifacts`].
     pub async fn issues(&self, project: &str, status: Option<&str>) -> Result<IssueList, OperationError> {
-        let found = self.artifacts(project).await?;
-        let (mut issues, mut seen) = (Vec::new(), BTreeSet::new());
-        for directory in DIRECTORIES {
-            for artifact in &found.artifacts {
-                let Some(slug) = slug_of(&artifact.relative_path, directory) else { continue };
-                if seen.insert(slug) {
-                    issues.push(view(slug, artifact));
-                }
-            }
-        }
-        issues.retain(|issue| status.is_none_or(|status| issue.status == status));
-        Ok(IssueList { issues, truncated: found.truncated })
+        let (_, integration) = self.integration(project).await?;
+        let home = self.home.clone();
+        let mut found = integration.with_files(move |top| list(&home, top)).await??;
+        found.issues.retain(|issue| status.is_none_or(|status| issue.status == status));
+        Ok(found)
     }
 
     /// One issue with its text.
@@ -106,6 +108,39 @@ impl Hall {
         self.project(project)?;
         Err(OperationError::NotFound(format!("Issue not found: {slug}")))
     }
+}
+
+/// The issues of a worktree, open ones first. It blocks.
+fn list(home: &Home, top: &Path) -> Result<IssueList, OperationError> {
+    let files = Files::open(home, top).map_err(OperationError::io("the integration worktree"))?;
+    let (mut found, mut seen, mut truncated) = (Vec::new(), BTreeSet::new(), false);
+    for directory in DIRECTORIES {
+        let full = in_lore(directory);
+        let names = named(&full)?;
+        let Some(listed) = files.list(&names).map_err(|e| failed(&names, "listed", &e))? else { continue };
+        truncated |= listed.truncated;
+        for file in listed.files {
+            let path = format!("{directory}/{file}");
+            let Some(slug) = slug_of(&path, directory).filter(|slug| !seen.contains(*slug)) else { continue };
+            if seen.len() == MAX_LISTED {
+                truncated = true;
+                break;
+            }
+            // A file that cannot be read, or is gone by now, is in no list.
+            let full = in_lore(&path);
+            let Ok(names) = named(&full) else { continue };
+            let Ok(Some((bytes, state))) = files.read(&names, MAX_BYTES) else { continue };
+            seen.insert(slug.to_owned());
+            let document = artifact::document(&path, &String::from_utf8_lossy(&bytes), artifact::time(&state));
+            found.push(Artifact { content: String::new(), ..document });
+        }
+    }
+    artifact::sort(&mut found);
+    let slug = |artifact: &Artifact| {
+        DIRECTORIES.iter().find_map(|dir| slug_of(&artifact.relative_path, dir).map(str::to_owned))
+    };
+    let issues = found.iter().filter_map(|artifact| Some(view(&slug(artifact)?, artifact)));
+    Ok(IssueList { issues: issues.collect(), truncated })
 }
 
 fn path(directory: &str, slug: &str) -> String {
@@ -145,13 +180,13 @@ fn free(files: &Files, name: &str) -> Result<String, OperationError> {
 }
 
 fn view(slug: &str, artifact: &Artifact) -> IssueView {
-    let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
+    let or = |text: &str, other: &str, chars| cut(if text.is_empty() { other } else { text }.to_owned(), chars);
     let meta = &artifact.meta;
     IssueView {
         slug: slug.to_owned(),
-        title: or(&meta.title, slug),
-        status: or(&meta.status, "open"),
-        date: meta.date.clone(),
+        title: or(&meta.title, slug, TITLE_CHARS),
+        status: or(&meta.status, "open", FIELD_CHARS),
+        date: or(&meta.date, "", FIELD_CHARS),
     }
 }
 
