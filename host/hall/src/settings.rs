@@ -103,25 +103,25 @@ impl Settings {
         let options = serde_saphyr::ser_options! { compact_list_indent: false };
         let yaml = serde_saphyr::to_string_with_options(&[project], options)
             .map_err(|e| OperationError::Internal(format!("the project cannot be written as YAML: {e}")))?;
-        let mut lines: Vec<&str> = self.text.lines().collect();
+        let (mut lines, line_end) = (self.text_lines(), self.line_end());
         let (indent, at) = match (self.lines.last(), self.key()) {
             (Some(_), Some(key)) => (self.dash().unwrap_or(2), self.end(key)),
             (Some(_), None) => return Err(by_hand(&yaml)),
             (None, Some(key)) => {
                 // `projects:` or `projects: []`.
                 if let Some(line) = lines.get_mut(key) {
-                    *line = "projects:";
+                    *line = format!("projects:{line_end}");
                 }
                 (2, key + 1)
             }
             (None, None) => {
-                lines.push("projects:");
+                lines.push(format!("projects:{line_end}"));
                 (2, lines.len())
             }
         };
-        let added: Vec<String> = yaml.lines().map(|line| format!("{}{line}", " ".repeat(indent))).collect();
+        let added = yaml.lines().map(|line| format!("{}{line}{line_end}", " ".repeat(indent)));
         let at = at.min(lines.len());
-        lines.splice(at..at, added.iter().map(String::as_str));
+        lines.splice(at..at, added);
         let wanted: Vec<_> = self.projects.iter().chain([project]).cloned().collect();
         self.changed(&lines, &wanted).ok_or_else(|| by_hand(&yaml))
     }
@@ -138,7 +138,7 @@ impl Settings {
         };
         let (Some(key), Some(from)) = (self.key(), self.lines.get(index)) else { return Err(by_hand()) };
         let to = self.lines.get(index + 1).map_or_else(|| self.end(key), |next| next - 1);
-        let mut lines: Vec<&str> = self.text.lines().collect();
+        let mut lines = self.text_lines();
         let from = from - 1;
         if from >= to || to > lines.len() {
             return Err(by_hand());
@@ -147,7 +147,7 @@ impl Settings {
         if self.projects.len() == 1
             && let Some(line) = lines.get_mut(key)
         {
-            *line = "projects: []";
+            *line = format!("projects: []{}", self.line_end());
         }
         let wanted: Vec<_> = self.projects.iter().filter(|project| project.name != name).cloned().collect();
         self.changed(&lines, &wanted).ok_or_else(by_hand)
@@ -169,8 +169,8 @@ impl Settings {
         self.with_value(name, "group", group, |project| project.group = group.map(str::to_owned))
     }
 
-    /// With another value of a key of a project, on the key's own line, or without the key. `change` does the same to what
-    /// is known of the project.
+    /// With another value of a key of a project, on the key's own line, or without the key and its line. `change` does the same
+    /// to the settings that were read.
     fn with_value(
         &self,
         name: &str,
@@ -195,7 +195,7 @@ impl Settings {
             Ok(yaml) => yaml.map(|yaml| format!("{key}: {}", yaml.trim_end())),
             Err(_) => return Err(by_hand()),
         };
-        let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
+        let (mut lines, line_end) = (self.text_lines(), self.line_end());
         let behind = self.lines.get(index + 1).map_or(lines.len(), |next| next - 1);
         // All keys of the project itself begin in the same column.
         let column = |line: &str| line.len() - line.trim_start_matches(['-', ' ']).len();
@@ -208,15 +208,29 @@ impl Settings {
         match (found, written) {
             (Some(at), Some(written)) => {
                 if let Some(line) = lines.get_mut(at) {
-                    line.replace_range(own.., &written);
+                    let rest = behind_value(line.get(own + key.len() + 1..).unwrap_or_default()).to_owned();
+                    line.replace_range(own.., &format!("{written}{rest}"));
                 }
             }
             (Some(at), None) => drop(lines.remove(at)),
-            (None, Some(written)) => lines.insert(first + 1, format!("{}{written}", " ".repeat(own))),
+            (None, Some(written)) => lines.insert(first + 1, format!("{}{written}{line_end}", " ".repeat(own))),
             (None, None) => {}
         }
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         self.changed(&lines, &wanted).ok_or_else(by_hand)
+    }
+
+    /// The lines with their ends. The last line has one, too.
+    fn text_lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.text.split_inclusive('\n').map(str::to_owned).collect();
+        if let Some(last) = lines.last_mut().filter(|last| !last.ends_with('\n')) {
+            last.push_str(self.line_end());
+        }
+        lines
+    }
+
+    /// The end of a line that is added.
+    fn line_end(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
     /// The index of the line with the key.
@@ -250,17 +264,27 @@ impl Settings {
     }
 
     /// The text of those lines, if it says what was wanted and the same as before otherwise.
-    fn changed(&self, lines: &[&str], projects: &[ProjectSettings]) -> Option<Self> {
-        let mut text = lines.join("\n");
-        text.push('\n');
-        let new = Self::parse(&text).ok()?;
+    fn changed(&self, lines: &[String], projects: &[ProjectSettings]) -> Option<Self> {
+        let new = Self::parse(&lines.concat()).ok()?;
         let rest = |text: &str| {
             let value: serde_json::Value = serde_saphyr::from_str(text).ok()?;
             let mut value = value.as_object().cloned().unwrap_or_default();
             value.remove("projects");
             Some(value)
         };
-        (new.projects == projects && rest(&text)? == rest(&self.text)?).then_some(new)
+        (new.projects == projects && rest(&new.text)? == rest(&self.text)?).then_some(new)
+    }
+}
+
+/// The comment behind a value with the blanks before it, and the end of the line; the end alone where there is no comment.
+fn behind_value(value: &str) -> &str {
+    let end = value.trim_end().len();
+    let mut comments = value.match_indices(" #").map(|(at, _)| value.split_at(at));
+    // A `#` within quotes begins no comment: the text before it is no whole value.
+    let comment = comments.find(|(before, _)| serde_saphyr::from_str::<serde_json::Value>(before).is_ok());
+    match comment {
+        Some((before, _)) => value.get(before.trim_end().len()..).unwrap_or_default(),
+        None => value.get(end..).unwrap_or_default(),
     }
 }
 
@@ -321,7 +345,8 @@ mod tests {
         let text = "projects:\n  - name: a\n    path: /a\n  - path: /b # here\n    name: b\n    other: 1\n# end\n";
         let moved = Settings::parse(text).unwrap().moved("b", "/new: place").unwrap();
         assert_eq!(moved.projects().last().unwrap().path, "/new: place");
-        let expected = text.replace("/b # here", serde_saphyr::to_string(&"/new: place").unwrap().trim_end());
+        let expected =
+            text.replace("/b #", &format!("{} #", serde_saphyr::to_string(&"/new: place").unwrap().trim_end()));
         assert_eq!(moved.text(), expected);
         let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
         assert!(flow.moved("a", "/x").unwrap_err().to_string().contains("make \"/x\" the path of \"a\""));
@@ -344,6 +369,20 @@ mod tests {
         assert!(refused.contains("remove the group of \"b\" there"), "{refused}");
         let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
         assert!(flow.grouped("a", Some("g")).unwrap_err().to_string().contains("make \"g\" the group of \"a\""));
+    }
+
+    #[test]
+    fn comments_and_line_ends_stay() {
+        let text = "projects:\r\n  - name: a\r\n    path: \"/a # b\"  # mine # it's\r\n    group: 'x # ''y' # other\r\nmodels: []";
+        let settings = Settings::parse(text).unwrap();
+        let grouped = settings.grouped("a", Some("z")).unwrap();
+        assert_eq!(grouped.text(), text.replace("'x # ''y'", "z") + "\r\n");
+        let moved = settings.moved("a", "/c").unwrap();
+        assert_eq!(moved.text(), text.replace("\"/a # b\"", "/c") + "\r\n");
+        let more = settings.with(&project("b")).unwrap();
+        let added = "  - name: b\r\n    path: /p/b\r\n    defaultBranch: main\r\nmodels";
+        assert_eq!(more.text(), text.replace("models", added) + "\r\n");
+        assert_eq!(more.without("b").unwrap().text(), format!("{text}\r\n"));
     }
 
     #[test]

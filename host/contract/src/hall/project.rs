@@ -202,7 +202,7 @@ pub struct Grouped {
     pub updated: bool,
     /// The project's name.
     pub name: String,
-    /// The group, or nothing.
+    /// The group as it is stored; empty where the project is in none.
     pub group: String,
 }
 

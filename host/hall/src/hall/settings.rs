@@ -41,18 +41,22 @@ impl Hall {
         Ok(Reloaded { reloaded: true, project_count: settings.projects().len(), new_projects })
     }
 
-    /// Changes the group that a project is shown with; an empty one takes it out of its group.
+    /// Changes the group that a project is shown with, and answers the group that was stored. An empty group takes the project
+    /// out of its group.
     ///
     /// # Errors
     /// Where there is no such project, the group is not one line, or `config.yaml` cannot be changed.
-    pub async fn group_project(&self, name: &str, group: &str) -> Result<(), OperationError> {
+    pub async fn group_project(&self, name: &str, group: &str) -> Result<String, OperationError> {
         self.project(name)?;
         if group.chars().count() > GROUP_CHARS || group.contains(char::is_control) {
             return Err(OperationError::Invalid(format!("group is one line of at most {GROUP_CHARS} characters")));
         }
-        let group = Some(group.trim()).filter(|group| !group.is_empty()).map(str::to_owned);
-        let (home, name) = (self.home.path().to_owned(), name.to_owned());
-        blocking(move || register::group_project(&home, &name, group.as_deref())).await
+        let (home, name, group) = (self.home.path().to_owned(), name.to_owned(), group.trim().to_owned());
+        blocking(move || {
+            register::group_project(&home, &name, Some(group.as_str()).filter(|group| !group.is_empty()))?;
+            Ok(group)
+        })
+        .await
     }
 
     /// Reads `config.yaml` and `guild.toml` as they are now, and looks for the projects. Nothing is put in service.

@@ -120,7 +120,7 @@ impl Handle for GroupProject {
         hall: Arc<Hall>,
         GroupParams { name, group }: GroupParams,
     ) -> Result<Reply<Grouped>, OperationError> {
-        hall.group_project(&name, &group).await?;
+        let group = hall.group_project(&name, &group).await?;
         Ok(Grouped { updated: true, name, group }.into())
     }
 }
