@@ -284,7 +284,8 @@ pub static LORE_WRITE: Kind = Kind {
         rule: "GA065",
         text: |_| {
             "in a commission it may write and change the project's texts in `.lore`, but for the records of commissions \
-             and meetings: other workers and people read them. Deny \"lore:write\" where that is not wanted"
+             and meetings: other workers and people read them. It may add to `.lore/heartbeat.md`, which a tick hands to \
+             the manager as the user's standing orders. Deny \"lore:write\" where that is not wanted"
         },
     }),
     ..PLAIN

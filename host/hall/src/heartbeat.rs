@@ -1,4 +1,4 @@
-//! The text of `.lore/heartbeat.md`: what a project has done by itself, by section, as the original writes it.
+//! The sections of `.lore/heartbeat.md`.
 
 /// The path from `.lore/`.
 pub(crate) const FILE: &str = "heartbeat.md";
@@ -43,27 +43,31 @@ pub(crate) fn orders(text: &str) -> usize {
     section(&lines, STANDING_ORDERS).filter(|(_, line)| line.trim_start().starts_with("- ")).count()
 }
 
-/// The text with one more entry at the end of a section; `None` where the section has the entry. The text of a file that is
-/// not there is empty.
+/// The text with one more entry at the end of a section, and otherwise as it was; `None` where the section has the entry. The
+/// text of a file that is not there is empty.
 pub(crate) fn with_entry(text: &str, name: &str, entry: &str) -> Option<String> {
     let text = if text.is_empty() { EMPTY } else { text };
+    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let entry = format!("- {entry}");
-    let mut lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = text.lines().collect();
     if section(&lines, name).any(|(_, line)| line.trim() == entry) {
         return None;
     }
-    let heading = format!("{HEADING}{name}");
-    match heading_of(&lines, name) {
-        Some(at) => {
+    let (at, added) = match heading_of(&lines, name) {
+        Some(heading) => {
             let last = section(&lines, name).filter(|(_, line)| !line.trim().is_empty()).last();
-            lines.insert(last.map_or(at, |(at, _)| at) + 1, &entry);
+            (last.map_or(heading, |(at, _)| at) + 1, format!("{entry}{line_end}"))
         }
         None => {
             let at = heading_of(&lines, RECENT_ACTIVITY).unwrap_or(lines.len());
-            lines.splice(at..at, [heading.as_str(), &entry, ""]);
+            (at, format!("{HEADING}{name}{line_end}{entry}{line_end}{line_end}"))
         }
+    };
+    let mut before: String = text.split_inclusive('\n').take(at).collect();
+    if !before.is_empty() && !before.ends_with('\n') {
+        before.push_str(line_end);
     }
-    Some(lines.join("\n") + "\n")
+    Some(before + &added + &text.split_inclusive('\n').skip(at).collect::<String>())
 }
 
 /// The index of the heading of a section.
@@ -109,5 +113,14 @@ mod tests {
             with_entry("## Recent Activity\n- a\n", "Watch Items", "Mail").unwrap(),
             "## Watch Items\n- Mail\n\n## Recent Activity\n- a\n"
         );
+    }
+
+    #[test]
+    fn an_entry_leaves_the_rest_of_the_file_as_it_is() {
+        let windows = "\u{feff}# Mine\r\n## Standing Orders\r\n- a\r\n\r\n## Context Notes\r\nb  \nc";
+        let orders = with_entry(windows, STANDING_ORDERS, "Review").unwrap();
+        assert_eq!(orders, windows.replace("- a\r\n", "- a\r\n- Review\r\n"));
+        assert_eq!(with_entry(windows, "Context Notes", "d").unwrap(), format!("{windows}\r\n- d\r\n"));
+        assert_eq!(with_entry("## Context Notes", "Context Notes", "d").unwrap(), "## Context Notes\n- d\n");
     }
 }

@@ -1,19 +1,21 @@
 //! The heartbeat of a project. A tick commissions the manager with the standing orders of `.lore/heartbeat.md`, as the user.
 //!
-//! Ticks are asked for. None comes by itself: each spends what a session of the manager spends, and the host spends nothing
-//! that nobody asked for.
+//! The host starts no tick by itself, because each one costs a manager session.
 
 use std::sync::Arc;
 
 use guild_contract::{
     OperationError,
-    hall::{CommissionDispatched, CommissionPhase, HeartbeatStatus, HeartbeatTicked, NewCommission, Overrides},
+    hall::{
+        CommissionChanges, CommissionDispatched, CommissionPhase, CommissionStatus, HeartbeatStatus, HeartbeatTicked,
+        NewCommission, Overrides,
+    },
 };
 use jiff::Timestamp;
 
 use super::{
     Hall,
-    artifacts::{Edit, check_writable, failed, named},
+    artifacts::{Edit, MAX_BYTES as ARTIFACT_BYTES, check_writable, failed, named},
 };
 use crate::{
     commission::Commission,
@@ -25,8 +27,8 @@ use crate::{
 
 /// The source of a commission that a tick made.
 pub(super) const SOURCE: &str = "Heartbeat";
-/// The most bytes of a heartbeat file that gets another entry.
-const MAX_BYTES: u64 = 1 << 20;
+/// The most bytes of a heartbeat file. All of it is in the prompt of a tick.
+const MAX_BYTES: usize = 64 * 1024;
 
 impl Hall {
     /// The state of a project's heartbeat.
@@ -55,15 +57,27 @@ impl Hall {
         })
     }
 
-    /// Commissions the manager with the standing orders of a project, and has that dispatched.
+    /// Commissions the manager with the standing orders of a project, and dispatches that commission. A commission that an
+    /// earlier tick could not dispatch is dispatched in place of a new one.
     ///
     /// # Errors
-    /// Where there are none, there is no manager, the last tick is not over, or the commission cannot be made.
+    /// Where there are no standing orders, there is no manager, the last tick is not over, or the commission cannot be made
+    /// or dispatched.
     pub async fn tick(self: &Arc<Self>, project: &str) -> Result<HeartbeatTicked, OperationError> {
+        let ticked = self.tick_once(project).await;
+        if let Err(why) = &ticked {
+            // The original's web UI does not show the answer.
+            tracing::warn!(project, "the tick is refused: {why}");
+        }
+        ticked
+    }
+
+    async fn tick_once(self: &Arc<Self>, project: &str) -> Result<HeartbeatTicked, OperationError> {
         let conflict = |why: String| Err(OperationError::Conflict(why));
         let settled = self.project(project)?;
         let _one = settled.shared.ticks.lock().await;
         let text = self.heartbeat_file(project).await?;
+        check_size(&text)?;
         if heartbeat::orders(&text) == 0 {
             return conflict(format!(
                 "project {project:?} has no standing orders: write them into .lore/{FILE} below `## {}`, each on a line that \
@@ -78,36 +92,47 @@ impl Hall {
                     .to_owned(),
             );
         };
-        if let Some(last) = self.last_tick(project).filter(|last| is_ahead(last)) {
+        let last = self.last_tick(project);
+        if let Some(last) = last.as_ref().filter(|last| is_ahead(last)) {
             let (id, status) = (&last.commission_id, last.status);
             return conflict(format!(
                 "the last tick is not over: {id} is {status}; wait for it, or cancel or abandon it"
             ));
         }
-        let new = NewCommission {
-            project_name: project.to_owned(),
-            title: SOURCE.to_owned(),
-            worker_name: manager.key.to_string(),
-            prompt: prompt(project, &text),
-            dependencies: Vec::new(),
-            resource_overrides: Overrides::default(),
-        };
+        let (worker_name, prompt) = (manager.key.to_string(), prompt(project, &text));
         let requester = Requester::StandingOrders;
-        let made = self.create(new, &requester).await?;
-        let dispatched = self.dispatch(made.commission_id.as_str(), &requester).await;
-        let CommissionDispatched { status, reason, .. } = dispatched?;
-        Ok(HeartbeatTicked { triggered: true, commission_id: made.commission_id, status, reason })
+        let commission_id = match last.filter(|last| last.worker_name == worker_name && has_not_begun(last)) {
+            Some(last) => {
+                let (commission_id, prompt) = (last.commission_id.to_string(), Some(prompt));
+                self.update(CommissionChanges { commission_id, prompt, ..CommissionChanges::default() }).await?
+            }
+            None => {
+                let new = NewCommission {
+                    project_name: project.to_owned(),
+                    title: SOURCE.to_owned(),
+                    worker_name,
+                    prompt,
+                    dependencies: Vec::new(),
+                    resource_overrides: Overrides::default(),
+                };
+                self.create(new, &requester).await?
+            }
+        }
+        .commission_id;
+        let CommissionDispatched { status, reason, .. } = self.dispatch(commission_id.as_str(), &requester).await?;
+        Ok(HeartbeatTicked { triggered: true, commission_id, status, reason })
     }
 
     /// Adds an entry to a section of a project's heartbeat file, which is made where there is none. An entry that is there
     /// already is left as it is.
     ///
     /// # Errors
-    /// Where there is no such project, or the file cannot be written.
+    /// Where there is no such project, the file has no room or is no UTF-8, or it cannot be written.
     pub(super) async fn add_heartbeat_entry(
         self: &Arc<Self>,
         project: &str,
-        (section, entry): (&'static str, String),
+        section: &'static str,
+        entry: String,
         by: &Activity,
     ) -> Result<(), OperationError> {
         let (_, integration) = self.integration(project).await?;
@@ -116,9 +141,11 @@ impl Hall {
         let message = format!("Add a heartbeat entry of {by}");
         let edit = move |files: &Files| {
             let names = named(&path)?;
-            let found = files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?;
-            let text = found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+            let found = files.read(&names, ARTIFACT_BYTES).map_err(|e| failed(&names, "read", &e))?;
+            let text = String::from_utf8(found.map(|(bytes, _)| bytes).unwrap_or_default())
+                .map_err(|_| OperationError::Conflict(format!("{path} is not UTF-8; write it as UTF-8 first")))?;
             let content = heartbeat::with_entry(&text, section, &entry);
+            content.as_deref().map(check_size).transpose()?;
             Ok(((), content.map(|content| Edit { path, content, message })))
         };
         self.edit_document(project, edit).await
@@ -145,6 +172,22 @@ impl Hall {
 /// Whether a commission begins by itself, or is under way. A commission that could not be dispatched does neither.
 fn is_ahead(commission: &Commission) -> bool {
     commission.is_queued() || commission.status.phase() == CommissionPhase::Active
+}
+
+/// Whether a commission's dispatch was never asked for, or failed.
+fn has_not_begun(commission: &Commission) -> bool {
+    matches!(commission.status, CommissionStatus::Pending | CommissionStatus::Blocked)
+}
+
+/// Checks that the prompt of a tick has room for the text of a heartbeat file.
+fn check_size(text: &str) -> Result<(), OperationError> {
+    match text.len() {
+        0..=MAX_BYTES => Ok(()),
+        bytes => Err(OperationError::Conflict(format!(
+            "{} has {bytes} bytes, more than the {MAX_BYTES} that a tick takes; shorten it",
+            in_lore(FILE)
+        ))),
+    }
 }
 
 /// When a commission was made.

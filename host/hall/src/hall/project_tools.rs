@@ -1,11 +1,11 @@
-//! The tools by which a session looks at its project's work and at the hall's workers, and adds to the project's heartbeat.
+//! The tools with which a session looks at its project's work and at the hall's workers, and adds to the project's heartbeat.
 
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::{
     Grants, OperationError,
-    capability::{HALL, LORE_WRITE},
+    capability::{HALL, LORE_WRITE, MEMORY_PROJECT_WRITE},
     text::one_line,
 };
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
@@ -29,7 +29,8 @@ const ENTRY_CHARS: usize = 2000;
 /// The most characters of a worker in a list.
 const WORKER_CHARS: usize = 300;
 
-/// The tools of one session. Those that read take `hall:read`, the one that writes takes `lore:write`.
+/// The tools of one session. Those that read take `hall:read`. The one that writes takes `lore:write` and, because the manager
+/// is told the entry as a worker is told a project's note, `memory:project:write`.
 pub(super) struct ProjectTools {
     hall: Arc<Hall>,
     project: String,
@@ -41,7 +42,8 @@ pub(super) struct ProjectTools {
 impl ProjectTools {
     /// The tools of a session of an attempt or a meeting that these grants allow.
     pub(super) fn new(hall: Arc<Hall>, attempt: &Attempt, grants: &Grants) -> Self {
-        let (reads, writes) = (grants.holds(&HALL), grants.base.holds(&LORE_WRITE));
+        let reads = grants.holds(&HALL);
+        let writes = grants.base.holds(&LORE_WRITE) && grants.base.holds(&MEMORY_PROJECT_WRITE);
         Self { hall, project: attempt.project.clone(), activity: attempt.activity.clone(), reads, writes }
     }
 
@@ -53,7 +55,7 @@ impl ProjectTools {
                 "prompt has 1 to {ENTRY_CHARS} characters, and this has {chars}"
             )));
         }
-        let added = self.hall.add_heartbeat_entry(&self.project, (section.heading(), entry), &self.activity).await;
+        let added = self.hall.add_heartbeat_entry(&self.project, section.heading(), entry, &self.activity).await;
         if let Err(e) = added {
             return Err(self.refused(e).await);
         }
@@ -136,15 +138,23 @@ impl Tools for ProjectTools {
             }
             WORKERS => {
                 let ListGuildCapabilities {} = parse(WORKERS, call.input)?;
-                let workers: Vec<String> = self.hall.all_workers().iter().map(line).collect();
-                Ok(Value::String(workers.join("\n")))
+                Ok(Value::String(list(&self.hall.all_workers())))
             }
             _ => self.add(parse(ADD, call.input)?).await,
         }
     }
 }
 
-fn line(worker: &Worker) -> String {
-    let Worker { display_name, display_title, description, .. } = worker;
-    one_line(&format!("{display_name} ({display_title}) - {description}"), WORKER_CHARS)
+/// The workers, one a line, each by a name that is its own.
+fn list(workers: &[Worker]) -> String {
+    if workers.is_empty() {
+        return "No guild workers discovered.".to_owned();
+    }
+    let line = |worker: &Worker| {
+        let Worker { key, display_name, display_title, description, .. } = worker;
+        let is_shared = workers.iter().filter(|other| other.display_name == *display_name).count() > 1;
+        let name = if is_shared { key.as_str() } else { display_name };
+        one_line(&format!("{name} ({display_title}) - {description}"), WORKER_CHARS)
+    };
+    workers.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -8,13 +8,13 @@ use guild_contract::{
     grants::Verdict,
     hall::{CommissionStatus, DispatchStatus, HeartbeatStatus},
 };
-use guild_hall::{Requester, manager::ManagerTools};
+use guild_hall::{Requester, Worker, manager::ManagerTools};
 use guild_session::tools::{ToolCall, Tools as _};
 use serde_json::json;
 
 use crate::{
     meetings::{attempt, heard, names, tools as tools_of, with_dalton},
-    support::{Scripted, World, git, status, until},
+    support::{Scripted, World, commission, git, status, until},
 };
 
 const PROJECT: &str = "demo";
@@ -83,13 +83,46 @@ async fn a_tick_commissions_the_manager_with_the_standing_orders_once_at_a_time(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tick_dispatches_the_commission_that_the_last_tick_could_not() {
+    let world = World::new(Scripted::writing());
+    world.workers.manages.store(true, Ordering::Relaxed);
+    let hall = world.hall().await;
+    hall.write_artifact(PROJECT, "heartbeat.md", ORDERS.to_owned()).await.unwrap();
+    // As a host that ended before the dispatch leaves it.
+    let new = commission("Heartbeat");
+    let left = hall.create(new, &Requester::StandingOrders).await.unwrap().commission_id;
+    let ticked = hall.tick(PROJECT).await.unwrap();
+    assert_eq!(ticked.commission_id, left);
+    until(&hall, &left, CommissionStatus::Completed).await;
+    let prompt = hall.read(left.as_str(), None).await.unwrap().commission.prompt;
+    assert!(prompt.ends_with(ORDERS), "{prompt}");
+    assert_ne!(hall.tick(PROJECT).await.unwrap().commission_id, left);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tick_names_a_heartbeat_file_that_is_too_long() {
+    let world = World::new(Scripted::writing());
+    world.workers.manages.store(true, Ordering::Relaxed);
+    let hall = world.hall().await;
+    let tick = async |more: usize| {
+        let text = format!("{ORDERS}{}", "x".repeat(64 * 1024 + more - ORDERS.len()));
+        hall.write_artifact(PROJECT, "heartbeat.md", text).await.unwrap();
+        hall.tick(PROJECT).await.map_err(|e| e.to_string())
+    };
+    let refused = tick(1).await.unwrap_err();
+    assert!(refused.contains(".lore/heartbeat.md has 65537 bytes, more than the 65536"), "{refused}");
+    tick(0).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_looks_at_its_project_and_adds_to_its_heartbeat_where_that_is_granted() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     let (id, turn) = hall.open_meeting(with_dalton("Which tides?")).await.unwrap();
     heard(turn).await;
     let attempt = attempt(&hall, id.as_str()).await;
-    let (base, requested) = (BaseToolbox::of(["lore:write"]), [("hall:read".to_owned(), Verdict::Granted)].into());
+    let (base, requested) =
+        (BaseToolbox::of(["lore:write", "memory:project:write"]), [("hall:read".to_owned(), Verdict::Granted)].into());
     let tools = tools_of(&world, &hall, &attempt, Grants { base, requested, ..Grants::default() }).await;
     let call = async |name: &str, input| {
         let call = ToolCall { id: format!("{name} {input}"), name: name.to_owned(), input };
@@ -98,6 +131,11 @@ async fn a_session_looks_at_its_project_and_adds_to_its_heartbeat_where_that_is_
     assert_eq!(call("project_briefing", json!({})).await.unwrap(), "Meetings: 1 open.");
     let workers = call("list_guild_capabilities", json!({})).await.unwrap();
     assert_eq!(workers, "Dalton (Guild Artificer) - Looks things up");
+    let twin = Worker { key: "twin".parse().unwrap(), ..hall.all_workers().remove(0) };
+    world.workers.others.lock().unwrap().push(twin);
+    let workers = call("list_guild_capabilities", json!({})).await.unwrap();
+    let lines = "twin (Guild Artificer) - Looks things up\nresearcher (Guild Artificer) - Looks things up";
+    assert_eq!(workers, lines, "a name that two workers have is nobody's");
     let add = async |prompt: &str, section: &str| {
         call("add_heartbeat_entry", json!({"prompt": prompt, "section": section})).await
     };
@@ -116,8 +154,19 @@ async fn a_session_looks_at_its_project_and_adds_to_its_heartbeat_where_that_is_
     for (prompt, section) in [(" ", "Watch Items"), ("x", "Recent Activity"), (&"x".repeat(2001), "Watch Items")] {
         assert!(add(prompt, section).await.is_err(), "{section}");
     }
+    hall.write_artifact(PROJECT, "heartbeat.md", "x".repeat(64 * 1024)).await.unwrap();
+    let full = add("Review", "Standing Orders").await.unwrap_err();
+    assert!(full.contains(".lore/heartbeat.md has 655"), "{full}");
+    let path = world.integration(PROJECT).join(".lore/heartbeat.md");
+    std::fs::write(&path, b"## Watch Items\n\xff\n").unwrap();
+    let refused = add("Review", "Standing Orders").await.unwrap_err();
+    assert!(refused.contains(".lore/heartbeat.md is not UTF-8"), "{refused}");
     let without = names(&tools_of(&world, &hall, &attempt, Grants::default()).await);
     for name in ["project_briefing", "list_guild_capabilities", "add_heartbeat_entry"] {
         assert!(!without.contains(&name.to_owned()), "{without:?}");
     }
+    // Without the rule for a project's notes, which the manager is told as well, no entry is added.
+    let base = BaseToolbox::of(["lore:write"]);
+    let without = names(&tools_of(&world, &hall, &attempt, Grants { base, ..Grants::default() }).await);
+    assert!(without.contains(&"write_artifact".to_owned()) && !without.contains(&"add_heartbeat_entry".to_owned()));
 }
