@@ -17,8 +17,8 @@ use crate::{
     meeting::MeetingScope,
     tools::{
         ActivityTools, Worktree,
-        commission::{Report, Reports},
         meeting::{MeetingReport, MeetingReports},
+        report::{Report, Reports},
     },
     workers::{Activity, Attempt},
 };

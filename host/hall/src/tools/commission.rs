@@ -16,51 +16,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{answer, blocking, define, is_offered, lore::LoreTools};
+use super::{
+    answer, blocking, define, is_offered,
+    lore::LoreTools,
+    report::{Report, Reports},
+};
 
 const PROGRESS: &str = "report_progress";
 const SUBMIT: &str = "submit_result";
 
 /// Artifacts that a result names.
 const MAX_ARTIFACTS: usize = 256;
-
-/// What a worker reports on its commission.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Report {
-    /// Where its work stands.
-    Progress {
-        /// In its words.
-        summary: String,
-    },
-    /// It submitted its result.
-    Result {
-        /// The result.
-        summary: String,
-        /// The artifacts that belong to it, as paths below `.lore/`. They are there.
-        artifacts: Vec<String>,
-    },
-    /// A question that only a person can answer.
-    Question {
-        /// The question.
-        question: String,
-    },
-    /// A judgment call.
-    Decision(Decision),
-    /// It wrote an artifact.
-    Artifact {
-        /// Its path below `.lore/`.
-        path: String,
-    },
-}
-
-/// Where reports of one attempt go.
-pub trait Reports: Send + Sync {
-    /// Notes a report of a job that runs. It blocks. After a crash, a report that was noted can come again.
-    ///
-    /// # Errors
-    /// What the worker is told: it may report again.
-    fn report(&self, report: Report) -> Result<(), ToolError>;
-}
 
 /// What the worker of a commission reports, by its component or by a session. The job has it before the hall, but for a
 /// session's result: once the job has that, a restart does not ask for it again.

@@ -11,9 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    answer, blocking,
-    commission::{Report, Reports},
-    define, is_offered, lore_write,
+    answer, blocking, define, is_offered, lore_write,
+    report::{Report, Reports},
     worktree::{Worktree, key},
 };
 use crate::{

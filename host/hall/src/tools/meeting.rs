@@ -9,10 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    answer, blocking,
-    commission::{Report, Reports},
-    define, is_offered,
+    answer, blocking, define, is_offered,
     lore::LoreTools,
+    report::{Report, Reports},
 };
 
 const LINK: &str = "link_artifact";

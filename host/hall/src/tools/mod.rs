@@ -4,6 +4,7 @@ pub mod commission;
 pub mod lore;
 pub mod meeting;
 pub mod memory;
+pub mod report;
 pub mod workspace;
 mod worktree;
 
@@ -17,10 +18,11 @@ use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use commission::{CommissionReporting, ReportTools, Reports};
+use commission::{CommissionReporting, ReportTools};
 use lore::LoreTools;
 use meeting::{MeetingReports, MeetingTools};
 use memory::MemoryTools;
+use report::Reports;
 use workspace::WorkspaceTools;
 pub use worktree::Worktree;
 pub(crate) use worktree::key;

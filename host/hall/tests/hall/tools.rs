@@ -27,7 +27,7 @@ use guild_hall::{
     Activity, Attempt, Hall, Requester,
     tools::{
         ActivityTools, Worktree,
-        commission::{Report, Reports},
+        report::{Report, Reports},
     },
 };
 use guild_jobs::{JobStore, JobTools, MemoryStore, Resume, RunningJob, Sealed, StoreOptions};
