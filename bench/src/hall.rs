@@ -16,7 +16,9 @@ use guild_contract::{
 };
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
-use guild_hall::{Attempt, Hall, HallOptions, NotBegun, Outcome as Ended, Permit, Requester, Worker, Workers};
+use guild_hall::{
+    Attempt, Hall, HallOptions, NotBegun, Outcome as Ended, Permit, Requester, Worker, WorkerJobs, Workers,
+};
 
 use crate::{
     Outcome, host,
@@ -166,7 +168,6 @@ fn resident() -> Outcome<f64> {
 /// A worker that is done at once.
 struct Instantly;
 
-#[async_trait]
 impl Workers for Instantly {
     fn all(&self) -> Vec<Worker> {
         let Ok(key) = "worker".parse() else { return Vec::new() };
@@ -184,7 +185,10 @@ impl Workers for Instantly {
             can: Vec::new(),
         }]
     }
+}
 
+#[async_trait]
+impl WorkerJobs for Instantly {
     fn new_job(&self, _: &MemberKey) -> Result<JobId, OperationError> {
         "job".parse().map_err(|_| OperationError::Internal("no id".to_owned()))
     }

@@ -5,7 +5,6 @@
 //! the roster carries out.
 
 pub mod artifact;
-mod asker;
 pub mod commission;
 mod files;
 mod frontmatter;
@@ -24,6 +23,7 @@ mod requester;
 mod settings;
 mod store;
 mod tidy;
+mod token_scope;
 pub mod tools;
 pub mod view;
 pub mod workers;
@@ -35,7 +35,6 @@ pub mod git {
     };
 }
 
-pub use asker::asked_by;
 pub use hall::{Hall, HallOptions};
 pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET, host_of};
 pub use look::{Looked, look_at};
@@ -46,4 +45,5 @@ pub use register::{
 pub use requester::Requester;
 pub use settings::Settings;
 pub use tidy::{Tidied, Tidying, tidy};
-pub use workers::{Activity, Attempt, NO_RESULT, NoSession, NotBegun, Outcome, Worker, Workers};
+pub use token_scope::with_token;
+pub use workers::{Activity, Attempt, NO_RESULT, NoSession, NotBegun, Outcome, Worker, WorkerJobs, Workers};

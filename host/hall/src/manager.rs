@@ -25,10 +25,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    asker::asked_by,
     commission::Commission,
     hall::{Hall, cut},
     requester::Requester,
+    token_scope::with_token,
     tools::{answer, define, key, unknown},
     view,
     workers::Attempt,
@@ -283,7 +283,7 @@ impl Tools for ManagerTools {
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
         let token = self.activity.as_ref().and_then(|activity| activity.token.clone());
-        asked_by(token, self.perform(call)).await.map_err(|error| self.without_paths(error))
+        with_token(token, self.perform(call)).await.map_err(|error| self.without_paths(error))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Those who carry commissions out and hold meetings, as the hall sees them.
+//! The workers of a host and their jobs, as the hall uses them.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -247,9 +247,7 @@ pub enum NoSession {
 /// Why workers that only take commissions cannot be talked with.
 const NO_MEETINGS: &str = "these workers hold no meetings";
 
-/// The workers of a host. An attempt is an ordinary job of one. The job of a meeting runs nothing between the
-/// turns of its conversation.
-#[async_trait]
+/// The workers of a host, and what the operator allows each.
 pub trait Workers: Send + Sync {
     /// Those that are in service, by key.
     fn all(&self) -> Vec<Worker>;
@@ -261,12 +259,6 @@ pub trait Workers: Send + Sync {
     fn check_settings(&self) -> Result<(), String> {
         Ok(())
     }
-
-    /// An id for a new job.
-    ///
-    /// # Errors
-    /// Where there is no such worker in service.
-    fn new_job(&self, worker: &MemberKey) -> Result<JobId, OperationError>;
 
     /// The models that the sessions of this host can run. It blocks.
     fn models(&self) -> Vec<Model> {
@@ -291,17 +283,28 @@ pub trait Workers: Send + Sync {
         overrides.max_budget_usd.unwrap_or(0.0)
     }
 
-    /// US dollars that the job of an attempt has spent which has ended; where that is not known, all that it could.
-    async fn spent_usd(&self, _attempt: &Attempt) -> f64 {
-        0.0
-    }
-
     /// Whether a worker's session may begin to spend, for that token if there is one.
     ///
     /// # Errors
     /// As much was spent today as may be; the sentence says until when.
     fn may_spend(&self, _worker: &MemberKey, _token: Option<&str>) -> Result<(), String> {
         Ok(())
+    }
+}
+
+/// The jobs of the workers. An attempt is an ordinary job of its worker. The job of a meeting runs nothing between the turns of
+/// its conversation.
+#[async_trait]
+pub trait WorkerJobs: Send + Sync {
+    /// An id for a new job.
+    ///
+    /// # Errors
+    /// Where there is no such worker in service.
+    fn new_job(&self, worker: &MemberKey) -> Result<JobId, OperationError>;
+
+    /// US dollars that the job of an attempt has spent which has ended; where that is not known, all that it could.
+    async fn spent_usd(&self, _attempt: &Attempt) -> f64 {
+        0.0
     }
 
     /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is left as it is.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use record::Record;
 
-use crate::{asker::asker, store::Kept};
+use crate::{store::Kept, token_scope::current_token};
 
 /// Calls of the manager's that are remembered of a commission.
 const MAX_CALLS: usize = 64;
@@ -132,7 +132,7 @@ impl Commission {
             worktree_dir: None,
             branch_name: None,
             created_by: Author::User,
-            token: asker(),
+            token: current_token(),
             delegated: None,
             asked: None,
             attempt: None,

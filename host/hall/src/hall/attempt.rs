@@ -14,7 +14,7 @@ use crate::{
     protected::LORE,
     requester::Requester,
     store,
-    workers::{Attempt, NO_RESULT, NotBegun, Outcome},
+    workers::{Attempt, NO_RESULT, NotBegun, Outcome, WorkerJobs, Workers},
 };
 
 /// How long an attempt waits before it asks a host that was busy again.
@@ -94,8 +94,12 @@ impl Hall {
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
-    pub async fn begin_work(self: &Arc<Self>, workers: Arc<dyn crate::Workers>) -> Result<(), OperationError> {
-        let _ = self.workers.set(workers);
+    pub async fn begin_work<W>(self: &Arc<Self>, workers: Arc<W>) -> Result<(), OperationError>
+    where
+        W: Workers + WorkerJobs + 'static,
+    {
+        let _ = self.workers.set(workers.clone());
+        let _ = self.jobs.set(workers);
         for cell in self.commissions.all() {
             let now = cell.now();
             if now.status.is_active() && now.attempt.is_some() {
@@ -155,7 +159,7 @@ impl Hall {
 
     /// From the worktree to the end of the job.
     async fn carry_out(&self, cell: &CommissionCell) -> Result<(), OperationError> {
-        let workers = self.workers()?;
+        let jobs = self.jobs()?;
         let cancel = cell.live.cancel();
         let is_cancelled = || cell.now().attempt.as_ref().and_then(|attempt| attempt.cancel.clone());
         let now = cell.now();
@@ -185,7 +189,7 @@ impl Hall {
                         )
                         .await;
                 }
-                match workers.begin(&attempt).await {
+                match jobs.begin(&attempt).await {
                     Ok(()) => break,
                     Err(NotBegun::Refused(why)) => return Err(OperationError::Internal(why)),
                     Err(NotBegun::Busy(why)) => {
@@ -202,8 +206,8 @@ impl Hall {
             .await?;
         }
         if is_cancelled().is_some() {
-            workers.cancel(&attempt).await;
-        } else if let Some(why) = workers.held_back(&attempt).await {
+            jobs.cancel(&attempt).await;
+        } else if let Some(why) = jobs.held_back(&attempt).await {
             let time = self.time();
             self.change(cell, |commission| {
                 note_once(commission, HELD_BACK, &why, time);
@@ -212,10 +216,10 @@ impl Hall {
             .await?;
         }
         let (outcome, decisions) = tokio::select! {
-            ended = workers.ended(&attempt) => ended,
+            ended = jobs.ended(&attempt) => ended,
             () = cancel.cancelled() => {
-                workers.cancel(&attempt).await;
-                workers.ended(&attempt).await
+                jobs.cancel(&attempt).await;
+                jobs.ended(&attempt).await
             }
         };
         let end = |status, reason: String| End { status, reason, time: self.time() };
@@ -265,8 +269,8 @@ impl Hall {
 
     /// What the attempt at a commission of the manager's has spent.
     async fn spent_usd(&self, now: &Commission) -> f64 {
-        match (&now.delegated, Attempt::of(now, None), self.workers()) {
-            (Some(_), Some(attempt), Ok(workers)) => workers.spent_usd(&attempt).await,
+        match (&now.delegated, Attempt::of(now, None), self.jobs()) {
+            (Some(_), Some(attempt), Ok(jobs)) => jobs.spent_usd(&attempt).await,
             _ => 0.0,
         }
     }

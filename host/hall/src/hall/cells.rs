@@ -16,10 +16,10 @@ use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 
 use super::{Hall, blocking};
 use crate::{
-    asker::asker,
     home::Home,
     project::Project,
     store::{self, Kept},
+    token_scope::current_token,
 };
 
 /// The most bytes of the commissions of a project, and of its meetings. All of them are in memory while the host runs.
@@ -169,7 +169,7 @@ pub(super) fn check_room<T: InHall, L: Default>(
     project: &str,
     more: usize,
 ) -> Result<(), OperationError> {
-    let (token, kind) = (asker(), T::RECORDS);
+    let (token, kind) = (current_token(), T::RECORDS);
     let (mut all, mut of_token) = (more, more);
     for now in cells.now().filter(|now| now.project() == project) {
         let bytes = now.bytes() + ITEM_BYTES;

@@ -38,7 +38,7 @@ use crate::{
     meeting::Meeting,
     project::{Permit, Project, Projects, lock},
     store,
-    workers::Workers,
+    workers::{WorkerJobs, Workers},
 };
 
 use cells::{Cell, Cells};
@@ -73,6 +73,7 @@ pub struct Hall {
     clock: Arc<dyn Clock>,
     started: Instant,
     workers: OnceLock<Arc<dyn Workers>>,
+    jobs: OnceLock<Arc<dyn WorkerJobs>>,
     commissions: Cells<Commission, Running>,
     meetings: Cells<Meeting, Turns>,
     /// Held while a meeting is opened, so that the caps hold.
@@ -130,6 +131,7 @@ impl Hall {
             clock: options.clock,
             started: Instant::now(),
             workers: OnceLock::new(),
+            jobs: OnceLock::new(),
             commissions: Cells::of(kept),
             meetings: Cells::of(meetings),
             opening: tokio::sync::Mutex::default(),
@@ -171,7 +173,11 @@ impl Hall {
     }
 
     fn workers(&self) -> Result<&Arc<dyn Workers>, OperationError> {
-        self.workers.get().ok_or_else(|| OperationError::Internal("the host is starting; try again".to_owned()))
+        self.workers.get().ok_or_else(starting)
+    }
+
+    fn jobs(&self) -> Result<&Arc<dyn WorkerJobs>, OperationError> {
+        self.jobs.get().ok_or_else(starting)
     }
 
     /// Whether there is a commission or a meeting of that id.
@@ -189,6 +195,10 @@ impl Hall {
         let (_, mut projects) = self.projects.now(&self.home)?;
         projects.remove(name).ok_or_else(|| OperationError::NotFound(format!("Project not found: {name}")))
     }
+}
+
+fn starting() -> OperationError {
+    OperationError::Internal("the host is starting; try again".to_owned())
 }
 
 /// Does something that blocks on the file system.

@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommissionCell, Hall};
 use crate::{
-    asker::asker,
     commission::{AttemptState, Commission, record::CUT},
     project::lock,
     requester::Requester,
+    token_scope::current_token,
 };
 
 const DEQUEUED: &str = "Capacity available, dispatching from queue";
@@ -84,7 +84,7 @@ impl Hall {
             reason,
         };
         let now = cell.now();
-        let (time, token) = (self.time(), asker());
+        let (time, token) = (self.time(), current_token());
         self.check_spend(&now.worker_name, token.as_deref())?;
         self.change(&cell, |commission| {
             change(commission, time)?;
@@ -168,7 +168,7 @@ impl Hall {
     async fn begin(self: &Arc<Self>, cell: &Arc<CommissionCell>) -> Result<bool, OperationError> {
         let now = cell.now();
         let worker = self.worker_of(&now.worker_name)?;
-        let job = self.workers()?.new_job(&worker.key)?;
+        let job = self.jobs()?.new_job(&worker.key)?;
         let (id, time) = (&now.commission_id, self.time());
         let branch = match now.attempts() {
             0 => format!("claude/commission/{id}"),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use record::Record;
 
-use crate::{asker::asker, commission::record::CUT, store::Kept};
+use crate::{commission::record::CUT, store::Kept, token_scope::current_token};
 
 /// What the notes of a meeting say that could not be merged.
 pub(crate) const NOT_MERGED: &str = "What was written in this meeting is not in claude/main";
@@ -137,7 +137,7 @@ impl Meeting {
             worktree_dir: None,
             branch_name: None,
             created_by: Author::User,
-            token: asker(),
+            token: current_token(),
             call: None,
             overrides: Overrides::default(),
             session: None,

@@ -7,7 +7,7 @@ use guild_contract::{
     hall::{CommissionChanges, CommissionStatus, DispatchStatus, NewCommission, Overrides},
 };
 use guild_git::Checkout;
-use guild_hall::{NotBegun, Outcome, Requester, Worker, Workers as _, asked_by, commission::record};
+use guild_hall::{NotBegun, Outcome, Requester, Worker, Workers as _, commission::record, with_token};
 
 use crate::support::{
     Scripted, World, changing, commission, done, ended, git, received, status, timeline, until, write,
@@ -352,12 +352,12 @@ async fn a_token_that_stores_too_much_leaves_room_for_other_callers() {
     let hall = world.hall().await;
     let large = || NewCommission { prompt: "x".repeat(1 << 20), ..commission("large") };
     let refused = loop {
-        if let Err(why) = asked_by(Some("ci".to_owned()), hall.create(large(), &Requester::User)).await {
+        if let Err(why) = with_token(Some("ci".to_owned()), hall.create(large(), &Requester::User)).await {
             break why.to_string();
         }
     };
     assert!(refused.contains("that count for the token ci") && refused.contains("delete"), "{refused}");
-    assert!(asked_by(Some("ann".to_owned()), hall.create(large(), &Requester::User)).await.is_ok());
+    assert!(with_token(Some("ann".to_owned()), hall.create(large(), &Requester::User)).await.is_ok());
     assert!(hall.create(large(), &Requester::User).await.is_ok());
 }
 

@@ -10,7 +10,7 @@ use guild_contract::{
 };
 use guild_fs::clock::SystemClock;
 use guild_hall::{
-    Attempt, Hall, NoSession, NotBegun, Workers as _,
+    Attempt, Hall, NoSession, NotBegun, WorkerJobs as _,
     hall::{NewRequest, Turn},
 };
 use guild_jobs::{JobTools, MemoryStore};

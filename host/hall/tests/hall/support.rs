@@ -22,7 +22,7 @@ pub(crate) use guild_fakes::git;
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
 use guild_hall::{
-    Attempt, Hall, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, Workers,
+    Attempt, Hall, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, WorkerJobs, Workers,
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
 use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreOptions};
@@ -140,7 +140,6 @@ pub(crate) fn done(result: &str) -> Outcome {
     Outcome::Completed { result: result.to_owned(), error: None }
 }
 
-#[async_trait]
 impl Workers for Scripted {
     fn all(&self) -> Vec<Worker> {
         let mut all = self.others.lock().unwrap().clone();
@@ -160,10 +159,6 @@ impl Workers for Scripted {
         all
     }
 
-    fn new_job(&self, _: &MemberKey) -> Result<JobId, OperationError> {
-        Ok(format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed)).parse().unwrap())
-    }
-
     fn check_model(&self, _: &MemberKey, model: &str) -> Result<(), String> {
         if model == "absent" { Err("\"absent\" cannot run here".to_owned()) } else { Ok(()) }
     }
@@ -173,6 +168,13 @@ impl Workers for Scripted {
         let cut = overrides.max_turns.filter(|turns| *turns > most);
         overrides.max_turns = overrides.max_turns.map(|turns| turns.min(most));
         cut.map(|turns| format!("maxTurns {turns} is cut to {most}")).into_iter().collect()
+    }
+}
+
+#[async_trait]
+impl WorkerJobs for Scripted {
+    fn new_job(&self, _: &MemberKey) -> Result<JobId, OperationError> {
+        Ok(format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed)).parse().unwrap())
     }
 
     async fn held_back(&self, _: &Attempt) -> Option<String> {

@@ -13,7 +13,7 @@ use guild_contract::{
     rpc::{DispatchParams, RpcError, code},
 };
 use guild_git::Checkout;
-use guild_hall::{Attempt, NoSession, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_hall::{Attempt, NoSession, NotBegun, Outcome, Permit, Worker, WorkerJobs, Workers};
 use guild_jobs::{JobStore, RunningJob};
 use guild_session::transcript::{Entry, Line};
 use tokio_util::sync::CancellationToken;
@@ -114,7 +114,6 @@ impl Commissions {
     }
 }
 
-#[async_trait]
 impl Workers for Commissions {
     fn all(&self) -> Vec<Worker> {
         let members = self.roster.now().members();
@@ -162,11 +161,6 @@ impl Workers for Commissions {
         Config::load(Some(file)).map(drop).map_err(|e| e.to_string())
     }
 
-    fn new_job(&self, worker: &MemberKey) -> Result<JobId, OperationError> {
-        let member = self.member(worker).ok_or_else(|| OperationError::Conflict(not_served(worker)))?;
-        Ok(member.store().new_id())
-    }
-
     fn may_spend(&self, worker: &MemberKey, token: Option<&str>) -> Result<(), String> {
         // One that is not in service is refused for that.
         self.member(worker).map_or(Ok(()), |member| member.may_spend(token))
@@ -174,6 +168,14 @@ impl Workers for Commissions {
 
     fn budget_usd(&self, worker: &MemberKey, overrides: &Overrides) -> f64 {
         self.member(worker).map_or(0.0, |member| member.budget_usd(overrides))
+    }
+}
+
+#[async_trait]
+impl WorkerJobs for Commissions {
+    fn new_job(&self, worker: &MemberKey) -> Result<JobId, OperationError> {
+        let member = self.member(worker).ok_or_else(|| OperationError::Conflict(not_served(worker)))?;
+        Ok(member.store().new_id())
     }
 
     async fn spent_usd(&self, attempt: &Attempt) -> f64 {

@@ -112,7 +112,7 @@ impl Api {
         };
         let token = caller.token().map(str::to_owned);
         let work = async |audit: Audit| {
-            let response = guild_hall::asked_by(token, routes::answer(&self.hall, asked)).await;
+            let response = guild_hall::with_token(token, routes::answer(&self.hall, asked)).await;
             let answered = response.extensions().get::<Answered>();
             if let Some(about) = answered.and_then(|answered| answered.about.as_deref()) {
                 audit.of(about);

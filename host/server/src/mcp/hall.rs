@@ -98,7 +98,7 @@ pub(crate) async fn run(
     caller.reserve(operation.row.answer_bytes).await?;
     let (hall, token) = (hall.clone(), caller.token().map(str::to_owned));
     let about = subject(operation, &input);
-    let work = guild_hall::asked_by(token, async move {
+    let work = guild_hall::with_token(token, async move {
         let done = match operation.run(hall.clone(), input).await {
             Ok(Reply::Turn(Err(error))) => Err(error),
             done => done,

@@ -19,7 +19,7 @@ use guild_config::Config;
 use guild_contract::{Decision, Delegation, JobId, Limits, MemberKey, OperationError, hall::Model};
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
-use guild_hall::{Attempt, Hall, HallOptions, Home, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_hall::{Attempt, Hall, HallOptions, Home, NotBegun, Outcome, Permit, Worker, WorkerJobs, Workers};
 use guild_roster::events::Hub;
 use guild_server::hall::{Api, socket::Socket};
 use serde_json::{Value, json};
@@ -75,7 +75,6 @@ struct AtOnce {
     wrong: Mutex<Option<String>>,
 }
 
-#[async_trait]
 impl Workers for AtOnce {
     fn all(&self) -> Vec<Worker> {
         vec![Worker {
@@ -100,7 +99,10 @@ impl Workers for AtOnce {
     fn check_settings(&self) -> Result<(), String> {
         self.wrong.lock().unwrap().clone().map_or(Ok(()), Err)
     }
+}
 
+#[async_trait]
+impl WorkerJobs for AtOnce {
     fn new_job(&self, _: &MemberKey) -> Result<JobId, OperationError> {
         Ok(format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed)).parse().unwrap())
     }

@@ -97,13 +97,13 @@ impl Hall {
             return Ok(notes);
         }
         let attempt = self.meeting_attempt(&now)?;
-        let workers = self.workers()?;
+        let jobs = self.jobs()?;
         let text = match close.and_then(|close| close.text) {
             Some(text) => text,
             None => {
                 // A meeting that never began has no job, and nothing was said in it. Of another that cannot be read now, nobody
                 // may write that.
-                let lines = match workers.transcript(&attempt.worker, &attempt.job).await {
+                let lines = match jobs.transcript(&attempt.worker, &attempt.job).await {
                     Err(_) if !session.begun => Vec::new(),
                     read => read?,
                 };
@@ -112,7 +112,7 @@ impl Hall {
                 text
             }
         };
-        let decisions = match workers.conclude(&attempt, &text).await {
+        let decisions = match jobs.conclude(&attempt, &text).await {
             Err(_) if !session.begun => Vec::new(),
             concluded => concluded.map_err(OperationError::Conflict)?,
         };
@@ -155,7 +155,7 @@ impl Hall {
             if linked.is_empty() { "none" } else { &linked },
             if skipped > 0 { " (its end)" } else { "" },
         );
-        Ok(match self.workers()?.write(attempt, WRITER, prompt).await {
+        Ok(match self.jobs()?.write(attempt, WRITER, prompt).await {
             Ok(notes) if !notes.trim().is_empty() => notes.trim().to_owned(),
             Ok(_) => transcript::plain_notes(now, &messages, "the session that was to write notes answered nothing"),
             Err(NoSession::Never(why)) => transcript::plain_notes(now, &messages, &why),
@@ -261,8 +261,8 @@ impl Hall {
             return;
         }
         let Ok(attempt) = self.meeting_attempt(&now) else { return };
-        let Ok(workers) = self.workers() else { return };
-        let written = match workers.transcript(&attempt.worker, &attempt.job).await {
+        let Ok(jobs) = self.jobs() else { return };
+        let written = match jobs.transcript(&attempt.worker, &attempt.job).await {
             Ok(lines) => {
                 let home = self.home.clone();
                 blocking(move || {

@@ -14,9 +14,9 @@ use super::{
     Hall, MeetingCell, Turn, turn,
 };
 use crate::{
-    asker::asker,
     commission::record::CUT,
     meeting::{Meeting, MeetingScope, Record, SessionState, record::OPENED},
+    token_scope::current_token,
     workers::{NotBegun, Worker},
 };
 
@@ -66,7 +66,7 @@ impl Hall {
         self.projects.integration(&self.home, &project).await?;
         let worker = self.worker(&new.worker_name)?;
         let (overrides, cut) = self.allowed(&worker.key, new.resource_overrides)?;
-        let (now, time, token) = (self.clock.now(), self.time(), asker());
+        let (now, time, token) = (self.clock.now(), self.time(), current_token());
         self.check_spend(worker.key.as_str(), token.as_deref())?;
         let _one = self.opening.lock().await;
         self.check_meeting_cap(&new.project_name)?;
@@ -226,7 +226,7 @@ impl Hall {
             opening.push_str(&format!("\n\n{message}"));
         }
         let session = self.new_session(&worker, opening)?;
-        let (time, token) = (self.time(), asker());
+        let (time, token) = (self.time(), current_token());
         self.check_spend(worker.key.as_str(), token.as_deref())?;
         let _one = self.opening.lock().await;
         self.check_meeting_cap(&now.project_name)?;
@@ -316,7 +316,7 @@ impl Hall {
     }
 
     fn new_session(&self, worker: &Worker, opening: String) -> Result<SessionState, OperationError> {
-        let job = self.workers()?.new_job(&worker.key)?;
+        let job = self.jobs()?.new_job(&worker.key)?;
         let full = worker.checkout == Checkout::Full;
         Ok(SessionState { job, full, begun: false, opening, close: None })
     }
@@ -402,10 +402,10 @@ impl Hall {
         let attempt = self.meeting_attempt(&now)?;
         let project = self.project(&now.project_name)?;
         self.make_worktree(&project, &attempt, now.branch_name.as_deref()).await?;
-        let workers = self.workers()?;
+        let jobs = self.jobs()?;
         let until = tokio::time::Instant::now() + BUSY;
         loop {
-            match workers.begin(&attempt).await {
+            match jobs.begin(&attempt).await {
                 Ok(()) => return Ok(()),
                 Err(NotBegun::Refused(why)) => return Err(OperationError::Conflict(why)),
                 Err(NotBegun::Busy(why)) if tokio::time::Instant::now() >= until => {
@@ -422,8 +422,8 @@ impl Hall {
         if failed == Failed::Stays {
             return;
         }
-        if let (Ok(attempt), Ok(workers)) = (self.meeting_attempt(&now), self.workers()) {
-            workers.cancel(&attempt).await;
+        if let (Ok(attempt), Ok(jobs)) = (self.meeting_attempt(&now), self.jobs()) {
+            jobs.cancel(&attempt).await;
         }
         let dir = now.worktree_dir.clone().filter(|_| now.branch_name.is_some());
         if let Err(e) = self.remove_meeting_worktree(&now.project_name, dir).await {

@@ -84,8 +84,8 @@ impl Hall {
             e => e,
         };
         let now = self.meeting_of(id, project).await.map_err(missing)?.now();
-        let lines = match (&now.session, now.worker_name.parse(), self.workers.get()) {
-            (Some(session), Ok(worker), Some(workers)) => workers.transcript(&worker, &session.job).await,
+        let lines = match (&now.session, now.worker_name.parse(), self.jobs.get()) {
+            (Some(session), Ok(worker), Some(jobs)) => jobs.transcript(&worker, &session.job).await,
             _ => Ok(Vec::new()),
         };
         // The job of a meeting that is over can be deleted.

@@ -17,9 +17,9 @@ use super::{
     open::Failed,
 };
 use crate::{
-    asker::asker,
     meeting::{Meeting, event::Projection},
     project::lock,
+    token_scope::current_token,
 };
 
 /// How long a message waits for the end of a turn whose last event its client has seen already.
@@ -171,7 +171,7 @@ impl Hall {
             }
         };
         is_open(&cell)?;
-        let token = asker();
+        let token = current_token();
         self.check_spend(&cell.now().worker_name, token.as_deref())?;
         let mut turn = cell.live.turn.subscribe();
         let _ = timeout(LAST_MOMENT, turn.wait_for(|turn| turn.over.is_some())).await;
@@ -254,9 +254,9 @@ impl Hall {
     /// Goes on, after a restart, with what the user said first, where that was not written down before.
     pub(super) async fn carry_opening_out(self: &Arc<Self>, cell: &Arc<MeetingCell>) {
         let now = cell.now();
-        let was_said = match (self.meeting_attempt(&now), self.workers()) {
-            (Ok(attempt), Ok(workers)) => {
-                let lines = workers.transcript(&attempt.worker, &attempt.job).await;
+        let was_said = match (self.meeting_attempt(&now), self.jobs()) {
+            (Ok(attempt), Ok(jobs)) => {
+                let lines = jobs.transcript(&attempt.worker, &attempt.job).await;
                 lines.map(|lines| lines.iter().any(|line| matches!(line.entry, Entry::Message { .. })))
             }
             (Err(e), _) | (_, Err(e)) => Err(e),
@@ -288,16 +288,16 @@ impl Hall {
 
     async fn try_turn(&self, cell: &MeetingCell, message: &str) -> Result<(), String> {
         let attempt = self.meeting_attempt(&cell.now()).map_err(|e| e.to_string())?;
-        let workers = self.workers().map_err(|e| e.to_string())?;
-        let at = *workers.conversation(&attempt).await?.written().borrow();
+        let jobs = self.jobs().map_err(|e| e.to_string())?;
+        let at = *jobs.conversation(&attempt).await?.written().borrow();
         cell.live.turn.send_modify(|turn| turn.at = Some(at));
         let cancel = lock(&cell.live.cancel).clone();
-        workers.say(&attempt, message, &cancel).await
+        jobs.say(&attempt, message, &cancel).await
     }
 
     async fn tail(&self, cell: &MeetingCell, at: Position) -> Result<Tail, String> {
         let attempt = self.meeting_attempt(&cell.now()).map_err(|e| e.to_string())?;
-        let job = self.workers().map_err(|e| e.to_string())?.conversation(&attempt).await?;
+        let job = self.jobs().map_err(|e| e.to_string())?.conversation(&attempt).await?;
         Ok(Tail::of(job, at))
     }
 }
