@@ -49,15 +49,15 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     })?;
     hall.begin_work(Arc::new(Instantly)).await?;
     // The integration worktree is made once.
-    hall.create(commission("warm"), &Requester::User).await?;
+    hall.commissions.create(commission("warm"), &Requester::User).await?;
 
     let (mut starts, mut wholes, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for nth in 0..COMMISSIONS {
         bare.push(bare_git(&project, &root.join(format!("bare-{nth}")), nth)?);
-        let id = hall.create(commission(&format!("{nth}")), &Requester::User).await?.commission_id;
+        let id = hall.commissions.create(commission(&format!("{nth}")), &Requester::User).await?.commission_id;
         let mut events = hall.events();
         let begun = Instant::now();
-        hall.dispatch(id.as_str(), &Requester::User).await?;
+        hall.commissions.dispatch(id.as_str(), &Requester::User).await?;
         loop {
             let event = events.recv().await?;
             let HallEvent::CommissionStatus { commission_id, status, reason, .. } = &*event else { continue };
@@ -81,12 +81,12 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     for nth in 0..LISTED {
         let mut new = commission(&format!("waits {nth}"));
         new.dependencies = vec!["never.md".to_owned()];
-        let id: CommissionId = hall.create(new, &Requester::User).await?.commission_id;
+        let id: CommissionId = hall.commissions.create(new, &Requester::User).await?.commission_id;
         if nth == 0 {
-            hall.dispatch(id.as_str(), &Requester::User).await?;
+            hall.commissions.dispatch(id.as_str(), &Requester::User).await?;
         }
     }
-    hall.check_dependencies(None).await?;
+    hall.commissions.check_dependencies(None).await?;
     report.add(
         "1,000 commissions that wait",
         resident()? - before,
@@ -98,6 +98,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     for _ in 0..COMMISSIONS {
         let begun = Instant::now();
         let listed = hall
+            .commissions
             .list(&CommissionFilter { project_name: Some("demo".to_owned()), ..CommissionFilter::default() })
             .await?;
         lists.push(ms(begun.elapsed()));

@@ -4,28 +4,31 @@
 //! This crate knows neither components nor HTTP. A commission is a record; each attempt of it is a job of a member, which
 //! the roster carries out.
 
-pub mod artifact;
-pub mod commission;
+mod blocking;
+pub mod commissions;
+mod core;
+pub mod documents;
 mod files;
 mod frontmatter;
 pub mod hall;
-mod heartbeat;
 mod home;
 mod look;
 pub mod manager;
-pub mod meeting;
+pub mod meetings;
 pub mod memory;
 pub mod operations;
-mod project;
+pub mod page;
+mod project_list;
+pub mod projects;
 mod protected;
+mod records;
 mod register;
 mod requester;
 mod settings;
-mod store;
+mod text;
 mod tidy;
 mod token_scope;
 pub mod tools;
-pub mod view;
 pub mod workers;
 
 /// What can be asked of a project's git, and what is answered.
@@ -35,10 +38,14 @@ pub mod git {
     };
 }
 
+pub use commissions::{Commissions, commission};
+pub use documents::{Documents, artifact};
 pub use hall::{Hall, HallOptions};
 pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET, host_of};
 pub use look::{Looked, look_at};
-pub use project::{Permit, check_name, find_git};
+pub use meetings::{Meetings, meeting};
+pub use project_list::{Permit, check_name, find_git};
+pub use projects::Projects;
 pub use register::{
     NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
 };

@@ -7,7 +7,7 @@ use guild_git::{Git, Repository};
 
 use crate::{
     home::Home,
-    project::{Permit, Project, find_git},
+    project_list::{Permit, Project, find_git},
     register::read_settings,
 };
 

@@ -25,12 +25,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    commission::Commission,
-    hall::{Hall, cut},
+    commissions::{self, commission::Commission},
+    hall::Hall,
     requester::Requester,
+    text::cut,
     token_scope::with_token,
     tools::{answer, define, key, unknown},
-    view,
     workers::Attempt,
 };
 
@@ -83,7 +83,7 @@ impl ManagerTools {
                 "{id} is the commission that you work on, and would end you with it; submit its result, or have the user cancel it"
             )));
         }
-        let of = self.hall.read(id, None).await?.commission.project_name;
+        let of = self.hall.commissions.read(id, None).await?.commission.project_name;
         if of != *project {
             return Err(ToolError::InvalidInput(format!(
                 "{id} is of project {of:?}, and you work on {project:?} only; have the user commission the manager there"
@@ -115,11 +115,11 @@ impl ManagerTools {
             dependencies: dependencies.unwrap_or_default(),
             resource_overrides: resource_overrides.unwrap_or_default(),
         };
-        let made = self.hall.create(new, requester).await?;
+        let made = self.hall.commissions.create(new, requester).await?;
         let mut answer = json!(made);
         if dispatch != Some(false) {
             let id = made.commission_id.as_str();
-            let dispatched = match self.hall.dispatch(id, &again(requester, "dispatch")).await {
+            let dispatched = match self.hall.commissions.dispatch(id, &again(requester, "dispatch")).await {
                 Ok(dispatched) => json!(dispatched),
                 // It is there, and its id is what the manager goes on with.
                 Err(e) => {
@@ -134,12 +134,15 @@ impl ManagerTools {
     async fn look(&self, id: Option<String>) -> Result<Value, ToolError> {
         let project = self.activity.as_ref().map(|activity| activity.project.clone());
         let Some(id) = id else {
-            let all =
-                self.hall.matching(&CommissionFilter { project_name: project, ..CommissionFilter::default() }).await?;
+            let all = self
+                .hall
+                .commissions
+                .matching(&CommissionFilter { project_name: project, ..CommissionFilter::default() })
+                .await?;
             let mut shown = Vec::new();
             for now in all.iter().take(MAX_LISTED) {
-                let mut view = view::commission(now);
-                view.blocked_by = self.hall.blocked_by(now).await?;
+                let mut view = commissions::view::commission(now);
+                view.blocked_by = self.hall.commissions.blocked_by(now).await?;
                 shown.push(line(&view));
             }
             return Ok(list(&all, shown));
@@ -147,7 +150,7 @@ impl ManagerTools {
         if self.activity.is_some() {
             self.check(STATUS, &id, false).await?;
         }
-        let read = self.hall.read(&id, None).await?;
+        let read = self.hall.commissions.read(&id, None).await?;
         let (entries, paths) = (read.timeline.len().saturating_sub(MAX_ENTRIES), self.hall.host_paths());
         let entry = |TimelineEntry { timestamp, event, reason, .. }| {
             // Why a state changed can be an error of the host. All else was written by workers and people.
@@ -314,25 +317,25 @@ impl ManagerTools {
             DISPATCH => {
                 let CommissionParams { commission_id: id } = parse(DISPATCH, input)?;
                 self.check(DISPATCH, &id, false).await?;
-                Ok(json!(self.hall.dispatch(&id, &requester).await?))
+                Ok(json!(self.hall.commissions.dispatch(&id, &requester).await?))
             }
             CANCEL => {
                 let CancelParams { commission_id: id, reason } = parse(CANCEL, input)?;
                 self.check(CANCEL, &id, true).await?;
                 let reason = reason.map_or_else(|| CANCELLED.to_owned(), |reason| format!("{CANCELLED}: {reason}"));
-                self.hall.cancel(&id, Some(&reason), &requester).await?;
+                self.hall.commissions.cancel(&id, Some(&reason), &requester).await?;
                 Ok(answer("The commission is cancelled."))
             }
             ABANDON => {
                 let AbandonParams { commission_id: id, reason } = parse(ABANDON, input)?;
                 self.check(ABANDON, &id, true).await?;
-                self.hall.abandon(&id, &reason, &requester).await?;
+                self.hall.commissions.abandon(&id, &reason, &requester).await?;
                 Ok(answer("The commission is abandoned."))
             }
             NOTE => {
                 let NoteParams { commission_id: id, content } = parse(NOTE, input)?;
                 self.check(NOTE, &id, false).await?;
-                self.hall.note(&id, &content, &requester).await?;
+                self.hall.commissions.note(&id, &content, &requester).await?;
                 Ok(answer("The note is added."))
             }
             _ => self.look(parse::<CheckCommissionStatus>(STATUS, input)?.commission_id).await,

@@ -19,10 +19,7 @@ use guild_jobs::{
 };
 use tokio::runtime::Handle;
 
-use crate::{
-    project::{check_name, lock},
-    workers::Attempt,
-};
+use crate::{blocking::lock, project_list::check_name, workers::Attempt};
 
 const GLOBAL: &str = "memory/global";
 const PROJECTS: &str = "memory/projects";

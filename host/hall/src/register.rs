@@ -20,12 +20,12 @@ use guild_fs::{
 use guild_git::Repository;
 
 use crate::{
-    commission::Commission,
+    commissions::commission::Commission,
     home::{COMMISSIONS, Home, MEETINGS, SETTINGS},
-    meeting::Meeting,
-    project::{Permit, Project, check_name, find_git},
+    meetings::meeting::Meeting,
+    project_list::{Permit, Project, check_name, find_git},
+    records::{HallRecord, store},
     settings::{self, Settings},
-    store::{self, Kept},
 };
 
 /// The file that is locked while the list of projects changes. The owner of a home holds another lock.
@@ -177,7 +177,7 @@ pub fn list_meetings(home: &Path) -> Result<Vec<Meeting>, OperationError> {
 }
 
 /// A home that no host has served yet has none.
-fn kept<T: Kept>(home: &Path, of: &str) -> Result<Vec<T>, OperationError> {
+fn kept<T: HallRecord>(home: &Path, of: &str) -> Result<Vec<T>, OperationError> {
     let dir = if_there(open_directory(&home.join(of))).map_err(OperationError::io(of))?;
     dir.map_or_else(|| Ok(Vec::new()), |dir| store::load(&dir).map_err(OperationError::io(of)))
 }

@@ -16,9 +16,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::{
-    commission::Commission,
-    meeting::{Meeting, NOT_MERGED},
-    project::{Permit, Project, find_git},
+    commissions::commission::Commission,
+    meetings::meeting::{Meeting, NOT_MERGED},
+    project_list::{Permit, Project, find_git},
     register::{list_commissions, list_meetings, read_settings},
 };
 

@@ -10,14 +10,11 @@ use guild_contract::{
 use guild_git::Checkout;
 use guild_jobs::RunningJob;
 use guild_session::transcript::Line;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    commission::Commission,
-    meeting::{Meeting, MeetingScope},
-    protected::RECORDS,
-};
+use crate::protected::RECORDS;
 
 /// A worker that can be commissioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +41,17 @@ pub struct Worker {
     pub manages: bool,
     /// What it was granted, by the names of grants and tools.
     pub can: Vec<String>,
+}
+
+/// Where the worker of a meeting works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeetingScope {
+    /// In a worktree on a branch of the meeting's own, which is merged when it is closed.
+    #[default]
+    Activity,
+    /// In the integration worktree, which it only reads.
+    Project,
 }
 
 /// What a worker works on.
@@ -121,50 +129,6 @@ pub struct Attempt {
 const LORE: &str = "lore";
 
 impl Attempt {
-    /// What the worker of a commission is given; `None` where there is no attempt, or its worker cannot be a member.
-    pub(crate) fn of(commission: &Commission, memory_chars: Option<u64>) -> Option<Self> {
-        let state = commission.attempt.as_ref()?;
-        let record = &commission.record;
-        Some(Self {
-            activity: Activity::Commission(commission.commission_id.clone()),
-            number: u32::try_from(commission.attempts()).unwrap_or(u32::MAX),
-            project: commission.project_name.clone(),
-            worker: commission.worker_name.parse().ok()?,
-            worker_name: record.worker.clone(),
-            job: state.job.clone(),
-            title: record.title.strip_prefix("Commission: ").unwrap_or(&record.title).to_owned(),
-            prompt: record.prompt.clone(),
-            dependencies: record.dependencies.clone(),
-            overrides: record.resource_overrides.clone(),
-            token: commission.token.clone(),
-            worktree: commission.worktree_dir.clone()?,
-            checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
-            memory_chars,
-        })
-    }
-
-    /// What the worker of an open meeting is given; `None` where it has no session, or its worker cannot be a member.
-    pub(crate) fn of_meeting(meeting: &Meeting, memory_chars: Option<u64>) -> Option<Self> {
-        let state = meeting.session.as_ref()?;
-        let record = &meeting.record;
-        Some(Self {
-            activity: Activity::Meeting(meeting.meeting_id.clone(), meeting.scope),
-            number: 1,
-            project: meeting.project_name.clone(),
-            worker: meeting.worker_name.parse().ok()?,
-            worker_name: record.worker.clone(),
-            job: state.job.clone(),
-            title: record.title.clone(),
-            prompt: record.agenda.clone(),
-            dependencies: record.linked_artifacts.clone(),
-            overrides: meeting.overrides.clone(),
-            token: meeting.token.clone(),
-            worktree: meeting.worktree_dir.clone()?,
-            checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
-            memory_chars,
-        })
-    }
-
     /// What it reads of its worktree, by name: its documents, and all of it where all is checked out. Hidden files of a read
     /// root are never read, so the documents need one of their own, and `.git` has none.
     pub fn roots(&self) -> Vec<(String, PathBuf)> {

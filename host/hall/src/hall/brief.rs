@@ -8,8 +8,8 @@ use guild_contract::{
 
 use super::Hall;
 use crate::{
-    meeting::{Meeting, Record},
-    view::Item as _,
+    meetings::meeting::{Meeting, Record},
+    page::Item as _,
     workers::Worker,
 };
 
@@ -51,21 +51,21 @@ impl Hall {
     /// Where `config.yaml` cannot be read.
     pub async fn brief(&self, project: Option<&str>) -> Result<String, OperationError> {
         let mut items: Vec<Item> = self.all_workers().iter().map(worker).collect();
-        let paths = self.host_paths();
-        for known in self.projects()? {
+        let paths = self.core.host_paths();
+        for known in self.projects.list()? {
             let here = if project == Some(known.name.as_str()) { "; you work on this one" } else { "" };
             let problem = known.problem.map(|why| format!("; nothing is done in it: {}", paths.hide(&why)));
             let problem = problem.unwrap_or_default();
             items.push(Item::new(PROJECTS, 0, &format!("{}{here}{problem}", known.name)));
         }
-        let mut commissions = self.matching(&CommissionFilter::default()).await?;
+        let mut commissions = self.commissions.matching(&CommissionFilter::default()).await?;
         commissions.sort_by(|a, b| b.relevant_date().cmp(a.relevant_date()));
         for now in commissions {
             let mut view = CommissionView::listed(&now);
-            view.blocked_by = self.blocked_by(&now).await?;
+            view.blocked_by = self.commissions.blocked_by(&now).await?;
             items.push(commission(&view));
         }
-        items.extend(self.meetings_of(None).await?.iter().map(|meeting| self::meeting(meeting)));
+        items.extend(self.meetings.of(None).await?.iter().map(|meeting| self::meeting(meeting)));
         Ok(render(items))
     }
 }

@@ -1,110 +1,66 @@
-//! The hall itself: all that can be asked of it.
+//! The hall: its documents, meetings, commissions and projects, and what needs more than one of them.
 
-mod artifacts;
-mod attempt;
 mod brief;
-mod cells;
-mod change;
-mod delegation;
-mod dependencies;
-mod heartbeat;
-mod host_paths;
-mod inspect;
-mod issues;
-mod manage;
-mod meeting;
 mod project_tools;
-mod pulls;
-mod queue;
-mod read;
-mod settings;
-mod tidy;
+mod reader;
 mod tools;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
-use guild_contract::{Delegation, Limits, OperationError, hall::HallEvent};
+use guild_contract::{
+    Delegation, Limits, OperationError,
+    hall::{HallEvent, Model},
+};
 use guild_fs::clock::Clock;
 use tokio::sync::broadcast;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    commission::Commission,
+    blocking::blocking,
+    commissions::{Commissions, commission::Commission},
+    core::{Core, WaitForDocuments},
+    documents::Documents,
     home::Home,
-    meeting::Meeting,
-    project::{Permit, Project, Projects, lock},
-    store,
-    workers::{WorkerJobs, Workers},
+    meetings::{Meetings, meeting::Meeting},
+    project_list::{Permit, ProjectList},
+    projects::Projects,
+    records::{RecordStore, store},
+    workers::{Attempt, Worker, WorkerJobs, Workers},
 };
 
-use cells::{Cell, Cells};
-pub use manage::HallReader;
-pub(crate) use manage::cut;
-use meeting::Turns;
-pub use meeting::{NewRequest, Turn};
-
-/// Events that a listener may be behind before it loses the oldest.
-const EVENTS: usize = 1024;
+pub use reader::HallReader;
 
 /// How a hall is opened.
 pub struct HallOptions {
     /// Its home.
     pub home: PathBuf,
-    /// What the operator permits.
+    /// The projects in which the operator permits work.
     pub permits: Vec<Permit>,
-    /// What an activity of the manager may beget.
+    /// How much an activity of the manager may delegate.
     pub delegation: Delegation,
     /// The program git; `None` looks for it on `PATH`.
     pub git: Option<PathBuf>,
-    /// What git may take, and the documents of projects.
+    /// The limits of git and of the documents of projects.
     pub limits: Arc<Limits>,
     /// The source of the time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A hall: its projects, their commissions and meetings.
+/// A hall. Each part uses those before it.
 pub struct Hall {
-    home: Arc<Home>,
-    projects: Arc<Projects>,
-    clock: Arc<dyn Clock>,
+    core: Arc<Core>,
     started: Instant,
-    workers: OnceLock<Arc<dyn Workers>>,
-    jobs: OnceLock<Arc<dyn WorkerJobs>>,
-    commissions: Cells<Commission, Running>,
-    meetings: Cells<Meeting, Turns>,
-    /// Held while a meeting is opened, so that the caps hold.
-    opening: tokio::sync::Mutex<()>,
-    /// What an activity of the manager may beget.
-    delegation: Mutex<Delegation>,
-    /// After what time branches go of what is over, where they do.
-    tidy_after: Mutex<Option<Duration>>,
-    /// Held while the manager makes a commission, so that its bounds hold.
-    delegating: tokio::sync::Mutex<()>,
-    /// Held while it is decided which commissions begin.
-    scheduling: tokio::sync::Mutex<()>,
-    events: broadcast::Sender<Arc<HallEvent>>,
-}
-
-/// One commission, as a hall has it.
-type CommissionCell = Cell<Commission, Running>;
-
-/// What goes with a commission while the host runs.
-#[derive(Default)]
-struct Running {
-    /// Ends the attempt under way.
-    cancel: Mutex<CancellationToken>,
-    /// Whether listeners were told that it waits.
-    is_queued: AtomicBool,
-}
-
-impl Running {
-    fn cancel(&self) -> CancellationToken {
-        lock(&self.cancel).clone()
-    }
+    /// The documents of its projects.
+    pub documents: Arc<Documents>,
+    /// Its meetings.
+    pub meetings: Arc<Meetings>,
+    /// Its commissions.
+    pub commissions: Arc<Commissions>,
+    /// Its projects.
+    pub projects: Arc<Projects>,
 }
 
 impl Hall {
@@ -115,32 +71,48 @@ impl Hall {
     pub fn open(options: HallOptions) -> Result<Arc<Self>, OperationError> {
         let home = Home::open(&options.home)?;
         home.sweep();
-        let mut kept: Vec<Commission> =
+        let mut commissions: Vec<Commission> =
             store::load(&home.commissions()?).map_err(OperationError::io("state/commissions"))?;
         let mut meetings: Vec<Meeting> =
             store::load(&home.meetings()?).map_err(OperationError::io("state/meetings"))?;
-        let dirs = kept.iter_mut().map(|one| &mut one.worktree_dir);
+        let dirs = commissions.iter_mut().map(|one| &mut one.worktree_dir);
         for dir in dirs.chain(meetings.iter_mut().map(|one| &mut one.worktree_dir)).flatten() {
             *dir = home.moved_here(dir);
         }
-        let projects = Arc::new(Projects::new(options.permits, options.git, options.limits));
+        let projects = ProjectList::new(options.permits, options.git, options.limits);
         projects.now(&home)?;
-        Ok(Arc::new(Self {
-            home: Arc::new(home),
-            projects,
-            clock: options.clock,
-            started: Instant::now(),
-            workers: OnceLock::new(),
-            jobs: OnceLock::new(),
-            commissions: Cells::of(kept),
-            meetings: Cells::of(meetings),
-            opening: tokio::sync::Mutex::default(),
-            delegation: Mutex::new(options.delegation),
-            tidy_after: Mutex::default(),
-            delegating: tokio::sync::Mutex::default(),
-            scheduling: tokio::sync::Mutex::default(),
-            events: broadcast::Sender::new(EVENTS),
-        }))
+        let core = Arc::new(Core::new(home, projects, options.clock));
+        let (commissions, meetings) =
+            (RecordStore::new(core.clone(), commissions), RecordStore::new(core.clone(), meetings));
+        let documents = Arc::new(Documents::new(core.clone(), [commissions.clone(), meetings.clone()]));
+        let meetings = Arc::new(Meetings::new(core.clone(), meetings));
+        let commissions = Arc::new(Commissions::new(
+            core.clone(),
+            commissions,
+            documents.clone(),
+            meetings.clone(),
+            options.delegation,
+        ));
+        let waiting: Weak<Commissions> = Arc::downgrade(&commissions);
+        core.set_waiting(waiting as Weak<dyn WaitForDocuments>);
+        let projects = Arc::new(Projects::new(core.clone(), meetings.clone(), commissions.clone()));
+        Ok(Arc::new(Self { core, started: Instant::now(), documents, meetings, commissions, projects }))
+    }
+
+    /// Goes on with all attempts and meetings that were under way when the last host ended, and begins what can begin. The
+    /// workers are known from now on.
+    ///
+    /// # Errors
+    /// Where `config.yaml` cannot be read, or a change cannot be stored.
+    pub async fn begin_work<W>(&self, workers: Arc<W>) -> Result<(), OperationError>
+    where
+        W: Workers + WorkerJobs + 'static,
+    {
+        self.core.set_workers(workers.clone(), workers);
+        self.commissions.resume();
+        self.meetings.resume();
+        self.projects.keep_tidy();
+        self.commissions.check_dependencies(None).await
     }
 
     /// The time since its start.
@@ -150,61 +122,58 @@ impl Hall {
 
     /// Its home.
     pub fn home(&self) -> &Home {
-        &self.home
+        &self.core.home
     }
 
-    /// What happens from now on.
+    /// The events from now on.
     pub fn events(&self) -> broadcast::Receiver<Arc<HallEvent>> {
-        self.events.subscribe()
+        self.core.events()
     }
 
-    /// What the operator permits from now on.
+    /// Changes what the operator permits, from now on.
     pub fn permit(&self, permits: Vec<Permit>) {
-        self.projects.permit(permits);
+        self.core.projects.permit(permits);
     }
 
-    fn tell(&self, event: HallEvent) {
-        // Nobody may be listening.
-        let _ = self.events.send(Arc::new(event));
+    /// Changes how much an activity of the manager may delegate, from now on.
+    pub fn set_delegation(&self, delegation: Delegation) {
+        self.commissions.set_delegation(delegation);
     }
 
-    fn time(&self) -> String {
-        guild_fs::clock::rfc3339(self.clock.now())
-    }
-
-    fn workers(&self) -> Result<&Arc<dyn Workers>, OperationError> {
-        self.workers.get().ok_or_else(starting)
-    }
-
-    fn jobs(&self) -> Result<&Arc<dyn WorkerJobs>, OperationError> {
-        self.jobs.get().ok_or_else(starting)
+    /// Has branches removed from now on once the work that they are of has been over for so long; `None` has them stay. Those of
+    /// attempts that failed or were cancelled, and of work that could not be merged, stay in any case.
+    pub fn set_tidy_after(&self, after: Option<Duration>) {
+        self.projects.set_tidy_after(after);
     }
 
     /// Whether there is a commission or a meeting of that id.
     pub fn has(&self, id: &str) -> bool {
-        self.commissions.named(id).is_some() || self.meetings.named(id).is_some()
+        self.commissions.has(id) || self.meetings.has(id)
     }
 
-    fn cell(&self, id: &str) -> Result<Arc<CommissionCell>, OperationError> {
-        let found = self.commissions.named(id);
-        found.ok_or_else(|| OperationError::NotFound(format!("Commission \"{id}\" not found in any project")))
+    /// The attempt of a job; `None` where the job is no attempt of a commission and no meeting, or that is over.
+    pub fn attempt_of(&self, job: &str) -> Option<Attempt> {
+        self.commissions.attempt_of(job).or_else(|| self.meetings.attempt_of(job))
     }
 
-    /// A project that `config.yaml` lists.
-    fn project(&self, name: &str) -> Result<Arc<Project>, OperationError> {
-        let (_, mut projects) = self.projects.now(&self.home)?;
-        projects.remove(name).ok_or_else(|| OperationError::NotFound(format!("Project not found: {name}")))
+    /// The workers that can be commissioned.
+    pub fn all_workers(&self) -> Vec<Worker> {
+        self.core.all_workers()
     }
-}
 
-fn starting() -> OperationError {
-    OperationError::Internal("the host is starting; try again".to_owned())
-}
+    /// The models that commissions and meetings can ask for.
+    ///
+    /// # Errors
+    /// Where the host is stopping.
+    pub async fn models(&self) -> Result<Vec<Model>, OperationError> {
+        match self.core.workers().cloned() {
+            Ok(workers) => blocking(move || Ok(workers.models())).await,
+            Err(_) => Ok(Vec::new()),
+        }
+    }
 
-/// Does something that blocks on the file system.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
-) -> Result<T, OperationError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned())))
+    /// The names that stand for paths of the host. It blocks.
+    pub(crate) fn host_paths(&self) -> crate::core::HostPaths {
+        self.core.host_paths()
+    }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Hall;
 use crate::{
-    heartbeat::STANDING_ORDERS,
+    commissions::heartbeat_file::STANDING_ORDERS,
     tools::{answer, define, is_offered},
     workers::{Activity, Attempt, Worker},
 };
@@ -55,7 +55,8 @@ impl ProjectTools {
                 "prompt has 1 to {ENTRY_CHARS} characters, and this has {chars}"
             )));
         }
-        let added = self.hall.add_heartbeat_entry(&self.project, section.heading(), entry, &self.activity).await;
+        let added =
+            self.hall.commissions.add_heartbeat_entry(&self.project, section.heading(), entry, &self.activity).await;
         if let Err(e) = added {
             return Err(self.refused(e).await);
         }
@@ -64,7 +65,7 @@ impl ProjectTools {
 
     /// An error of the hall, without paths of the host.
     async fn refused(&self, error: OperationError) -> ToolError {
-        ToolError::Unavailable(self.hall.without_paths(error.to_string()).await)
+        ToolError::Unavailable(self.hall.core.without_paths(error.to_string()).await)
     }
 }
 
@@ -131,7 +132,7 @@ impl Tools for ProjectTools {
         match call.name.as_str() {
             BRIEFING => {
                 let ProjectBriefing {} = parse(BRIEFING, call.input)?;
-                match self.hall.briefing(&self.project).await {
+                match self.hall.projects.briefing(&self.project).await {
                     Ok(briefing) => Ok(Value::String(briefing)),
                     Err(e) => Err(self.refused(e).await),
                 }

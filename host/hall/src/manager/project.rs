@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{
     git::{BranchOptions, DiffOptions, LogOptions, ShowOptions},
-    hall::{Hall, NewRequest},
+    hall::Hall,
+    meetings::NewRequest,
     tools::define,
     workers::Attempt,
 };
@@ -85,12 +86,12 @@ pub(super) async fn call(
         PULL_REQUEST => {
             let CreatePr { title, body } = parse(PULL_REQUEST, input)?;
             let (body, asking) = (body.unwrap_or_default(), Some(activity.activity.id()));
-            let made = hall.create_pull_request(project, &title, &body, asking).await?;
+            let made = hall.projects.create_pull_request(project, &title, &body, asking).await?;
             Ok(json!(made))
         }
         MEETING => {
             let InitiateMeeting { worker_name, reason, referenced_artifacts } = parse(MEETING, input)?;
-            let asked = hall.request_meeting(NewRequest {
+            let asked = hall.meetings.request(NewRequest {
                 project: project.to_owned(),
                 worker: worker_name,
                 reason,
@@ -103,11 +104,11 @@ pub(super) async fn call(
         }
         STATUS => {
             let GitStatus {} = parse(STATUS, input)?;
-            Ok(json!(hall.git_status(project).await?))
+            Ok(json!(hall.projects.git_status(project).await?))
         }
-        LOG => Ok(json!(hall.git_log(project, &parse(LOG, input)?).await?)),
-        DIFF => Ok(Value::String(hall.git_diff(project, &parse(DIFF, input)?).await?)),
-        SHOW => Ok(json!(hall.git_show(project, &parse(SHOW, input)?).await?)),
-        _ => Ok(json!(hall.git_branch(project, parse(BRANCH, input)?).await?)),
+        LOG => Ok(json!(hall.projects.git_log(project, &parse(LOG, input)?).await?)),
+        DIFF => Ok(Value::String(hall.projects.git_diff(project, &parse(DIFF, input)?).await?)),
+        SHOW => Ok(json!(hall.projects.git_show(project, &parse(SHOW, input)?).await?)),
+        _ => Ok(json!(hall.projects.git_branch(project, parse(BRANCH, input)?).await?)),
     }
 }

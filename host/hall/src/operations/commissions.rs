@@ -20,13 +20,13 @@ const USER: Requester = Requester::User;
 
 impl Handle for CreateCommission {
     async fn handle(hall: Arc<Hall>, new: NewCommission) -> Result<Reply<CommissionCreated>, OperationError> {
-        Ok(hall.create(new, &USER).await?.into())
+        Ok(hall.commissions.create(new, &USER).await?.into())
     }
 }
 
 impl Handle for UpdateCommission {
     async fn handle(hall: Arc<Hall>, changes: CommissionChanges) -> Result<Reply<CommissionUpdated>, OperationError> {
-        let CommissionCreated { blocked_by, cut, .. } = hall.update(changes).await?;
+        let CommissionCreated { blocked_by, cut, .. } = hall.commissions.update(changes).await?;
         Ok(CommissionUpdated { status: Yes::Ok, blocked_by, cut }.into())
     }
 }
@@ -36,7 +36,7 @@ impl Handle for DispatchCommission {
         hall: Arc<Hall>,
         CommissionParams { commission_id }: CommissionParams,
     ) -> Result<Reply<CommissionDispatched>, OperationError> {
-        Ok(hall.dispatch(&commission_id, &USER).await?.into())
+        Ok(hall.commissions.dispatch(&commission_id, &USER).await?.into())
     }
 }
 
@@ -45,7 +45,7 @@ impl Handle for RedispatchCommission {
         hall: Arc<Hall>,
         CommissionParams { commission_id }: CommissionParams,
     ) -> Result<Reply<CommissionDispatched>, OperationError> {
-        Ok(hall.redispatch(&commission_id).await?.into())
+        Ok(hall.commissions.redispatch(&commission_id).await?.into())
     }
 }
 
@@ -54,7 +54,7 @@ impl Handle for CancelCommission {
         hall: Arc<Hall>,
         CancelParams { commission_id, reason }: CancelParams,
     ) -> Result<Reply<Done>, OperationError> {
-        hall.cancel(&commission_id, reason.as_deref(), &USER).await?;
+        hall.commissions.cancel(&commission_id, reason.as_deref(), &USER).await?;
         Ok(Done::default().into())
     }
 }
@@ -64,7 +64,7 @@ impl Handle for AbandonCommission {
         hall: Arc<Hall>,
         AbandonParams { commission_id, reason }: AbandonParams,
     ) -> Result<Reply<Done>, OperationError> {
-        hall.abandon(&commission_id, &reason, &USER).await?;
+        hall.commissions.abandon(&commission_id, &reason, &USER).await?;
         Ok(Done::default().into())
     }
 }
@@ -74,14 +74,14 @@ impl Handle for NoteCommission {
         hall: Arc<Hall>,
         NoteParams { commission_id, content }: NoteParams,
     ) -> Result<Reply<Done>, OperationError> {
-        hall.note(&commission_id, &content, &USER).await?;
+        hall.commissions.note(&commission_id, &content, &USER).await?;
         Ok(Done::default().into())
     }
 }
 
 impl Handle for ListCommissions {
     async fn handle(hall: Arc<Hall>, filter: CommissionFilter) -> Result<Reply<CommissionList>, OperationError> {
-        Ok(hall.list(&filter).await?.into())
+        Ok(hall.commissions.list(&filter).await?.into())
     }
 }
 
@@ -90,7 +90,7 @@ impl Handle for ReadCommission {
         hall: Arc<Hall>,
         ReadCommissionParams { commission_id, project_name }: ReadCommissionParams,
     ) -> Result<Reply<CommissionDetail>, OperationError> {
-        Ok(hall.read(&commission_id, project_name.as_deref()).await?.into())
+        Ok(hall.commissions.read(&commission_id, project_name.as_deref()).await?.into())
     }
 }
 
@@ -99,7 +99,7 @@ impl Handle for CheckDependencies {
         hall: Arc<Hall>,
         ProjectParams { project_name }: ProjectParams,
     ) -> Result<Reply<Done>, OperationError> {
-        hall.check_dependencies(Some(&project_name)).await?;
+        hall.commissions.check_dependencies(Some(&project_name)).await?;
         Ok(Done::default().into())
     }
 }
@@ -109,6 +109,6 @@ impl Handle for ReadGraph {
         hall: Arc<Hall>,
         ProjectParams { project_name }: ProjectParams,
     ) -> Result<Reply<Graph>, OperationError> {
-        Ok(hall.graph(&project_name)?.into())
+        Ok(hall.commissions.graph(&project_name)?.into())
     }
 }

@@ -13,7 +13,7 @@ use guild_contract::{
 };
 
 use super::{Handle, Reply};
-use crate::{Hall, artifact::ArtifactFile};
+use crate::{Hall, documents::artifact::ArtifactFile};
 
 /// Documents in a list of recent ones, where a request does not say.
 const RECENT: usize = 10;
@@ -28,11 +28,11 @@ impl Handle for ListDocuments {
         }
         if recent {
             let most = limit.unwrap_or(RECENT).saturating_add(offset);
-            let mut found = hall.recent_artifacts(&project_name, most).await?;
+            let mut found = hall.documents.recent(&project_name, most).await?;
             found.artifacts.drain(..offset.min(found.artifacts.len()));
             return Ok(found.into());
         }
-        let mut found = hall.artifacts(&project_name).await?;
+        let mut found = hall.documents.list(&project_name).await?;
         found.artifacts.drain(..offset.min(found.artifacts.len()));
         let most = limit.unwrap_or(usize::MAX);
         found.more = found.artifacts.len().saturating_sub(most);
@@ -46,7 +46,7 @@ impl Handle for ReadDocument {
         hall: Arc<Hall>,
         DocumentParams { project_name, path }: DocumentParams,
     ) -> Result<Reply<Artifact>, OperationError> {
-        Ok(hall.artifact(&project_name, &path).await?.into())
+        Ok(hall.documents.read(&project_name, &path).await?.into())
     }
 }
 
@@ -55,7 +55,7 @@ impl Handle for WriteDocument {
         hall: Arc<Hall>,
         NewDocument { project_name, artifact_path, content }: NewDocument,
     ) -> Result<Reply<Written>, OperationError> {
-        hall.write_artifact(&project_name, &artifact_path, content).await?;
+        hall.documents.write(&project_name, &artifact_path, content).await?;
         Ok(Written { success: true }.into())
     }
 }
@@ -87,7 +87,7 @@ impl Handle for ReadImageFacts {
 }
 
 async fn file(hall: &Hall, params: &DocumentParams, kind: ArtifactKind) -> Result<ArtifactFile, OperationError> {
-    hall.artifact_file(&params.project_name, &params.path, kind).await
+    hall.documents.file(&params.project_name, &params.path, kind).await
 }
 
 impl Handle for ReadLoreStatus {
@@ -95,7 +95,7 @@ impl Handle for ReadLoreStatus {
         hall: Arc<Hall>,
         ProjectParams { project_name }: ProjectParams,
     ) -> Result<Reply<LoreStatus>, OperationError> {
-        let file_count = hall.loose_artifacts(&project_name).await?;
+        let file_count = hall.documents.loose(&project_name).await?;
         Ok(LoreStatus { has_pending_changes: file_count > 0, file_count }.into())
     }
 }
@@ -109,7 +109,7 @@ impl Handle for CommitDocuments {
         if message.is_empty() {
             return Err(OperationError::Invalid("Commit message is required".to_owned()));
         }
-        let committed = hall.commit_artifacts(&project_name, message).await?;
+        let committed = hall.documents.commit(&project_name, message).await?;
         let message = if committed { message } else { "Nothing to commit" }.to_owned();
         Ok(Committed { committed, message }.into())
     }
@@ -120,7 +120,7 @@ impl Handle for CreateIssue {
         hall: Arc<Hall>,
         NewIssue { project_name, title, body }: NewIssue,
     ) -> Result<Reply<IssueCreated>, OperationError> {
-        Ok(hall.create_issue(&project_name, &title, &body.unwrap_or_default()).await?.into())
+        Ok(hall.documents.create_issue(&project_name, &title, &body.unwrap_or_default()).await?.into())
     }
 }
 
@@ -129,7 +129,7 @@ impl Handle for ListIssues {
         hall: Arc<Hall>,
         IssueFilter { project_name, status }: IssueFilter,
     ) -> Result<Reply<IssueList>, OperationError> {
-        Ok(hall.issues(&project_name, status.as_deref()).await?.into())
+        Ok(hall.documents.issues(&project_name, status.as_deref()).await?.into())
     }
 }
 
@@ -138,6 +138,6 @@ impl Handle for ReadIssue {
         hall: Arc<Hall>,
         IssueParams { project_name, slug }: IssueParams,
     ) -> Result<Reply<Issue>, OperationError> {
-        Ok(hall.issue(&project_name, &slug).await?.into())
+        Ok(hall.documents.issue(&project_name, &slug).await?.into())
     }
 }

@@ -24,14 +24,14 @@ const NO_NOTES: &str = "Meeting closed.";
 
 impl Handle for OpenMeeting {
     async fn handle(hall: Arc<Hall>, new: NewMeeting) -> Result<Reply<TurnEvent>, OperationError> {
-        Ok(Reply::Turn(hall.open_meeting(new).await.map(|(_, turn)| Box::new(turn))))
+        Ok(Reply::Turn(hall.meetings.open(new).await.map(|(_, turn)| Box::new(turn))))
     }
 }
 
 impl Handle for AcceptMeeting {
     async fn handle(hall: Arc<Hall>, params: AcceptMeetingParams) -> Result<Reply<TurnEvent>, OperationError> {
         let AcceptMeetingParams { meeting_id, project_name, message, resource_overrides } = params;
-        let turn = hall.accept_meeting(&meeting_id, project_name.as_deref(), message.as_deref(), resource_overrides);
+        let turn = hall.meetings.accept(&meeting_id, project_name.as_deref(), message.as_deref(), resource_overrides);
         Ok(Reply::Turn(turn.await.map(Box::new)))
     }
 }
@@ -41,7 +41,7 @@ impl Handle for DeclineMeeting {
         hall: Arc<Hall>,
         MeetingParams { meeting_id, project_name }: MeetingParams,
     ) -> Result<Reply<Done>, OperationError> {
-        hall.decline_meeting(&meeting_id, project_name.as_deref()).await?;
+        hall.meetings.decline(&meeting_id, project_name.as_deref()).await?;
         Ok(Done::default().into())
     }
 }
@@ -51,7 +51,7 @@ impl Handle for DeferMeeting {
         hall: Arc<Hall>,
         DeferMeetingParams { meeting_id, project_name, deferred_until }: DeferMeetingParams,
     ) -> Result<Reply<Done>, OperationError> {
-        hall.defer_meeting(&meeting_id, project_name.as_deref(), &deferred_until).await?;
+        hall.meetings.defer(&meeting_id, project_name.as_deref(), &deferred_until).await?;
         Ok(Done::default().into())
     }
 }
@@ -66,7 +66,7 @@ impl Handle for ListMeetings {
         let states = match view {
             Some(Named::Known(MeetingListView::Artifacts)) => {
                 let project = project.unwrap_or_default();
-                let meetings = hall.meeting_artifacts(&project).await?;
+                let meetings = hall.meetings.artifacts(&project).await?;
                 return Ok(MeetingsAnswer::Records(MeetingRecords { meetings }).into());
             }
             Some(Named::Known(MeetingListView::All)) => match status {
@@ -77,7 +77,7 @@ impl Handle for ListMeetings {
             Some(Named::Known(MeetingListView::Open)) => vec![MeetingStatus::Open],
             Some(Named::Known(MeetingListView::Requests) | Named::Unknown(_)) | None => vec![MeetingStatus::Requested],
         };
-        let page = hall.meetings_from(project.as_deref(), &states, offset, limit).await?;
+        let page = hall.meetings.list_from(project.as_deref(), &states, offset, limit).await?;
         Ok(MeetingsAnswer::Meetings(MeetingList { meetings: page.items, more: page.more }).into())
     }
 }
@@ -87,7 +87,7 @@ impl Handle for ReadMeeting {
         hall: Arc<Hall>,
         MeetingParams { meeting_id, project_name }: MeetingParams,
     ) -> Result<Reply<MeetingDetail>, OperationError> {
-        Ok(hall.read_meeting(&meeting_id, project_name.as_deref()).await?.into())
+        Ok(hall.meetings.read(&meeting_id, project_name.as_deref()).await?.into())
     }
 }
 
@@ -96,7 +96,7 @@ impl Handle for SendMessage {
         hall: Arc<Hall>,
         MessageParams { meeting_id, message }: MessageParams,
     ) -> Result<Reply<TurnEvent>, OperationError> {
-        Ok(Reply::Turn(hall.say(&meeting_id, &message).await.map(Box::new)))
+        Ok(Reply::Turn(hall.meetings.say(&meeting_id, &message).await.map(Box::new)))
     }
 }
 
@@ -105,7 +105,7 @@ impl Handle for JoinTurn {
         hall: Arc<Hall>,
         JoinTurnParams { meeting_id, after }: JoinTurnParams,
     ) -> Result<Reply<TurnEvent>, OperationError> {
-        Ok(Reply::Turn(Ok(Box::new(hall.join(&meeting_id, after.unwrap_or_default())?))))
+        Ok(Reply::Turn(Ok(Box::new(hall.meetings.join(&meeting_id, after.unwrap_or_default())?))))
     }
 }
 
@@ -114,7 +114,7 @@ impl Handle for InterruptTurn {
         hall: Arc<Hall>,
         MeetingIdParams { meeting_id }: MeetingIdParams,
     ) -> Result<Reply<Done>, OperationError> {
-        hall.interrupt(&meeting_id)?;
+        hall.meetings.interrupt(&meeting_id)?;
         Ok(Done::default().into())
     }
 }
@@ -124,7 +124,7 @@ impl Handle for CloseMeeting {
         hall: Arc<Hall>,
         MeetingIdParams { meeting_id }: MeetingIdParams,
     ) -> Result<Reply<MeetingClosed>, OperationError> {
-        let notes = hall.close_meeting(&meeting_id).await?;
+        let notes = hall.meetings.close(&meeting_id).await?;
         let notes = if notes.is_empty() { NO_NOTES.to_owned() } else { notes };
         Ok(MeetingClosed { status: Yes::Ok, notes }.into())
     }
@@ -132,6 +132,6 @@ impl Handle for CloseMeeting {
 
 impl Handle for ListOpenMeetings {
     async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<OpenMeetings>, OperationError> {
-        Ok(OpenMeetings { sessions: hall.sessions() }.into())
+        Ok(OpenMeetings { sessions: hall.meetings.sessions() }.into())
     }
 }

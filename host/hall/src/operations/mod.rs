@@ -30,10 +30,7 @@ use guild_session::tools::{ToolDefinition, read};
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    artifact::ArtifactFile,
-    hall::{Hall, Turn},
-};
+use crate::{documents::artifact::ArtifactFile, hall::Hall, meetings::Turn};
 
 /// The answer of an operation.
 pub enum Reply<T> {

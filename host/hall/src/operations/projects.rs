@@ -24,7 +24,7 @@ impl Handle for SyncProjects {
         hall: Arc<Hall>,
         MaybeProjectParams { project_name }: MaybeProjectParams,
     ) -> Result<Reply<SyncResults>, OperationError> {
-        Ok(SyncResults { results: hall.sync(project_name.as_deref()).await? }.into())
+        Ok(SyncResults { results: hall.projects.sync(project_name.as_deref()).await? }.into())
     }
 }
 
@@ -33,7 +33,7 @@ impl Handle for RebaseProjects {
         hall: Arc<Hall>,
         MaybeProjectParams { project_name }: MaybeProjectParams,
     ) -> Result<Reply<RebaseResults>, OperationError> {
-        let synced = hall.sync(project_name.as_deref()).await?;
+        let synced = hall.projects.sync(project_name.as_deref()).await?;
         let rebased = |Synced { project, action, reason, error }| {
             let rebased = matches!(action, SyncAction::Reset | SyncAction::Rebase | SyncAction::Noop);
             Rebased { project, rebased, reason, error }
@@ -47,7 +47,7 @@ impl Handle for CreatePullRequest {
         hall: Arc<Hall>,
         NewPullRequest { project_name, title, body }: NewPullRequest,
     ) -> Result<Reply<PullRequest>, OperationError> {
-        Ok(hall.create_pull_request(&project_name, &title, &body, None).await?.into())
+        Ok(hall.projects.create_pull_request(&project_name, &title, &body, None).await?.into())
     }
 }
 
@@ -77,7 +77,7 @@ impl Handle for ListModels {
 
 impl Handle for ListProjects {
     async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<ProjectList>, OperationError> {
-        Ok(ProjectList { projects: hall.projects()? }.into())
+        Ok(ProjectList { projects: hall.projects.list()? }.into())
     }
 }
 
@@ -86,8 +86,8 @@ impl Handle for ReadProject {
         hall: Arc<Hall>,
         NamedProject { name }: NamedProject,
     ) -> Result<Reply<ProjectSettings>, OperationError> {
-        let mut settings = hall.project_settings(&name)?;
-        settings.description = hall.vision(&name).await.or(settings.description);
+        let mut settings = hall.projects.settings_of(&name)?;
+        settings.description = hall.documents.vision(&name).await.or(settings.description);
         Ok(settings.into())
     }
 }
@@ -106,7 +106,7 @@ impl Handle for RegisterProject {
 
 impl Handle for DeregisterProject {
     async fn handle(hall: Arc<Hall>, NamedProject { name }: NamedProject) -> Result<Reply<Done>, OperationError> {
-        hall.project_settings(&name)?;
+        hall.projects.settings_of(&name)?;
         let name = shell_word(Path::new(&name));
         Err(OperationError::Conflict(format!(
             "a project is taken away by its operator alone: run `guild project remove {name}`"
@@ -120,14 +120,14 @@ impl Handle for GroupProject {
         hall: Arc<Hall>,
         GroupParams { name, group }: GroupParams,
     ) -> Result<Reply<Grouped>, OperationError> {
-        let group = hall.group_project(&name, &group).await?;
+        let group = hall.projects.group(&name, &group).await?;
         Ok(Grouped { updated: true, name, group }.into())
     }
 }
 
 impl Handle for ReadSettings {
     async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<HallSettings>, OperationError> {
-        let settings = hall.settings()?;
+        let settings = hall.projects.settings()?;
         Ok(HallSettings { projects: settings.projects().to_vec(), max_concurrent_commissions: settings.commissions() }
             .into())
     }
@@ -135,13 +135,13 @@ impl Handle for ReadSettings {
 
 impl Handle for ReloadSettings {
     async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<Reloaded>, OperationError> {
-        Ok(hall.reload().await?.into())
+        Ok(hall.projects.reload().await?.into())
     }
 }
 
 impl Handle for ValidateSettings {
     async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<Validation>, OperationError> {
-        Ok(hall.validate().await?.into())
+        Ok(hall.projects.validate().await?.into())
     }
 }
 
@@ -149,8 +149,8 @@ impl Handle for ReadHealth {
     async fn handle(hall: Arc<Hall>, _: NoParams) -> Result<Reply<Health>, OperationError> {
         Ok(Health {
             status: Yes::Ok,
-            meetings: hall.sessions().len(),
-            commissions: RunningCommissions { running: hall.running() },
+            meetings: hall.meetings.sessions().len(),
+            commissions: RunningCommissions { running: hall.commissions.running() },
             uptime: hall.uptime().as_secs(),
         }
         .into())
@@ -163,11 +163,11 @@ impl Handle for ReadBriefing {
         MaybeProjectParams { project_name }: MaybeProjectParams,
     ) -> Result<Reply<Briefing>, OperationError> {
         let briefing = match project_name.filter(|name| name != "all") {
-            Some(name) => hall.briefing(&name).await?,
+            Some(name) => hall.projects.briefing(&name).await?,
             None => {
                 let mut all = Vec::new();
-                for project in hall.projects()? {
-                    all.push(format!("{}: {}", project.name, hall.briefing(&project.name).await?));
+                for project in hall.projects.list()? {
+                    all.push(format!("{}: {}", project.name, hall.projects.briefing(&project.name).await?));
                 }
                 if all.is_empty() { "No project is registered.".to_owned() } else { all.join("\n") }
             }
@@ -181,7 +181,7 @@ impl Handle for ReadHeartbeat {
         hall: Arc<Hall>,
         ProjectParams { project_name }: ProjectParams,
     ) -> Result<Reply<HeartbeatStatus>, OperationError> {
-        Ok(hall.heartbeat(&project_name).await?.into())
+        Ok(hall.commissions.heartbeat(&project_name).await?.into())
     }
 }
 
@@ -190,6 +190,6 @@ impl Handle for TickHeartbeat {
         hall: Arc<Hall>,
         ProjectParams { project_name }: ProjectParams,
     ) -> Result<Reply<HeartbeatTicked>, OperationError> {
-        Ok(hall.tick(&project_name).await?.into())
+        Ok(hall.commissions.tick(&project_name).await?.into())
     }
 }

@@ -20,9 +20,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
 use crate::{
+    blocking::lock,
     files::{FileList, Files, MAX_DEPTH, is_of_host, text},
     home::Home,
-    project::{lock, quota},
+    project_list::quota,
     protected::{LORE, protected},
     workers::Attempt,
 };

@@ -19,9 +19,9 @@ async fn a_symbolic_link_of_the_project_is_not_written() {
     git(&world.project(PROJECT), &["commit", "--quiet", "--message=Link"]);
     let hall = world.hall().await;
     // It is a file there, and would be a link in the user's working tree.
-    let refused = hall.write_artifact(PROJECT, "link.md", "/etc/passwd".to_owned()).await.unwrap_err();
+    let refused = hall.documents.write(PROJECT, "link.md", "/etc/passwd".to_owned()).await.unwrap_err();
     assert!(refused.to_string().contains("it is a symbolic link of the project"), "{refused}");
-    assert_eq!(hall.artifact(PROJECT, "link.md").await.unwrap().raw_content.as_deref(), Some("../src/code.rs"));
+    assert_eq!(hall.documents.read(PROJECT, "link.md").await.unwrap().raw_content.as_deref(), Some("../src/code.rs"));
     let tree = git(&world.project(PROJECT), &["ls-tree", "claude/main", ".lore/link.md"]);
     assert!(tree.starts_with("120000 "), "{tree}");
 }
@@ -35,14 +35,15 @@ async fn the_record_of_an_attempt_is_read_by_the_path_of_the_old_layout_too() {
     git(&project, &["add", "--all"]);
     git(&project, &["commit", "--quiet", "--message=Old"]);
     let hall = world.hall().await;
-    let status = async |path: &str| hall.artifact(PROJECT, path).await.unwrap().meta.status;
+    let status = async |path: &str| hall.documents.read(PROJECT, path).await.unwrap().meta.status;
     let old = format!("commissions/{name}.md");
-    hall.list(&CommissionFilter { project_name: Some(PROJECT.to_owned()), ..CommissionFilter::default() })
+    hall.commissions
+        .list(&CommissionFilter { project_name: Some(PROJECT.to_owned()), ..CommissionFilter::default() })
         .await
         .unwrap();
     assert_eq!(status(&old).await, "failed");
     world.workers.hold(true);
-    hall.redispatch(name).await.unwrap();
+    hall.commissions.redispatch(name).await.unwrap();
     // The record is written once the state is stored.
     let written = async {
         while status(&old).await != "in_progress" {
@@ -66,11 +67,11 @@ async fn a_project_of_config_yaml_alone_leads_nowhere() {
     fs::write(&config, format!("{listed}  - name: ../../secret\n    path: {}\n", path.display())).unwrap();
     let hall = world.hall().await;
     for refused in [
-        hall.artifacts("../../secret").await.map(drop),
-        hall.artifact("../../secret", "a.md").await.map(drop),
-        hall.write_artifact("../../secret", "a.md", "x".to_owned()).await,
-        hall.loose_artifacts("../../secret").await.map(drop),
-        hall.commit_artifacts("../../secret", "x").await.map(drop),
+        hall.documents.list("../../secret").await.map(drop),
+        hall.documents.read("../../secret", "a.md").await.map(drop),
+        hall.documents.write("../../secret", "a.md", "x".to_owned()).await,
+        hall.documents.loose("../../secret").await.map(drop),
+        hall.documents.commit("../../secret", "x").await.map(drop),
     ] {
         assert!(matches!(&refused, Err(OperationError::Conflict(_))), "{refused:?}");
     }
@@ -82,18 +83,18 @@ async fn what_is_too_long_is_neither_written_nor_read() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     let long = "x".repeat((4 << 20) + 1);
-    let refused = hall.write_artifact(PROJECT, "long.md", long.clone()).await.unwrap_err();
+    let refused = hall.documents.write(PROJECT, "long.md", long.clone()).await.unwrap_err();
     assert!(matches!(&refused, OperationError::Invalid(why) if why.contains("more than 4194304")), "{refused}");
     write(&world.integration(PROJECT), ".lore/long.md", &long);
-    let refused = hall.artifact(PROJECT, "long.md").await.unwrap_err();
+    let refused = hall.documents.read(PROJECT, "long.md").await.unwrap_err();
     assert!(matches!(refused, OperationError::Conflict(_)), "{refused}");
     // A list does without it.
-    let listed = hall.artifacts(PROJECT).await.unwrap();
+    let listed = hall.documents.list(PROJECT).await.unwrap();
     assert_eq!(
         listed.artifacts.iter().map(|artifact| artifact.relative_path.as_str()).collect::<Vec<_>>(),
         ["specs/plan.md"]
     );
-    let refused = hall.commit_artifacts(PROJECT, &"x".repeat(100_000)).await.unwrap_err();
+    let refused = hall.documents.commit(PROJECT, &"x".repeat(100_000)).await.unwrap_err();
     assert!(matches!(&refused, OperationError::Invalid(why) if why.contains("message")), "{refused}");
 }
 
@@ -101,13 +102,13 @@ async fn what_is_too_long_is_neither_written_nor_read() {
 async fn a_list_of_too_many_artifacts_is_cut_and_says_so() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
-    assert!(!hall.artifacts(PROJECT).await.unwrap().truncated);
+    assert!(!hall.documents.list(PROJECT).await.unwrap().truncated);
     let many = world.integration(PROJECT).join(".lore/many");
     fs::create_dir(&many).unwrap();
     for n in 0..20_000 {
         fs::File::create(many.join(format!("{n}.md"))).unwrap();
     }
-    let listed = hall.artifacts(PROJECT).await.unwrap();
+    let listed = hall.documents.list(PROJECT).await.unwrap();
     assert!(listed.truncated && listed.artifacts.len() > 19_000, "{}", listed.artifacts.len());
 }
 
@@ -116,15 +117,15 @@ async fn documents_beyond_the_quota_of_the_project_are_refused() {
     let mut world = World::new(Scripted::writing());
     world.limits = Arc::new(Limits { project_documents: 2, project_documents_bytes: 100, ..Limits::default() });
     let hall = world.hall().await;
-    hall.write_artifact(PROJECT, "a.md", "a\n".to_owned()).await.unwrap();
-    let refused = hall.write_artifact(PROJECT, "b.md", "b\n".to_owned()).await.unwrap_err();
+    hall.documents.write(PROJECT, "a.md", "a\n".to_owned()).await.unwrap();
+    let refused = hall.documents.write(PROJECT, "b.md", "b\n".to_owned()).await.unwrap_err();
     assert!(
         matches!(&refused, OperationError::Conflict(why) if why.contains("limits.project_documents = 2")),
         "{refused}"
     );
-    let refused = hall.write_artifact(PROJECT, "a.md", "a".repeat(100)).await.unwrap_err();
+    let refused = hall.documents.write(PROJECT, "a.md", "a".repeat(100)).await.unwrap_err();
     assert!(refused.to_string().contains("limits.project_documents_bytes = 100"), "{refused}");
-    hall.write_artifact(PROJECT, "a.md", "another\n".to_owned()).await.unwrap();
-    let refused = hall.write_artifact(PROJECT, ".gitignore", "a\n".repeat(9000)).await.unwrap_err();
+    hall.documents.write(PROJECT, "a.md", "another\n".to_owned()).await.unwrap();
+    let refused = hall.documents.write(PROJECT, ".gitignore", "a\n".repeat(9000)).await.unwrap_err();
     assert!(matches!(&refused, OperationError::Invalid(why) if why.contains("git is given at most")), "{refused}");
 }

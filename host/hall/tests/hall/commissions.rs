@@ -23,9 +23,12 @@ async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
         reasoning: "It is shorter".to_owned(),
     });
     let mut events = hall.events();
-    let id = hall.create(commission("Add \"x\""), &Requester::User).await.unwrap().commission_id;
+    let id = hall.commissions.create(commission("Add \"x\""), &Requester::User).await.unwrap().commission_id;
     assert_eq!(status(&hall, &id).await, CommissionStatus::Pending);
-    assert_eq!(hall.dispatch(id.as_str(), &Requester::User).await.unwrap().status, DispatchStatus::Accepted);
+    assert_eq!(
+        hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap().status,
+        DispatchStatus::Accepted
+    );
     until(&hall, &id, CommissionStatus::Completed).await;
 
     assert_eq!(
@@ -56,7 +59,7 @@ async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
     assert_eq!(read.status, Some(CommissionStatus::Completed));
     assert_eq!(read.record.title, "Commission: Add \"x\"");
     assert_eq!(read.record.body, "All done.\n\n## Decisions\n\n**Which?**\nThis\n*Reasoning: It is shorter*\n");
-    let detail = hall.read(id.as_str(), Some("demo")).await.unwrap();
+    let detail = hall.commissions.read(id.as_str(), Some("demo")).await.unwrap();
     assert_eq!((detail.raw_content, detail.timeline), (text, read.record.activity_timeline));
     // Nothing of the attempt is left but its branch, and nothing of the user's was touched.
     assert!(!world.home().join("worktrees/demo").join(id.as_str()).exists());
@@ -76,6 +79,7 @@ async fn a_worker_is_found_by_its_key_and_a_name_that_several_have_is_refused() 
     let hall = world.hall().await;
     let made = async |worker: &str| {
         let made = hall
+            .commissions
             .create(NewCommission { worker_name: worker.to_owned(), ..commission("x") }, &Requester::User)
             .await?
             .commission_id;
@@ -96,16 +100,16 @@ async fn a_worker_is_found_by_its_key_and_a_name_that_several_have_is_refused() 
 async fn a_title_that_git_cannot_have_in_a_message_is_refused_and_a_log_has_an_end() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
-    let why = hall.create(commission("a\0b"), &Requester::User).await.unwrap_err().to_string();
+    let why = hall.commissions.create(commission("a\0b"), &Requester::User).await.unwrap_err().to_string();
     assert!(why.contains("without control characters"), "{why}");
 
-    let id = hall.create(commission("noted"), &Requester::User).await.unwrap().commission_id;
+    let id = hall.commissions.create(commission("noted"), &Requester::User).await.unwrap().commission_id;
     let note = "x".repeat(1024 * 1024);
-    hall.note(id.as_str(), &note, &Requester::User).await.unwrap();
-    let why = hall.note(id.as_str(), &note, &Requester::User).await.unwrap_err().to_string();
+    hall.commissions.note(id.as_str(), &note, &Requester::User).await.unwrap();
+    let why = hall.commissions.note(id.as_str(), &note, &Requester::User).await.unwrap_err().to_string();
     assert!(why.contains("takes no more than 2097152"), "{why}");
     // What the hall has to note has room, and all of it is read again.
-    hall.cancel(id.as_str(), None, &Requester::User).await.unwrap();
+    hall.commissions.cancel(id.as_str(), None, &Requester::User).await.unwrap();
     ended(hall).await;
     assert_eq!(status(&*world.hall().await, &id).await, CommissionStatus::Cancelled);
 }
@@ -114,12 +118,12 @@ async fn a_title_that_git_cannot_have_in_a_message_is_refused_and_a_log_has_an_e
 async fn a_result_that_is_much_longer_once_it_is_escaped_is_read_again_after_a_restart() {
     let world = World::new(Scripted::new(|_| done(&"\u{1}".repeat(8 * 1024 * 1024))));
     let hall = world.hall().await;
-    let id = hall.create(commission("long"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("long"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
-    let before = hall.read(id.as_str(), None).await.unwrap().commission;
+    let before = hall.commissions.read(id.as_str(), None).await.unwrap().commission;
     ended(hall).await;
-    let after = world.hall().await.read(id.as_str(), None).await.unwrap().commission;
+    let after = world.hall().await.commissions.read(id.as_str(), None).await.unwrap().commission;
     assert_eq!((after.status, &after.job), (CommissionStatus::Completed, &before.job));
     assert!(after.job.is_some());
 }
@@ -131,8 +135,8 @@ async fn an_attempt_without_a_result_fails_and_keeps_what_it_wrote_on_its_branch
         Outcome::Failed { error: String::new(), text: "I found half.".to_owned() }
     }));
     let hall = world.hall().await;
-    let id = hall.create(commission("half"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("half"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Failed).await;
     let happened = timeline(&hall, &id).await;
     let last = ["last_text: I found half.", "status_failed: Session completed without submitting result"];
@@ -147,8 +151,8 @@ async fn an_attempt_without_a_result_fails_and_keeps_what_it_wrote_on_its_branch
         write(&attempt.worktree, ".lore/whole.md", "whole\n");
         done("Whole.")
     });
-    assert!(matches!(hall.dispatch(id.as_str(), &Requester::User).await, Err(OperationError::Conflict(_))));
-    assert_eq!(hall.redispatch(id.as_str()).await.unwrap().status, DispatchStatus::Accepted);
+    assert!(matches!(hall.commissions.dispatch(id.as_str(), &Requester::User).await, Err(OperationError::Conflict(_))));
+    assert_eq!(hall.commissions.redispatch(id.as_str()).await.unwrap().status, DispatchStatus::Accepted);
     until(&hall, &id, CommissionStatus::Completed).await;
     assert_eq!(git(&project, &["show", "claude/main:.lore/whole.md"]), "whole");
     assert_eq!(git(&project, &["show", &format!("claude/commission/{id}-2:.lore/whole.md")]), "whole");
@@ -184,8 +188,8 @@ async fn a_conflict_in_code_fails_and_merges_nothing_while_one_in_lore_takes_the
             done("Done.")
         }
     });
-    let id = hall.create(commission("code"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("code"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Failed).await;
     let last = timeline(&hall, &id).await.pop().unwrap();
     assert!(last.starts_with("status_failed: Squash-merge conflict on non-.lore/ files: src/code.rs;"), "{last}");
@@ -200,8 +204,8 @@ async fn a_conflict_in_code_fails_and_merges_nothing_while_one_in_lore_takes_the
         write(&integration, ".lore/specs/plan.md", "ours\n");
         done("Done.")
     });
-    let id = hall.create(commission("lore"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("lore"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
     assert_eq!(git(&world.project("demo"), &["show", "claude/main:.lore/specs/plan.md"]), "theirs");
 }
@@ -211,25 +215,25 @@ async fn a_cancel_waits_for_the_session_and_keeps_the_branch() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     world.workers.hold(true);
-    let id = hall.create(commission("long"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("long"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::InProgress).await;
     let dir = world.home().join("worktrees/demo").join(id.as_str());
     write(&dir, ".lore/so-far.md", "so far\n");
-    hall.cancel(id.as_str(), Some("Not needed"), &Requester::User).await.unwrap();
+    hall.commissions.cancel(id.as_str(), Some("Not needed"), &Requester::User).await.unwrap();
     assert_eq!(timeline(&hall, &id).await.last().unwrap(), "status_cancelled: Not needed");
     assert!(!dir.exists());
     let project = world.project("demo");
     assert_eq!(git(&project, &["show", &format!("claude/commission/{id}:.lore/so-far.md")]), "so far");
-    let again = hall.cancel(id.as_str(), None, &Requester::User).await.unwrap_err();
+    let again = hall.commissions.cancel(id.as_str(), None, &Requester::User).await.unwrap_err();
     assert_eq!(again.to_string(), format!("Cannot cancel commission \"{id}\": current state is \"cancelled\""));
 
-    let idle = hall.create(commission("idle"), &Requester::User).await.unwrap().commission_id;
-    hall.cancel(idle.as_str(), None, &Requester::User).await.unwrap();
+    let idle = hall.commissions.create(commission("idle"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.cancel(idle.as_str(), None, &Requester::User).await.unwrap();
     assert_eq!(timeline(&hall, &idle).await.last().unwrap(), "status_cancelled: Commission cancelled by user");
-    hall.abandon(idle.as_str(), "Nobody wants it", &Requester::User).await.unwrap();
+    hall.commissions.abandon(idle.as_str(), "Nobody wants it", &Requester::User).await.unwrap();
     assert_eq!(status(&hall, &idle).await, CommissionStatus::Abandoned);
-    assert!(matches!(hall.redispatch(idle.as_str()).await, Err(OperationError::Conflict(_))));
+    assert!(matches!(hall.commissions.redispatch(idle.as_str()).await, Err(OperationError::Conflict(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,21 +241,26 @@ async fn what_has_not_begun_can_be_changed_and_what_runs_cannot() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     world.workers.hold(true);
-    let id = hall.create(commission("first"), &Requester::User).await.unwrap().commission_id;
+    let id = hall.commissions.create(commission("first"), &Requester::User).await.unwrap().commission_id;
     let changes = CommissionChanges { prompt: Some("Do it well".to_owned()), ..CommissionChanges::default() };
-    hall.update(changing(id.as_str(), changes.clone())).await.unwrap();
-    hall.note(id.as_str(), "mind $' and \\ and \"q\"\n---\n", &Requester::User).await.unwrap();
-    let detail = hall.read(id.as_str(), None).await.unwrap();
+    hall.commissions.update(changing(id.as_str(), changes.clone())).await.unwrap();
+    hall.commissions.note(id.as_str(), "mind $' and \\ and \"q\"\n---\n", &Requester::User).await.unwrap();
+    let detail = hall.commissions.read(id.as_str(), None).await.unwrap();
     assert_eq!(detail.commission.prompt, "Do it well");
     assert_eq!(record::read(&detail.raw_content).record.activity_timeline, detail.timeline);
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::InProgress).await;
     // A note to a running one stands in its own worktree, and is merged with it.
-    hall.note(id.as_str(), "hurry", &Requester::User).await.unwrap();
-    let refused = hall.update(changing(id.as_str(), changes)).await.unwrap_err().to_string();
+    hall.commissions.note(id.as_str(), "hurry", &Requester::User).await.unwrap();
+    let refused = hall.commissions.update(changing(id.as_str(), changes)).await.unwrap_err().to_string();
     assert!(refused.contains("Cancel it, update it, and re-dispatch it"), "{refused}");
     assert!(
-        hall.abandon(id.as_str(), "no", &Requester::User).await.unwrap_err().to_string().contains("Cancel it first.")
+        hall.commissions
+            .abandon(id.as_str(), "no", &Requester::User)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("Cancel it first.")
     );
     world.workers.hold(false);
     until(&hall, &id, CommissionStatus::Completed).await;
@@ -264,12 +273,12 @@ async fn a_worker_that_refuses_fails_the_commission_and_a_busy_host_is_waited_fo
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
     world.workers.refusals.lock().unwrap().push(NotBegun::Refused("the toolbox mail is missing".to_owned()));
-    let id = hall.create(commission("refused"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("refused"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Failed).await;
     assert_eq!(timeline(&hall, &id).await.last().unwrap(), "status_failed: the toolbox mail is missing");
     world.workers.refusals.lock().unwrap().push(NotBegun::Busy("full".to_owned()));
-    hall.redispatch(id.as_str()).await.unwrap();
+    hall.commissions.redispatch(id.as_str()).await.unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
 }
 
@@ -294,12 +303,15 @@ async fn what_makes_no_sense_is_refused_and_nothing_is_made() {
         (with(|new| new.resource_overrides.max_budget_usd = Some(f64::NAN)), "resourceOverrides: maxBudgetUsd must be"),
         (with(|new| new.dependencies = vec!["x".to_owned(); 257]), "dependencies has 257 items"),
     ] {
-        let error = hall.create(new, &Requester::User).await.unwrap_err().to_string();
+        let error = hall.commissions.create(new, &Requester::User).await.unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
     assert!(crate::support::ids(&hall).await.is_empty());
     for id in ["commission-x", "../../etc/passwd", ""] {
-        assert!(matches!(hall.dispatch(id, &Requester::User).await, Err(OperationError::NotFound(_))), "{id}");
+        assert!(
+            matches!(hall.commissions.dispatch(id, &Requester::User).await, Err(OperationError::NotFound(_))),
+            "{id}"
+        );
     }
 }
 
@@ -317,8 +329,8 @@ async fn files_that_are_not_committed_are_named_in_the_timeline() {
     git(&world.project("demo"), &["add", "--all"]);
     git(&world.project("demo"), &["commit", "--quiet", "--message=Rules"]);
     let hall = world.hall().await;
-    let id = hall.create(commission("Build"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("Build"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
     let lines = timeline(&hall, &id).await;
     let named: Vec<_> = lines.iter().filter(|line| line.starts_with("not_committed: ")).collect();
@@ -339,7 +351,7 @@ async fn a_record_that_has_no_directory_is_refused_with_what_to_do() {
     git(&world.project("demo"), &["add", "--all"]);
     git(&world.project("demo"), &["commit", "--quiet", "--message=Link"]);
     let hall = world.hall().await;
-    let refused = hall.create(commission("Link"), &Requester::User).await.unwrap_err();
+    let refused = hall.commissions.create(commission("Link"), &Requester::User).await.unwrap_err();
     assert!(
         matches!(&refused, OperationError::Conflict(why) if why.contains(".lore/work/commissions has to be a directory")),
         "{refused:?}"
@@ -352,13 +364,13 @@ async fn a_token_that_stores_too_much_leaves_room_for_other_callers() {
     let hall = world.hall().await;
     let large = || NewCommission { prompt: "x".repeat(1 << 20), ..commission("large") };
     let refused = loop {
-        if let Err(why) = with_token(Some("ci".to_owned()), hall.create(large(), &Requester::User)).await {
+        if let Err(why) = with_token(Some("ci".to_owned()), hall.commissions.create(large(), &Requester::User)).await {
             break why.to_string();
         }
     };
     assert!(refused.contains("that count for the token ci") && refused.contains("delete"), "{refused}");
-    assert!(with_token(Some("ann".to_owned()), hall.create(large(), &Requester::User)).await.is_ok());
-    assert!(hall.create(large(), &Requester::User).await.is_ok());
+    assert!(with_token(Some("ann".to_owned()), hall.commissions.create(large(), &Requester::User)).await.is_ok());
+    assert!(hall.commissions.create(large(), &Requester::User).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -369,37 +381,42 @@ async fn overrides_above_what_the_operator_allows_are_cut_and_a_model_that_canno
     let turns = |turns: u32| Overrides { max_turns: Some(turns), ..Overrides::default() };
     let cut = "maxTurns 900 is cut to 50";
     let made = hall
+        .commissions
         .create(NewCommission { resource_overrides: turns(900), ..commission("long") }, &Requester::User)
         .await
         .unwrap();
     let id = made.commission_id;
     assert_eq!(made.cut, [cut]);
     assert_eq!(timeline(&hall, &id).await, ["created: Commission created".to_owned(), format!("overrides_cut: {cut}")]);
-    let read = async || hall.read(id.as_str(), None).await.unwrap().commission.resource_overrides.max_turns;
+    let read = async || hall.commissions.read(id.as_str(), None).await.unwrap().commission.resource_overrides.max_turns;
     assert_eq!(read().await, Some(50));
     let changes = |overrides: Overrides| CommissionChanges {
         resource_overrides: Some(overrides),
         ..CommissionChanges::default()
     };
-    assert_eq!(hall.update(changing(id.as_str(), changes(turns(20)))).await.unwrap().cut, Vec::<String>::new());
-    assert_eq!(hall.update(changing(id.as_str(), changes(turns(900)))).await.unwrap().cut, [cut]);
+    assert_eq!(
+        hall.commissions.update(changing(id.as_str(), changes(turns(20)))).await.unwrap().cut,
+        Vec::<String>::new()
+    );
+    assert_eq!(hall.commissions.update(changing(id.as_str(), changes(turns(900)))).await.unwrap().cut, [cut]);
 
     // The operator allows less by the time it begins.
     world.workers.most_turns.store(10, Ordering::Relaxed);
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
     let happened = timeline(&hall, &id).await;
     assert!(happened.contains(&"overrides_cut: maxTurns 50 is cut to 10".to_owned()), "{happened:?}");
 
     let absent = Overrides { model: Some("absent".to_owned()), ..Overrides::default() };
     let refused = hall
+        .commissions
         .create(NewCommission { resource_overrides: absent.clone(), ..commission("x") }, &Requester::User)
         .await
         .unwrap_err();
     let why = "resourceOverrides.model: \"absent\" cannot run here";
     assert_eq!(refused, OperationError::Invalid(why.to_owned()));
-    let other = hall.create(commission("y"), &Requester::User).await.unwrap().commission_id;
-    assert_eq!(hall.update(changing(other.as_str(), changes(absent))).await.unwrap_err().to_string(), why);
+    let other = hall.commissions.create(commission("y"), &Requester::User).await.unwrap().commission_id;
+    assert_eq!(hall.commissions.update(changing(other.as_str(), changes(absent))).await.unwrap_err().to_string(), why);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -407,8 +424,8 @@ async fn the_timeline_says_that_a_job_is_held_back() {
     let world = World::new(Scripted::writing());
     *world.workers.held_back.lock().unwrap() = Some("its job is held back; `guild resume` lets it on".to_owned());
     let hall = world.hall().await;
-    let id = hall.create(commission("x"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("x"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
     let happened = timeline(&hall, &id).await;
     let said = "held_back: its job is held back; `guild resume` lets it on";

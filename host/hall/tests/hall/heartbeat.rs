@@ -21,7 +21,7 @@ const PROJECT: &str = "demo";
 const ORDERS: &str = "## Standing Orders\n- Review what Dalton did\n## Context Notes\n- Freeze until May\n";
 
 async fn heartbeat(hall: &guild_hall::Hall) -> HeartbeatStatus {
-    hall.heartbeat(PROJECT).await.unwrap()
+    hall.commissions.heartbeat(PROJECT).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,20 +29,21 @@ async fn a_tick_commissions_the_manager_with_the_standing_orders_once_at_a_time(
     let world = World::new(Scripted::writing());
     world.workers.hold(true);
     let hall = world.hall().await;
-    let refused = async || match hall.tick(PROJECT).await.unwrap_err() {
+    let refused = async || match hall.commissions.tick(PROJECT).await.unwrap_err() {
         OperationError::Conflict(why) => why,
         other => panic!("{other}"),
     };
     assert!(refused().await.contains("no standing orders: write them into .lore/heartbeat.md"));
-    hall.write_artifact(PROJECT, "heartbeat.md", "## Standing Orders\n\n## Recent Activity\n- x\n".to_owned())
+    hall.documents
+        .write(PROJECT, "heartbeat.md", "## Standing Orders\n\n## Recent Activity\n- x\n".to_owned())
         .await
         .unwrap();
     assert!(refused().await.contains("no standing orders"));
-    hall.write_artifact(PROJECT, "heartbeat.md", ORDERS.to_owned()).await.unwrap();
+    hall.documents.write(PROJECT, "heartbeat.md", ORDERS.to_owned()).await.unwrap();
     assert!(refused().await.contains("this hall has none in service"));
     world.workers.manages.store(true, Ordering::Relaxed);
 
-    let (one, other) = tokio::join!(hall.tick(PROJECT), hall.tick(PROJECT));
+    let (one, other) = tokio::join!(hall.commissions.tick(PROJECT), hall.commissions.tick(PROJECT));
     let (ticked, refused_twice) = match (one, other) {
         (Ok(ticked), Err(why)) | (Err(why), Ok(ticked)) => (ticked, why.to_string()),
         other => panic!("{other:?}"),
@@ -54,7 +55,7 @@ async fn a_tick_commissions_the_manager_with_the_standing_orders_once_at_a_time(
         "{refused_twice}"
     );
     until(&hall, &id, CommissionStatus::InProgress).await;
-    let made = hall.read(id.as_str(), None).await.unwrap().commission;
+    let made = hall.commissions.read(id.as_str(), None).await.unwrap().commission;
     assert_eq!(
         (made.title.as_str(), made.source.unwrap().description.as_str()),
         ("Commission: Heartbeat", "Heartbeat")
@@ -75,9 +76,9 @@ async fn a_tick_commissions_the_manager_with_the_standing_orders_once_at_a_time(
     assert!(now.last_tick.unwrap() > 1_700_000_000_000 && now.interval_minutes.is_none(), "{now:?}");
 
     // It is a commission as any other, and the next tick makes another.
-    hall.cancel(id.as_str(), None, &Requester::User).await.unwrap();
+    hall.commissions.cancel(id.as_str(), None, &Requester::User).await.unwrap();
     assert_eq!(status(&hall, &id).await, CommissionStatus::Cancelled);
-    let next = hall.tick(PROJECT).await.unwrap();
+    let next = hall.commissions.tick(PROJECT).await.unwrap();
     assert_ne!(next.commission_id, id);
     assert_eq!(heartbeat(&hall).await.commissions_created_last_tick, 0);
 }
@@ -87,16 +88,16 @@ async fn a_tick_dispatches_the_commission_that_the_last_tick_could_not() {
     let world = World::new(Scripted::writing());
     world.workers.manages.store(true, Ordering::Relaxed);
     let hall = world.hall().await;
-    hall.write_artifact(PROJECT, "heartbeat.md", ORDERS.to_owned()).await.unwrap();
+    hall.documents.write(PROJECT, "heartbeat.md", ORDERS.to_owned()).await.unwrap();
     // As a host that ended before the dispatch leaves it.
     let new = commission("Heartbeat");
-    let left = hall.create(new, &Requester::StandingOrders).await.unwrap().commission_id;
-    let ticked = hall.tick(PROJECT).await.unwrap();
+    let left = hall.commissions.create(new, &Requester::StandingOrders).await.unwrap().commission_id;
+    let ticked = hall.commissions.tick(PROJECT).await.unwrap();
     assert_eq!(ticked.commission_id, left);
     until(&hall, &left, CommissionStatus::Completed).await;
-    let prompt = hall.read(left.as_str(), None).await.unwrap().commission.prompt;
+    let prompt = hall.commissions.read(left.as_str(), None).await.unwrap().commission.prompt;
     assert!(prompt.ends_with(ORDERS), "{prompt}");
-    assert_ne!(hall.tick(PROJECT).await.unwrap().commission_id, left);
+    assert_ne!(hall.commissions.tick(PROJECT).await.unwrap().commission_id, left);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,8 +107,8 @@ async fn a_tick_names_a_heartbeat_file_that_is_too_long() {
     let hall = world.hall().await;
     let tick = async |more: usize| {
         let text = format!("{ORDERS}{}", "x".repeat(64 * 1024 + more - ORDERS.len()));
-        hall.write_artifact(PROJECT, "heartbeat.md", text).await.unwrap();
-        hall.tick(PROJECT).await.map_err(|e| e.to_string())
+        hall.documents.write(PROJECT, "heartbeat.md", text).await.unwrap();
+        hall.commissions.tick(PROJECT).await.map_err(|e| e.to_string())
     };
     let refused = tick(1).await.unwrap_err();
     assert!(refused.contains(".lore/heartbeat.md has 65537 bytes, more than the 65536"), "{refused}");
@@ -118,7 +119,7 @@ async fn a_tick_names_a_heartbeat_file_that_is_too_long() {
 async fn a_session_looks_at_its_project_and_adds_to_its_heartbeat_where_that_is_granted() {
     let world = World::new(Scripted::writing());
     let hall = world.hall().await;
-    let (id, turn) = hall.open_meeting(with_dalton("Which tides?")).await.unwrap();
+    let (id, turn) = hall.meetings.open(with_dalton("Which tides?")).await.unwrap();
     heard(turn).await;
     let attempt = attempt(&hall, id.as_str()).await;
     let (base, requested) =
@@ -154,7 +155,7 @@ async fn a_session_looks_at_its_project_and_adds_to_its_heartbeat_where_that_is_
     for (prompt, section) in [(" ", "Watch Items"), ("x", "Recent Activity"), (&"x".repeat(2001), "Watch Items")] {
         assert!(add(prompt, section).await.is_err(), "{section}");
     }
-    hall.write_artifact(PROJECT, "heartbeat.md", "x".repeat(64 * 1024)).await.unwrap();
+    hall.documents.write(PROJECT, "heartbeat.md", "x".repeat(64 * 1024)).await.unwrap();
     let full = add("Review", "Standing Orders").await.unwrap_err();
     assert!(full.contains(".lore/heartbeat.md has 655"), "{full}");
     let path = world.integration(PROJECT).join(".lore/heartbeat.md");

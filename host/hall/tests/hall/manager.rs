@@ -30,10 +30,10 @@ impl Manager {
     async fn of(world: &World) -> Self {
         world.workers.hold(true);
         let hall = world.hall().await;
-        let own = hall.create(commission("manage"), &Requester::User).await.unwrap().commission_id;
-        hall.dispatch(own.as_str(), &Requester::User).await.unwrap();
+        let own = hall.commissions.create(commission("manage"), &Requester::User).await.unwrap().commission_id;
+        hall.commissions.dispatch(own.as_str(), &Requester::User).await.unwrap();
         until(&hall, &own, CommissionStatus::InProgress).await;
-        let job = hall.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
+        let job = hall.commissions.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
         Self::with(hall, &job)
     }
 
@@ -80,7 +80,7 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
     assert!(later["reason"].as_str().unwrap().contains(id.as_str()), "{later}");
     manager.does("3", "add_commission_note", json!({"commissionId": id, "content": "Mind the gap"})).await;
 
-    let read = manager.hall.read(id.as_str(), None).await.unwrap();
+    let read = manager.hall.commissions.read(id.as_str(), None).await.unwrap();
     let shown = serde_json::to_value(&read.commission).unwrap();
     assert_eq!((&shown["createdBy"], &shown["source"]["description"]), (&json!("manager"), &json!("The manager")));
     assert!(read.raw_content.contains("source:\n  description: \"The manager\""), "{}", read.raw_content);
@@ -100,17 +100,18 @@ async fn it_makes_dispatches_and_notes_commissions_that_show_it_as_their_author(
     // The user reviews: all of it can be changed, and ended, at any time.
     let later = later["commissionId"].as_str().unwrap();
     let changes = CommissionChanges { prompt: Some("Check half of it".to_owned()), ..CommissionChanges::default() };
-    manager.hall.update(changing(later, changes)).await.unwrap();
-    manager.hall.cancel(later, None, &Requester::User).await.unwrap();
+    manager.hall.commissions.update(changing(later, changes)).await.unwrap();
+    manager.hall.commissions.cancel(later, None, &Requester::User).await.unwrap();
     let changes = CommissionChanges { prompt: Some("Index half of it".to_owned()), ..CommissionChanges::default() };
-    let refused = manager.hall.update(changing(id.as_str(), changes.clone())).await.unwrap_err().to_string();
+    let refused =
+        manager.hall.commissions.update(changing(id.as_str(), changes.clone())).await.unwrap_err().to_string();
     assert!(refused.contains("Cancel it, update it, and re-dispatch it"), "{refused}");
-    manager.hall.cancel(id.as_str(), Some("Not now"), &Requester::User).await.unwrap();
+    manager.hall.commissions.cancel(id.as_str(), Some("Not now"), &Requester::User).await.unwrap();
     assert_eq!(status(&manager.hall, &id).await, CommissionStatus::Cancelled);
-    manager.hall.update(changing(id.as_str(), changes)).await.unwrap();
-    manager.hall.redispatch(id.as_str()).await.unwrap();
+    manager.hall.commissions.update(changing(id.as_str(), changes)).await.unwrap();
+    manager.hall.commissions.redispatch(id.as_str()).await.unwrap();
     until(&manager.hall, &id, CommissionStatus::InProgress).await;
-    let again = manager.hall.read(id.as_str(), None).await.unwrap().commission;
+    let again = manager.hall.commissions.read(id.as_str(), None).await.unwrap().commission;
     assert_eq!(again.prompt, "Index half of it");
 }
 
@@ -123,7 +124,7 @@ async fn at_work(manager: &Manager, id: &str) -> CommissionId {
 }
 
 async fn manager_at(hall: &Arc<Hall>, id: &CommissionId) -> Manager {
-    let job = hall.read(id.as_str(), None).await.unwrap().commission.job.unwrap();
+    let job = hall.commissions.read(id.as_str(), None).await.unwrap().commission.job.unwrap();
     Manager::with(hall.clone(), &job)
 }
 
@@ -157,8 +158,8 @@ async fn commissions_of_commissions_count_together_and_go_so_deep() {
         assert_eq!(said.iter().filter(|entry| entry.starts_with("delegation_refused")).count(), 1, "{said:?}");
     }
     // The user's own begin anew.
-    let own = hall.create(commission("another"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(own.as_str(), &Requester::User).await.unwrap();
+    let own = hall.commissions.create(commission("another"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(own.as_str(), &Requester::User).await.unwrap();
     assert_eq!(ids(&hall).await.len(), 5);
 }
 
@@ -172,7 +173,7 @@ async fn a_project_whose_git_hangs_keeps_no_manager_from_another() {
     let slow = NewCommission { project_name: "slow".to_owned(), ..commission("slow") };
     let hanging = {
         let hall = manager.hall.clone();
-        tokio::spawn(async move { hall.create(slow, &by).await })
+        tokio::spawn(async move { hall.commissions.create(slow, &by).await })
     };
     let hangs = async {
         while !world.root().join("hangs").exists() {
@@ -272,6 +273,7 @@ async fn it_works_on_the_project_of_its_activity_only_and_says_so() {
     let manager = Manager::of(&world).await;
     let foreign = manager
         .hall
+        .commissions
         .create(NewCommission { project_name: "other".to_owned(), ..commission("x") }, &Requester::User)
         .await
         .unwrap()
@@ -308,7 +310,7 @@ async fn it_asks_the_user_for_a_meeting_once_however_often_the_call_comes() {
     assert_eq!(asked["status"], "requested");
     assert_eq!(manager.does("1", "initiate_meeting", input.clone()).await, asked);
     assert_ne!(manager.does("2", "initiate_meeting", input).await, asked);
-    let requests = manager.hall.meetings(Some("demo"), &[MeetingStatus::Requested]).await.unwrap();
+    let requests = manager.hall.meetings.list(Some("demo"), &[MeetingStatus::Requested]).await.unwrap();
     let shown = serde_json::to_value(&requests.items).unwrap();
     assert_eq!(requests.len(), 2);
     assert!(requests.iter().all(|one| one.agenda == "The index is done" && one.linked_artifacts == ["specs/plan.md"]));
@@ -346,8 +348,8 @@ async fn what_it_does_with_a_commission_of_the_users_says_that_it_did_it() {
     let world = World::new(Scripted::writing());
     let manager = Manager::of(&world).await;
     let (begun, left) = (
-        manager.hall.create(commission("begin"), &Requester::User).await.unwrap().commission_id,
-        manager.hall.create(commission("leave"), &Requester::User).await.unwrap().commission_id,
+        manager.hall.commissions.create(commission("begin"), &Requester::User).await.unwrap().commission_id,
+        manager.hall.commissions.create(commission("leave"), &Requester::User).await.unwrap().commission_id,
     );
     manager.does("1", "dispatch_commission", json!({"commissionId": begun})).await;
     let told = timeline(&manager.hall, &begun).await;
@@ -368,7 +370,7 @@ async fn what_it_is_told_names_no_path_of_the_host_and_users_see_them() {
     let told = manager.refused("create_pr", json!({"title": "Ready"})).await;
     without_paths(&told, "<directory of demo> has no remote `origin`");
     let asking = Some(manager.attempt.activity.id());
-    let seen = manager.hall.create_pull_request("demo", "Ready", "", asking).await.unwrap_err().to_string();
+    let seen = manager.hall.projects.create_pull_request("demo", "Ready", "", asking).await.unwrap_err().to_string();
     assert!(seen.contains(&root), "{seen}");
     let brief = manager.hall.brief(Some("demo")).await.unwrap();
     without_paths(&brief, "guild.toml has no [[project]] with path = \"<directory of other>\"");
@@ -443,10 +445,19 @@ async fn what_it_is_told_names_workers_projects_and_commissions_within_8000_char
         assert!(brief.contains(part), "{part}: {brief}");
     }
     for nth in 0..60 {
-        let made =
-            manager.hall.create(commission(&format!("{nth} {}", "moth ".repeat(30))), &Requester::User).await.unwrap();
+        let made = manager
+            .hall
+            .commissions
+            .create(commission(&format!("{nth} {}", "moth ".repeat(30))), &Requester::User)
+            .await
+            .unwrap();
         if nth < 55 {
-            manager.hall.abandon(made.commission_id.as_str(), "not needed", &Requester::User).await.unwrap();
+            manager
+                .hall
+                .commissions
+                .abandon(made.commission_id.as_str(), "not needed", &Requester::User)
+                .await
+                .unwrap();
         }
     }
     let brief = manager.hall.brief(None).await.unwrap();
@@ -463,13 +474,13 @@ async fn whoever_reads_the_hall_sees_workers_and_commissions_of_all_projects_wit
     let manager = Manager::of(&world).await;
     let prompt = "p".repeat(40_000);
     let new = NewCommission { project_name: "other".to_owned(), prompt, ..commission("long") };
-    let long = manager.hall.create(new, &Requester::User).await.unwrap().commission_id;
+    let long = manager.hall.commissions.create(new, &Requester::User).await.unwrap().commission_id;
     let reader = HallReader(manager.hall.clone());
     let workers = reader.workers().await.unwrap();
     assert_eq!((workers[0].name.as_str(), workers[0].can.join(" ").as_str()), ("Dalton", "Read lore:write"));
     assert_eq!(
         reader.commissions(None).await.unwrap().len(),
-        manager.hall.list(&CommissionFilter::default()).await.unwrap().commissions.len()
+        manager.hall.commissions.list(&CommissionFilter::default()).await.unwrap().commissions.len()
     );
     let listed = reader.commissions(Some("other")).await.unwrap();
     assert_eq!((listed.len(), listed[0].title.as_str(), listed[0].prompt.chars().count()), (1, "long", 501));

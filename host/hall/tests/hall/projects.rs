@@ -29,15 +29,15 @@ async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched
     };
     let hall = Hall::open(options).unwrap();
     hall.begin_work(world.workers.clone()).await.unwrap();
-    let listed = hall.projects().unwrap();
+    let listed = hall.projects.list().unwrap();
     assert!(listed[0].problem.as_ref().unwrap().contains("guild project add"), "{listed:?}");
-    let error = hall.create(commission("x"), &Requester::User).await.unwrap_err();
+    let error = hall.commissions.create(commission("x"), &Requester::User).await.unwrap_err();
     assert!(error.to_string().contains("guild.toml has no [[project]]"), "{error}");
     assert_eq!(git(&world.project("demo"), &["branch", "--list", "claude/*"]), "");
     assert!(!world.integration("demo").exists());
     // Once it is permitted, it is worked on.
     hall.permit(vec![Permit { path: world.project("demo"), ..Permit::default() }]);
-    hall.create(commission("x"), &Requester::User).await.unwrap();
+    hall.commissions.create(commission("x"), &Requester::User).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,14 +82,14 @@ async fn each_directory_that_cannot_be_a_project_has_its_answer() {
     let text = fs::read_to_string(world.home().join("config.yaml")).unwrap();
     let path = world.project("second").display().to_string();
     assert_eq!(text, format!("projects:\n  - name: second\n    path: {path}\n    defaultBranch: main\n"));
-    assert_eq!(hall.projects().unwrap()[0].name, "second");
+    assert_eq!(hall.projects.list().unwrap()[0].name, "second");
     assert!(add("again", "code/second").await.unwrap_err().to_string().contains("registered as project 'second'"));
     write(&world.project("second"), "new.txt", "new");
     let added = add("second", "code/second").await.unwrap();
     assert!(added.known && added.dirty, "{added:?}");
     assert!(list_projects(&world.home(), &[]).unwrap()[0].problem.is_some());
     remove_project(&world.home(), "second").unwrap();
-    assert!(hall.projects().unwrap().is_empty());
+    assert!(hall.projects.list().unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,8 +97,8 @@ async fn a_project_in_which_work_is_under_way_is_not_removed() {
     let world = World::new(Scripted::writing());
     world.workers.hold(true);
     let hall = world.hall().await;
-    let id = hall.create(commission("x"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("x"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     let error = remove_project(&world.home(), "demo").unwrap_err();
     assert!(matches!(error, OperationError::Conflict(_)) && error.to_string().contains(id.as_str()), "{error}");
     world.workers.hold(false);
@@ -201,13 +201,14 @@ async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
     git(&project, &["add", "--all"]);
     git(&project, &["commit", "--quiet", "--message=Old"]);
     let hall = world.hall().await;
-    let new = hall.create(commission("new"), &Requester::User).await.unwrap().commission_id.to_string();
-    hall.list(&CommissionFilter { project_name: Some("demo".to_owned()), ..CommissionFilter::default() })
+    let new = hall.commissions.create(commission("new"), &Requester::User).await.unwrap().commission_id.to_string();
+    hall.commissions
+        .list(&CommissionFilter { project_name: Some("demo".to_owned()), ..CommissionFilter::default() })
         .await
         .unwrap();
     let listed = ids(&hall).await;
     assert_eq!(listed, [&new, "commission-Dalton-20260101-000000", "commission-Dalton-20250101-000000"]);
-    hall.redispatch("commission-Dalton-20260101-000000").await.unwrap();
+    hall.commissions.redispatch("commission-Dalton-20260101-000000").await.unwrap();
     let id = "commission-Dalton-20260101-000000".parse().unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
 }
@@ -245,7 +246,7 @@ async fn a_project_whose_git_hangs_keeps_nobody_from_the_others() {
     let tip = git(&world.project("demo"), &["rev-parse", "main"]);
     let syncing = {
         let hall = hall.clone();
-        tokio::spawn(async move { hall.sync(None).await })
+        tokio::spawn(async move { hall.projects.sync(None).await })
     };
     let followed = async {
         while git(&world.project("demo"), &["rev-parse", "claude/main"]) != tip {

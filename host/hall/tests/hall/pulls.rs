@@ -33,8 +33,8 @@ fn world() -> World {
 
 /// A commission that is completed, so that `claude/main` has something.
 async fn work(hall: &Arc<Hall>, title: &str) -> CommissionId {
-    let id = hall.create(commission(title), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission(title), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(hall, &id, CommissionStatus::Completed).await;
     id
 }
@@ -50,7 +50,7 @@ fn at_origin(world: &World) -> String {
 
 /// The action and the reason of a sync of `demo`.
 async fn sync(hall: &Arc<Hall>) -> (String, String) {
-    let results = hall.sync(Some("demo")).await.unwrap();
+    let results = hall.projects.sync(Some("demo")).await.unwrap();
     assert_eq!((results.len(), results[0].project.as_str()), (1, "demo"));
     assert_eq!(results[0].error.is_some(), results[0].action == SyncAction::Error);
     (serde_json::to_value(results[0].action).unwrap().as_str().unwrap().to_owned(), results[0].reason.clone())
@@ -68,12 +68,15 @@ async fn a_pull_request_is_made_only_where_guild_toml_permits_it() {
     ] {
         let hall = hall.clone();
         hall.permit(vec![guild_hall::Permit { path: world.project("demo"), push, pull_requests }]);
-        let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
+        let refused = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap_err();
         assert!(matches!(&refused, OperationError::Conflict(why) if why.contains(missing)), "{refused}");
     }
     assert_eq!(at_origin(&world), "refs/heads/main");
     assert!(!world.root().join("hub").exists());
-    assert!(matches!(hall.create_pull_request("none", "Title", "", None).await, Err(OperationError::NotFound(_))));
+    assert!(matches!(
+        hall.projects.create_pull_request("none", "Title", "", None).await,
+        Err(OperationError::NotFound(_))
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,10 +84,10 @@ async fn a_pull_request_pushes_claude_main_alone_and_is_noted() {
     let world = world();
     let hall = world.permitting(true, true).await;
     let main = git(&world.origin(), &["rev-parse", "main"]);
-    let nothing = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
+    let nothing = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap_err();
     assert!(nothing.to_string().contains("nothing to propose"), "{nothing}");
     work(&hall, "x").await;
-    let made = hall.create_pull_request("demo", "--web", "-x\ny", None).await.unwrap();
+    let made = hall.projects.create_pull_request("demo", "--web", "-x\ny", None).await.unwrap();
     assert_eq!((made.url.as_str(), made.existed), (URL, false));
     assert_eq!(at_origin(&world), "refs/heads/claude/main\nrefs/heads/main");
     assert_eq!(git(&world.origin(), &["rev-parse", "main"]), main);
@@ -96,7 +99,7 @@ async fn a_pull_request_pushes_claude_main_alone_and_is_noted() {
     assert!(note["createdAt"].as_str().unwrap().ends_with('Z'), "{note}");
     // Once more, with more work: it is the same one.
     work(&hall, "y").await;
-    let again = hall.create_pull_request("demo", "Title", "", None).await.unwrap();
+    let again = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap();
     assert_eq!((again.url.as_str(), again.existed), (URL, true));
     assert_eq!(git(&world.origin(), &["rev-parse", "claude/main"]), again.claude_main_tip);
 }
@@ -107,15 +110,15 @@ async fn other_work_under_way_refuses_a_pull_request_and_the_one_that_asks_does_
     let hall = world.permitting(true, true).await;
     work(&hall, "x").await;
     world.workers.hold(true);
-    let asking = hall.create(commission("asking"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(asking.as_str(), &Requester::User).await.unwrap();
+    let asking = hall.commissions.create(commission("asking"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(asking.as_str(), &Requester::User).await.unwrap();
     until(&hall, &asking, CommissionStatus::InProgress).await;
     // What waits is not under way.
-    hall.create(commission("waits"), &Requester::User).await.unwrap();
-    let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
+    hall.commissions.create(commission("waits"), &Requester::User).await.unwrap();
+    let refused = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap_err();
     assert!(matches!(&refused, OperationError::Conflict(why) if why.contains(asking.as_str())), "{refused}");
     assert_eq!(at_origin(&world), "refs/heads/main");
-    hall.create_pull_request("demo", "Title", "", Some(asking.as_str())).await.unwrap();
+    hall.projects.create_pull_request("demo", "Title", "", Some(asking.as_str())).await.unwrap();
     // A sync would take the ground from under it.
     let (action, reason) = sync(&hall).await;
     assert_eq!((action.as_str(), reason.as_str()), ("skip", format!("active activities: {asking}").as_str()));
@@ -131,19 +134,19 @@ async fn the_managers_own_work_is_no_other_work_and_the_pull_request_is_its_tool
     world.workers.hold(true);
     let mut under_way = Vec::new();
     for title in ["manage", "other"] {
-        let id = hall.create(commission(title), &Requester::User).await.unwrap().commission_id;
-        hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+        let id = hall.commissions.create(commission(title), &Requester::User).await.unwrap().commission_id;
+        hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
         until(&hall, &id, CommissionStatus::InProgress).await;
         under_way.push(id);
     }
     let [own, other] = under_way.try_into().unwrap();
-    let job = hall.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
+    let job = hall.commissions.read(own.as_str(), None).await.unwrap().commission.job.unwrap();
     let tools = ManagerTools::new(hall.clone(), job.parse().unwrap(), hall.attempt_of(&job));
     let create = || ToolCall { id: "1".to_owned(), name: "create_pr".to_owned(), input: json!({"title": "Ready"}) };
     let refused = tools.call(create()).await.unwrap_err().to_string();
     // The one id can begin with the other.
     assert!(refused.ends_with(&format!(": {other}")), "{refused}");
-    hall.cancel(other.as_str(), None, &Requester::User).await.unwrap();
+    hall.commissions.cancel(other.as_str(), None, &Requester::User).await.unwrap();
     let made = tools.call(create()).await.unwrap();
     assert_eq!(made["url"], URL, "{made}");
     assert_eq!(at_origin(&world), "refs/heads/claude/main\nrefs/heads/main");
@@ -160,7 +163,7 @@ async fn titles_and_bodies_are_bounded_and_a_title_is_one_line() {
         ("Title", "x".repeat(65_537), "body has at most"),
         ("Title", "\0".to_owned(), "body has at most"),
     ] {
-        let refused = hall.create_pull_request("demo", title, &body, None).await.unwrap_err();
+        let refused = hall.projects.create_pull_request("demo", title, &body, None).await.unwrap_err();
         assert!(matches!(&refused, OperationError::Invalid(said) if said.contains(why)), "{refused}");
     }
 }
@@ -170,19 +173,19 @@ async fn what_gh_or_origin_say_is_told_and_the_next_try_goes_on() {
     let mut world = World::new(Scripted::writing());
     let hall = world.permitting(true, true).await;
     work(&hall, "x").await;
-    let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
+    let refused = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap_err();
     assert!(matches!(&refused, OperationError::Conflict(why) if why.contains("git remote add origin")), "{refused}");
     drop(hall);
     world.add_origin("echo 'To get started, run: gh auth login' >&2; exit 4");
     let hall = world.permitting(true, true).await;
-    let refused = hall.create_pull_request("demo", "Title", "", None).await.unwrap_err();
+    let refused = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap_err();
     assert!(matches!(&refused, OperationError::Conflict(why) if why.contains("run: gh auth login")), "{refused}");
     assert!(note(&world).is_none());
     write(&world.root(), "bin/gh", &format!("#!/bin/sh\n{GH}\n"));
-    assert_eq!(hall.create_pull_request("demo", "Title", "", None).await.unwrap().url, URL);
+    assert_eq!(hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap().url, URL);
     // As if the host had ended before it noted what gh had made.
     fs::remove_file(world.home().join("state/pr-pending/demo.json")).unwrap();
-    let found = hall.create_pull_request("demo", "Title", "", None).await.unwrap();
+    let found = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap();
     assert_eq!((found.url.as_str(), found.existed), (URL, true));
     assert!(note(&world).is_some());
 }
@@ -195,7 +198,7 @@ async fn a_sync_follows_each_merge_of_the_user_and_the_next_pull_request_begins_
     // Merged, and nothing since: reset.
     work(&hall, "a").await;
     assert_eq!(sync(&hall).await.0, "noop");
-    hall.create_pull_request("demo", "Title", "", None).await.unwrap();
+    hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap();
     world.write_at_origin("README.md", "moved\n");
     let (action, reason) = sync(&hall).await;
     assert!(action == "skip" && reason.contains(URL), "{reason}");
@@ -210,7 +213,7 @@ async fn a_sync_follows_each_merge_of_the_user_and_the_next_pull_request_begins_
     let (main, open) = (git(&world.project("demo"), &["rev-parse", "main"]), world.root().join("hub/open"));
     fs::remove_file(&open).unwrap();
     work(&hall, "b").await;
-    hall.create_pull_request("demo", "Title", "", None).await.unwrap();
+    hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap();
     let newer = work(&hall, "c").await;
     world.squash_at_origin();
     write(&world.root(), "hub/merged", "");
@@ -224,7 +227,7 @@ async fn a_sync_follows_each_merge_of_the_user_and_the_next_pull_request_begins_
     assert_eq!(sync(&hall).await.0, "merge");
     assert_eq!(git(&world.project("demo"), &["show", "claude/main:README.md"]), "moved again");
     fs::remove_file(&open).unwrap();
-    hall.create_pull_request("demo", "Title", "", None).await.unwrap();
+    hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap();
     world.squash_at_origin();
     assert_eq!(sync(&hall).await.0, "reset");
     // The default branch alone moved on.
@@ -273,9 +276,9 @@ async fn origin_is_not_reached_where_pushing_is_not_permitted() {
     assert_eq!(git(&project, &["rev-parse", "claude/main"]), git(&project, &["rev-parse", "main"]));
     // A project that is not permitted at all is left out, one that is not there is said to be missing.
     hall.permit(Vec::new());
-    let results = hall.sync(None).await.unwrap();
+    let results = hall.projects.sync(None).await.unwrap();
     assert_eq!((results.len(), results[0].action), (1, SyncAction::Skip));
-    assert!(matches!(hall.sync(Some("none")).await, Err(OperationError::NotFound(_))));
+    assert!(matches!(hall.projects.sync(Some("none")).await, Err(OperationError::NotFound(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -317,7 +320,7 @@ fn crash_at(nth: usize) -> bool {
         };
         tokio::select! {
             () = stopped => true,
-            made = hall.create_pull_request("demo", "Title", "", None) => { made.unwrap(); false }
+            made = hall.projects.create_pull_request("demo", "Title", "", None) => { made.unwrap(); false }
         }
     });
     // All tasks of the host end where they are.
@@ -327,7 +330,7 @@ fn crash_at(nth: usize) -> bool {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
         let hall = world.permitting(true, true).await;
-        let made = hall.create_pull_request("demo", "Title", "", None).await.unwrap();
+        let made = hall.projects.create_pull_request("demo", "Title", "", None).await.unwrap();
         assert_eq!(made.url, URL, "after run {nth}");
         let asked = fs::read_to_string(world.root().join("hub/asked")).unwrap();
         assert!(world.root().join("hub/open").exists(), "after run {nth}: {asked}");

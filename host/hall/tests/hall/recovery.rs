@@ -36,7 +36,7 @@ fn crash_at(nth: usize) -> Option<()> {
     // The project is opened before: its making is the git crate's to test.
     let id: CommissionId = first.block_on(async {
         let hall = world.hall().await;
-        hall.create(commission("crash"), &Requester::User).await.unwrap().commission_id
+        hall.commissions.create(commission("crash"), &Requester::User).await.unwrap().commission_id
     });
     first.shutdown_timeout(Duration::from_secs(10));
     world.git = Some(stopping_git(shim.path(), nth));
@@ -49,7 +49,7 @@ fn crash_at(nth: usize) -> Option<()> {
         };
         let whole = async {
             let hall = world.hall().await;
-            hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+            hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
             until(&hall, &id, CommissionStatus::Completed).await;
         };
         tokio::select! {
@@ -69,7 +69,7 @@ fn crash_at(nth: usize) -> Option<()> {
         let asked = timeline(&hall, &id).await.iter().any(|line| line.starts_with("status_dispatched"));
         if !asked {
             // The host ended before the dispatch was stored, or before it began.
-            let _ = hall.dispatch(id.as_str(), &Requester::User).await;
+            let _ = hall.commissions.dispatch(id.as_str(), &Requester::User).await;
         }
         until(&hall, &id, CommissionStatus::Completed).await;
         let lines = timeline(&hall, &id).await;
@@ -113,8 +113,9 @@ fn an_attempt_under_way_goes_on_with_the_next_host() {
         let hall = world.hall().await;
         let mut made = Vec::new();
         for nth in 0..5 {
-            let id = hall.create(commission(&format!("{nth}")), &Requester::User).await.unwrap().commission_id;
-            hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+            let id =
+                hall.commissions.create(commission(&format!("{nth}")), &Requester::User).await.unwrap().commission_id;
+            hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
             made.push(id);
         }
         for id in &made[..3] {
@@ -141,8 +142,8 @@ fn a_cancel_that_was_stored_holds_after_a_crash() {
     let first = Runtime::new().unwrap();
     let id = first.block_on(async {
         let hall = world.hall().await;
-        let id = hall.create(commission("x"), &Requester::User).await.unwrap().commission_id;
-        hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+        let id = hall.commissions.create(commission("x"), &Requester::User).await.unwrap().commission_id;
+        hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
         until(&hall, &id, CommissionStatus::InProgress).await;
         id
     });

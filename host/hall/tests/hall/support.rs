@@ -1,12 +1,13 @@
 //! A home, projects of a user's, and workers that do what a test says.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -22,7 +23,8 @@ pub(crate) use guild_fakes::git;
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;
 use guild_hall::{
-    Attempt, Hall, HallOptions, NoSession, NotBegun, Outcome, Permit, Worker, WorkerJobs, Workers,
+    Attempt, Commissions, Documents, Hall, HallOptions, Meetings, NoSession, NotBegun, Outcome, Permit, Projects,
+    Worker, WorkerJobs, Workers,
     meeting::event::{CONVERSATION, INTERRUPTED},
 };
 use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreOptions};
@@ -424,10 +426,15 @@ impl World {
 
 /// Waits until nothing of a hall is under way any more, as when its host ended.
 pub(crate) async fn ended(hall: Arc<Hall>) {
-    let left = Arc::downgrade(&hall);
+    let parts: [Weak<dyn Any>; 4] = [
+        Arc::<Documents>::downgrade(&hall.documents),
+        Arc::<Meetings>::downgrade(&hall.meetings),
+        Arc::<Commissions>::downgrade(&hall.commissions),
+        Arc::<Projects>::downgrade(&hall.projects),
+    ];
     drop(hall);
     let ended = async {
-        while left.strong_count() > 0 {
+        while parts.iter().any(|part| part.strong_count() > 0) {
             tokio::task::yield_now().await;
         }
     };
@@ -463,12 +470,12 @@ pub(crate) async fn until(hall: &Arc<Hall>, id: &CommissionId, wanted: Commissio
 }
 
 pub(crate) async fn status(hall: &Hall, id: &CommissionId) -> CommissionStatus {
-    hall.read(id.as_str(), None).await.unwrap().commission.status
+    hall.commissions.read(id.as_str(), None).await.unwrap().commission.status
 }
 
 /// What happened to a commission: the event of each entry, with its reason.
 pub(crate) async fn timeline(hall: &Hall, id: &CommissionId) -> Vec<String> {
-    let detail = hall.read(id.as_str(), None).await.unwrap();
+    let detail = hall.commissions.read(id.as_str(), None).await.unwrap();
     detail.timeline.iter().map(|entry| format!("{}: {}", entry.event, entry.reason)).collect()
 }
 
@@ -484,5 +491,12 @@ pub(crate) fn received(events: &mut tokio::sync::broadcast::Receiver<Arc<HallEve
 }
 
 pub(crate) async fn ids(hall: &Hall) -> Vec<String> {
-    hall.list(&CommissionFilter::default()).await.unwrap().commissions.iter().map(|view| view.id.to_string()).collect()
+    hall.commissions
+        .list(&CommissionFilter::default())
+        .await
+        .unwrap()
+        .commissions
+        .iter()
+        .map(|view| view.id.to_string())
+        .collect()
 }

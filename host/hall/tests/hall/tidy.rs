@@ -23,8 +23,8 @@ fn branches(world: &World) -> Vec<String> {
 }
 
 async fn carried_out(hall: &Arc<Hall>, title: &str, status: CommissionStatus) -> CommissionId {
-    let id = hall.create(commission(title), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission(title), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(hall, &id, status).await;
     id
 }
@@ -42,10 +42,10 @@ async fn work_that_is_nowhere_else_goes_only_where_that_is_asked_for() {
     let completed = carried_out(&hall, "works", CommissionStatus::Completed).await;
     let failed = carried_out(&hall, "fails", CommissionStatus::Failed).await;
     let given_up = carried_out(&hall, "fails", CommissionStatus::Failed).await;
-    hall.abandon(given_up.as_str(), "not needed", &Requester::User).await.unwrap();
+    hall.commissions.abandon(given_up.as_str(), "not needed", &Requester::User).await.unwrap();
     world.workers.hold(true);
-    let runs = hall.create(commission("runs"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(runs.as_str(), &Requester::User).await.unwrap();
+    let runs = hall.commissions.create(commission("runs"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(runs.as_str(), &Requester::User).await.unwrap();
     until(&hall, &runs, CommissionStatus::InProgress).await;
 
     let found = tidied(&world, false).await;
@@ -65,7 +65,7 @@ async fn work_that_is_nowhere_else_goes_only_where_that_is_asked_for() {
     world.workers.hold(false);
     until(&hall, &runs, CommissionStatus::Completed).await;
     world.workers.hold(true);
-    hall.redispatch(failed.as_str()).await.unwrap();
+    hall.commissions.redispatch(failed.as_str()).await.unwrap();
     until(&hall, &failed, CommissionStatus::InProgress).await;
     tidied(&world, true).await;
     assert_eq!(branches(&world), [failed.to_string(), format!("{failed}-2")]);
@@ -87,7 +87,7 @@ async fn the_branch_of_an_attempt_that_failed_does_not_go_with_the_one_that_comp
     }));
     let hall = world.hall().await;
     let id = carried_out(&hall, "works at last", CommissionStatus::Failed).await;
-    hall.redispatch(id.as_str()).await.unwrap();
+    hall.commissions.redispatch(id.as_str()).await.unwrap();
     until(&hall, &id, CommissionStatus::Completed).await;
     let found = tidied(&world, false).await;
     assert_eq!(branches(&world), [id.to_string()], "{found:?}");

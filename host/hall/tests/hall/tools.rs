@@ -788,8 +788,8 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     let world = World::new(workers.clone());
     let hall = world.hall().await;
     let mut events = hall.events();
-    let id = hall.create(commission("Look"), &Requester::User).await.unwrap().commission_id;
-    hall.dispatch(id.as_str(), &Requester::User).await.unwrap();
+    let id = hall.commissions.create(commission("Look"), &Requester::User).await.unwrap().commission_id;
+    hall.commissions.dispatch(id.as_str(), &Requester::User).await.unwrap();
     until(&hall, &id, CommissionStatus::InProgress).await;
 
     let attempt = hall.attempt_of("job-1").unwrap();
@@ -815,7 +815,7 @@ async fn what_a_worker_reports_is_in_the_record_and_told() {
     let kinds: Vec<String> = received(&mut events).iter().map(|event| event.trim().to_owned()).collect();
     let progress = "commission_progress";
     assert_eq!(kinds, ["commission_artifact", progress, progress, progress, "commission_result"]);
-    let detail = hall.read(id.as_str(), None).await.unwrap();
+    let detail = hall.commissions.read(id.as_str(), None).await.unwrap();
     assert_eq!(detail.commission.current_progress, "Nearly");
     assert_eq!(detail.commission.linked_artifacts, ["reports/a.md"]);
     let record = fs::read_to_string(attempt.worktree.join(format!(".lore/work/commissions/{id}.md"))).unwrap();

@@ -13,7 +13,7 @@ use axum::{
 use bytes::Bytes;
 use futures::stream;
 use guild_contract::hall::TurnEvent;
-use guild_hall::{Hall, hall::Turn};
+use guild_hall::{Hall, meetings::Turn};
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 
 /// After so long without an event a client is shown that the connection lives.

@@ -13,7 +13,7 @@ use guild_contract::{
 };
 use guild_hall::{
     Hall,
-    hall::Turn,
+    meetings::Turn,
     operations::{HallOperation, OPERATIONS, Reply},
 };
 use guild_roster::to_json;

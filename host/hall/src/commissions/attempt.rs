@@ -1,0 +1,391 @@
+//! One attempt at a commission: a branch and a worktree, a job of the worker, and the merge of what it did.
+//!
+//! Each step is stored before the next begins, and can be done again: after a crash an attempt goes on where it was.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use guild_contract::{Decision, JobId, OperationError, hall::CommissionStatus, text::one_line};
+use guild_git::{AttemptBranch, GitError, Integration, Merge};
+
+use super::{
+    Commissions, StoredCommission,
+    commission::{Commission, End},
+    report::note_once,
+};
+use crate::{
+    blocking::blocking,
+    core::left_out,
+    records::{
+        log::{self, fitting},
+        store,
+    },
+    requester::Requester,
+    text::cut,
+    workers::{NO_RESULT, NotBegun, Outcome},
+};
+
+/// How long an attempt waits before it asks a host that was busy again.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// The event that names files which were not committed.
+const NOT_COMMITTED: &str = "not_committed";
+
+/// Characters of the reason of a failure in the log.
+const REASON_CHARS: usize = 400;
+
+const CANCELLED: &str = "Commission cancelled by user";
+const COMPLETED: &str = "Execution completed";
+
+/// The event with the last text of a session that submitted no result, and how much of that the timeline has.
+const LAST_TEXT: &str = "last_text";
+const LAST_TEXT_CHARS: usize = 16_000;
+
+/// The event that says that the job waits for somebody to let it on.
+const HELD_BACK: &str = "held_back";
+
+impl Commissions {
+    /// Cancels a commission. An attempt has ended, and its session, when this returns; what it wrote is on its branch.
+    ///
+    /// # Errors
+    /// Where the commission is over, or ended otherwise meanwhile.
+    pub async fn cancel(
+        self: &Arc<Self>,
+        id: &str,
+        reason: Option<&str>,
+        requester: &Requester,
+    ) -> Result<(), OperationError> {
+        let call = requester.call();
+        let stored = self.get(id)?;
+        let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or(CANCELLED);
+        let time = self.core.time();
+        let refused = |status: CommissionStatus| {
+            OperationError::Conflict(format!("Cannot cancel commission \"{id}\": current state is \"{status}\""))
+        };
+        let runs = self
+            .records
+            .change(&stored, |commission| {
+                match (commission.status, commission.is_repeated(call), &mut commission.attempt) {
+                    (status, true, _) => Ok(status.is_active()),
+                    (CommissionStatus::Pending | CommissionStatus::Blocked, ..) => {
+                        commission.transition_to(CommissionStatus::Cancelled, reason, time).map(|()| false)
+                    }
+                    (status, _, Some(attempt)) if status.is_active() => {
+                        attempt.cancel.get_or_insert_with(|| reason.to_owned());
+                        Ok(true)
+                    }
+                    // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
+                    (status, _, None) if status.is_active() => {
+                        commission.transition_to(CommissionStatus::Cancelled, reason, time).map(|()| false)
+                    }
+                    (status, ..) => Err(refused(status)),
+                }
+            })
+            .await?;
+        if runs {
+            stored.runtime.cancel().cancel();
+            let mut now = stored.changes();
+            let ended = now.wait_for(|now| !now.status.is_active()).await;
+            let status = ended.map_err(|_| OperationError::Internal("the host is stopping".to_owned()))?.status;
+            if status != CommissionStatus::Cancelled {
+                return Err(refused(status));
+            }
+            return Ok(());
+        }
+        let project = stored.now().project_name.clone();
+        self.check_dependencies(Some(&project)).await
+    }
+
+    /// Goes on with all attempts that were under way when the last host ended.
+    pub(crate) fn resume(self: &Arc<Self>) {
+        for stored in self.records.all() {
+            let now = stored.now();
+            if now.status.is_active() && now.attempt.is_some() {
+                self.spawn_attempt(stored);
+            }
+        }
+    }
+
+    /// Carries an attempt out, in the background.
+    pub(super) fn spawn_attempt(self: &Arc<Self>, stored: Arc<StoredCommission>) {
+        let commissions = self.clone();
+        tokio::spawn(async move {
+            let (id, project) = (stored.now().commission_id.clone(), stored.now().project_name.clone());
+            if let Err(e) = commissions.carry_out(&stored).await {
+                let reason = commissions.core.without_paths(e.to_string()).await;
+                let end = End { status: CommissionStatus::Failed, reason, time: commissions.core.time() };
+                if let Err(e) = commissions.end(&stored, end, Came::Nothing).await {
+                    tracing::error!(commission = %id, "its end cannot be stored: {e}");
+                }
+            }
+            if let Err(e) = commissions.finish(&stored).await {
+                tracing::error!(commission = %id, "its end cannot be stored, and is tried again at the next start: {e}");
+            }
+            if let Err(e) = commissions.check_dependencies(Some(&project)).await {
+                tracing::error!(commission = %id, "what waits for it cannot begin: {e}");
+            }
+            // Others may have waited for the cap of all projects.
+            if let Err(e) = commissions.schedule().await {
+                tracing::error!("what waits cannot begin: {e}");
+            }
+        });
+    }
+
+    /// From the worktree to the end of the job.
+    async fn carry_out(&self, stored: &StoredCommission) -> Result<(), OperationError> {
+        let jobs = self.core.jobs()?;
+        let cancel = stored.runtime.cancel();
+        let is_cancelled = || stored.now().attempt.as_ref().and_then(|attempt| attempt.cancel.clone());
+        let now = stored.now();
+        if now.attempt.as_ref().is_some_and(|attempt| attempt.end.is_some()) {
+            return Ok(());
+        }
+        let project = self.core.project(&now.project_name)?;
+        let attempt = now.as_attempt(project.settings.memory_chars());
+        let attempt = attempt
+            .ok_or_else(|| OperationError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
+        if now.status == CommissionStatus::Dispatched {
+            if is_cancelled().is_none() {
+                self.core.make_worktree(&project, &attempt, now.branch_name.as_deref()).await?;
+                self.records
+                    .change(stored, |commission| {
+                        commission.attempt.iter_mut().for_each(|attempt| attempt.begun = true);
+                        Ok(())
+                    })
+                    .await?;
+            }
+            loop {
+                if let Some(reason) = is_cancelled() {
+                    return self
+                        .end(
+                            stored,
+                            End { status: CommissionStatus::Cancelled, reason, time: self.core.time() },
+                            Came::Nothing,
+                        )
+                        .await;
+                }
+                match jobs.begin(&attempt).await {
+                    Ok(()) => break,
+                    Err(NotBegun::Refused(why)) => return Err(OperationError::Internal(why)),
+                    Err(NotBegun::Busy(why)) => {
+                        tracing::debug!(commission = %now.commission_id, "it waits: {why}");
+                        // A cancel ends the waiting.
+                        let _ = tokio::time::timeout(BUSY, cancel.cancelled()).await;
+                    }
+                }
+            }
+            let time = self.core.time();
+            self.records
+                .change(stored, |commission| {
+                    commission.transition_to(CommissionStatus::InProgress, "Execution started", time)
+                })
+                .await?;
+        }
+        if is_cancelled().is_some() {
+            jobs.cancel(&attempt).await;
+        } else if let Some(why) = jobs.held_back(&attempt).await {
+            let time = self.core.time();
+            self.records
+                .change(stored, |commission| {
+                    note_once(commission, HELD_BACK, &why, time);
+                    Ok(())
+                })
+                .await?;
+        }
+        let (outcome, decisions) = tokio::select! {
+            ended = jobs.ended(&attempt) => ended,
+            () = cancel.cancelled() => {
+                jobs.cancel(&attempt).await;
+                jobs.ended(&attempt).await
+            }
+        };
+        let end = |status, reason: String| End { status, reason, time: self.core.time() };
+        let (end, came) = match outcome {
+            Outcome::Completed { result, error: None } => {
+                (end(CommissionStatus::Completed, COMPLETED.to_owned()), Came::Result(result, decisions))
+            }
+            Outcome::Completed { result, error: Some(error) } => (
+                end(CommissionStatus::Completed, format!("{COMPLETED}; after its result: {error}")),
+                Came::Result(result, decisions),
+            ),
+            Outcome::Failed { error, text } => {
+                let reason = if error.is_empty() { NO_RESULT.to_owned() } else { error };
+                (end(CommissionStatus::Failed, reason), Came::LastText(text))
+            }
+            Outcome::Cancelled => {
+                let reason = is_cancelled().unwrap_or_else(|| "Its job was cancelled".to_owned());
+                (end(CommissionStatus::Cancelled, reason), Came::Nothing)
+            }
+        };
+        self.end(stored, end, came).await
+    }
+
+    /// Stores how an attempt ended. The first end holds.
+    async fn end(&self, stored: &StoredCommission, end: End, came: Came) -> Result<(), OperationError> {
+        let (spent, time) = (self.spent_usd(&stored.now()).await, self.core.time());
+        self.records
+            .change(stored, |commission| {
+                let Some(attempt) = commission.attempt.as_mut().filter(|attempt| attempt.end.is_none()) else {
+                    return Ok(());
+                };
+                attempt.end = Some(end);
+                let job = attempt.job.clone();
+                commission.delegated.iter_mut().for_each(|delegated| delegated.spent_usd += spent);
+                match came {
+                    Came::Result(result, decisions) => {
+                        commission.record.body = log::body(&fitting(result), &decisions);
+                    }
+                    Came::LastText(text) if !text.trim().is_empty() => {
+                        commission.note(LAST_TEXT, &beginning(text.trim(), &job), time);
+                    }
+                    Came::LastText(_) | Came::Nothing => {}
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// What the attempt at a commission of the manager's has spent.
+    async fn spent_usd(&self, now: &Commission) -> f64 {
+        match (&now.delegated, now.as_attempt(None), self.core.jobs()) {
+            (Some(_), Some(attempt), Ok(jobs)) => jobs.spent_usd(&attempt).await,
+            _ => 0.0,
+        }
+    }
+
+    /// From the end of the job to the state that people see: commits, merges, and tidies up.
+    async fn finish(self: &Arc<Self>, stored: &StoredCommission) -> Result<(), OperationError> {
+        let _one = stored.hold().await;
+        let now = stored.now();
+        let Some(attempt) = now.attempt.as_ref().filter(|_| now.status.is_active()) else { return Ok(()) };
+        let Some(mut end) = attempt.end.clone() else { return Ok(()) };
+        let (mut tidy, mut conflict) = (true, None);
+        if let (true, Some(dir)) = (attempt.begun, &now.worktree_dir) {
+            let project = self.core.project(&now.project_name)?;
+            let integration = self.core.projects.integration(&self.core.home, &project).await?;
+            let left_out = if dir.exists() { left_out(&integration, dir).await } else { None };
+            if let Some(left_out) = left_out {
+                let time = self.core.time();
+                self.records
+                    .change_held(stored, |commission| {
+                        note_once(commission, NOT_COMMITTED, &left_out, time);
+                        Ok(())
+                    })
+                    .await?;
+            }
+            // The record that is committed has it.
+            let now = stored.now();
+            let branch = branch(&now)?;
+            let at = (&*integration, &branch, dir.as_path());
+            if end.status == CommissionStatus::Completed {
+                let failed = |reason: String| End { status: CommissionStatus::Failed, reason, time: self.core.time() };
+                match self.merge(&now, &end, at).await {
+                    Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
+                    Ok(Merge::Conflicts { files }) => {
+                        let files = files.join(", ");
+                        let why = format!("Squash-merge conflict on non-.lore/ files: {files}; {branch} has the work");
+                        conflict = Some(format!("Commission {} failed: {why}", now.commission_id));
+                        end = failed(why);
+                    }
+                    Err(e) => {
+                        tracing::warn!(commission = %now.commission_id, "it cannot be merged: {e}");
+                        end = failed(self.core.without_paths(format!("Finalize error: {e}")).await);
+                    }
+                }
+            }
+            if end.status != CommissionStatus::Completed {
+                let message = format!("Partial work preserved ({}): {}", end.status, now.commission_id);
+                if let Err(e) = self.commit(&now, &end, at, &message).await {
+                    tracing::warn!(commission = %now.commission_id, "{} stays as it is: {e}", dir.display());
+                    tidy = false;
+                }
+            }
+            if tidy && let Err(e) = integration.repository().remove_worktree(dir).await {
+                tracing::warn!(commission = %now.commission_id, "{} stays: {e}", dir.display());
+            }
+        }
+        self.records
+            .change_held(stored, |commission| {
+                let over = ended(commission, &end)?;
+                *commission = over;
+                Ok(())
+            })
+            .await?;
+        if end.status == CommissionStatus::Failed {
+            let (id, worker, project) = (&now.commission_id, &now.worker_name, &now.project_name);
+            tracing::warn!(commission = %id, worker, project, "the commission failed: {}", one_line(&end.reason, REASON_CHARS));
+        }
+        if let Some(reason) = conflict {
+            self.meetings.ask_manager(&now.project_name, &reason).await;
+        }
+        Ok(())
+    }
+
+    /// Commits what is in the worktree, with the record as it will be.
+    async fn commit(
+        &self,
+        now: &Commission,
+        end: &End,
+        (integration, branch, dir): (&Integration, &AttemptBranch, &Path),
+        message: &str,
+    ) -> Result<(), OperationError> {
+        if !dir.exists() {
+            // It was removed before a crash, and all of it is committed.
+            return Ok(());
+        }
+        let (new, over, to) = (self.core.home.new_files()?, ended(now, end)?, dir.to_owned());
+        blocking(move || store::write_record(&new, &to, &over)).await?;
+        integration.repository().commit_all(branch, dir, message).await?;
+        Ok(())
+    }
+
+    /// Commits what is in the worktree, and merges it.
+    async fn merge(
+        &self,
+        now: &Commission,
+        end: &End,
+        at: (&Integration, &AttemptBranch, &Path),
+    ) -> Result<Merge, OperationError> {
+        let id = &now.commission_id;
+        self.commit(now, end, at, &format!("Commission completed: {id}")).await?;
+        let title = now.record.title.strip_prefix("Commission: ").unwrap_or(&now.record.title);
+        let merged = at.0.merge_squash(at.1, &format!("Commission: {id}\n\n{title}")).await;
+        merged.map_err(|e: GitError| e.into())
+    }
+}
+
+/// The commission as it is once that end is stored.
+fn ended(commission: &Commission, end: &End) -> Result<Commission, OperationError> {
+    let mut over = commission.clone();
+    // An attempt that ended before it was under way was none; the timeline says so by what it lacks.
+    if over.status == CommissionStatus::Dispatched && end.status == CommissionStatus::Completed {
+        over.status = CommissionStatus::InProgress;
+    }
+    over.transition_to(end.status, &end.reason, end.time.clone())?;
+    over.worktree_dir = None;
+    over.attempt.iter_mut().for_each(|attempt| {
+        attempt.begun = false;
+        attempt.end = Some(end.clone());
+    });
+    Ok(over)
+}
+
+/// What came of an attempt besides what is on its branch.
+enum Came {
+    /// Its result, and what its worker decided.
+    Result(String, Vec<Decision>),
+    /// The last text of a session that submitted no result: it can be all that came of the work.
+    LastText(String),
+    Nothing,
+}
+
+/// As much of a last text as a timeline has.
+fn beginning(text: &str, job: &JobId) -> String {
+    let noted = cut(text.to_owned(), LAST_TEXT_CHARS);
+    let rest =
+        if noted == text { String::new() } else { format!("\n\n(All of it is in the transcript of the job {job}.)") };
+    noted + &rest
+}
+
+fn branch(commission: &Commission) -> Result<AttemptBranch, OperationError> {
+    Ok(AttemptBranch::new(commission.branch_name.as_deref().unwrap_or_default())?)
+}

@@ -1,0 +1,55 @@
+//! The worktrees in which attempts and meetings work.
+
+use guild_contract::{OperationError, text::one_line};
+use guild_git::{AttemptBranch, Integration};
+use std::path::Path;
+
+use super::Core;
+use crate::{project_list::Project, protected::LORE, workers::Attempt};
+
+/// How many files a sentence names which were not committed, and how long their names are.
+const NAMED: usize = 20;
+const NAME_CHARS: usize = 120;
+
+impl Core {
+    /// Makes the place in which an attempt works: a worktree on a branch of its own, or without a branch the integration
+    /// worktree. It has a directory for documents, also in a project that has none yet.
+    pub(crate) async fn make_worktree(
+        &self,
+        project: &Project,
+        attempt: &Attempt,
+        branch: Option<&str>,
+    ) -> Result<(), OperationError> {
+        let failed = |e: &dyn std::fmt::Display| OperationError::Internal(format!("Workspace preparation failed: {e}"));
+        let integration = self.projects.integration(&self.home, project).await.map_err(|e| failed(&e))?;
+        if let Some(branch) = branch {
+            let branch = AttemptBranch::new(branch)?;
+            let started = integration.start_attempt(&branch, &attempt.worktree, attempt.checkout).await;
+            started.map_err(|e| failed(&e))?;
+        }
+        match std::fs::create_dir(attempt.worktree.join(LORE)) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(failed(&format!("{LORE}: {e}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the rules of a project leave out of what was written in a worktree, which is removed: a sentence for people. `None`
+/// where that is nothing.
+pub(crate) async fn left_out(integration: &Integration, dir: &Path) -> Option<String> {
+    let files = match integration.repository().left_out(dir).await {
+        Ok(files) => files,
+        Err(e) => {
+            // The whole error could name a path of the host, and this is committed.
+            tracing::warn!(dir = %dir.display(), "git cannot tell which files are not committed: {e}");
+            return Some(format!("Git cannot tell which files are not committed: {}", e.kind()));
+        }
+    };
+    let more = match files.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let named: Vec<String> = files.iter().take(NAMED).map(|file| one_line(file, NAME_CHARS)).collect();
+    let why = "The project ignores files that are in the worktree, so they are not committed";
+    (!files.is_empty()).then(|| format!("{why}: {}{more}", named.join(", ")))
+}

@@ -1,0 +1,88 @@
+//! The hall as workers that are granted `hall:read` see it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use guild_contract::{
+    OperationError,
+    hall::{Author, CommissionFilter, CommissionView},
+};
+use guild_session::{
+    hall::{HallCommission, HallMeeting, HallView, HallWorker},
+    tools::ToolError,
+};
+
+use super::Hall;
+use crate::{commissions::view, meetings::meeting::Meeting, text::cut, workers::Worker};
+
+/// Commissions in a list.
+const MAX_LISTED: usize = 500;
+/// Characters of each text of a commission in a list, and of one that is read alone.
+const LISTED_CHARS: usize = 500;
+const READ_CHARS: usize = 32_000;
+
+/// A hall, to read.
+pub struct HallReader(pub Arc<Hall>);
+
+#[async_trait]
+impl HallView for HallReader {
+    async fn workers(&self) -> Result<Vec<HallWorker>, ToolError> {
+        Ok(self.0.all_workers().into_iter().map(worker).collect())
+    }
+
+    async fn commissions(&self, project: Option<&str>) -> Result<Vec<HallCommission>, ToolError> {
+        let filter = CommissionFilter { project_name: project.map(str::to_owned), ..CommissionFilter::default() };
+        let found = self.0.commissions.matching(&filter).await?;
+        Ok(found.iter().take(MAX_LISTED).map(|now| commission(view::commission(now), LISTED_CHARS)).collect())
+    }
+
+    async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError> {
+        let found = self.0.meetings.of(project).await?;
+        Ok(found.iter().take(MAX_LISTED).map(|now| meeting(now)).collect())
+    }
+
+    async fn commission(&self, id: &str) -> Result<Option<HallCommission>, ToolError> {
+        match self.0.commissions.read(id, None).await {
+            Ok(read) => Ok(Some(commission(read.commission, READ_CHARS))),
+            Err(OperationError::NotFound(_)) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn worker(worker: Worker) -> HallWorker {
+    let Worker { key, display_name, display_title, description, can, .. } = worker;
+    HallWorker { key: key.to_string(), name: display_name, title: display_title, description, can }
+}
+
+fn commission(view: CommissionView, chars: usize) -> HallCommission {
+    HallCommission {
+        id: view.id.to_string(),
+        project: view.project_name,
+        title: view.title.strip_prefix("Commission: ").unwrap_or(&view.title).to_owned(),
+        status: view.status.to_string(),
+        worker: view.worker,
+        by_manager: view.created_by == Author::Manager,
+        dependencies: view.dependencies,
+        prompt: cut(view.prompt, chars),
+        progress: cut(view.current_progress, chars),
+        result: cut(view.result_summary, chars),
+        changed: view.relevant_date,
+        job: view.job,
+    }
+}
+
+fn meeting(now: &Meeting) -> HallMeeting {
+    let record = now.record.clone();
+    HallMeeting {
+        id: now.meeting_id.to_string(),
+        project: now.project_name.clone(),
+        title: record.title,
+        status: now.status.to_string(),
+        worker: record.worker,
+        agenda: cut(record.agenda, LISTED_CHARS),
+        notes: cut(record.body.trim().to_owned(), LISTED_CHARS),
+        artifacts: record.linked_artifacts,
+        started: now.started().to_owned(),
+    }
+}

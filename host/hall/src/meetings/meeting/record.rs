@@ -1,0 +1,162 @@
+//! The record of a meeting: Markdown with frontmatter, which people and other programs read (`.lore/work/meetings/<id>.md`). The
+//! body is the notes. It is written as that of a commission.
+
+use guild_contract::hall::{MeetingStatus, TimelineEntry};
+use serde::{Deserialize, Serialize};
+use serde_saphyr::{DoubleQuoted, FlowSeq};
+
+use crate::{
+    frontmatter,
+    records::log::{Line, entries},
+};
+
+/// Notes that the meeting began.
+pub(crate) const OPENED: &str = "opened";
+
+/// What people see of a meeting.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// What it is called.
+    pub title: String,
+    /// The day when it was asked for or opened, in UTC: `YYYY-MM-DD`.
+    pub date: String,
+    /// The worker's name for people.
+    pub worker: String,
+    /// What the worker is, for people.
+    pub worker_display_title: String,
+    /// What it is about.
+    pub agenda: String,
+    /// Until when the user put it off; empty where they did not.
+    #[serde(default)]
+    pub deferred_until: String,
+    /// Paths of artifacts below `.lore/` that belong to it.
+    #[serde(default)]
+    pub linked_artifacts: Vec<String>,
+    /// What happened, in order: `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`, `declined`,
+    /// `closed`. Entries are only added.
+    #[serde(default)]
+    pub meeting_log: Vec<TimelineEntry>,
+    /// The notes: what stands below the frontmatter.
+    #[serde(default)]
+    pub body: String,
+}
+
+/// The frontmatter, as it is written.
+#[derive(Serialize)]
+struct Frontmatter<'a> {
+    title: DoubleQuoted<&'a str>,
+    date: &'a str,
+    status: MeetingStatus,
+    tags: FlowSeq<[&'static str; 1]>,
+    worker: &'a str,
+    #[serde(rename = "workerDisplayTitle")]
+    worker_display_title: DoubleQuoted<&'a str>,
+    agenda: DoubleQuoted<&'a str>,
+    deferred_until: DoubleQuoted<&'a str>,
+    linked_artifacts: &'a [String],
+    meeting_log: Vec<Line<'a>>,
+}
+
+impl Record {
+    /// The record's file.
+    ///
+    /// # Errors
+    /// What YAML cannot say.
+    pub fn render(&self, status: MeetingStatus) -> Result<String, String> {
+        let frontmatter = Frontmatter {
+            title: DoubleQuoted(&self.title),
+            date: &self.date,
+            status,
+            tags: FlowSeq(["meeting"]),
+            worker: &self.worker,
+            worker_display_title: DoubleQuoted(&self.worker_display_title),
+            agenda: DoubleQuoted(&self.agenda),
+            deferred_until: DoubleQuoted(&self.deferred_until),
+            linked_artifacts: &self.linked_artifacts,
+            meeting_log: self.meeting_log.iter().map(Line::of).collect(),
+        };
+        frontmatter::render(&frontmatter, &self.body)
+    }
+}
+
+/// Reads a record's file: what it says, and its state where it names one. Frontmatter that is missing, or no YAML, leaves all
+/// fields empty.
+pub fn read(text: &str) -> (Record, Option<MeetingStatus>) {
+    let text = frontmatter::plain(text);
+    let Some((yaml, body)) = frontmatter::split(&text) else {
+        return (Record { body: text, ..Record::default() }, None);
+    };
+    let value = frontmatter::parse(yaml).unwrap_or_default();
+    let text = |key: &str| frontmatter::text(&value, key);
+    let record = Record {
+        title: text("title"),
+        date: text("date"),
+        worker: text("worker"),
+        worker_display_title: text("workerDisplayTitle"),
+        agenda: text("agenda"),
+        deferred_until: text("deferred_until"),
+        linked_artifacts: frontmatter::texts(&value, "linked_artifacts").unwrap_or_default(),
+        meeting_log: entries(&value, "meeting_log"),
+        body: body.to_owned(),
+    };
+    (record, text("status").parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            title: "Audience with Guild \"Artificer\"".to_owned(),
+            date: "2026-11-25".to_owned(),
+            worker: "Dalton".to_owned(),
+            worker_display_title: "Guild Artificer".to_owned(),
+            agenda: "Which?\n## User (x)".to_owned(),
+            meeting_log: vec![TimelineEntry {
+                timestamp: "2026-11-25T01:02:03.004Z".to_owned(),
+                event: OPENED.to_owned(),
+                reason: "User started audience".to_owned(),
+                ..TimelineEntry::default()
+            }],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_record_is_written_in_the_order_and_quoting_of_the_original() {
+        assert_eq!(
+            record().render(MeetingStatus::Open).unwrap(),
+            r#"---
+title: "Audience with Guild \"Artificer\""
+date: 2026-11-25
+status: open
+tags: [meeting]
+worker: Dalton
+workerDisplayTitle: "Guild Artificer"
+agenda: "Which?\n## User (x)"
+deferred_until: ""
+linked_artifacts: []
+meeting_log:
+  - timestamp: 2026-11-25T01:02:03.004Z
+    event: opened
+    reason: "User started audience"
+---
+"#
+        );
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let mut record = record();
+        for text in ["yes", "1", "- x", "# x", "a: b", "'", "--- x\n---\n", " x ", "null", "2026-01-01", ""] {
+            record.agenda = text.to_owned();
+            record.worker = text.to_owned();
+            record.linked_artifacts = vec![text.to_owned()];
+            record.body = format!("{text}\n---\n");
+            let written = record.render(MeetingStatus::Closed).unwrap();
+            assert_eq!(read(&written), (record.clone(), Some(MeetingStatus::Closed)), "{written}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What can be asked of meetings without changing them.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use guild_contract::{
+    OperationError,
+    hall::{Artifact, MeetingDetail, MeetingMessage, MeetingStatus, MeetingView, OpenMeetingView},
+};
+
+use super::{
+    Meetings,
+    meeting::{Meeting, transcript},
+    view,
+};
+use crate::{
+    blocking::blocking,
+    documents::artifact,
+    page::{PAGE_BYTES, Page},
+    records::{HallRecord as _, store},
+};
+
+impl Meetings {
+    /// The meetings of a project, and of all where none is named, in one of these states, and in any where there are none. The
+    /// newest come first; of requests, those that were put off come last.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn list(
+        &self,
+        project: Option<&str>,
+        states: &[MeetingStatus],
+    ) -> Result<Page<MeetingView>, OperationError> {
+        self.list_from(project, states, 0, None).await
+    }
+
+    /// As [`Self::list`], without the first `offset` of the list, and at most `limit`.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn list_from(
+        &self,
+        project: Option<&str>,
+        states: &[MeetingStatus],
+        offset: usize,
+        limit: Option<usize>,
+    ) -> Result<Page<MeetingView>, OperationError> {
+        let mut found = self.of(project).await?;
+        found.retain(|now| states.is_empty() || states.contains(&now.status));
+        found.sort_by_cached_key(|now| {
+            let record = &now.record;
+            (record.deferred_until.clone(), Reverse((record.date.clone(), now.started().to_owned())))
+        });
+        Ok(Page::of(&found, offset, limit))
+    }
+
+    /// The records of all meetings of a project, as artifacts: those that are open first, then the newest.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn artifacts(&self, project: &str) -> Result<Vec<Artifact>, OperationError> {
+        let mut found = self.of(Some(project)).await?;
+        found.sort_by_cached_key(|now| {
+            (now.status != MeetingStatus::Open, Reverse((now.record.date.clone(), now.started().to_owned())))
+        });
+        let dir = self.core.home.integration(project);
+        let paths = blocking(move || Ok(store::recorded::<Meeting>(&dir).unwrap_or_default())).await?;
+        let mut bytes = 0;
+        let listed = |now: &Arc<Meeting>| {
+            let mut artifact = artifact(now, paths.get(&now.meeting_id))?;
+            bytes += artifact.content.len();
+            if bytes > PAGE_BYTES {
+                artifact.content.clear();
+            }
+            Ok(artifact)
+        };
+        found.iter().map(listed).collect()
+    }
+
+    /// One meeting, and what was said in it as far as that is still there.
+    ///
+    /// # Errors
+    /// Where there is none, or it is of another project.
+    pub async fn read(&self, id: &str, project: Option<&str>) -> Result<MeetingDetail, OperationError> {
+        let missing = |e: OperationError| match e {
+            OperationError::NotFound(why) if why.starts_with("Meeting") => {
+                OperationError::NotFound(format!("Meeting not found: {id}"))
+            }
+            e => e,
+        };
+        let now = self.find(id, project).await.map_err(missing)?.now();
+        let lines = match (&now.session, now.worker_name.parse(), self.core.jobs().ok()) {
+            (Some(session), Ok(worker), Some(jobs)) => jobs.transcript(&worker, &session.job).await,
+            _ => Ok(Vec::new()),
+        };
+        // The job of a meeting that is over can be deleted.
+        let (of, lines) = (now.clone(), lines.unwrap_or_default());
+        let (transcript, parsed_messages) = blocking(move || {
+            let messages = transcript::messages(&lines);
+            let text = if messages.is_empty() { String::new() } else { transcript::markdown(&of, &messages) };
+            Ok((text, messages.into_iter().map(MeetingMessage::from).collect()))
+        })
+        .await?;
+        Ok(MeetingDetail { meeting: view::meeting(&now), transcript, parsed_messages })
+    }
+
+    /// The meetings that are open, of all projects, in the order of their names.
+    pub fn sessions(&self) -> Vec<OpenMeetingView> {
+        self.all_open().map(|now| view::open_meeting(&now)).collect()
+    }
+
+    /// The meetings of a project, and of all where none is named, as they are, the newest first.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, OperationError> {
+        self.records.discover(project).await?;
+        let is_of = |now: &Arc<Meeting>| project.is_none_or(|project| now.project_name == project);
+        let mut found: Vec<_> = self.records.now().filter(is_of).collect();
+        found.sort_by(|a, b| b.started().cmp(a.started()));
+        Ok(found)
+    }
+}
+
+/// The record of a meeting, which is at this path in the integration worktree, if it is there.
+fn artifact(meeting: &Meeting, path: Option<&String>) -> Result<Artifact, OperationError> {
+    let path = path.cloned().unwrap_or_else(|| store::record_path::<Meeting>(&meeting.meeting_id));
+    let text = meeting.text().map_err(OperationError::Internal)?;
+    let last = meeting.record.meeting_log.last().and_then(|entry| entry.timestamp.parse().ok());
+    Ok(artifact::document(&path, &text, last.unwrap_or_default()))
+}

@@ -1,0 +1,108 @@
+//! The reports of a worker in a meeting.
+
+use std::sync::Arc;
+
+use guild_contract::{
+    OperationError,
+    hall::{Author, MeetingId},
+};
+use guild_session::tools::ToolError;
+use tokio::runtime::Handle;
+
+use super::{Meetings, NewRequest, meeting::Meeting};
+use crate::{
+    records::log::check_room,
+    tools::meeting::{MeetingReport, MeetingReports},
+};
+
+/// The most entries in a meeting's log that its worker makes, and artifacts that it links.
+const MAX_REPORTS: usize = 500;
+
+impl Meetings {
+    /// Notes a report of an open meeting. What the worker is told.
+    pub(crate) async fn report(
+        self: &Arc<Self>,
+        id: &MeetingId,
+        report: MeetingReport,
+    ) -> Result<String, OperationError> {
+        let (stored, time) = (self.get(id.as_str())?, self.core.time());
+        let (reason, artifacts) = match report {
+            MeetingReport::FollowUp { reason, artifacts } => (reason, artifacts),
+            report => return self.records.change(&stored, |meeting| note(meeting, report, time)).await,
+        };
+        let now = stored.now();
+        if !now.is_open() {
+            return Err(over(&now));
+        }
+        let proposed = self.request(NewRequest {
+            project: now.project_name.clone(),
+            worker: now.worker_name.clone(),
+            reason,
+            artifacts,
+            author: Author::Worker,
+            follows: Some(id.clone()),
+            call: None,
+        });
+        Ok(format!("The follow-up is proposed: {}. The user accepts or declines it.", proposed.await?))
+    }
+}
+
+fn over(meeting: &Meeting) -> OperationError {
+    OperationError::Conflict(format!("meeting {} is over", meeting.meeting_id))
+}
+
+fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<String, OperationError> {
+    if !meeting.is_open() {
+        return Err(over(meeting));
+    }
+    if meeting.record.meeting_log.len() > MAX_REPORTS {
+        return Err(OperationError::Conflict(format!(
+            "the meeting's log has {MAX_REPORTS} entries, and takes no more"
+        )));
+    }
+    if let MeetingReport::Progress { summary: text } | MeetingReport::Title { title: text } = &report {
+        check_room(&meeting.record.meeting_log, text)?;
+    }
+    Ok(match report {
+        MeetingReport::Artifact { path } if meeting.record.linked_artifacts.contains(&path) => {
+            format!("{path} was linked before.")
+        }
+        MeetingReport::Artifact { path } => {
+            if meeting.record.linked_artifacts.len() >= MAX_REPORTS {
+                return Err(OperationError::Conflict(format!(
+                    "{MAX_REPORTS} artifacts are linked, and no more can be"
+                )));
+            }
+            let answer = format!("{path} is linked.");
+            meeting.record.linked_artifacts.push(path);
+            answer
+        }
+        MeetingReport::Progress { summary } => {
+            meeting.note("progress_summary", &summary, time);
+            "The progress is noted.".to_owned()
+        }
+        MeetingReport::Title { title } if meeting.record.title == title => "It has that title already.".to_owned(),
+        MeetingReport::Title { title } => {
+            meeting.note("renamed", &format!("Renamed to: {title}"), time);
+            let answer = format!("The meeting is called {title:?} now.");
+            meeting.record.title = title;
+            answer
+        }
+        // Reported otherwise.
+        MeetingReport::FollowUp { .. } => String::new(),
+    })
+}
+
+/// Notes the reports of one meeting.
+pub(crate) struct ReportsInMeeting {
+    pub(crate) meetings: Arc<Meetings>,
+    pub(crate) meeting: MeetingId,
+    pub(crate) runtime: Handle,
+}
+
+impl MeetingReports for ReportsInMeeting {
+    fn report(&self, report: MeetingReport) -> Result<String, ToolError> {
+        let noted = self.runtime.block_on(self.meetings.report(&self.meeting, report));
+        noted.map_err(|e| ToolError::Unavailable(format!("it cannot be noted: {e}")))
+    }
+}

@@ -1,0 +1,305 @@
+//! Turns of a meeting: one at a time, each on its own, whoever listens.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use guild_contract::{
+    OperationError,
+    hall::{MeetingStatus, TurnEvent},
+};
+use guild_jobs::{Position, Tail};
+use guild_session::transcript::Entry;
+use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Meetings, StoredMeeting, TurnState,
+    meeting::{Meeting, event::Projection},
+    open::Failed,
+};
+use crate::{
+    blocking::lock,
+    text::{TEXT_BYTES, check_text},
+    token_scope::current_token,
+};
+
+/// How long a message waits for the end of a turn whose last event its client has seen already.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// Of a turn whose end was not written down.
+const UNWRITTEN: &str = "the turn is over, and its end is not in the meeting's transcript, which reached limits.transcript_bytes or \
+                         could not be written; close the meeting, and open another";
+
+/// A listener of a turn. Others lose nothing where it is slow, or goes away.
+pub struct Turn {
+    meetings: Arc<Meetings>,
+    stored: Arc<StoredMeeting>,
+    /// The turn; it ends where another one begins.
+    number: u64,
+    state: watch::Receiver<TurnState>,
+    events: Projection,
+    tail: Option<Tail>,
+    ready: VecDeque<(u64, TurnEvent)>,
+    /// Events up to this number were seen before.
+    after: u64,
+    over: bool,
+}
+
+impl Turn {
+    /// The meeting that it is a turn of.
+    pub fn get(&self) -> String {
+        self.stored.now().meeting_id.to_string()
+    }
+
+    /// The next event, with its number: that of the line in the transcript of the meeting's job. `None` once the turn is over.
+    pub async fn next(&mut self) -> Option<(u64, TurnEvent)> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.over |= event.1.is_end();
+                if event.0 > self.after || event.0 == 0 {
+                    return Some(event);
+                }
+            } else if self.over {
+                return None;
+            } else {
+                self.fill().await;
+            }
+        }
+    }
+
+    /// Waits for more.
+    async fn fill(&mut self) {
+        let state = self.state.borrow_and_update().clone();
+        let is_next = state.number != self.number;
+        let Some(tail) = &mut self.tail else {
+            if is_next {
+                self.over = true;
+                return;
+            }
+            match (state.at, state.over) {
+                (Some(at), _) => {
+                    self.tail = self.meetings.tail(&self.stored, at).await.map_err(|why| self.fail(why)).ok()
+                }
+                (None, Some(Err(why))) => self.fail(why),
+                (None, Some(Ok(()))) => self.over = true,
+                (None, None) => self.over |= self.state.changed().await.is_err(),
+            }
+            return;
+        };
+        if let Some(Err(why)) = state.over.clone().filter(|_| !is_next) {
+            // It did not begin, so nothing of it is in the transcript.
+            return self.fail(why);
+        }
+        // All of a turn that is over is in the transcript, so where that has no more, its end was not written.
+        if (is_next || state.over.is_some()) && tail.is_at_end() {
+            return self.fail(UNWRITTEN.to_owned());
+        }
+        tokio::select! {
+            lines = tail.next() => match lines {
+                Ok(lines) if lines.is_empty() => self.fail("the meeting was closed".to_owned()),
+                Ok(lines) => {
+                    for (number, line) in lines {
+                        let event = self.events.event(line.entry);
+                        let is_end = event.as_ref().is_some_and(TurnEvent::is_end);
+                        self.ready.extend(event.map(|event| (number, event)));
+                        if is_end {
+                            break;
+                        }
+                    }
+                }
+                Err(e) => self.fail(format!("the transcript cannot be read: {e}")),
+            },
+            changed = self.state.changed() => self.over |= changed.is_err(),
+        }
+    }
+
+    /// Ends with an error, which has no line in the transcript, and so the number zero.
+    fn fail(&mut self, reason: String) {
+        self.ready.push_back((0, TurnEvent::Error { reason }));
+    }
+}
+
+/// Takes the place of the one turn that may be under way; `None` where there is one.
+pub(super) fn take(stored: &StoredMeeting) -> Option<u64> {
+    let mut number = None;
+    stored.runtime.turn.send_if_modified(|turn| {
+        let is_free = turn.over.is_some();
+        if is_free {
+            *turn = TurnState { number: turn.number + 1, at: None, over: None };
+            number = Some(turn.number);
+            *lock(&stored.runtime.cancel) = CancellationToken::new();
+        }
+        is_free
+    });
+    number
+}
+
+/// Notes that the turn is over, or did not begin.
+pub(super) fn end(stored: &StoredMeeting, how: Result<(), String>) {
+    stored.runtime.turn.send_modify(|turn| turn.over = Some(how));
+}
+
+/// What the user says, behind what was said first and the worker was not told yet.
+pub(super) fn behind(opening: &str, message: Option<&str>) -> String {
+    let parts = [opening, message.unwrap_or_default()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+pub(super) fn under_way(stored: &StoredMeeting) -> OperationError {
+    OperationError::Conflict(format!(
+        "Meeting \"{}\": a turn is under way; wait for its end, or interrupt it",
+        stored.now().meeting_id
+    ))
+}
+
+impl Meetings {
+    /// Has the worker of an open meeting answer. The turn is under way when this returns.
+    ///
+    /// # Errors
+    /// Where the meeting is not open, or a turn of it is under way.
+    pub async fn say(self: &Arc<Self>, id: &str, message: &str) -> Result<Turn, OperationError> {
+        check_text("message", message, TEXT_BYTES)?;
+        let stored = self.get(id)?;
+        let is_open = |stored: &StoredMeeting| {
+            let now = stored.now();
+            match now.status {
+                MeetingStatus::Open if now.is_open() => Ok(()),
+                MeetingStatus::Open if now.session.is_some() => {
+                    Err(OperationError::Conflict(format!("Meeting \"{id}\" is being closed")))
+                }
+                MeetingStatus::Open => {
+                    Err(OperationError::Conflict(format!("Meeting \"{id}\" has no session in this hall")))
+                }
+                status => Err(OperationError::Conflict(format!("Meeting \"{id}\" is {status}"))),
+            }
+        };
+        is_open(&stored)?;
+        let token = current_token();
+        self.core.check_spend(&stored.now().worker_name, token.as_deref())?;
+        let mut turn = stored.runtime.turn.subscribe();
+        let _ = timeout(LAST_MOMENT, turn.wait_for(|turn| turn.over.is_some())).await;
+        let number = take(&stored).ok_or_else(|| under_way(&stored))?;
+        // One who closes it interrupts a turn that was taken before.
+        let spends = |meeting: &mut Meeting| {
+            meeting.token = token;
+            Ok(())
+        };
+        let begins = match is_open(&stored) {
+            Ok(()) => self.records.change(&stored, spends).await,
+            closed => closed,
+        };
+        if let Err(e) = begins {
+            end(&stored, Err(e.to_string()));
+            return Err(e);
+        }
+        if stored.now().session.as_ref().is_some_and(|session| !session.begun) {
+            // It was being opened when the last host ended, and could not be since.
+            return Ok(self.begin_taken(stored, number, Failed::Stays, Some(message)));
+        }
+        let listener = self.turn(&stored, number);
+        // What the user said first goes before, where the first turn could not begin.
+        let message = behind(stored.now().opening(), Some(message));
+        let meetings = self.clone();
+        tokio::spawn(async move { meetings.carry_turn_out(&stored, &message).await });
+        Ok(listener)
+    }
+
+    /// Joins the turn under way, or the last one, where it is: from its beginning, without the events up to the number `after`.
+    ///
+    /// # Errors
+    /// Where there is no such meeting, or it is not open.
+    pub fn join(self: &Arc<Self>, id: &str, after: u64) -> Result<Turn, OperationError> {
+        let stored = self.get(id)?;
+        if stored.now().status != MeetingStatus::Open {
+            return Err(OperationError::Conflict(format!("Meeting \"{id}\" is {}", stored.now().status)));
+        }
+        let number = stored.runtime.turn.borrow().number;
+        Ok(Turn { after, ..self.turn(&stored, number) })
+    }
+
+    /// Ends the turn under way, if there is one. The meeting goes on.
+    ///
+    /// # Errors
+    /// Where there is no such meeting.
+    pub fn interrupt(&self, id: &str) -> Result<(), OperationError> {
+        self.get(id)?.runtime.interrupt();
+        Ok(())
+    }
+
+    pub(super) fn turn(self: &Arc<Self>, stored: &Arc<StoredMeeting>, number: u64) -> Turn {
+        Turn {
+            meetings: self.clone(),
+            stored: stored.clone(),
+            number,
+            state: stored.runtime.turn.subscribe(),
+            events: Projection::of(&stored.now()),
+            tail: None,
+            ready: VecDeque::new(),
+            after: 0,
+            over: false,
+        }
+    }
+
+    /// Carries a turn out to its end, and then writes the transcript for people.
+    pub(super) async fn carry_turn_out(self: &Arc<Self>, stored: &Arc<StoredMeeting>, message: &str) {
+        let (meetings, of, message) = (self.clone(), stored.clone(), message.to_owned());
+        // Whatever fails in it, the next turn can begin.
+        let how = tokio::spawn(async move { meetings.try_turn(&of, &message).await }).await;
+        let how = how.unwrap_or_else(|_| Err("the host failed in this turn; its log says how".to_owned()));
+        match &how {
+            Ok(()) => self.forget_opening(stored).await,
+            Err(why) => tracing::warn!(meeting = %stored.now().meeting_id, "a turn did not begin: {why}"),
+        }
+        end(stored, how);
+        self.render_transcript(stored).await;
+    }
+
+    /// Goes on, after a restart, with what the user said first, where that was not written down before.
+    pub(super) async fn carry_opening_out(self: &Arc<Self>, stored: &Arc<StoredMeeting>) {
+        let now = stored.now();
+        let was_said = match (self.attempt(&now), self.core.jobs()) {
+            (Ok(attempt), Ok(jobs)) => {
+                let lines = jobs.transcript(&attempt.worker, &attempt.job).await;
+                lines.map(|lines| lines.iter().any(|line| matches!(line.entry, Entry::Message { .. })))
+            }
+            (Err(e), _) | (_, Err(e)) => Err(e),
+        };
+        match was_said {
+            Ok(false) => self.carry_turn_out(stored, now.opening()).await,
+            Ok(true) => {
+                self.forget_opening(stored).await;
+                end(stored, Ok(()));
+            }
+            // It is said with the next message.
+            Err(e) => end(stored, Err(e.to_string())),
+        }
+    }
+
+    /// Forgets what the user said first, once it is in the transcript.
+    async fn forget_opening(&self, stored: &StoredMeeting) {
+        if stored.now().opening().is_empty() {
+            return;
+        }
+        let forgotten = self.records.change(stored, |meeting| {
+            meeting.session.iter_mut().for_each(|session| session.opening.clear());
+            Ok(())
+        });
+        if let Err(e) = forgotten.await {
+            tracing::warn!(meeting = %stored.now().meeting_id, "its state is not current: {e}");
+        }
+    }
+
+    async fn try_turn(&self, stored: &StoredMeeting, message: &str) -> Result<(), String> {
+        let attempt = self.attempt(&stored.now()).map_err(|e| e.to_string())?;
+        let jobs = self.core.jobs().map_err(|e| e.to_string())?;
+        let at = *jobs.conversation(&attempt).await?.written().borrow();
+        stored.runtime.turn.send_modify(|turn| turn.at = Some(at));
+        let cancel = lock(&stored.runtime.cancel).clone();
+        jobs.say(&attempt, message, &cancel).await
+    }
+
+    async fn tail(&self, stored: &StoredMeeting, at: Position) -> Result<Tail, String> {
+        let attempt = self.attempt(&stored.now()).map_err(|e| e.to_string())?;
+        let job = self.core.jobs().map_err(|e| e.to_string())?.conversation(&attempt).await?;
+        Ok(Tail::of(job, at))
+    }
+}

@@ -1,0 +1,268 @@
+//! Pull requests of a project's `claude/main`, and how the branch follows the default branch once the user merged one.
+//!
+//! Merging is the user's alone: nothing here writes the default branch, at `origin` or in the project. Each step can be done
+//! again, so a host that ends between the push, `gh` and the note of the pull request leaves what the next call completes: what
+//! is pushed is not pushed again, and a pull request that is open is found. Without the note, a sync goes by contents.
+
+use std::{sync::Arc, time::Duration};
+
+use cap_std::fs::Dir;
+use futures::future::join_all;
+use guild_contract::{
+    OperationError,
+    hall::{PullRequest, SyncAction, Synced},
+};
+use guild_fs::durable::{Survives, if_there, read_whole, replace};
+use guild_git::{CommitId, Followed, GitError, Proposed, PullState};
+use serde::{Deserialize, Serialize};
+
+use super::Projects;
+use crate::{
+    blocking::blocking,
+    project_list::{Permit, Project},
+};
+
+/// How long a sync is waited for. One run of git takes at most two minutes.
+const SYNC_PATIENCE: Duration = Duration::from_secs(150);
+/// The most characters of a title, at GitHub.
+const TITLE_CHARS: usize = 256;
+/// The most bytes of a body. GitHub takes as many characters.
+const BODY_BYTES: usize = 65_536;
+/// The most bytes of a note.
+const NOTE_BYTES: u64 = 64 << 10;
+
+/// What is kept of a pull request, as the original has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Note {
+    claude_main_tip: String,
+    created_at: String,
+    pr_url: String,
+}
+
+impl Projects {
+    /// Pushes `claude/main` of a project, and makes a pull request of it for the default branch. Where one is open, it has what
+    /// was pushed. `asking` is the activity that wants it, which may be under way.
+    ///
+    /// # Errors
+    /// Where the operator does not permit it, other work is under way, there is nothing to merge, or `origin` or `gh` refuse.
+    pub async fn create_pull_request(
+        &self,
+        project: &str,
+        title: &str,
+        body: &str,
+        asking: Option<&str>,
+    ) -> Result<PullRequest, OperationError> {
+        check(title, body)?;
+        let (project, integration) = self.core.integration(project).await?;
+        let name = project.name();
+        let permit = project.permit.as_ref().map_err(|why| OperationError::Conflict(why.clone()))?;
+        let missing = [("push", permit.push), ("pull_requests", permit.pull_requests)];
+        let missing =
+            missing.iter().filter(|(_, is_permitted)| !is_permitted).map(|(key, _)| format!("`{key} = true`"));
+        let missing: Vec<_> = missing.collect();
+        if !missing.is_empty() {
+            return Err(OperationError::Conflict(format!(
+                "the operator does not permit pull requests of project {name:?}: its [[project]] in guild.toml needs {}; the \
+                 host reads it again at SIGHUP",
+                missing.join(" and ")
+            )));
+        }
+        let refused =
+            |e: GitError| OperationError::Conflict(format!("no pull request of project {name:?} was made: {e}"));
+        let _one = project.shared.pulls.lock().await;
+        let active = self.active_work(name, asking);
+        if !active.is_empty() {
+            return Err(OperationError::Conflict(format!(
+                "a pull request of project {name:?} would lack what is under way there; wait for it, or cancel it: {}",
+                active.join(", ")
+            )));
+        }
+        let repository = integration.repository();
+        let tip = integration.tip().await.map_err(refused)?;
+        let origin = repository.origin().await.map_err(refused)?.ok_or_else(|| {
+            let path = repository.path().display();
+            OperationError::Conflict(format!("{path} has no remote `origin`; add it: git remote add origin URL"))
+        })?;
+        let seen = origin.fetch().await.map_err(refused)?;
+        if repository.contains(&seen.default, &tip).await.map_err(refused)? {
+            return Err(OperationError::Conflict(format!(
+                "claude/main of project {name:?} has nothing that {} at origin lacks, so there is nothing to propose",
+                repository.default_branch()
+            )));
+        }
+        origin.push(&tip, seen.integration.as_ref()).await.map_err(refused)?;
+        let made = origin.create_pull_request(title, body).await.map_err(refused)?;
+        let guild_git::PullRequest { url, existed } = made;
+        let note = Note { claude_main_tip: tip.to_string(), created_at: self.core.time(), pr_url: url.clone() };
+        let (home, of) = (self.core.home.clone(), name.to_owned());
+        blocking(move || keep(&home.pulls()?, &of, &note)).await?;
+        tracing::info!(project = name, url, "claude/main was pushed, and has a pull request");
+        Ok(PullRequest { url, claude_main_tip: tip.to_string(), existed })
+    }
+
+    /// Has `claude/main` follow the default branch, in one project or all. Where pushing is permitted that is the one of
+    /// `origin`, which is fetched; else it is the project's own, and nothing is reached.
+    ///
+    /// # Errors
+    /// Where there is no such project. Why one could not be done is in its own entry.
+    pub async fn sync(self: &Arc<Self>, project: Option<&str>) -> Result<Vec<Synced>, OperationError> {
+        let projects = match project {
+            Some(name) => vec![self.core.project(name)?],
+            None => self.core.projects.now(&self.core.home)?.1.into_values().collect(),
+        };
+        // Each by itself: one whose git or `origin` hangs keeps nobody from the others.
+        Ok(join_all(projects.into_iter().map(|project| self.sync_in_time(project))).await)
+    }
+
+    async fn sync_in_time(self: &Arc<Self>, project: Arc<Project>) -> Synced {
+        let name = project.name().to_owned();
+        let projects = self.clone();
+        // It goes on when it is not waited for any more.
+        let work = tokio::spawn(async move { projects.sync_project(&project).await });
+        let done = match tokio::time::timeout(SYNC_PATIENCE, work).await {
+            Ok(done) => done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned()))),
+            Err(_) => Err(OperationError::Conflict(format!(
+                "it takes more than {} s, and goes on; its git or its origin may hang",
+                SYNC_PATIENCE.as_secs()
+            ))),
+        };
+        match done {
+            Ok((action, reason)) => Synced { project: name, action, reason, error: None },
+            Err(e) => {
+                let reason = e.to_string();
+                tracing::warn!(project = name, "claude/main does not follow the default branch: {reason}");
+                Synced { project: name, action: SyncAction::Error, reason: reason.clone(), error: Some(reason) }
+            }
+        }
+    }
+
+    async fn sync_project(self: &Arc<Self>, project: &Project) -> Result<(SyncAction, String), OperationError> {
+        let name = project.name();
+        let permit = match &project.permit {
+            Ok(permit) => permit,
+            Err(why) => return Ok((SyncAction::Skip, why.clone())),
+        };
+        let waits = || {
+            let active = self.active_work(name, None);
+            (!active.is_empty()).then(|| (SyncAction::Skip, format!("active activities: {}", active.join(", "))))
+        };
+        if let Some(waits) = waits() {
+            return Ok(waits);
+        }
+        let _one = project.shared.pulls.lock().await;
+        let integration = self.core.projects.integration(&self.core.home, project).await?;
+        let failed = |e: GitError| OperationError::Conflict(e.to_string());
+        let repository = integration.repository();
+        let origin = if permit.push { repository.origin().await.map_err(failed)? } else { None };
+        let (default, pushed) = match &origin {
+            Some(origin) => {
+                let seen = origin.fetch().await.map_err(failed)?;
+                (seen.default, seen.integration)
+            }
+            None => (repository.local_default().await.map_err(failed)?, None),
+        };
+        let branch = match &origin {
+            Some(_) => format!("origin/{}", repository.default_branch()),
+            None => repository.default_branch().to_owned(),
+        };
+        let (home, of) = (self.core.home.clone(), name.to_owned());
+        let note = blocking(move || read(&home.pulls()?, &of)).await?;
+        let proposed = match &note {
+            Some(note) => self.proposed(note, permit, origin.as_ref()).await,
+            None => None,
+        };
+        let begin = || waits().is_none();
+        let followed = integration.follow(&default, proposed.as_ref(), pushed.as_ref(), begin).await.map_err(failed)?;
+        if note.is_some() && proposed.as_ref().is_none_or(|proposed| followed.is_over(proposed)) {
+            let (home, of) = (self.core.home.clone(), name.to_owned());
+            blocking(move || forget(&home.pulls()?, &of)).await?;
+        }
+        let url = note.map(|note| note.pr_url).unwrap_or_default();
+        let done = match followed {
+            Followed::Refused => waits().unwrap_or_else(|| (SyncAction::Skip, "active activities".to_owned())),
+            Followed::Current => (SyncAction::Noop, "already current".to_owned()),
+            Followed::Ahead => (SyncAction::Noop, format!("claude/main is ahead of {branch}")),
+            Followed::Open => (SyncAction::Skip, format!("the pull request is open; merge it, and sync again: {url}")),
+            Followed::Reset => (SyncAction::Reset, format!("{branch} has all changes of claude/main")),
+            Followed::Forwarded => {
+                (SyncAction::Rebase, format!("{branch} moved on, and claude/main had no changes of its own"))
+            }
+            Followed::Rebased { commits } => (
+                SyncAction::Rebase,
+                format!("the pull request is merged; {commits} newer commits are on top of {branch} now"),
+            ),
+            Followed::Merged => {
+                (SyncAction::Merge, format!("{branch} and claude/main both moved on; it was merged into claude/main"))
+            }
+            Followed::Conflicts { files } => {
+                return Err(OperationError::Conflict(format!(
+                    "claude/main and {branch} changed the same places of {}; nothing was changed. Merge it by hand, and sync \
+                     again: git -C {} merge {default}",
+                    files.join(", "),
+                    integration.dir().display()
+                )));
+            }
+        };
+        // Documents may have come and gone.
+        self.commissions.check_dependencies(Some(name)).await?;
+        Ok(done)
+    }
+
+    /// The pull request that a note is of, and what became of it. `None`: the note makes no sense.
+    async fn proposed(&self, note: &Note, permit: &Permit, origin: Option<&guild_git::Origin>) -> Option<Proposed> {
+        let tip = CommitId::parse(&note.claude_main_tip)?;
+        let state = match origin.filter(|_| permit.pull_requests) {
+            Some(origin) => origin.pull_request_state(&note.pr_url).await,
+            None => PullState::Unknown,
+        };
+        Some(Proposed { tip, state })
+    }
+
+    /// What is under way in a project, except for one activity: what its attempts wrote is on no branch of the project yet, and
+    /// they are merged by their difference from the `claude/main` of when they began.
+    fn active_work(&self, project: &str, except: Option<&str>) -> Vec<String> {
+        let ids = self.commissions.active(project).chain(self.meetings.active(project));
+        ids.filter(|id| Some(id.as_str()) != except).collect()
+    }
+}
+
+fn check(title: &str, body: &str) -> Result<(), OperationError> {
+    if title.trim().is_empty() {
+        return Err(OperationError::Invalid("Missing required field: title".to_owned()));
+    }
+    if title.chars().count() > TITLE_CHARS || title.contains(char::is_control) {
+        return Err(OperationError::Invalid(format!("title is one line of at most {TITLE_CHARS} characters")));
+    }
+    if body.len() > BODY_BYTES || body.contains('\0') {
+        return Err(OperationError::Invalid(format!("body has at most {BODY_BYTES} bytes, and no zero byte")));
+    }
+    Ok(())
+}
+
+/// The file of a project's pull request.
+fn file(project: &str) -> String {
+    format!("{project}.json")
+}
+
+/// Keeps it. It survives a power cut.
+fn keep(dir: &Dir, project: &str, note: &Note) -> Result<(), OperationError> {
+    let json = serde_json::to_vec_pretty(note).map_err(std::io::Error::from);
+    let kept = json.and_then(|json| replace(dir, &file(project), &json, Survives::PowerCut));
+    kept.map(drop).map_err(OperationError::io(format!("{} is made, and cannot be noted", note.pr_url)))
+}
+
+/// What is kept; `None` where there is none, or it cannot be read, which a sync does without.
+fn read(dir: &Dir, project: &str) -> Result<Option<Note>, OperationError> {
+    let file = file(project);
+    let found = read_whole(dir, &file, NOTE_BYTES).map_err(OperationError::io(format!("state/pr-pending/{file}")))?;
+    Ok(found.and_then(|(json, _)| {
+        let note = serde_json::from_slice(&json);
+        note.inspect_err(|e| tracing::warn!("state/pr-pending/{file} is left out: {e}")).ok()
+    }))
+}
+
+fn forget(dir: &Dir, project: &str) -> Result<(), OperationError> {
+    let file = file(project);
+    if_there(dir.remove_file(&file)).map(drop).map_err(OperationError::io(format!("state/pr-pending/{file}")))
+}

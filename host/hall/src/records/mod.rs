@@ -1,0 +1,466 @@
+//! The commissions and meetings of a hall: each is kept in a file of the home, which is authoritative, and has a copy as Markdown
+//! in its project, its record.
+//!
+//! One change is made at a time. It is stored before anybody is told, and exported to the project then.
+
+pub(crate) mod log;
+pub(crate) mod store;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use cap_std::fs::Dir;
+use futures::future::join_all;
+use guild_contract::{OperationError, hall::HallEvent};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
+
+use crate::{
+    blocking::{blocking, in_background, in_time},
+    core::Core,
+    files::{below_lore, in_lore},
+    home::Home,
+    project_list::Project,
+    token_scope::current_token,
+};
+
+/// The most bytes of the commissions of a project, and of its meetings. All of them are in memory while the host runs.
+const PROJECT_BYTES: usize = 64 * 1024 * 1024;
+/// The most bytes of them that count for one token, so that a caller leaves room for others.
+const TOKEN_BYTES: usize = PROJECT_BYTES / 2;
+/// The bytes that a record counts besides its texts.
+const ITEM_BYTES: usize = 1024;
+
+/// A commission or a meeting, with a file of its own in the home and a record in its project.
+pub(crate) trait HallRecord: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static {
+    /// Its name, which is that of its files.
+    type Id: Clone + Display + FromStr + Ord + Send + Sync + 'static;
+    /// The state that goes with it while the host runs.
+    type Runtime: Default + Send + Sync + 'static;
+    /// The word for one.
+    const NOUN: &'static str;
+    /// The directory of the records, below `.lore/work/`. Those of older projects are below `.lore/`.
+    const RECORDS: &'static str;
+
+    /// Its name.
+    fn id(&self) -> &Self::Id;
+
+    /// The text of its record.
+    ///
+    /// # Errors
+    /// What YAML cannot say.
+    fn text(&self) -> Result<String, String>;
+
+    /// The project's name.
+    fn project(&self) -> &str;
+
+    /// The token that it counts for, if there is one.
+    fn token(&self) -> Option<&str>;
+
+    /// The bytes of its texts.
+    fn bytes(&self) -> usize;
+
+    /// The place of its record at the moment.
+    fn location(&self) -> RecordLocation;
+
+    /// The event of a change, where listeners are told one.
+    fn event(_before: &Self, _after: &Self) -> Option<HallEvent> {
+        None
+    }
+
+    /// A commission or a meeting that somebody else made, of which there is a record only. `key` is that of the worker who has
+    /// this name.
+    fn of_record(id: Self::Id, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self;
+
+    /// The directory of the home with the files of its kind.
+    fn states(home: &Home) -> Result<Dir, OperationError>;
+}
+
+/// The place of a record.
+pub(crate) enum RecordLocation {
+    /// The integration worktree.
+    Integration,
+    /// A worktree of its own.
+    Worktree(PathBuf),
+    /// No place: its worktree is not there yet.
+    None,
+}
+
+/// A commission or a meeting as it is now, and the state that goes with it while the host runs.
+pub(crate) struct StoredRecord<T: HallRecord> {
+    now: watch::Sender<Arc<T>>,
+    /// Held while it is made, changes, or is forgotten.
+    presence: Arc<Mutex<Presence>>,
+    pub(crate) runtime: T::Runtime,
+}
+
+/// Whether a record is kept.
+#[derive(Default)]
+pub(crate) struct Presence {
+    pub(crate) is_forgotten: bool,
+}
+
+/// A record that was just made, which nobody else changes yet.
+pub(crate) type NewRecord<T> = (Arc<StoredRecord<T>>, OwnedMutexGuard<Presence>);
+
+impl<T: HallRecord> StoredRecord<T> {
+    fn new(record: T, presence: Arc<Mutex<Presence>>) -> Arc<Self> {
+        Arc::new(Self { now: watch::Sender::new(Arc::new(record)), presence, runtime: T::Runtime::default() })
+    }
+
+    /// As it is now.
+    pub(crate) fn now(&self) -> Arc<T> {
+        self.now.borrow().clone()
+    }
+
+    /// As it is from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<T>> {
+        self.now.subscribe()
+    }
+
+    /// Keeps it from changing.
+    pub(crate) async fn hold(&self) -> MutexGuard<'_, Presence> {
+        self.presence.lock().await
+    }
+}
+
+type ById<T> = BTreeMap<<T as HallRecord>::Id, Arc<StoredRecord<T>>>;
+
+/// All commissions, or all meetings, by their names.
+pub(crate) struct RecordStore<T: HallRecord> {
+    core: Arc<Core>,
+    all: RwLock<ById<T>>,
+}
+
+/// The records that are written in a worktree of their own at the moment.
+pub(crate) trait LiveRecords: Send + Sync {
+    /// The worktree of the record at this path of a project, and its path there, which is always one of the new layout. `None`
+    /// where the path is not that of a record in a worktree of its own.
+    fn worktree_of(&self, project: &str, path: &str) -> Option<(PathBuf, String)>;
+}
+
+impl<T: HallRecord> LiveRecords for RecordStore<T> {
+    fn worktree_of(&self, project: &str, path: &str) -> Option<(PathBuf, String)> {
+        let id = store::record_at::<T>(below_lore(path))?;
+        let now = self.get(&id)?.now();
+        match now.location() {
+            RecordLocation::Worktree(top) if now.project() == project && top.exists() => {
+                Some((top, in_lore(&store::record_path::<T>(&id))))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<T: HallRecord> RecordStore<T> {
+    /// A store of the records that were read at the start.
+    pub(crate) fn new(core: Arc<Core>, records: Vec<T>) -> Arc<Self> {
+        let all = records.into_iter().map(|record| (record.id().clone(), StoredRecord::new(record, Arc::default())));
+        Arc::new(Self { core, all: RwLock::new(all.collect()) })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, ById<T>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All, in the order of their names.
+    pub(crate) fn all(&self) -> Vec<Arc<StoredRecord<T>>> {
+        self.read().values().cloned().collect()
+    }
+
+    /// All as they are now, in the order of their names.
+    pub(crate) fn now(&self) -> impl Iterator<Item = Arc<T>> + use<T> {
+        self.all().into_iter().map(|stored| stored.now())
+    }
+
+    /// The record of that name.
+    pub(crate) fn get(&self, id: &T::Id) -> Option<Arc<StoredRecord<T>>> {
+        self.read().get(id).cloned()
+    }
+
+    /// The record of that name, if the text is a name.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<StoredRecord<T>>> {
+        self.get(&name.parse().ok()?)
+    }
+
+    /// Refuses so many bytes more in a project that keeps too many, of all callers or of the one that asks. What the hall itself
+    /// notes always has room.
+    ///
+    /// # Errors
+    /// What to delete.
+    pub(crate) fn check_room(&self, project: &str, more: usize) -> Result<(), OperationError> {
+        let (token, kind) = (current_token(), T::RECORDS);
+        let (mut all, mut of_token) = (more, more);
+        for now in self.now().filter(|now| now.project() == project) {
+            let bytes = now.bytes() + ITEM_BYTES;
+            all += bytes;
+            of_token += if now.token() == token.as_deref() { bytes } else { 0 };
+        }
+        let (whose, bytes, most) = match token {
+            _ if all > PROJECT_BYTES => (String::new(), all, PROJECT_BYTES),
+            Some(token) if of_token > TOKEN_BYTES => {
+                (format!(" that count for the token {token}"), of_token, TOKEN_BYTES)
+            }
+            _ => return Ok(()),
+        };
+        Err(OperationError::Conflict(format!(
+            "the {kind} of project \"{project}\"{whose} would have {bytes} bytes, and at most {most} are kept; stop the host, \
+             and of some that are over delete `state/{kind}/ID.json` in the hall's home and `.lore/work/{kind}/ID.md` on \
+             claude/main"
+        )))
+    }
+
+    /// Makes a record under the first of these names that is free, and stores it.
+    ///
+    /// # Errors
+    /// Where it cannot be stored: there is none then.
+    pub(crate) async fn create(
+        &self,
+        name: impl Fn(usize) -> T::Id,
+        record: impl FnOnce(T::Id) -> T,
+    ) -> Result<Arc<StoredRecord<T>>, OperationError> {
+        self.create_held(name, record).await.map(|(stored, _)| stored)
+    }
+
+    /// As [`Self::create`], and exports it.
+    ///
+    /// # Errors
+    /// Where it cannot be stored or exported: there is none then.
+    pub(crate) async fn create_and_export(
+        &self,
+        name: impl Fn(usize) -> T::Id,
+        record: impl FnOnce(T::Id) -> T,
+    ) -> Result<Arc<T>, OperationError> {
+        let new = self.create_held(name, record).await?;
+        self.export_new(new).await
+    }
+
+    /// As [`Self::create`]. Nobody else changes the record before the answer is dropped.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) async fn create_held(
+        &self,
+        name: impl Fn(usize) -> T::Id,
+        record: impl FnOnce(T::Id) -> T,
+    ) -> Result<NewRecord<T>, OperationError> {
+        let presence = Arc::<Mutex<Presence>>::default();
+        // Those who find it wait until it is stored.
+        let mut held = presence.clone().lock_owned().await;
+        let stored = self.add(name, record, presence)?;
+        let now = stored.now();
+        let saved = match self.check_room(now.project(), 0) {
+            Ok(()) => self.save(&now).await,
+            Err(full) => Err(full),
+        };
+        if let Err(e) = saved {
+            self.forget_held(now.id(), &mut held).await;
+            return Err(e);
+        }
+        Ok((stored, held))
+    }
+
+    /// Exports a record that was just made.
+    ///
+    /// # Errors
+    /// Where it cannot be exported: there is none then.
+    pub(crate) async fn export_new(&self, (stored, mut held): NewRecord<T>) -> Result<Arc<T>, OperationError> {
+        let now = stored.now();
+        if let Err(e) = self.export(&stored).await {
+            self.forget_held(now.id(), &mut held).await;
+            return Err(e);
+        }
+        Ok(now)
+    }
+
+    /// Adds a record under the first of these names that is free.
+    fn add(
+        &self,
+        name: impl Fn(usize) -> T::Id,
+        record: impl FnOnce(T::Id) -> T,
+        presence: Arc<Mutex<Presence>>,
+    ) -> Result<Arc<StoredRecord<T>>, OperationError> {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(id) = (1..).map(name).find(|id| !all.contains_key(id)) else {
+            return Err(OperationError::Internal("there is no name left".to_owned()));
+        };
+        let stored = StoredRecord::new(record(id.clone()), presence);
+        all.insert(id, stored.clone());
+        Ok(stored)
+    }
+
+    /// Removes a record that was never announced.
+    pub(crate) async fn forget(&self, stored: &StoredRecord<T>) {
+        let mut held = stored.hold().await;
+        self.forget_held(stored.now().id(), &mut held).await;
+    }
+
+    /// Its name is free once its file is gone.
+    async fn forget_held(&self, id: &T::Id, held: &mut Presence) {
+        held.is_forgotten = true;
+        let (home, file) = (self.core.home.clone(), id.clone());
+        let forgotten = blocking(move || T::states(&home).map(|dir| store::forget::<T>(&dir, &file)));
+        if let Err(e) = forgotten.await {
+            tracing::warn!("the file of a {} that was not made stays: {e}", T::NOUN);
+        }
+        self.all.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Changes a record; where that fails, it stays as it was.
+    ///
+    /// # Errors
+    /// Where it was forgotten meanwhile, the change is refused, or it cannot be stored.
+    pub(crate) async fn change<V>(
+        &self,
+        stored: &StoredRecord<T>,
+        change: impl FnOnce(&mut T) -> Result<V, OperationError>,
+    ) -> Result<V, OperationError> {
+        let held = stored.hold().await;
+        if held.is_forgotten {
+            return Err(OperationError::NotFound(format!("the {} {} was not made", T::NOUN, stored.now().id())));
+        }
+        self.change_held(stored, change).await
+    }
+
+    /// As [`Self::change`], by the caller that holds the record.
+    pub(crate) async fn change_held<V>(
+        &self,
+        stored: &StoredRecord<T>,
+        change: impl FnOnce(&mut T) -> Result<V, OperationError>,
+    ) -> Result<V, OperationError> {
+        let before = stored.now();
+        let mut after = (*before).clone();
+        let value = change(&mut after)?;
+        if after == *before {
+            return Ok(value);
+        }
+        let after = Arc::new(after);
+        self.save(&after).await?;
+        stored.now.send_replace(after.clone());
+        // The file of the home is authoritative. The next change exports the record again.
+        if let Err(e) = in_time(after.project(), self.export(stored)).await {
+            tracing::warn!(id = %after.id(), "{e}");
+        }
+        if let Some(event) = T::event(&before, &after) {
+            self.core.tell(event);
+        }
+        Ok(value)
+    }
+
+    async fn save(&self, record: &Arc<T>) -> Result<(), OperationError> {
+        let (home, record) = (self.core.home.clone(), record.clone());
+        let doing = format!("{} {} cannot be stored", T::NOUN, record.id());
+        blocking(move || store::save(&T::states(&home)?, &*record).map_err(OperationError::io(doing))).await
+    }
+
+    /// Writes the Markdown of a record. It goes on when nobody waits for it any more.
+    async fn export(&self, stored: &StoredRecord<T>) -> Result<(), OperationError> {
+        let (new, record, now) = (self.core.home.new_files()?, stored.now(), stored.changes());
+        match record.location() {
+            RecordLocation::None => Ok(()),
+            RecordLocation::Worktree(dir) => blocking(move || store::write_record(&new, &dir, &*record)).await,
+            RecordLocation::Integration => {
+                let (project, core) = (self.core.project(record.project())?, self.core.clone());
+                in_background(async move {
+                    let integration = core.projects.integration(&core.home, &project).await?;
+                    // It may have changed while others had the worktree.
+                    let newest = move |dir: &Path| {
+                        let record = now.borrow().clone();
+                        match record.location() {
+                            RecordLocation::Integration => store::write_record(&new, dir, &*record),
+                            RecordLocation::Worktree(_) | RecordLocation::None => Ok(()),
+                        }
+                    };
+                    integration.with_files(newest).await?
+                })
+                .await
+            }
+        }
+    }
+
+    /// The record of that name, where it is one of that project, or of any where none is named. A record that somebody else made
+    /// is looked for.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub(crate) async fn find(
+        &self,
+        id: &str,
+        project: Option<&str>,
+    ) -> Result<Option<Arc<StoredRecord<T>>>, OperationError> {
+        project.map(|name| self.core.project(name)).transpose()?;
+        let known = self.named(id);
+        if known.is_none() {
+            self.discover(project).await?;
+        }
+        let found = known.or_else(|| self.named(id));
+        Ok(found.filter(|stored| project.is_none_or(|project| project == stored.now().project())))
+    }
+
+    /// Reads the records of a project, and of all where none is named, that this hall did not make: those of the original, of
+    /// another machine, of a person.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub(crate) async fn discover(&self, project: Option<&str>) -> Result<(), OperationError> {
+        match project {
+            Some(name) => self.discover_in(&self.core.project(name)?).await,
+            // Each by itself: one whose git hangs keeps nobody from the others.
+            None => {
+                let projects = self.core.projects.now(&self.core.home)?.1;
+                join_all(projects.values().map(|project| self.discover_in(project))).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn discover_in(&self, project: &Arc<Project>) {
+        if project.permit.is_err() {
+            return;
+        }
+        let dir = self.core.home.integration(project.name());
+        // It is made at its first use. One that is there is read as it is: reading waits for nothing that is under way in it.
+        if !dir.exists() {
+            let (core, of) = (self.core.clone(), project.clone());
+            let opened = async {
+                // One at a time, so that those who look again and again leave no more than one behind.
+                let one = project.shared.opening.clone().lock_owned().await;
+                in_background(async move {
+                    let _one = one;
+                    core.projects.integration(&core.home, &of).await.map(drop)
+                })
+                .await
+            };
+            if let Err(e) = in_time(project.name(), opened).await {
+                return tracing::warn!(project = project.name(), "its {} cannot be read: {e}", T::RECORDS);
+            }
+        }
+        let (known, name): (BTreeSet<T::Id>, _) = (self.read().keys().cloned().collect(), project.name().to_owned());
+        let workers = self.core.all_workers();
+        let read = blocking(move || {
+            let key = |name: &str| {
+                let mut found = workers.iter().filter(|worker| worker.display_name == name);
+                match (found.next(), found.next()) {
+                    (Some(worker), None) => worker.key.to_string(),
+                    _ => name.to_owned(),
+                }
+            };
+            let new = store::recorded::<T>(&dir).unwrap_or_default().into_keys().filter(|id| !known.contains(id));
+            let read = |id: T::Id| {
+                let text = store::read_record::<T>(&dir, &id).ok().flatten()?;
+                Some(T::of_record(id, &name, &text, key))
+            };
+            Ok(new.filter_map(read).collect::<Vec<_>>())
+        });
+        let read = read.await.unwrap_or_default();
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        for record in read {
+            all.entry(record.id().clone()).or_insert_with(|| StoredRecord::new(record, Arc::default()));
+        }
+    }
+}
