@@ -305,7 +305,7 @@ impl ManagerTools {
         if let Some(activity) = &self.activity
             && project::DEFINITIONS.iter().any(|tool| tool.name == call.name)
         {
-            return project::call(&self.hall, activity, (&call.name, call.input), &once).await;
+            return project::call(&self.hall, activity, &call.name, call.input, &once).await;
         }
         let input = call.input;
         let requester = match &self.activity {

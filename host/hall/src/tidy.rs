@@ -184,7 +184,8 @@ pub(crate) async fn tidy_project(
 pub async fn tidy(
     home: &Path,
     project: Option<&str>,
-    (permits, limits): (&[Permit], &Limits),
+    permits: &[Permit],
+    limits: &Limits,
     tidying: Tidying,
 ) -> Result<Vec<Tidied>, OperationError> {
     let settings = read_settings(home)?;

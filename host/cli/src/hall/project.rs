@@ -78,7 +78,7 @@ async fn tidy(args: ProjectTidy) -> Result<(), Failure> {
     let ProjectTidy { older_than, unmerged, dry_run, .. } = args;
     let tidying = Tidying { older_than, unmerged, dry_run };
     let permits = permits(&config);
-    let tidied = guild_hall::tidy(&home, args.project.as_deref(), (&permits, &config.limits), tidying).await?;
+    let tidied = guild_hall::tidy(&home, args.project.as_deref(), &permits, &config.limits, tidying).await?;
     if args.json {
         return Ok(print_json(&tidied)?);
     }

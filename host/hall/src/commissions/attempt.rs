@@ -275,10 +275,10 @@ impl Commissions {
             // The record that is committed has it.
             let now = stored.now();
             let branch = branch(&now)?;
-            let at = (&*integration, &branch, dir.as_path());
+            let work = Work { integration: &integration, branch: &branch, dir };
             if end.status == CommissionStatus::Completed {
                 let failed = |reason: String| End { status: CommissionStatus::Failed, reason, time: self.core.time() };
-                match self.merge(&now, &end, at).await {
+                match self.merge(&now, &end, work).await {
                     Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
                     Ok(Merge::Conflicts { files }) => {
                         let files = files.join(", ");
@@ -294,7 +294,7 @@ impl Commissions {
             }
             if end.status != CommissionStatus::Completed {
                 let message = format!("Partial work preserved ({}): {}", end.status, now.commission_id);
-                if let Err(e) = self.commit(&now, &end, at, &message).await {
+                if let Err(e) = self.commit(&now, &end, work, &message).await {
                     tracing::warn!(commission = %now.commission_id, "{} stays as it is: {e}", dir.display());
                     tidy = false;
                 }
@@ -325,7 +325,7 @@ impl Commissions {
         &self,
         now: &Commission,
         end: &End,
-        (integration, branch, dir): (&Integration, &AttemptBranch, &Path),
+        Work { integration, branch, dir }: Work<'_>,
         message: &str,
     ) -> Result<(), OperationError> {
         if !dir.exists() {
@@ -339,18 +339,21 @@ impl Commissions {
     }
 
     /// Commits what is in the worktree, and merges it.
-    async fn merge(
-        &self,
-        now: &Commission,
-        end: &End,
-        at: (&Integration, &AttemptBranch, &Path),
-    ) -> Result<Merge, OperationError> {
+    async fn merge(&self, now: &Commission, end: &End, work: Work<'_>) -> Result<Merge, OperationError> {
         let id = &now.commission_id;
-        self.commit(now, end, at, &format!("Commission completed: {id}")).await?;
+        self.commit(now, end, work, &format!("Commission completed: {id}")).await?;
         let title = now.record.title.strip_prefix("Commission: ").unwrap_or(&now.record.title);
-        let merged = at.0.merge_squash(at.1, &format!("Commission: {id}\n\n{title}")).await;
+        let merged = work.integration.merge_squash(work.branch, &format!("Commission: {id}\n\n{title}")).await;
         merged.map_err(|e: GitError| e.into())
     }
+}
+
+/// The branch of an attempt with its worktree, and the branch into which it is merged.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    integration: &'a Integration,
+    branch: &'a AttemptBranch,
+    dir: &'a Path,
 }
 
 /// The commission as it is once that end is stored.

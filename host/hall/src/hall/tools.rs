@@ -45,18 +45,18 @@ impl Hall {
         let links = if writes { integration.repository().links(&attempt.worktree).await? } else { Vec::new() };
         let (home, at, running) = (self.core.home.clone(), attempt.clone(), job.job().clone());
         let repository = integration.repository().clone();
-        let worktree = blocking(move || Worktree::open(&home, repository, (&at, links), running, limits)).await?;
-        let worktree = (Arc::new(worktree), attempt.checkout);
+        let worktree = blocking(move || Worktree::open(&home, repository, &at, links, running, limits)).await?;
+        let (worktree, checkout) = (Arc::new(worktree), attempt.checkout);
         let runtime = Handle::current();
         let tools = match attempt.activity.clone() {
             Activity::Commission(commission) => {
                 let (commissions, job_id) = (self.commissions.clone(), attempt.job.clone());
                 let reports = AttemptReports { commissions, commission, job: job_id, runtime };
-                ActivityTools::of_commission(job, &grants, worktree, Arc::new(reports))
+                ActivityTools::of_commission(job, &grants, worktree, checkout, Arc::new(reports))
             }
             Activity::Meeting(meeting, _) => {
                 let reports = ReportsInMeeting { meetings: self.meetings.clone(), meeting, runtime };
-                ActivityTools::of_meeting(job, &grants, worktree, Arc::new(reports))
+                ActivityTools::of_meeting(job, &grants, worktree, checkout, Arc::new(reports))
             }
         };
         Ok(tools.with(of_project))

@@ -78,7 +78,8 @@ pub(super) static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 7]> = LazyLock::ne
 pub(super) async fn call(
     hall: &Arc<Hall>,
     activity: &Attempt,
-    (name, input): (&str, Value),
+    name: &str,
+    input: Value,
     once: &str,
 ) -> Result<Value, ToolError> {
     let project = activity.project.as_str();

@@ -47,7 +47,9 @@ impl Meetings {
                     session.close.get_or_insert(Close { time, text: None, notes: None });
                     Ok(())
                 }
-                (MeetingStatus::Open, None) => meeting.transition_to(MeetingStatus::Closed, CLOSED, time),
+                (MeetingStatus::Open, None) => {
+                    meeting.transition_to(MeetingStatus::Closed, CLOSED, CLOSED_REASON, time)
+                }
                 (status, _) => Err(OperationError::Conflict(format!("Meeting \"{id}\" is {status}"))),
             })
             .await?;
@@ -192,7 +194,7 @@ impl Meetings {
                     if let Some(left_out) = left_out(&integration, dir).await {
                         over.record.body.push_str(&format!("\n{left_out}.\n"));
                     }
-                    self.commit(&integration, (&branch, dir), &over).await?;
+                    self.commit(&integration, &branch, dir, &over).await?;
                 }
                 match integration.merge_squash(&branch, &message).await {
                     Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
@@ -239,7 +241,8 @@ impl Meetings {
     async fn commit(
         &self,
         integration: &Integration,
-        (branch, dir): (&AttemptBranch, &Path),
+        branch: &AttemptBranch,
+        dir: &Path,
         over: &Meeting,
     ) -> Result<(), OperationError> {
         let (new, over, to) = (self.core.home.new_files()?, over.clone(), dir.to_owned());
@@ -292,13 +295,14 @@ impl Meetings {
     }
 }
 
-const CLOSED: (&str, &str) = ("closed", "User closed audience");
+const CLOSED: &str = "closed";
+const CLOSED_REASON: &str = "User closed audience";
 
 /// The meeting as it is once it is closed.
 fn closed(meeting: &Meeting, notes: &Notes) -> Result<Meeting, OperationError> {
     let mut over = meeting.clone();
     let time = meeting.session.as_ref().and_then(|session| session.close.as_ref()).map(|close| close.time.clone());
-    over.transition_to(MeetingStatus::Closed, CLOSED, time.unwrap_or_default())?;
+    over.transition_to(MeetingStatus::Closed, CLOSED, CLOSED_REASON, time.unwrap_or_default())?;
     over.record.body = body(&notes.text, &notes.decisions);
     over.worktree_dir = None;
     // The notes stand in the record now.

@@ -233,7 +233,7 @@ impl Meetings {
         self.check_cap(&now.project_name)?;
         self.records
             .change(&stored, |meeting| {
-                meeting.transition_to(MeetingStatus::Open, (OPENED, "User accepted meeting request"), time.clone())?;
+                meeting.transition_to(MeetingStatus::Open, OPENED, "User accepted meeting request", time.clone())?;
                 cut.iter().for_each(|cut| meeting.note(CUT, cut, time.clone()));
                 meeting.overrides = overrides;
                 meeting.worker_name = worker.key.to_string();
@@ -253,7 +253,7 @@ impl Meetings {
         let (stored, time) = (self.find(id, project).await?, self.core.time());
         self.records
             .change(&stored, |meeting| {
-                meeting.transition_to(MeetingStatus::Declined, ("declined", "User declined meeting request"), time)
+                meeting.transition_to(MeetingStatus::Declined, "declined", "User declined meeting request", time)
             })
             .await?;
         let now = stored.now();

@@ -41,32 +41,36 @@ impl ActivityTools {
     pub fn of_commission(
         job: JobTools,
         grants: &Arc<Grants>,
-        (worktree, checkout): (Arc<Worktree>, Checkout),
+        worktree: Arc<Worktree>,
+        checkout: Checkout,
         reports: Arc<dyn Reports>,
     ) -> Self {
         let lore = LoreTools::new(worktree.clone(), grants.clone(), reports.clone());
         let reporting = CommissionReporting::new(job.job().clone(), lore.clone(), reports);
         let job = job.within(ActivityKind::Commission).reporting_to(Arc::new(reporting.clone()));
         let own = Arc::new(ReportTools::new(reporting));
-        Self::new(job, grants, (worktree, checkout, lore), own)
+        Self::new(job, grants, worktree, checkout, lore, own)
     }
 
     /// The tools of a meeting, as [`Self::of_commission`].
     pub fn of_meeting(
         job: JobTools,
         grants: &Arc<Grants>,
-        (worktree, checkout): (Arc<Worktree>, Checkout),
+        worktree: Arc<Worktree>,
+        checkout: Checkout,
         reports: Arc<dyn MeetingReports>,
     ) -> Self {
         let lore = LoreTools::new(worktree.clone(), grants.clone(), Arc::new(meeting::NoReports));
         let own = Arc::new(MeetingTools::new(lore.clone(), reports));
-        Self::new(job.within(ActivityKind::Meeting), grants, (worktree, checkout, lore), own)
+        Self::new(job.within(ActivityKind::Meeting), grants, worktree, checkout, lore, own)
     }
 
     fn new(
         job: JobTools,
         grants: &Arc<Grants>,
-        (worktree, checkout, lore): (Arc<Worktree>, Checkout, LoreTools),
+        worktree: Arc<Worktree>,
+        checkout: Checkout,
+        lore: LoreTools,
         own: Arc<dyn Tools>,
     ) -> Self {
         let job = Arc::new(job);

@@ -99,7 +99,8 @@ impl Worktree {
     pub fn open(
         home: &Home,
         repository: Repository,
-        (attempt, links): (&Attempt, Vec<String>),
+        attempt: &Attempt,
+        links: Vec<String>,
         job: Arc<RunningJob>,
         limits: Arc<Limits>,
     ) -> Result<Self, OperationError> {

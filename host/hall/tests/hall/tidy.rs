@@ -13,7 +13,7 @@ use crate::support::{Scripted, World, commission, done, git, until, write};
 async fn tidied(world: &World, unmerged: bool) -> Vec<Tidied> {
     let permits = [Permit { path: world.project("demo"), ..Permit::default() }];
     let tidying = Tidying { older_than: Duration::ZERO, unmerged, dry_run: false };
-    tidy(&world.home(), Some("demo"), (&permits, &Limits::default()), tidying).await.unwrap()
+    tidy(&world.home(), Some("demo"), &permits, &Limits::default(), tidying).await.unwrap()
 }
 
 fn branches(world: &World) -> Vec<String> {

@@ -241,9 +241,9 @@ async fn tools(
     let memory = MemoryStore::open(&member(world), limits.clone(), Arc::new(SystemClock)).unwrap();
     let links = integration.repository().links(&attempt.worktree).await.unwrap();
     let repository = integration.repository().clone();
-    let worktree = Worktree::open(hall.home(), repository, (attempt, links), job.clone(), limits.clone()).unwrap();
+    let worktree = Worktree::open(hall.home(), repository, attempt, links, job.clone(), limits.clone()).unwrap();
     let of_job = JobTools::new(job.clone(), memory).granted(grants);
-    ActivityTools::of_commission(of_job, grants, (Arc::new(worktree), attempt.checkout), heard.clone())
+    ActivityTools::of_commission(of_job, grants, Arc::new(worktree), attempt.checkout, heard.clone())
 }
 
 /// Below a directory: all files, and what they hold.

@@ -209,7 +209,8 @@ impl Meeting {
     pub(crate) fn transition_to(
         &mut self,
         next: MeetingStatus,
-        (event, reason): (&str, &str),
+        event: &str,
+        reason: &str,
         time: String,
     ) -> Result<(), OperationError> {
         if !self.status.leads_to(next) {
