@@ -3,54 +3,44 @@
 //!
 //! This crate knows neither components nor HTTP. A commission is a record; each attempt of it is a job of a member, which
 //! the roster carries out.
+//!
+//! Each subject has a folder and a type, and uses those before it: [`documents`], [`meetings`], [`commissions`], [`projects`].
+//! Below them, `records` stores commissions and meetings, `core` has the state that all share, and `home` and `files` are what
+//! is on disk. Above them, [`hall`] puts them together.
 
 mod blocking;
 pub mod commissions;
 mod core;
 pub mod documents;
 mod files;
-mod frontmatter;
 pub mod hall;
 mod home;
-mod look;
 pub mod manager;
 pub mod meetings;
 pub mod memory;
+mod offline;
 pub mod operations;
-pub mod page;
-mod project_list;
 pub mod projects;
-mod protected;
 mod records;
-mod register;
-mod requester;
-mod settings;
-mod text;
-mod tidy;
-mod token_scope;
 pub mod tools;
-pub mod workers;
-
-/// What can be asked of a project's git, and what is answered.
-pub mod git {
-    pub use guild_git::{
-        BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
-    };
-}
 
 pub use commissions::{Commissions, commission};
+pub use core::{
+    requester::Requester,
+    token_scope::with_token,
+    workers::{Activity, Attempt, NO_RESULT, NoSession, NotBegun, Outcome, Worker, WorkerJobs, Workers},
+};
 pub use documents::{Documents, artifact};
 pub use hall::{Hall, HallOptions};
-pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET, host_of};
-pub use look::{Looked, look_at};
-pub use meetings::{Meetings, meeting};
-pub use project_list::{Permit, check_name, find_git};
-pub use projects::Projects;
-pub use register::{
-    NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project,
+pub use home::{
+    Home, PACKAGES, PID, SETTINGS, SOCKET, host_of,
+    project_list::{Permit, check_name, find_git},
+    settings::Settings,
 };
-pub use requester::Requester;
-pub use settings::Settings;
-pub use tidy::{Tidied, Tidying, tidy};
-pub use token_scope::with_token;
-pub use workers::{Activity, Attempt, NO_RESULT, NoSession, NotBegun, Outcome, Worker, WorkerJobs, Workers};
+pub use meetings::{Meetings, meeting};
+pub use offline::{
+    look::{Looked, look_at},
+    register::{NewProject, Registered, add_project, list_commissions, list_meetings, list_projects, remove_project},
+    tidy::{Tidied, Tidying, tidy},
+};
+pub use projects::{Projects, inspect as git};

@@ -26,12 +26,12 @@ use serde_json::{Value, json};
 
 use crate::{
     commissions::{self, commission::Commission},
+    core::requester::Requester,
+    core::text::cut,
+    core::token_scope::with_token,
+    core::workers::Attempt,
     hall::Hall,
-    requester::Requester,
-    text::cut,
-    token_scope::with_token,
     tools::{answer, define, key, unknown},
-    workers::Attempt,
 };
 
 const CREATE: &str = CreateCommission::ROW.tool_name();

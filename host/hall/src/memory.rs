@@ -19,7 +19,7 @@ use guild_jobs::{
 };
 use tokio::runtime::Handle;
 
-use crate::{blocking::lock, project_list::check_name, workers::Attempt};
+use crate::{blocking::lock, core::workers::Attempt, home::project_list::check_name};
 
 const GLOBAL: &str = "memory/global";
 const PROJECTS: &str = "memory/projects";

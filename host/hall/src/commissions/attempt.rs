@@ -15,13 +15,13 @@ use super::{
 use crate::{
     blocking::blocking,
     core::left_out,
+    core::requester::Requester,
+    core::text::cut,
+    core::workers::{NO_RESULT, NotBegun, Outcome},
     records::{
         log::{self, fitting},
         store,
     },
-    requester::Requester,
-    text::cut,
-    workers::{NO_RESULT, NotBegun, Outcome},
 };
 
 /// How long an attempt waits before it asks a host that was busy again.

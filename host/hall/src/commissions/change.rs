@@ -14,9 +14,9 @@ use super::{
     Commissions, StoredCommission, commission::Commission, commission::Record, heartbeat::SOURCE as HEARTBEAT,
 };
 use crate::{
+    core::requester::Requester,
+    core::text::{TEXT_BYTES, check_text},
     records::log::{self, CUT},
-    requester::Requester,
-    text::{TEXT_BYTES, check_text},
 };
 
 /// The most bytes of a title.

@@ -5,7 +5,7 @@
 use guild_contract::{Delegation, OperationError, hall::TimelineEntry};
 
 use super::{Commissions, commission::Delegated};
-use crate::{blocking::lock, workers::Activity};
+use crate::{blocking::lock, core::workers::Activity};
 
 /// How a timeline says that a commission of the manager's was refused.
 const REFUSED: &str = "delegation_refused";

@@ -19,10 +19,10 @@ use super::{
     heartbeat_file::{self, FILE},
 };
 use crate::{
+    core::requester::Requester,
+    core::workers::Activity,
     documents::{Edit, MAX_BYTES as ARTIFACT_BYTES, check_writable, failed, named},
     files::{Files, in_lore},
-    requester::Requester,
-    workers::Activity,
 };
 
 /// The source of a commission that a tick made.

@@ -15,7 +15,7 @@ use super::{
     Commissions, StoredCommission,
     commission::{AttemptState, Commission},
 };
-use crate::{blocking::lock, records::log::CUT, requester::Requester, token_scope::current_token};
+use crate::{blocking::lock, core::requester::Requester, core::token_scope::current_token, records::log::CUT};
 
 const DEQUEUED: &str = "Capacity available, dispatching from queue";
 

@@ -15,7 +15,7 @@ use super::{
     commission::{AttemptState, Commission},
     view,
 };
-use crate::{blocking::blocking, page::Page, records::store, workers::Attempt};
+use crate::{blocking::blocking, core::workers::Attempt, records::page::Page, records::store};
 
 impl Commissions {
     /// The commissions, in the order of a list, as many as one answer has, with their long texts cut.

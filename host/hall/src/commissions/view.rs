@@ -3,7 +3,7 @@
 use guild_contract::hall::CommissionView;
 
 use super::commission::Commission;
-use crate::page::{Item, bytes_of, shortened};
+use crate::records::page::{Item, bytes_of, shortened};
 
 /// A commission, as callers see it. The places that it waits for are not looked up.
 pub(crate) fn commission(commission: &Commission) -> CommissionView {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::{
         commissions::commission::Record,
-        page::{PAGE_BYTES, Page},
+        records::page::{PAGE_BYTES, Page},
     };
 
     #[test]

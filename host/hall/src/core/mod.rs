@@ -1,7 +1,11 @@
 //! The state that projects, documents, meetings and commissions share: the home, the list of projects, the workers, the events.
 
 mod host_paths;
-mod workers;
+mod lookup;
+pub(crate) mod requester;
+pub(crate) mod text;
+pub(crate) mod token_scope;
+pub(crate) mod workers;
 mod worktrees;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,9 +17,9 @@ use guild_git::Integration;
 use tokio::sync::broadcast;
 
 use crate::{
+    core::workers::{WorkerJobs, Workers},
     home::Home,
-    project_list::{Project, ProjectList},
-    workers::{WorkerJobs, Workers},
+    home::project_list::{Project, ProjectList},
 };
 
 pub(crate) use host_paths::HostPaths;

@@ -5,7 +5,7 @@ use guild_git::{AttemptBranch, Integration};
 use std::path::Path;
 
 use super::Core;
-use crate::{project_list::Project, protected::LORE, workers::Attempt};
+use crate::{core::workers::Attempt, files::protected::LORE, home::project_list::Project};
 
 /// How many files a sentence names which were not committed, and how long their names are.
 const NAMED: usize = 20;

@@ -7,7 +7,7 @@ use guild_fs::{clock::rfc3339, fingerprint::Fingerprint};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::frontmatter;
+use crate::files::frontmatter;
 
 /// An image or a mockup, and its file.
 #[derive(Clone, Debug, PartialEq)]

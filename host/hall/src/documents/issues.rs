@@ -9,9 +9,9 @@ use guild_contract::{
 
 use super::{Documents, Edit, MAX_BYTES, artifact, failed, named};
 use crate::{
+    core::text::{TEXT_BYTES, cut},
     files::{Files, in_lore},
     home::Home,
-    text::{TEXT_BYTES, cut},
 };
 
 /// The directory of new issues, below `.lore/`.

@@ -19,9 +19,9 @@ use guild_jobs::Names;
 use crate::{
     blocking::blocking,
     core::Core,
+    files::protected::{LORE, protected},
     files::{Files, below_lore, in_lore, is_of_host, names, text},
     home::Home,
-    protected::{LORE, protected},
     records::LiveRecords,
 };
 

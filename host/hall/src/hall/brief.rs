@@ -8,9 +8,9 @@ use guild_contract::{
 
 use super::Hall;
 use crate::{
+    core::workers::Worker,
     meetings::meeting::{Meeting, Record},
-    page::Item as _,
-    workers::Worker,
+    records::page::Item as _,
 };
 
 /// The most characters of it.

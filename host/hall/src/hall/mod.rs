@@ -21,14 +21,14 @@ use tokio::sync::broadcast;
 use crate::{
     blocking::blocking,
     commissions::{Commissions, commission::Commission},
+    core::workers::{Attempt, Worker, WorkerJobs, Workers},
     core::{Core, WaitForDocuments},
     documents::Documents,
     home::Home,
+    home::project_list::{Permit, ProjectList},
     meetings::{Meetings, meeting::Meeting},
-    project_list::{Permit, ProjectList},
     projects::Projects,
     records::{RecordStore, store},
-    workers::{Attempt, Worker, WorkerJobs, Workers},
 };
 
 pub use reader::HallReader;

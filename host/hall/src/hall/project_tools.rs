@@ -16,8 +16,8 @@ use serde_json::Value;
 use super::Hall;
 use crate::{
     commissions::heartbeat_file::STANDING_ORDERS,
+    core::workers::{Activity, Attempt, Worker},
     tools::{answer, define, is_offered},
-    workers::{Activity, Attempt, Worker},
 };
 
 const BRIEFING: &str = "project_briefing";

@@ -13,7 +13,7 @@ use guild_session::{
 };
 
 use super::Hall;
-use crate::{commissions::view, meetings::meeting::Meeting, text::cut, workers::Worker};
+use crate::{commissions::view, core::text::cut, core::workers::Worker, meetings::meeting::Meeting};
 
 /// Commissions in a list.
 const MAX_LISTED: usize = 500;

@@ -13,9 +13,9 @@ use super::{Hall, project_tools::ProjectTools};
 use crate::{
     blocking::blocking,
     commissions::AttemptReports,
+    core::workers::{Activity, Attempt, MeetingScope},
     meetings::ReportsInMeeting,
     tools::{ActivityTools, Worktree},
-    workers::{Activity, Attempt, MeetingScope},
 };
 
 impl Hall {

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    git::{BranchOptions, DiffOptions, LogOptions, ShowOptions},
+    core::workers::Attempt,
     hall::Hall,
     meetings::NewRequest,
+    projects::inspect::{BranchOptions, DiffOptions, LogOptions, ShowOptions},
     tools::define,
-    workers::Attempt,
 };
 
 const PULL_REQUEST: &str = "create_pr";

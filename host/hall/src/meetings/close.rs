@@ -18,11 +18,11 @@ use super::{
 use crate::{
     blocking::blocking,
     core::left_out,
+    core::workers::{Attempt, NoSession},
     records::{
         log::{body, fitting},
         store,
     },
-    workers::{Attempt, NoSession},
 };
 
 /// Characters of a conversation of which notes are written: its end, where it is longer.

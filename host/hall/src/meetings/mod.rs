@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     blocking::lock,
     core::Core,
+    core::workers::Attempt,
     records::{RecordStore, StoredRecord},
-    workers::Attempt,
 };
 
 use meeting::Meeting;

@@ -15,10 +15,10 @@ use super::{
     turn,
 };
 use crate::{
+    core::text::{TEXT_BYTES, check_text},
+    core::token_scope::current_token,
+    core::workers::{MeetingScope, NotBegun, Worker},
     records::log::CUT,
-    text::{TEXT_BYTES, check_text},
-    token_scope::current_token,
-    workers::{MeetingScope, NotBegun, Worker},
 };
 
 /// The most artifacts that a request names.

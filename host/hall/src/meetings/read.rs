@@ -15,7 +15,7 @@ use super::{
 use crate::{
     blocking::blocking,
     documents::artifact,
-    page::{PAGE_BYTES, Page},
+    records::page::{PAGE_BYTES, Page},
     records::{HallRecord as _, store},
 };
 

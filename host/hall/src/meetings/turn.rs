@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     blocking::lock,
-    text::{TEXT_BYTES, check_text},
-    token_scope::current_token,
+    core::text::{TEXT_BYTES, check_text},
+    core::token_scope::current_token,
 };
 
 /// How long a message waits for the end of a turn whose last event its client has seen already.

@@ -3,7 +3,7 @@
 use guild_contract::hall::{MeetingView, OpenMeetingView};
 
 use super::meeting::Meeting;
-use crate::page::{Item, bytes_of, shortened};
+use crate::records::page::{Item, bytes_of, shortened};
 
 /// A meeting, as callers see it.
 pub(crate) fn meeting(meeting: &Meeting) -> MeetingView {

@@ -2,8 +2,9 @@
 //! `git_branch` answer.
 
 use guild_contract::OperationError;
-use guild_git::{
-    BranchOptions, BranchView, CommitView, DiffOptions, GitError, LogOptions, ShowOptions, ShowView, StatusView,
+use guild_git::GitError;
+pub use guild_git::{
+    BranchOptions, BranchView, CommitView, DiffOptions, LogOptions, ShowOptions, ShowView, ShownDiff, StatusView,
 };
 
 use super::Projects;

@@ -3,7 +3,7 @@
 //! The module stands above meetings and commissions: a sync or a pull request waits for both.
 
 mod briefing;
-mod inspect;
+pub mod inspect;
 mod pulls;
 mod settings;
 mod tidy;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::Projects;
 use crate::{
     blocking::blocking,
-    project_list::{Permit, Project},
+    home::project_list::{Permit, Project},
 };
 
 /// How long a sync is waited for. One run of git takes at most two minutes.

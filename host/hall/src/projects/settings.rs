@@ -10,9 +10,9 @@ use guild_contract::{
 use super::Projects;
 use crate::{
     blocking::blocking,
-    project_list::{Project, ProjectList},
-    register,
-    settings::Settings,
+    home::project_list::{Project, ProjectList},
+    home::settings::Settings,
+    offline::register,
 };
 
 /// The most characters of a project's group.

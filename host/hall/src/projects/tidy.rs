@@ -8,7 +8,7 @@ use std::{
 use super::Projects;
 use crate::{
     blocking::lock,
-    tidy::{Owners, Tidying, tidy_project},
+    offline::tidy::{Owners, Tidying, tidy_project},
 };
 
 /// How often the rule is applied.

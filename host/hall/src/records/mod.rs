@@ -4,6 +4,7 @@
 //! One change is made at a time. It is stored before anybody is told, and exported to the project then.
 
 pub(crate) mod log;
+pub(crate) mod page;
 pub(crate) mod store;
 
 use std::{
@@ -23,10 +24,10 @@ use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 use crate::{
     blocking::{blocking, in_background, in_time},
     core::Core,
+    core::token_scope::current_token,
     files::{below_lore, in_lore},
     home::Home,
-    project_list::Project,
-    token_scope::current_token,
+    home::project_list::Project,
 };
 
 /// The most bytes of the commissions of a project, and of its meetings. All of them are in memory while the host runs.

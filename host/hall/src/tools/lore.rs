@@ -16,8 +16,8 @@ use super::{
     worktree::{Worktree, key},
 };
 use crate::{
+    files::protected::LORE,
     files::{FileList, below_lore, in_lore, names, text},
-    protected::LORE,
 };
 
 const READ: &str = "read_artifact";

@@ -17,8 +17,8 @@ use super::{
     worktree::{Worktree, key},
 };
 use crate::{
+    files::protected::LORE,
     files::{names, text},
-    protected::LORE,
 };
 
 const WRITE: &str = "workspace_write";

@@ -16,10 +16,10 @@ pub use record::Record;
 
 use super::Running;
 use crate::{
+    core::token_scope::current_token,
+    core::workers::{Activity, Attempt},
     home::Home,
     records::{HallRecord, RecordLocation, log},
-    token_scope::current_token,
-    workers::{Activity, Attempt},
 };
 
 /// Calls of the manager's that are remembered of a commission.

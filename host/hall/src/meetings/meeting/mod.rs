@@ -18,13 +18,13 @@ pub use record::Record;
 
 use super::Turns;
 use crate::{
+    core::token_scope::current_token,
+    core::workers::{Activity, Attempt, MeetingScope},
     home::Home,
     records::{
         HallRecord, RecordLocation,
         log::{self, CUT},
     },
-    token_scope::current_token,
-    workers::{Activity, Attempt, MeetingScope},
 };
 
 /// What the notes of a meeting say that could not be merged.

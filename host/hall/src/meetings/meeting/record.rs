@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{DoubleQuoted, FlowSeq};
 
 use crate::{
-    frontmatter,
+    files::frontmatter,
     records::log::{Line, entries},
 };
 

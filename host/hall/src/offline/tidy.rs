@@ -17,9 +17,9 @@ use serde::Serialize;
 
 use crate::{
     commissions::commission::Commission,
+    home::project_list::{Permit, Project, find_git},
     meetings::meeting::{Meeting, NOT_MERGED},
-    project_list::{Permit, Project, find_git},
-    register::{list_commissions, list_meetings, read_settings},
+    offline::register::{list_commissions, list_meetings, read_settings},
 };
 
 /// Which branches are to go.

@@ -1,6 +1,6 @@
 //! The one who asks for a change of the hall.
 
-use crate::workers::Activity;
+use crate::core::workers::Activity;
 
 /// Who asks for a change.
 #[derive(Clone, Debug, PartialEq, Eq)]

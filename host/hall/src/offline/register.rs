@@ -21,11 +21,11 @@ use guild_git::Repository;
 
 use crate::{
     commissions::commission::Commission,
+    home::project_list::{Permit, Project, check_name, find_git},
+    home::settings::{self, Settings},
     home::{COMMISSIONS, Home, MEETINGS, SETTINGS},
     meetings::meeting::Meeting,
-    project_list::{Permit, Project, check_name, find_git},
     records::{HallRecord, store},
-    settings::{self, Settings},
 };
 
 /// The file that is locked while the list of projects changes. The owner of a home holds another lock.

@@ -1,5 +1,8 @@
 //! The home of a hall: one directory, which one process owns.
 
+pub(crate) mod project_list;
+pub(crate) mod settings;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},

@@ -4,6 +4,9 @@
 //! directory that is open then: whatever is swapped in meanwhile leads nowhere else. A new file is made outside of the worktree
 //! and moved there as a whole, so that nobody commits half of it.
 
+pub(crate) mod frontmatter;
+pub(crate) mod protected;
+
 use std::{
     io::{self, ErrorKind},
     path::Path,
@@ -21,7 +24,7 @@ use guild_git::{DocumentQuota, DocumentUsage};
 use guild_jobs::Names;
 use guild_session::tools::ToolError;
 
-use crate::{home::Home, protected::LORE};
+use crate::{files::protected::LORE, home::Home};
 
 /// Names in a path.
 pub(crate) const MAX_DEPTH: usize = 32;

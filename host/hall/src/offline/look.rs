@@ -7,8 +7,8 @@ use guild_git::{Git, Repository};
 
 use crate::{
     home::Home,
-    project_list::{Permit, Project, find_git},
-    register::read_settings,
+    home::project_list::{Permit, Project, find_git},
+    offline::register::read_settings,
 };
 
 /// What there is of a hall. An error says what to do.
