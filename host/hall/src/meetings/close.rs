@@ -1,5 +1,5 @@
-//! How a meeting ends: its turn, its notes, its merge. Each step is stored before the next begins, and can be done again: after
-//! a crash the end goes on where it was.
+//! The end of a meeting: its turn, its notes, its merge. Each step is stored before the next begins, and can be done
+//! again: after a crash the end goes on where it was.
 
 use std::{path::Path, sync::Arc};
 
@@ -92,7 +92,7 @@ impl Meetings {
         self.core.tell(HallEvent::MeetingEnded { meeting_id: id, project_name: now.project_name.clone() });
         // What it wrote may be what a commission waited for.
         if let Err(e) = self.core.documents_changed(&now.project_name).await {
-            tracing::error!("what waits cannot begin: {e}");
+            tracing::error!("commissions that wait cannot begin: {e}");
         }
         Ok(now.record.body.trim_end().to_owned())
     }
@@ -112,8 +112,8 @@ impl Meetings {
         let text = match close.and_then(|close| close.text) {
             Some(text) => text,
             None => {
-                // A meeting that never began has no job, and nothing was said in it. Of another that cannot be read now, nobody
-                // may write that.
+                // A meeting that never began has no job, and nothing was said in it. Of another that cannot be read
+                // now, nobody may write that.
                 let lines = match jobs.transcript(&attempt.worker, &attempt.job).await {
                     Err(_) if !session.begun => Vec::new(),
                     read => read?,

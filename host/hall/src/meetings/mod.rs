@@ -1,13 +1,14 @@
 //! Meetings: a user talks with a worker, leaves, comes back days and restarts later, and goes on.
 //!
-//! The job of a meeting runs nothing between turns. Its transcript alone has what was said; a turn runs by itself, whether
-//! somebody listens to it or not. The module uses documents, and none of the commissions, which stand above it.
+//! The job of a meeting runs nothing between turns. Its transcript alone has what was said; a turn runs by itself,
+//! whether somebody listens to it or not. The module uses documents, and none of the commissions, which stand above it.
 
 mod close;
 pub mod meeting;
 mod open;
 mod read;
 mod report;
+mod say;
 mod turn;
 pub(crate) mod view;
 
@@ -151,7 +152,7 @@ impl Meetings {
         self.records.now().filter(|now| now.status == MeetingStatus::Open)
     }
 
-    /// What the worker of an open meeting is given.
+    /// An open meeting as its worker is given it.
     fn attempt(&self, meeting: &Meeting) -> Result<Attempt, OperationError> {
         let settings = &self.core.project(&meeting.project_name)?.settings;
         meeting.as_attempt(settings.memory_chars()).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! How meetings are asked for, and begin.
+//! Requests for meetings, and the beginning of a meeting.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ pub struct NewRequest {
     pub project: String,
     /// With whom, by its key, the name of its package, or its name for people.
     pub worker: String,
-    /// What it is about.
+    /// Its subject.
     pub reason: String,
     /// Paths of artifacts below `.lore/` that belong to it.
     pub artifacts: Vec<String>,
@@ -197,11 +197,12 @@ impl Meetings {
         Ok(id)
     }
 
-    /// Accepts a request, with these overrides in place of the worker's own bounds. The first turn, which is about its agenda and
-    /// what the user says besides, is under way when this returns.
+    /// Accepts a request, with these overrides in place of the worker's own bounds. The first turn, which is about its
+    /// agenda and what the user says besides, is under way when this returns.
     ///
     /// # Errors
-    /// Where there is no such request, its worker is not there, an override is not acceptable, or the project's cap is reached.
+    /// Where there is no such request, its worker is not there, an override is not acceptable, or the project's cap is
+    /// reached.
     pub async fn accept(
         self: &Arc<Self>,
         id: &str,
@@ -289,8 +290,8 @@ impl Meetings {
             .await
     }
 
-    /// Goes on with what was under way in meetings when the last host ended: those that were being opened or closed. What was
-    /// said meanwhile was not lost, and a turn that was cut off is not made again.
+    /// Goes on with the meetings that were being opened or closed when the last host ended. No message was lost, and a
+    /// turn that was cut off is not made again.
     pub(crate) fn resume(self: &Arc<Self>) {
         for stored in self.records.all() {
             let now = stored.now();
@@ -365,7 +366,7 @@ impl Meetings {
         failed: Failed,
         message: Option<&str>,
     ) -> Turn {
-        let listener = self.turn(&stored, number);
+        let listener = self.turn(&stored, number, 0);
         let (meetings, message) = (self.clone(), message.map(str::to_owned));
         tokio::spawn(async move {
             let now = stored.now();
@@ -448,7 +449,7 @@ impl Meetings {
     }
 }
 
-/// What becomes of a meeting that cannot be opened.
+/// The state to which a meeting returns that cannot be opened.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Failed {
     /// Nobody asked for it before: it has never been.
@@ -459,7 +460,7 @@ pub(super) enum Failed {
     Stays,
 }
 
-/// Notes that a meeting's worktree and job are there. What the user says first.
+/// Notes that a meeting's worktree and job are there. Answers the user's first message.
 fn begun(meeting: &mut Meeting) -> Result<String, OperationError> {
     let session = meeting.session.as_mut().ok_or_else(|| OperationError::Internal("it has no session".to_owned()))?;
     session.begun = true;

@@ -1,4 +1,4 @@
-//! What can be asked of meetings without changing them.
+//! Reading meetings.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Meetings {
-    /// The meetings of a project, and of all where none is named, in one of these states, and in any where there are none. The
-    /// newest come first; of requests, those that were put off come last.
+    /// The meetings of a project, and of all where none is named, in one of these states, and in any where there are
+    /// none. The newest come first; of requests, those that were put off come last.
     ///
     /// # Errors
     /// Where there is no such project.

@@ -19,7 +19,7 @@ use crate::{
 const MAX_REPORTS: usize = 500;
 
 impl Meetings {
-    /// Notes a report of an open meeting. What the worker is told.
+    /// Notes a report of an open meeting. Answers the text for the worker.
     pub(crate) async fn report(
         self: &Arc<Self>,
         id: &MeetingId,

@@ -1,29 +1,15 @@
 //! Turns of a meeting: one at a time, each on its own, whoever listens.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
-use guild_contract::{
-    OperationError,
-    hall::{MeetingStatus, TurnEvent},
-};
+use guild_contract::{OperationError, hall::TurnEvent};
 use guild_jobs::{Position, Tail};
 use guild_session::transcript::Entry;
-use tokio::{sync::watch, time::timeout};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Meetings, StoredMeeting, TurnState,
-    meeting::{Meeting, event::Projection},
-    open::Failed,
-};
-use crate::{
-    blocking::lock,
-    core::text::{TEXT_BYTES, check_text},
-    core::token_scope::current_token,
-};
-
-/// How long a message waits for the end of a turn whose last event its client has seen already.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+use super::{Meetings, StoredMeeting, TurnState, meeting::event::Projection};
+use crate::blocking::lock;
 
 /// Of a turn whose end was not written down.
 const UNWRITTEN: &str = "the turn is over, and its end is not in the meeting's transcript, which reached limits.transcript_bytes or \
@@ -46,11 +32,12 @@ pub struct Turn {
 
 impl Turn {
     /// The meeting that it is a turn of.
-    pub fn get(&self) -> String {
+    pub fn meeting(&self) -> String {
         self.stored.now().meeting_id.to_string()
     }
 
-    /// The next event, with its number: that of the line in the transcript of the meeting's job. `None` once the turn is over.
+    /// The next event, with its number: that of the line in the transcript of the meeting's job. `None` once the turn
+    /// is over.
     pub async fn next(&mut self) -> Option<(u64, TurnEvent)> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -138,7 +125,7 @@ pub(super) fn end(stored: &StoredMeeting, how: Result<(), String>) {
     stored.runtime.turn.send_modify(|turn| turn.over = Some(how));
 }
 
-/// What the user says, behind what was said first and the worker was not told yet.
+/// The user's message, behind the first message where the worker was not told that yet.
 pub(super) fn behind(opening: &str, message: Option<&str>) -> String {
     let parts = [opening, message.unwrap_or_default()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
@@ -152,80 +139,7 @@ pub(super) fn under_way(stored: &StoredMeeting) -> OperationError {
 }
 
 impl Meetings {
-    /// Has the worker of an open meeting answer. The turn is under way when this returns.
-    ///
-    /// # Errors
-    /// Where the meeting is not open, or a turn of it is under way.
-    pub async fn say(self: &Arc<Self>, id: &str, message: &str) -> Result<Turn, OperationError> {
-        check_text("message", message, TEXT_BYTES)?;
-        let stored = self.get(id)?;
-        let is_open = |stored: &StoredMeeting| {
-            let now = stored.now();
-            match now.status {
-                MeetingStatus::Open if now.is_open() => Ok(()),
-                MeetingStatus::Open if now.session.is_some() => {
-                    Err(OperationError::Conflict(format!("Meeting \"{id}\" is being closed")))
-                }
-                MeetingStatus::Open => {
-                    Err(OperationError::Conflict(format!("Meeting \"{id}\" has no session in this hall")))
-                }
-                status => Err(OperationError::Conflict(format!("Meeting \"{id}\" is {status}"))),
-            }
-        };
-        is_open(&stored)?;
-        let token = current_token();
-        self.core.check_spend(&stored.now().worker_name, token.as_deref())?;
-        let mut turn = stored.runtime.turn.subscribe();
-        let _ = timeout(LAST_MOMENT, turn.wait_for(|turn| turn.over.is_some())).await;
-        let number = take(&stored).ok_or_else(|| under_way(&stored))?;
-        // One who closes it interrupts a turn that was taken before.
-        let spends = |meeting: &mut Meeting| {
-            meeting.token = token;
-            Ok(())
-        };
-        let begins = match is_open(&stored) {
-            Ok(()) => self.records.change(&stored, spends).await,
-            closed => closed,
-        };
-        if let Err(e) = begins {
-            end(&stored, Err(e.to_string()));
-            return Err(e);
-        }
-        if stored.now().session.as_ref().is_some_and(|session| !session.begun) {
-            // It was being opened when the last host ended, and could not be since.
-            return Ok(self.begin_taken(stored, number, Failed::Stays, Some(message)));
-        }
-        let listener = self.turn(&stored, number);
-        // What the user said first goes before, where the first turn could not begin.
-        let message = behind(stored.now().opening(), Some(message));
-        let meetings = self.clone();
-        tokio::spawn(async move { meetings.carry_turn_out(&stored, &message).await });
-        Ok(listener)
-    }
-
-    /// Joins the turn under way, or the last one, where it is: from its beginning, without the events up to the number `after`.
-    ///
-    /// # Errors
-    /// Where there is no such meeting, or it is not open.
-    pub fn join(self: &Arc<Self>, id: &str, after: u64) -> Result<Turn, OperationError> {
-        let stored = self.get(id)?;
-        if stored.now().status != MeetingStatus::Open {
-            return Err(OperationError::Conflict(format!("Meeting \"{id}\" is {}", stored.now().status)));
-        }
-        let number = stored.runtime.turn.borrow().number;
-        Ok(Turn { after, ..self.turn(&stored, number) })
-    }
-
-    /// Ends the turn under way, if there is one. The meeting goes on.
-    ///
-    /// # Errors
-    /// Where there is no such meeting.
-    pub fn interrupt(&self, id: &str) -> Result<(), OperationError> {
-        self.get(id)?.runtime.interrupt();
-        Ok(())
-    }
-
-    pub(super) fn turn(self: &Arc<Self>, stored: &Arc<StoredMeeting>, number: u64) -> Turn {
+    pub(super) fn turn(self: &Arc<Self>, stored: &Arc<StoredMeeting>, number: u64, after: u64) -> Turn {
         Turn {
             meetings: self.clone(),
             stored: stored.clone(),
@@ -234,7 +148,7 @@ impl Meetings {
             events: Projection::of(&stored.now()),
             tail: None,
             ready: VecDeque::new(),
-            after: 0,
+            after,
             over: false,
         }
     }

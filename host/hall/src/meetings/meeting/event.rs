@@ -1,4 +1,4 @@
-//! What clients see of a turn: the lines of the job's transcript, as the events of the original.
+//! The events of a turn for clients, made of the lines of the job's transcript, in the form of the original.
 
 use std::collections::BTreeMap;
 

@@ -27,11 +27,11 @@ use crate::{
     },
 };
 
-/// What the notes of a meeting say that could not be merged.
+/// The beginning of the notes of a meeting that could not be merged.
 pub(crate) const NOT_MERGED: &str = "What was written in this meeting is not in claude/main";
 
-/// A meeting, as it is kept in `state/meetings/<id>.json`. The file is authoritative. What
-/// was said is in the transcript of its job.
+/// A meeting, as it is kept in `state/meetings/<id>.json`, which is authoritative. The transcript of its job has what
+/// was said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meeting {
@@ -54,8 +54,8 @@ pub struct Meeting {
     /// Who asked for it.
     #[serde(default)]
     pub created_by: Author,
-    /// The name of the token with which it was asked for, and then of that of whoever spoke in it last, if there was one:
-    /// what the meeting spends counts for that token, and what is kept of it.
+    /// The name of the token with which it was asked for, and then of that of whoever spoke in it last, if there was
+    /// one: what the meeting spends counts for that token, and what is kept of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The call by which the manager asked for it, so that it is asked for once.
@@ -67,7 +67,7 @@ pub struct Meeting {
     /// Its session, from when it is opened on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionState>,
-    /// What people see.
+    /// The record in its project.
     pub record: Record,
 }
 
@@ -81,7 +81,7 @@ pub struct SessionState {
     pub full: bool,
     /// Whether its worktree is there: the record is written there then.
     pub begun: bool,
-    /// What the user says first, until it is begun.
+    /// The user's first message, until the session is begun.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub opening: String,
     /// That it is to be closed, with what is known for that.
@@ -89,7 +89,7 @@ pub struct SessionState {
     pub close: Option<Close>,
 }
 
-/// The end of a meeting. What is left to do is to commit, to merge, and to tidy up.
+/// The end of a meeting. The commit, the merge and the removal of the worktree are left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Close {
     /// When it was asked for.
@@ -102,12 +102,12 @@ pub struct Close {
     pub notes: Option<Notes>,
 }
 
-/// What is left of a meeting that was closed.
+/// The notes of a meeting that was closed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notes {
     /// The notes.
     pub text: String,
-    /// What the worker decided.
+    /// The worker's decisions.
     #[serde(default)]
     pub decisions: Vec<Decision>,
 }
@@ -161,7 +161,7 @@ impl HallRecord for Meeting {
 }
 
 impl Meeting {
-    /// One of which only this is known.
+    /// A meeting without anything else.
     pub(crate) fn new(id: MeetingId, project: String, worker: String, status: MeetingStatus, record: Record) -> Self {
         Self {
             meeting_id: id,
@@ -180,7 +180,7 @@ impl Meeting {
         }
     }
 
-    /// What the worker of an open meeting is given; `None` where it has no session, or its worker cannot be a member.
+    /// The meeting as its worker is given it; `None` where it has no session, or its worker cannot be a member.
     pub(crate) fn as_attempt(&self, memory_chars: Option<u64>) -> Option<Attempt> {
         let state = self.session.as_ref()?;
         let record = &self.record;
@@ -237,14 +237,14 @@ impl Meeting {
         opened.map_or(&self.record.date, |entry| &entry.timestamp)
     }
 
-    /// What of its overrides was cut when it was opened last.
+    /// The overrides that were cut when it was opened last.
     pub(crate) fn cut(&self) -> impl Iterator<Item = &str> {
         let log = &self.record.meeting_log;
         let opened = log.iter().rposition(|entry| entry.event == record::OPENED).unwrap_or(0);
         log.iter().skip(opened).filter(|entry| entry.event == CUT).map(|entry| entry.reason.as_str())
     }
 
-    /// What the user said first, as long as the worker was not told it.
+    /// The user's first message, as long as the worker was not told it.
     pub(crate) fn opening(&self) -> &str {
         self.session.as_ref().map_or("", |session| session.opening.as_str())
     }

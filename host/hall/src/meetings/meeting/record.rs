@@ -1,5 +1,5 @@
-//! The record of a meeting: Markdown with frontmatter, which people and other programs read (`.lore/work/meetings/<id>.md`). The
-//! body is the notes. It is written as that of a commission.
+//! The record of a meeting: Markdown with frontmatter, which people and other programs read
+//! (`.lore/work/meetings/<id>.md`). The body is the notes. It is written as that of a commission.
 
 use guild_contract::hall::{MeetingStatus, TimelineEntry};
 use serde::{Deserialize, Serialize};
@@ -13,19 +13,19 @@ use crate::{
 /// Notes that the meeting began.
 pub(crate) const OPENED: &str = "opened";
 
-/// What people see of a meeting.
+/// The fields of a meeting's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// What it is called.
+    /// Its title.
     pub title: String,
     /// The day when it was asked for or opened, in UTC: `YYYY-MM-DD`.
     pub date: String,
     /// The worker's name for people.
     pub worker: String,
-    /// What the worker is, for people.
+    /// The worker's title for people.
     pub worker_display_title: String,
-    /// What it is about.
+    /// Its subject.
     pub agenda: String,
     /// Until when the user put it off; empty where they did not.
     #[serde(default)]
@@ -33,8 +33,8 @@ pub struct Record {
     /// Paths of artifacts below `.lore/` that belong to it.
     #[serde(default)]
     pub linked_artifacts: Vec<String>,
-    /// What happened, in order: `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`, `declined`,
-    /// `closed`. Entries are only added.
+    /// The events in order: `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`,
+    /// `declined`, `closed`. Entries are only added.
     #[serde(default)]
     pub meeting_log: Vec<TimelineEntry>,
     /// The notes: what stands below the frontmatter.
@@ -62,7 +62,7 @@ impl Record {
     /// The record's file.
     ///
     /// # Errors
-    /// What YAML cannot say.
+    /// Where YAML cannot express a field.
     pub fn render(&self, status: MeetingStatus) -> Result<String, String> {
         let frontmatter = Frontmatter {
             title: DoubleQuoted(&self.title),
@@ -80,8 +80,8 @@ impl Record {
     }
 }
 
-/// Reads a record's file: what it says, and its state where it names one. Frontmatter that is missing, or no YAML, leaves all
-/// fields empty.
+/// Reads a record's file: what it says, and its state where it names one. Frontmatter that is missing, or no YAML,
+/// leaves all fields empty.
 pub fn read(text: &str) -> (Record, Option<MeetingStatus>) {
     let text = frontmatter::plain(text);
     let Some((yaml, body)) = frontmatter::split(&text) else {

@@ -1,7 +1,7 @@
 //! What was said in a meeting, as people and clients see it: made from the transcript of its job, and never read again.
 //!
-//! In the Markdown, a line of a message that looks like a heading of a turn, or like a tool's, has a backslash before it, HTML is
-//! text, and a block of code ends with its message, so that no message can pass for another's, or hide one.
+//! In the Markdown, a line of a message that looks like a heading of a turn, or like a tool's, has a backslash before
+//! it, HTML is text, and a block of code ends with its message, so that no message can pass for another's, or hide one.
 
 use std::{collections::BTreeMap, iter};
 
@@ -18,7 +18,8 @@ use super::{
 const HEADINGS: [&str; 5] = ["## User (", "## Assistant (", "## Context Compacted (", "## Error (", ">Tool:"];
 /// What the heading of a turn begins with, letters only.
 const TURNS: [&str; 4] = ["User(", "Assistant(", "ContextCompacted(", "Error("];
-/// How often a text is looked at, as each backslash can make something else of what follows. Then it is quoted as a whole.
+/// How often a text is looked at, as each backslash can make something else of what follows. Then it is quoted as a
+/// whole.
 const LOOKS: usize = 8;
 /// Characters of each thing that plain notes quote.
 const QUOTED: usize = 400;
