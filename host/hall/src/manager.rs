@@ -1,9 +1,9 @@
-//! The manager's tools (REQ-WKR-25, REQ-WKR-26): one implementation, which its sessions call, and its component through the
-//! import `manager`.
+//! The manager's tools (REQ-WKR-25, REQ-WKR-26): one implementation, which its sessions call, and its component through
+//! the import `manager`.
 //!
-//! They work on the project of the activity that the manager is in, and on no other. What they make has the manager as its
-//! author: people see that, and can change or cancel all of it (REQ-WKR-27). A call that comes again after a crash has its
-//! effect once: each change of a commission is stored with the call that made it.
+//! They work on the project of the activity that the manager is in, and on no other. What they make has the manager as
+//! its author: people see that, and can change or cancel all of it (REQ-WKR-27). A call that comes again after a crash
+//! has its effect once: each change of a commission is stored with the call that made it.
 
 mod project;
 
@@ -250,8 +250,8 @@ struct ManagerCommission {
     dispatch: Option<bool>,
 }
 
-/// Look where commissions are: all of them, or one with its progress, its result and what happened. Nothing tells you of a
-/// change: look when you need to know.
+/// Look where commissions are: all of them, or one with its progress, its result and what happened. Nothing tells you
+/// of a change: look when you need to know.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct CheckCommissionStatus {

@@ -26,8 +26,8 @@ const PROJECTS: &str = "memory/projects";
 /// Where the original keeps what is a worker's own.
 const WORKERS: &str = "memory/workers";
 
-/// The shared memories of a home. Each scope has one store in the process, so that of two members that write to it at once
-/// neither loses anything.
+/// The shared memories of a home. Each scope has one store in the process, so that of two members that write to it at
+/// once neither loses anything.
 pub struct Scopes {
     home: Dir,
     clock: Arc<dyn Clock>,
@@ -85,9 +85,9 @@ impl Scopes {
 
     /// The memories that a commission or meeting is granted, whose worker keeps its own in `own`. It blocks.
     ///
-    /// They have the limit of the project, or of the worker. A project's own limit holds for the project's notes too; the
-    /// worker's and those of all projects are condensed by the limits of the worker and of the host, whichever project they
-    /// are given in.
+    /// They have the limit of the project, or of the worker. A project's own limit holds for the project's notes too;
+    /// the worker's and those of all projects are condensed by the limits of the worker and of the host, whichever
+    /// project they are given in.
     ///
     /// # Errors
     /// Where a scope that is granted cannot be opened.

@@ -174,8 +174,8 @@ pub struct TimelineEntry {
     /// When: RFC 3339 in UTC, with milliseconds.
     pub timestamp: String,
     /// Of a commission `created`, `overrides_cut`, `dispatch_asked`, `status_<state>`, `held_back`, `progress_report`,
-    /// `result_submitted`, `question`, `last_text`, `not_committed`, `user_note` or `manager_note`; of a meeting `requested`,
-    /// `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`, `declined` or `closed`.
+    /// `result_submitted`, `question`, `last_text`, `not_committed`, `user_note` or `manager_note`; of a meeting
+    /// `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`, `declined` or `closed`.
     pub event: String,
     /// The text of the event, or why it happened.
     pub reason: String,

@@ -76,13 +76,14 @@ macro_rules! names {
 }
 
 names! {
-    /// Names one commission, and its file: `commission-<Worker>-YYYYMMDD-HHMMSS`, in UTC. Other names of files are as good.
+    /// Names one commission, and its file: `commission-<Worker>-YYYYMMDD-HHMMSS`, in UTC. Other names of files are as
+    /// good.
     CommissionId, "a commission's id"
 }
 
 names! {
-    /// Names one meeting, and its file: `audience-<Worker>-YYYYMMDD-HHMMSS` where a user opened it, in UTC. Other names of
-    /// files are as good.
+    /// Names one meeting, and its file: `audience-<Worker>-YYYYMMDD-HHMMSS` where a user opened it, in UTC. Other names
+    /// of files are as good.
     MeetingId, "a meeting's id"
 }
 

@@ -121,11 +121,11 @@ impl Commissions {
                 tracing::error!(commission = %id, "its end cannot be stored, and is tried again at the next start: {e}");
             }
             if let Err(e) = commissions.check_dependencies(Some(&project)).await {
-                tracing::error!(commission = %id, "what waits for it cannot begin: {e}");
+                tracing::error!(commission = %id, "commissions that wait for it cannot begin: {e}");
             }
             // Others may have waited for the cap of all projects.
             if let Err(e) = commissions.schedule().await {
-                tracing::error!("what waits cannot begin: {e}");
+                tracing::error!("waiting commissions cannot begin: {e}");
             }
         });
     }
@@ -219,7 +219,7 @@ impl Commissions {
         self.end(stored, end, came).await
     }
 
-    /// Stores how an attempt ended. The first end holds.
+    /// Stores the end of an attempt. The first end holds.
     async fn end(&self, stored: &StoredCommission, end: End, came: Came) -> Result<(), OperationError> {
         let (spent, time) = (self.spent_usd(&stored.now()).await, self.core.time());
         self.records
@@ -244,7 +244,7 @@ impl Commissions {
             .await
     }
 
-    /// What the attempt at a commission of the manager's has spent.
+    /// The dollars that the attempt at a commission of the manager's has spent.
     async fn spent_usd(&self, now: &Commission) -> f64 {
         match (&now.delegated, now.as_attempt(None), self.core.jobs()) {
             (Some(_), Some(attempt), Ok(jobs)) => jobs.spent_usd(&attempt).await,
@@ -320,7 +320,7 @@ impl Commissions {
         Ok(())
     }
 
-    /// Commits what is in the worktree, with the record as it will be.
+    /// Commits the files of the worktree, with the record as it will be.
     async fn commit(
         &self,
         now: &Commission,
@@ -338,7 +338,7 @@ impl Commissions {
         Ok(())
     }
 
-    /// Commits what is in the worktree, and merges it.
+    /// Commits the files of the worktree, and merges them.
     async fn merge(&self, now: &Commission, end: &End, work: Work<'_>) -> Result<Merge, OperationError> {
         let id = &now.commission_id;
         self.commit(now, end, work, &format!("Commission completed: {id}")).await?;
@@ -372,7 +372,7 @@ fn ended(commission: &Commission, end: &End) -> Result<Commission, OperationErro
     Ok(over)
 }
 
-/// What came of an attempt besides what is on its branch.
+/// The outcome of an attempt besides the files on its branch.
 enum Came {
     /// Its result, and what its worker decided.
     Result(String, Vec<Decision>),

@@ -26,12 +26,12 @@ const DEPENDENCIES: usize = 256;
 /// The most bytes of a dependency.
 const DEPENDENCY_BYTES: usize = 1024;
 
-/// What a commission of the manager's has as its source.
+/// The source of a commission that the manager made.
 const MANAGER: &str = "The manager";
 
 impl Commissions {
-    /// Makes a commission. It is pending, or blocked where something that it depends on is not there, and begins only once its
-    /// dispatch is asked for.
+    /// Makes a commission. It is pending, or blocked where something that it depends on is not there, and begins only
+    /// once its dispatch is asked for.
     ///
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
@@ -123,7 +123,7 @@ impl Commissions {
         self.answer(&*self.get(id.as_str())?, cut).await
     }
 
-    /// What came of making a commission, or of changing it: what it waits for is looked at first.
+    /// The answer after a commission was made or changed. Its dependencies are checked first.
     async fn answer(&self, stored: &StoredCommission, cut: Vec<String>) -> Result<CommissionCreated, OperationError> {
         self.check_blocked(stored).await?;
         let now = stored.now();
@@ -142,7 +142,7 @@ impl Commissions {
         all.find(|stored| stored.now().calls.iter().any(|known| known == call))
     }
 
-    /// What came of making a commission, once it is known whether it could be made.
+    /// The answer to a call that comes again, once it is known whether the commission could be made.
     async fn answer_again(&self, stored: &StoredCommission) -> Result<CommissionCreated, OperationError> {
         let id = stored.now().commission_id.clone();
         let is_forgotten = stored.hold().await.is_forgotten;
@@ -156,8 +156,8 @@ impl Commissions {
         }
     }
 
-    /// Changes a commission that is not under way: one that has not begun, or one whose attempt failed or was cancelled, so that
-    /// the next attempt has the change (REQ-WKR-27).
+    /// Changes a commission that is not under way: one that has not begun, or one whose attempt failed or was
+    /// cancelled, so that the next attempt has the change (REQ-WKR-27).
     ///
     /// # Errors
     /// Where it is under way or over, or a field is not acceptable.
@@ -211,7 +211,7 @@ impl Commissions {
                 Ok(())
             })
             .await?;
-        // It may wait for something else now.
+        // Its dependencies may have changed.
         let project = stored.now().project_name.clone();
         self.check_dependencies(Some(&project)).await?;
         self.answer(&stored, said).await

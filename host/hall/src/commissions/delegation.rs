@@ -1,5 +1,5 @@
-//! What an activity of the manager may beget. Each commission that it makes counts to the meeting or the commission of the
-//! user's with which all of it began, however many commissions lead there: each has a budget of its own, so a bound for each
+//! Bounds on the commissions that the manager makes. Each counts for the meeting or the commission of the user's with
+//! which the delegation began, however many commissions lead there: each has a budget of its own, so a bound for each
 //! activity alone would bound nothing.
 
 use guild_contract::{Delegation, OperationError, hall::TimelineEntry};
@@ -18,16 +18,17 @@ pub(super) struct Refusal {
 }
 
 impl Commissions {
-    /// What the manager may beget from now on.
+    /// Changes the bounds, from now on.
     pub fn set_delegation(&self, delegation: Delegation) {
         *lock(&self.delegation) = delegation;
     }
 
-    /// What a commission counts that the manager makes in an activity, and that may spend so much. The caller holds
+    /// The root and the budget of a commission that the manager makes in an activity. The caller holds
     /// [`Commissions::delegating`] until it is made.
     ///
     /// # Errors
-    /// Where that would be beyond what the operator permits. [`Self::refuse`] follows, once the caller holds that no more.
+    /// Where that would be beyond what the operator permits. [`Self::refuse`] follows, once the caller holds that no
+    /// more.
     pub(super) fn delegate(&self, by: &Activity, budget_usd: f64) -> Result<Delegated, Refusal> {
         let (root, depth) = match by.commission().and_then(|id| self.records.get(id)?.now().delegated.clone()) {
             Some(Delegated { root, depth, .. }) => (root, depth + 1),
@@ -74,7 +75,8 @@ impl Commissions {
         OperationError::Conflict(why)
     }
 
-    /// Says in an activity's timeline why the manager was refused a commission, once for each key: a model can ask a thousand times.
+    /// Says in an activity's timeline why the manager was refused a commission, once for each key: a model can ask a
+    /// thousand times.
     async fn note_refusal(&self, by: &Activity, key: &str, why: &str) -> Result<(), OperationError> {
         let (time, why) = (self.core.time(), format!("The manager was refused a commission: {why}"));
         let is_new = |entry: &TimelineEntry| entry.event != REFUSED || !entry.reason.contains(key);

@@ -1,4 +1,4 @@
-//! What a commission waits for: other commissions, and artifacts.
+//! The dependencies of a commission: other commissions, and artifacts.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -41,7 +41,7 @@ fn is_there(worktree: &Path, dependency: &str) -> bool {
     !path.is_empty() && lore.and_then(|lore| lore.symlink_metadata(path)).is_ok()
 }
 
-/// Why what depends on a commission cannot go on; `None` where it can.
+/// The reason why commissions that depend on this one wait; `None` where they need not.
 fn why_not(now: &Commission) -> Option<String> {
     let next = match now.status {
         status if status.satisfies() => return None,
@@ -82,8 +82,8 @@ impl Commissions {
         Ok(blockers)
     }
 
-    /// Refuses dependencies that can never be there: a commission that the project does not have, and a path that leads out of
-    /// `.lore/`. A document that is not there can still be written.
+    /// Refuses dependencies that can never be there: a commission that the project does not have, and a path that leads
+    /// out of `.lore/`. A document that is not there can still be written.
     ///
     /// # Errors
     /// The first such dependency, and the nearest one that there is.
@@ -148,7 +148,7 @@ impl Commissions {
         blockers
     }
 
-    /// Looks again what commissions wait for, of one project or all, and begins what can begin.
+    /// Checks the dependencies of the commissions of one project or all, and begins those that can begin.
     ///
     /// # Errors
     /// Where a change cannot be stored.
@@ -161,7 +161,7 @@ impl Commissions {
         self.schedule().await
     }
 
-    /// Looks again what a commission waits for.
+    /// Checks the dependencies of a commission.
     pub(super) async fn check_blocked(&self, stored: &StoredCommission) -> Result<(), OperationError> {
         let now = stored.now();
         if !matches!(now.status, CommissionStatus::Pending | CommissionStatus::Blocked) {

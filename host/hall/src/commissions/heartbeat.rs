@@ -1,4 +1,5 @@
-//! The heartbeat of a project. A tick commissions the manager with the standing orders of `.lore/heartbeat.md`, as the user.
+//! The heartbeat of a project. A tick commissions the manager with the standing orders of `.lore/heartbeat.md`, as the
+//! user.
 //!
 //! The host starts no tick by itself, because each one costs a manager session.
 
@@ -57,12 +58,12 @@ impl Commissions {
         })
     }
 
-    /// Commissions the manager with the standing orders of a project, and dispatches that commission. A commission that an
-    /// earlier tick could not dispatch is dispatched in place of a new one.
+    /// Commissions the manager with the standing orders of a project, and dispatches that commission. A commission that
+    /// an earlier tick could not dispatch is dispatched in place of a new one.
     ///
     /// # Errors
-    /// Where there are no standing orders, there is no manager, the last tick is not over, or the commission cannot be made
-    /// or dispatched.
+    /// Where there are no standing orders, there is no manager, the last tick is not over, or the commission cannot be
+    /// made or dispatched.
     pub async fn tick(self: &Arc<Self>, project: &str) -> Result<HeartbeatTicked, OperationError> {
         let ticked = self.tick_once(project).await;
         if let Err(why) = &ticked {
@@ -123,8 +124,8 @@ impl Commissions {
         Ok(HeartbeatTicked { triggered: true, commission_id, status, reason })
     }
 
-    /// Adds an entry to a section of a project's heartbeat file, which is made where there is none. An entry that is there
-    /// already is left as it is.
+    /// Adds an entry to a section of a project's heartbeat file, which is made where there is none. An entry that is
+    /// there already is left as it is.
     ///
     /// # Errors
     /// Where there is no such project, the file has no room or is no UTF-8, or it cannot be written.
@@ -195,7 +196,7 @@ fn created(commission: &Commission) -> &str {
     commission.record.activity_timeline.first().map(|entry| entry.timestamp.as_str()).unwrap_or_default()
 }
 
-/// What the manager is asked in a tick.
+/// The prompt of the manager in a tick.
 fn prompt(project: &str, text: &str) -> String {
     format!(
         "The user asks for a tick of project {project}: have those of its standing orders carried out that are due now.\n\n\

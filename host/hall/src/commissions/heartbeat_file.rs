@@ -43,8 +43,8 @@ pub(crate) fn orders(text: &str) -> usize {
     section(&lines, STANDING_ORDERS).filter(|(_, line)| line.trim_start().starts_with("- ")).count()
 }
 
-/// The text with one more entry at the end of a section, and otherwise as it was; `None` where the section has the entry. The
-/// text of a file that is not there is empty.
+/// The text with one more entry at the end of a section, and otherwise as it was; `None` where the section has the
+/// entry. The text of a file that is not there is empty.
 pub(crate) fn with_entry(text: &str, name: &str, entry: &str) -> Option<String> {
     let text = if text.is_empty() { EMPTY } else { text };
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };

@@ -1,4 +1,4 @@
-//! Which commission begins when: those whose dispatch was asked for, in the order in which they were made, within the caps.
+//! The queue: dispatched commissions begin in the order in which they were made, within the caps.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,8 @@ use crate::{blocking::lock, core::requester::Requester, core::token_scope::curre
 const DEQUEUED: &str = "Capacity available, dispatching from queue";
 
 impl Commissions {
-    /// Asks for a commission to be carried out that is pending, or blocked: that one begins once all that it waits for is there.
+    /// Asks for a commission to be carried out that is pending, or blocked: that one begins once all that it waits for
+    /// is there.
     ///
     /// # Errors
     /// Where it is in another state, or its worker is not there.
@@ -113,7 +114,7 @@ impl Commissions {
         Ok(dispatched(Some(reason)))
     }
 
-    /// What is taken of the caps.
+    /// The places that are taken of the caps.
     fn taken(&self) -> Result<Taken, OperationError> {
         let (settings, projects) = self.core.projects.now(&self.core.home)?;
         let caps =
@@ -125,7 +126,7 @@ impl Commissions {
         Ok(taken)
     }
 
-    /// Begins what can begin.
+    /// Begins the commissions that can begin.
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read, or a change cannot be stored.

@@ -31,7 +31,7 @@ impl Commissions {
         Ok(CommissionList { commissions: page.items, more: page.more })
     }
 
-    /// What a commission waits for, where it is blocked.
+    /// The dependencies for which a commission waits, where it is blocked.
     ///
     /// # Errors
     /// Where the host is stopping.

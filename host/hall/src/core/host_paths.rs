@@ -5,11 +5,11 @@ use std::{cmp::Reverse, fs, sync::Arc};
 use super::Core;
 use crate::blocking::blocking;
 
-/// What stands for a path outside of the projects and the home.
+/// The name for a path outside of the projects and the home.
 const OTHER: &str = "<path>";
 const QUOTES: [char; 3] = ['"', '\'', '`'];
 
-/// The directories of a hall: the path of each and what stands for it, the longest path first.
+/// The directories of a hall: the path of each and its name, the longest path first.
 pub(crate) struct HostPaths(Vec<(String, String)>);
 
 impl Core {
@@ -60,7 +60,7 @@ impl HostPaths {
         hidden
     }
 
-    /// What stands for the path that the text begins with, and the bytes of that path. `before` precedes the text.
+    /// The name for the path that the text begins with, and the bytes of that path. `before` precedes the text.
     fn begins(&self, text: &str, before: Option<char>) -> Option<(&str, usize)> {
         let is_inside = before.is_some_and(|c| c.is_alphanumeric() || "._-~/)]}>".contains(c));
         // Of an address, not of `file:///`.

@@ -33,8 +33,8 @@ impl Core {
         self.workers.get().map(|workers| workers.all()).unwrap_or_default()
     }
 
-    /// The worker of that name: its key, which is its alone; else the name of its package, or its name for people, where no
-    /// other worker says that it has the same.
+    /// The worker of that name: its key, which is its alone; else the name of its package, or its name for people,
+    /// where no other worker says that it has the same.
     pub(crate) fn worker(&self, name: &str) -> Result<Worker, OperationError> {
         let all = self.workers()?.all();
         let names: [fn(&Worker) -> &str; 3] =

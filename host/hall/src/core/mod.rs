@@ -1,4 +1,5 @@
-//! The state that projects, documents, meetings and commissions share: the home, the list of projects, the workers, the events.
+//! The state that projects, documents, meetings and commissions share: the home, the list of projects, the workers, the
+//! events.
 
 mod host_paths;
 mod lookup;

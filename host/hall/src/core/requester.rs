@@ -1,4 +1,4 @@
-//! The one who asks for a change of the hall.
+//! The callers of the hall's operations: a person, a tick, the manager.
 
 use crate::core::workers::Activity;
 

@@ -1,7 +1,7 @@
 //! The token whose owner pays for the work of the current task.
 //!
-//! Many ways lead from a request to the start of a session, and only their two ends know of tokens. So the token's name is kept
-//! with the task that carries the request out.
+//! Many ways lead from a request to the start of a session, and only their two ends know of tokens. So the token's name
+//! is kept with the task that carries the request out.
 
 tokio::task_local! {
     static TOKEN: Option<String>;

@@ -25,9 +25,9 @@ pub struct Worker {
     pub package: String,
     /// Its name for people.
     pub display_name: String,
-    /// What it is, for people.
+    /// Its title for people.
     pub display_title: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
     /// Where its picture is.
     pub portrait: Option<String>,
@@ -35,11 +35,11 @@ pub struct Worker {
     pub agent: String,
     /// The model of its sessions, where that is known; the built-in search has none.
     pub model: Option<String>,
-    /// What of a project it needs checked out (REQ-WKR-2).
+    /// The part of a project that it needs checked out (REQ-WKR-2).
     pub checkout: Checkout,
     /// Whether it is the hall's manager (REQ-WKR-24).
     pub manages: bool,
-    /// What it was granted, by the names of grants and tools.
+    /// Its grants, by the names of grants and tools.
     pub can: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub enum MeetingScope {
     Project,
 }
 
-/// What a worker works on.
+/// The work of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// A commission, which it carries out without a user.
@@ -95,7 +95,7 @@ impl fmt::Display for Activity {
 /// One attempt at a commission, or a meeting: what a worker is given to work on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// What it is an attempt at.
+    /// The commission or the meeting.
     pub activity: Activity,
     /// Which attempt it is, from 1. A meeting has one.
     pub number: u32,
@@ -109,9 +109,9 @@ pub struct Attempt {
     pub job: JobId,
     /// A short label.
     pub title: String,
-    /// What is asked.
+    /// The prompt.
     pub prompt: String,
-    /// What it builds on; of a meeting, the artifacts that belong to it.
+    /// Its dependencies; of a meeting, the artifacts that belong to it.
     pub dependencies: Vec<String>,
     /// In place of the worker's own bounds.
     pub overrides: Overrides,
@@ -119,7 +119,7 @@ pub struct Attempt {
     pub token: Option<String>,
     /// The attempt's worktree. It is on a branch of its own.
     pub worktree: PathBuf,
-    /// What is checked out there.
+    /// The part of the project that is checked out there.
     pub checkout: Checkout,
     /// Characters of memories that the session is given, where the project says so (REQ-WKR-23).
     pub memory_chars: Option<u64>,
@@ -129,8 +129,8 @@ pub struct Attempt {
 const LORE: &str = "lore";
 
 impl Attempt {
-    /// What it reads of its worktree, by name: its documents, and all of it where all is checked out. Hidden files of a read
-    /// root are never read, so the documents need one of their own, and `.git` has none.
+    /// The read roots in its worktree, by name: its documents, and all of it where all is checked out. Hidden files of
+    /// a read root are never read, so the documents need one of their own, and `.git` has none.
     pub fn roots(&self) -> Vec<(String, PathBuf)> {
         let lore = (LORE.to_owned(), self.worktree.join(".lore"));
         match self.checkout {
@@ -174,7 +174,7 @@ pub enum Outcome {
     Completed {
         /// The result.
         result: String,
-        /// What went wrong after the result was submitted.
+        /// The error after the result was submitted.
         error: Option<String>,
     },
     /// It has none.
@@ -256,8 +256,8 @@ pub trait Workers: Send + Sync {
     }
 }
 
-/// The jobs of the workers. An attempt is an ordinary job of its worker. The job of a meeting runs nothing between the turns of
-/// its conversation.
+/// The jobs of the workers. An attempt is an ordinary job of its worker. The job of a meeting runs nothing between the
+/// turns of its conversation.
 #[async_trait]
 pub trait WorkerJobs: Send + Sync {
     /// An id for a new job.
@@ -271,7 +271,8 @@ pub trait WorkerJobs: Send + Sync {
         0.0
     }
 
-    /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is left as it is.
+    /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is
+    /// left as it is.
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun>;
 
     /// Why nothing of the job runs until somebody lets it on, if so.
@@ -293,8 +294,8 @@ pub trait WorkerJobs: Send + Sync {
         Err(NO_MEETINGS.to_owned())
     }
 
-    /// Has a meeting's worker answer what the user says, and waits for the end of that turn. All that happens in it is in the
-    /// job's transcript, its end too.
+    /// Has a meeting's worker answer what the user says, and waits for the end of that turn. All that happens in it is
+    /// in the job's transcript, its end too.
     ///
     /// # Errors
     /// Why no turn began, in a sentence for the user. Nothing was written then.
@@ -310,8 +311,8 @@ pub trait WorkerJobs: Send + Sync {
         Err(NoSession::Never(NO_MEETINGS.to_owned()))
     }
 
-    /// Ends a meeting's job with this result, and waits until nothing of it runs. What its worker decided. A job that has ended
-    /// already stays as it ended.
+    /// Ends a meeting's job with this result, and waits until nothing of it runs. Answers its worker's decisions. A job
+    /// that has ended already stays as it ended.
     ///
     /// # Errors
     /// Why the job cannot be reached now, so that it has not ended.
@@ -319,7 +320,7 @@ pub trait WorkerJobs: Send + Sync {
         Err(NO_MEETINGS.to_owned())
     }
 
-    /// What the sessions of a meeting's job did so far, by its transcript, also once it has ended.
+    /// The transcript of a meeting's job so far, also once it has ended.
     ///
     /// # Errors
     /// Where it cannot be read.

@@ -12,8 +12,8 @@ const NAMED: usize = 20;
 const NAME_CHARS: usize = 120;
 
 impl Core {
-    /// Makes the place in which an attempt works: a worktree on a branch of its own, or without a branch the integration
-    /// worktree. It has a directory for documents, also in a project that has none yet.
+    /// Makes the place in which an attempt works: a worktree on a branch of its own, or without a branch the
+    /// integration worktree. It has a directory for documents, also in a project that has none yet.
     pub(crate) async fn make_worktree(
         &self,
         project: &Project,
@@ -34,8 +34,8 @@ impl Core {
     }
 }
 
-/// What the rules of a project leave out of what was written in a worktree, which is removed: a sentence for people. `None`
-/// where that is nothing.
+/// A sentence for people that names the files of a worktree which the project's rules leave out of commits, and which
+/// are removed with it. `None` where there are none.
 pub(crate) async fn left_out(integration: &Integration, dir: &Path) -> Option<String> {
     let files = match integration.repository().left_out(dir).await {
         Ok(files) => files,

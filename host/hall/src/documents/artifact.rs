@@ -12,7 +12,7 @@ use crate::files::frontmatter;
 /// An image or a mockup, and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArtifactFile {
-    /// What a list says of it.
+    /// Its item in a list.
     pub artifact: Artifact,
     /// By the end of its name.
     pub media_type: &'static str,
@@ -61,7 +61,7 @@ pub(crate) fn is_active(artifact: &Artifact) -> bool {
         && group(&artifact.meta.status) < INACTIVE
 }
 
-/// What a frontmatter says.
+/// The fields of a frontmatter.
 fn meta(data: Value) -> ArtifactMeta {
     let date = frontmatter::text(&data, "date");
     ArtifactMeta {
@@ -126,7 +126,7 @@ fn group(status: &str) -> u8 {
     }
 }
 
-/// What an artifact of that path is; `None` for one that is in no directory.
+/// The label of an artifact by its path; `None` for one that is in no directory.
 fn label(path: &str) -> Option<String> {
     let path = path.strip_prefix("work/").unwrap_or(path);
     let (directory, _) = path.split_once('/')?;

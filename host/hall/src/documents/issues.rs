@@ -26,7 +26,8 @@ const FIELD_CHARS: usize = 40;
 const MAX_LISTED: usize = 2000;
 
 impl Documents {
-    /// Creates an issue and commits it. Its file has the name of its title, with a number behind it where that is taken.
+    /// Creates an issue and commits it. Its file has the name of its title, with a number behind it where that is
+    /// taken.
     ///
     /// # Errors
     /// Where there is no such project, the title is not acceptable, or the file cannot be written.

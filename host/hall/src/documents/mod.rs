@@ -1,7 +1,7 @@
 //! The documents of projects: those below `.lore/` of the integration worktree, for people and for other programs.
 //!
-//! Files are read and written while no merge moves them. A write is committed at once. The module uses none of the meetings and
-//! commissions, which stand above it.
+//! Files are read and written while no merge moves them. A write is committed at once. The module uses none of the
+//! meetings and commissions, which stand above it.
 
 pub mod artifact;
 mod issues;
@@ -29,7 +29,7 @@ use artifact::ArtifactFile;
 
 /// The most bytes of an artifact.
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
-/// The most bytes of all contents in a list. What is beyond is listed without.
+/// The most bytes of all contents in a list. Further documents are listed without their contents.
 const MAX_LISTED_BYTES: usize = 4 << 20;
 /// The document that says what a project is, from `.lore/`.
 const VISION: &str = "vision.md";
@@ -58,7 +58,7 @@ impl Documents {
         Self { core, records }
     }
 
-    /// The artifacts of a project: what is to be done before what is done.
+    /// The artifacts of a project: open ones before finished ones.
     ///
     /// # Errors
     /// Where there is no such project, or it cannot be worked on.
@@ -112,7 +112,8 @@ impl Documents {
         integration.with_files(move |top| read(&home, top, &path)).await?
     }
 
-    /// What a project is: the first section of its `.lore/vision.md`. `None` where there is none that can be read.
+    /// The description of a project: the first section of its `.lore/vision.md`. `None` where there is none that can be
+    /// read.
     pub async fn vision(&self, project: &str) -> Option<String> {
         let (home, top) = (self.core.home.clone(), self.core.home.integration(project));
         // It is read as it is: a project is described whatever is under way in it.
@@ -166,8 +167,8 @@ impl Documents {
         self.edit(project, move |_| Ok(((), Some(Edit { path, content, message })))).await
     }
 
-    /// Writes and commits the document that `change` returns after a look at the files of the integration worktree, where it
-    /// returns one. Then looks again what commissions wait for. The caller has checked the path.
+    /// Writes and commits the document that `change` returns after a look at the files of the integration worktree,
+    /// where it returns one. Then tells the commissions that wait. The caller has checked the path.
     pub(crate) async fn edit<T: Send + 'static>(
         &self,
         project: &str,
@@ -201,7 +202,8 @@ impl Documents {
         Ok(done)
     }
 
-    /// How many artifacts of a project are not committed, records that were written since the last operation among them.
+    /// How many artifacts of a project are not committed, records that were written since the last operation among
+    /// them.
     ///
     /// # Errors
     /// Where there is no such project, or git cannot tell.
@@ -211,8 +213,8 @@ impl Documents {
         Ok(loose.iter().filter(|file| below_lore(file) != file.as_str()).count())
     }
 
-    /// Commits the artifacts of a project that are not committed, and looks again what commissions wait for. `false`: there are
-    /// none.
+    /// Commits the artifacts of a project that are not committed, and looks again what commissions wait for. `false`:
+    /// there are none.
     ///
     /// # Errors
     /// Where there is no such project, or it cannot be committed.
@@ -239,7 +241,7 @@ pub(crate) async fn check_writable(integration: &Integration, path: &str) -> Res
     }
 }
 
-/// What stands between the first heading of the first level and the next; `None` where that is nothing.
+/// The text between the first heading of the first level and the next; `None` where that is empty.
 fn first_section(text: &str) -> Option<String> {
     let is_heading = |line: &&str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(char::is_whitespace));
     let lines = text.split('\n').skip_while(|line| !is_heading(line)).skip(1).take_while(|line| !is_heading(line));
@@ -309,8 +311,8 @@ fn valid(path: &str) -> Result<String, OperationError> {
     Ok(path)
 }
 
-/// A path with its `.` and `..` resolved by the names in it, as documents write paths from their own directory. It never leads
-/// out of `.lore/`.
+/// A path with its `.` and `..` resolved by the names in it, as documents write paths from their own directory. It
+/// never leads out of `.lore/`.
 pub(crate) fn resolved(path: &str) -> Result<String, OperationError> {
     let mut resolved = Vec::new();
     for name in below_lore(path).split('/') {

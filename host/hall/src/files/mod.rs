@@ -1,8 +1,8 @@
 //! The files of a worktree, for all that the host itself reads and writes there.
 //!
-//! Each directory on the way to a file is opened by its own name, without following a symlink, and a file is replaced in the
-//! directory that is open then: whatever is swapped in meanwhile leads nowhere else. A new file is made outside of the worktree
-//! and moved there as a whole, so that nobody commits half of it.
+//! Each directory on the way to a file is opened by its own name, without following a symlink, and a file is replaced
+//! in the directory that is open then: whatever is swapped in meanwhile leads nowhere else. A new file is made outside
+//! of the worktree and moved there as a whole, so that nobody commits half of it.
 
 pub(crate) mod frontmatter;
 pub(crate) mod protected;
@@ -166,8 +166,8 @@ impl Files {
         Ok(Place { dir, missing, name, mode })
     }
 
-    /// Writes a file, and makes the directories that it needs. `temporary` is what it is called until it is whole: one writer at
-    /// a time uses that name.
+    /// Writes a file, and makes the directories that it needs. `temporary` is what it is called until it is whole: one
+    /// writer at a time uses that name.
     pub(crate) fn put(&self, place: Place<'_>, temporary: &str, bytes: &[u8]) -> io::Result<()> {
         let Place { mut dir, missing, name, mode } = place;
         for parent in missing {

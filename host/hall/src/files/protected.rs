@@ -1,7 +1,8 @@
 //! Files of a worktree that no session and no caller of the API writes: what git acts on, and the records of the hall.
 //!
-//! Names are compared as file systems do on which people check a project out, which is where a file can become another one:
-//! some fold case, some ignore characters that are not seen, some cut dots and blanks at the end, or have short names.
+//! Names are compared as file systems do on which people check a project out, which is where a file can become another
+//! one: some fold case, some ignore characters that are not seen, some cut dots and blanks at the end, or have short
+//! names.
 
 /// The directory of a project's documents.
 pub(crate) const LORE: &str = ".lore";

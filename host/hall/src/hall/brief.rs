@@ -1,4 +1,4 @@
-//! What the manager is told of the hall when it is activated (REQ-WKR-24).
+//! The brief of the hall that the manager is given when it is activated (REQ-WKR-24).
 
 use guild_contract::{
     OperationError,
@@ -13,9 +13,9 @@ use crate::{
     records::page::Item as _,
 };
 
-/// The most characters of it.
+/// The most characters of a brief.
 const MAX_CHARS: usize = 8000;
-/// What of them is kept for the lines that say what was left out.
+/// The characters that are reserved for the lines which count the items left out.
 const RESERVED_CHARS: usize = 400;
 /// Characters of one item.
 const ITEM_CHARS: usize = 300;
@@ -44,8 +44,8 @@ impl Item {
 }
 
 impl Hall {
-    /// What the manager is told: workers with what they can, projects, commissions, meetings and requests for them. Whole items
-    /// are left out, those that are over and the oldest first, where it is too long. `project` is the one that it works on.
+    /// The brief: workers with their grants, projects, commissions, meetings and requests for them. Whole items are
+    /// left out, those that are over and the oldest first, where it is too long. `project` is the one that it works on.
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read.

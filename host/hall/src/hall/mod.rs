@@ -99,8 +99,8 @@ impl Hall {
         Ok(Arc::new(Self { core, started: Instant::now(), documents, meetings, commissions, projects }))
     }
 
-    /// Goes on with all attempts and meetings that were under way when the last host ended, and begins what can begin. The
-    /// workers are known from now on.
+    /// Goes on with all attempts and meetings that were under way when the last host ended, and begins what can begin.
+    /// The workers are known from now on.
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
@@ -140,8 +140,8 @@ impl Hall {
         self.commissions.set_delegation(delegation);
     }
 
-    /// Has branches removed from now on once the work that they are of has been over for so long; `None` has them stay. Those of
-    /// attempts that failed or were cancelled, and of work that could not be merged, stay in any case.
+    /// Has branches removed from now on once the work that they are of has been over for so long; `None` has them stay.
+    /// Those of attempts that failed or were cancelled, and of work that could not be merged, stay in any case.
     pub fn set_tidy_after(&self, after: Option<Duration>) {
         self.projects.set_tidy_after(after);
     }

@@ -1,4 +1,5 @@
-//! The tools with which a session looks at its project's work and at the hall's workers, and adds to the project's heartbeat.
+//! The tools with which a session looks at its project's work and at the hall's workers, and adds to the project's
+//! heartbeat.
 
 use std::sync::{Arc, LazyLock};
 
@@ -29,8 +30,8 @@ const ENTRY_CHARS: usize = 2000;
 /// The most characters of a worker in a list.
 const WORKER_CHARS: usize = 300;
 
-/// The tools of one session. Those that read take `hall:read`. The one that writes takes `lore:write` and, because the manager
-/// is told the entry as a worker is told a project's note, `memory:project:write`.
+/// The tools of one session. Those that read take `hall:read`. The one that writes takes `lore:write` and, because the
+/// manager is told the entry as a worker is told a project's note, `memory:project:write`.
 pub(super) struct ProjectTools {
     hall: Arc<Hall>,
     project: String,
@@ -79,8 +80,8 @@ struct ProjectBriefing {}
 #[serde(deny_unknown_fields)]
 struct ListGuildCapabilities {}
 
-/// Add an entry to your project's `.lore/heartbeat.md`, which the manager reads when the user asks for a tick. It takes effect
-/// at once, whatever becomes of your own work.
+/// Add an entry to your project's `.lore/heartbeat.md`, which the manager reads when the user asks for a tick. It takes
+/// effect at once, whatever becomes of your own work.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AddHeartbeatEntry {

@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Hall {
-    /// The tools of an attempt under way, or of a meeting. `job` has the tools on its job that these grants allow, with the
-    /// memories that they do. What is reported by them is noted in the commission's or the meeting's record.
+    /// The tools of an attempt under way, or of a meeting. `job` has the tools on its job that these grants allow, with
+    /// the memories that they do. Their reports are noted in the commission's or the meeting's record.
     ///
     /// # Errors
     /// Where the attempt's worktree or its job cannot be read.

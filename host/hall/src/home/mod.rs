@@ -30,8 +30,8 @@ use serde::{Deserialize, Serialize};
 pub const SETTINGS: &str = "config.yaml";
 /// Where the API answers.
 pub const SOCKET: &str = "guild-hall.sock";
-/// The number of the process that answers there, as the original has it. It stays behind where a host is killed, and can be
-/// another process's by then.
+/// The number of the process that answers there, as the original has it. It stays behind where a host is killed, and
+/// can be another process's by then.
 pub const PID: &str = "guild-hall.sock.pid";
 /// The roster where none is named.
 pub const PACKAGES: &str = "packages";
@@ -50,17 +50,17 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 /// Files that are not yet where they belong.
 const NEW: &str = "state/new";
-/// What is kept of commissions.
+/// The files of commissions.
 pub(crate) const COMMISSIONS: &str = "state/commissions";
-/// What is kept of meetings.
+/// The files of meetings.
 pub(crate) const MEETINGS: &str = "state/meetings";
-/// What was said in the meetings that are open, for people to read.
+/// The transcripts of open meetings, for people to read.
 const TRANSCRIPTS: &str = "meetings";
 /// The worktrees of activities, by project.
 const WORKTREES: &str = "worktrees";
 /// The integration worktrees, by project.
 const PROJECTS: &str = "projects";
-/// What is kept of pull requests.
+/// The notes of pull requests.
 const PULLS: &str = "state/pr-pending";
 
 /// Where a home is, and was.
@@ -124,7 +124,7 @@ impl Home {
         Ok(Self { path, former, dir, _lock: lock })
     }
 
-    /// What there is of a home, in words. It changes nothing, and blocks.
+    /// The state of a home, in words. It changes nothing, and blocks.
     ///
     /// # Errors
     /// Why no host could serve it.
@@ -182,12 +182,12 @@ impl Home {
         &self.dir
     }
 
-    /// What is kept of commissions.
+    /// The files of commissions.
     pub(crate) fn commissions(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, COMMISSIONS).map_err(OperationError::io(COMMISSIONS))
     }
 
-    /// What is kept of meetings.
+    /// The files of meetings.
     pub(crate) fn meetings(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, MEETINGS).map_err(OperationError::io(MEETINGS))
     }
@@ -197,7 +197,7 @@ impl Home {
         open_dir(&self.dir, TRANSCRIPTS).map_err(OperationError::io(TRANSCRIPTS))
     }
 
-    /// What is kept of pull requests.
+    /// The notes of pull requests.
     pub(crate) fn pulls(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, PULLS).map_err(OperationError::io(PULLS))
     }
@@ -207,8 +207,8 @@ impl Home {
         open_dir(&self.dir, NEW).map_err(OperationError::io(NEW))
     }
 
-    /// Removes what a crash left behind: worktrees that were being removed, and files that never came where they belong. It
-    /// blocks.
+    /// Removes what a crash left behind: worktrees that were being removed, and files that never came where they
+    /// belong. It blocks.
     pub(crate) fn sweep(&self) {
         let log = |path: &Path, e: std::io::Error| tracing::warn!("{} cannot be swept: {e}", path.display());
         let projects = fs::read_dir(self.path.join(WORKTREES)).into_iter().flatten().flatten();
@@ -306,8 +306,9 @@ fn check_private(path: &Path, dir: &Dir) -> Result<(), OperationError> {
     Ok(())
 }
 
-/// The host that serves a home: the process that [`PID`] names, where it has the home's directory open, as each host has. `None`
-/// for one that is not known: a number alone may be that of a process that ended, or of one that is no host.
+/// The host that serves a home: the process that [`PID`] names, where it has the home's directory open, as each host
+/// has. `None` for one that is not known: a number alone may be that of a process that ended, or of one that is no
+/// host.
 pub fn host_of(home: &Path) -> Option<u32> {
     open_directory(home).ok().and_then(|dir| host_of_dir(&dir))
 }

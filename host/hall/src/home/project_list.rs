@@ -28,7 +28,7 @@ const GIT_LIMIT: Duration = Duration::from_secs(120);
 /// The longest name of a project, which becomes that of a directory.
 const MAX_NAME: usize = 64;
 
-/// What the operator permits of a project: `[[project]]` of `guild.toml`. Agents can edit `config.yaml`, and not this.
+/// The operator's permit for a project: `[[project]]` of `guild.toml`. Agents can edit `config.yaml`, and not this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permit {
     /// The top directory of the user's working tree.
@@ -42,18 +42,18 @@ pub struct Permit {
 /// A project, as `config.yaml` lists it.
 #[derive(Debug)]
 pub(crate) struct Project {
-    /// What `config.yaml` says.
+    /// Its settings in `config.yaml`.
     pub(crate) settings: ProjectSettings,
-    /// What the operator permits, or why nothing.
+    /// The operator's permit, or the reason why there is none.
     pub(crate) permit: Result<Permit, String>,
     /// Where its path leads.
     real: PathBuf,
-    /// What it has one of.
+    /// The locks and the worktree that it has once.
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What a project has one of, so that operations wait for each other. A project that is read again shares it with the
-/// earlier one, which operations under way have, where name, path and default branch are the same.
+/// The locks and the worktree of a project, so that operations wait for each other. A project that is read again shares
+/// it with the earlier one, which operations under way have, where name, path and default branch are the same.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     integration: OnceCell<Arc<Integration>>,
@@ -116,7 +116,7 @@ impl Project {
         &self.settings.name
     }
 
-    /// What the operator permits, where the project is there. It blocks for a moment.
+    /// The operator's permit, where the project is there. It blocks for a moment.
     ///
     /// # Errors
     /// Why it cannot be worked on.
@@ -172,7 +172,7 @@ impl ProjectList {
         quota(&self.limits)
     }
 
-    /// What the operator permits from now on.
+    /// Changes the permits, from now on.
     pub(crate) fn permit(&self, permits: Vec<Permit>) {
         *lock(&self.permits) = permits.into();
         if let Some(known) = &mut *lock(&self.read) {
@@ -180,7 +180,7 @@ impl ProjectList {
         }
     }
 
-    /// What the operator permits.
+    /// The permits.
     pub(crate) fn permits(&self) -> Arc<[Permit]> {
         lock(&self.permits).clone()
     }

@@ -1,7 +1,7 @@
 //! `config.yaml`: the projects of a hall, as the original writes them.
 //!
-//! Projects are added to the text and removed from it, so that comments, order and all keys that are not known here stay as
-//! they are. What a change made of the text is read again before anybody writes it.
+//! Projects are added to the text and removed from it, so that comments, order and keys that are not known here stay as
+//! they are. A changed text is read again before it is written.
 
 use guild_contract::{OperationError, hall::ProjectSettings};
 use serde::Deserialize;
@@ -29,7 +29,7 @@ const UNUSED: [(&str, &str); 8] = [
     ("notifications", NOT_NOTIFIED),
 ];
 
-/// What this host reads of the file.
+/// The part of the file that this host reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct File {
@@ -39,7 +39,7 @@ struct File {
     max_concurrent_commissions: Option<u32>,
 }
 
-/// The file's text, and what it says.
+/// The file's text, and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     text: String,
@@ -53,7 +53,7 @@ impl Settings {
     /// Reads a text. An empty one has no projects.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The first mistake, with its place.
     pub fn parse(text: &str) -> Result<Self, OperationError> {
         let options = serde_saphyr::options! { strict_booleans: true };
         let file: Option<File> = serde_saphyr::from_str_with_options(text, options)
@@ -169,8 +169,8 @@ impl Settings {
         self.with_value(name, "group", group, |project| project.group = group.map(str::to_owned))
     }
 
-    /// With another value of a key of a project, on the key's own line, or without the key and its line. `change` does the same
-    /// to the settings that were read.
+    /// With another value of a key of a project, on the key's own line, or without the key and its line. `change` does
+    /// the same to the settings that were read.
     fn with_value(
         &self,
         name: &str,
@@ -276,7 +276,8 @@ impl Settings {
     }
 }
 
-/// The comment behind a value with the blanks before it, and the end of the line; the end alone where there is no comment.
+/// The comment behind a value with the blanks before it, and the end of the line; the end alone where there is no
+/// comment.
 fn behind_value(value: &str) -> &str {
     let end = value.trim_end().len();
     let mut comments = value.match_indices(" #").map(|(at, _)| value.split_at(at));

@@ -24,8 +24,8 @@ const DIFF: &str = "git_diff";
 const SHOW: &str = "git_show";
 const BRANCH: &str = "git_branch";
 
-/// Push `claude/main` and make a pull request of it, for the user to review and to merge. It is refused while other work is
-/// under way in the project, and where the operator does not permit it.
+/// Push `claude/main` and make a pull request of it, for the user to review and to merge. It is refused while other
+/// work is under way in the project, and where the operator does not permit it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CreatePr {
@@ -36,8 +36,8 @@ struct CreatePr {
     body: Option<String>,
 }
 
-/// Ask the user for a meeting with a worker, which may be you: to present what was found or done, or what is blocked. The
-/// user accepts, declines or defers it.
+/// Ask the user for a meeting with a worker, which may be you: to present what was found or done, or what is blocked.
+/// The user accepts, declines or defers it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct InitiateMeeting {

@@ -1,4 +1,4 @@
-//! A hall as a host would find it, without opening it: for the operator who asks what is wrong.
+//! Checks of a hall for the operator, without opening it.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::{
     offline::register::read_settings,
 };
 
-/// What there is of a hall. An error says what to do.
+/// The findings about a hall. An error says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
     /// The home.
     pub home: Result<String, String>,
-    /// What `config.yaml` says.
+    /// The settings in `config.yaml`.
     pub settings: Result<String, String>,
     /// The projects, by name.
     pub projects: Vec<(String, Result<String, String>)>,

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(5);
 
-/// What is to be registered.
+/// A project to register.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewProject {
     /// Its name; that of its directory where it is `None`.
@@ -59,9 +59,9 @@ pub struct Registered {
     pub dirty: bool,
 }
 
-/// Examines a project and lists it in the home, without making anything in it. The operator's permission is not given by
-/// this. A project that is listed already stays as it is; one whose directory is gone is taken for moved where a repository is
-/// given its name.
+/// Examines a project and lists it in the home, without making anything in it. The operator's permission is not given
+/// by this. A project that is listed already stays as it is; one whose directory is gone is taken for moved where a
+/// repository is given its name.
 ///
 /// # Errors
 /// Why it cannot be a project.
@@ -148,7 +148,7 @@ pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>
     Ok(read_settings(home)?.projects().iter().map(view).collect())
 }
 
-/// What `config.yaml` of a home says, which need not be there.
+/// The settings in `config.yaml` of a home, which need not be there.
 ///
 /// # Errors
 /// Where it cannot be read.

@@ -1,9 +1,10 @@
-//! Branches of commissions and meetings that are over, and which of them can go.
+//! The branches of finished commissions and meetings that can be removed.
 //!
-//! A branch goes where its work is not lost by that: a commission is completed, so that its result is in `claude/main`, or
-//! abandoned for good; what was written in a meeting was merged. The branch of a commission that failed or was cancelled, which
-//! can be dispatched again, and of a meeting that could not be merged has work that is nowhere else: it goes only where that is
-//! asked for. A branch of what waits or is under way never goes, nor one of which nothing is known here.
+//! A branch goes where its work is not lost by that: a commission is completed, so that its result is in `claude/main`,
+//! or abandoned for good; what was written in a meeting was merged. The branch of a commission that failed or was
+//! cancelled, which can be dispatched again, and of a meeting that could not be merged has work that is nowhere else:
+//! it goes only where that is asked for. A branch of what waits or is under way never goes, nor one of which nothing is
+//! known here.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -25,15 +26,15 @@ use crate::{
 /// Which branches are to go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tidying {
-    /// How long ago what they are of has to be over.
+    /// The time for which their commission or meeting has been over.
     pub older_than: Duration,
-    /// Whether those with work go, too, that is nowhere else.
+    /// Whether branches are removed, too, whose work is nowhere else.
     pub unmerged: bool,
-    /// Whether none goes, and is only named.
+    /// Whether branches are only named, and none is removed.
     pub dry_run: bool,
 }
 
-/// What became of a branch.
+/// The outcome for a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tidied {
@@ -49,7 +50,7 @@ pub struct Tidied {
     pub reason: String,
 }
 
-/// What is known of those whose branches there are.
+/// The commissions and meetings whose branches there are.
 pub(crate) struct Owners {
     commissions: BTreeMap<CommissionId, Commission>,
     meetings: BTreeMap<MeetingId, Meeting>,
@@ -100,7 +101,8 @@ impl Owners {
             let known = id.parse().ok().and_then(|id: CommissionId| self.commissions.get(&id));
             known.filter(|one| one.project_name == project)
         };
-        // An attempt after the first has its number behind the id. So has an id of the same second, which may be another's.
+        // An attempt after the first has its number behind the id. So has an id of the same second, which may be
+        // another's.
         let again = id.rsplit_once('-').and_then(|(id, nth)| {
             let nth = nth.parse().ok().filter(|nth: &usize| *nth > 1)?;
             known(id).filter(|one| one.attempts() >= nth)
@@ -145,7 +147,7 @@ fn time(text: &str) -> Timestamp {
 /// Removes the branches of a project that can go.
 ///
 /// # Errors
-/// Where git fails. What was removed before stays so.
+/// Where git fails. Branches that were removed before stay removed.
 pub(crate) async fn tidy_project(
     repository: &Repository,
     project: &str,
@@ -176,8 +178,8 @@ pub(crate) async fn tidy_project(
     Ok(all)
 }
 
-/// Removes branches of commissions and meetings that are over, of one project or of all that are permitted. A host may serve the
-/// hall at the same time: it begins no attempt on a branch of an earlier one.
+/// Removes branches of commissions and meetings that are over, of one project or of all that are permitted. A host may
+/// serve the hall at the same time: it begins no attempt on a branch of an earlier one.
 ///
 /// # Errors
 /// Where there is no such project, or it cannot be worked on.

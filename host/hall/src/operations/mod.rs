@@ -1,7 +1,7 @@
 //! The handlers of the hall's operations, and the table of all of them.
 //!
-//! [`guild_contract::hall`] describes each operation. Here stands the function that carries it out; the server projects the
-//! table to its routes, methods and tools.
+//! [`guild_contract::hall`] describes each operation. Here stands the function that carries it out; the server projects
+//! the table to its routes, methods and tools.
 
 mod commissions;
 mod documents;
@@ -109,8 +109,8 @@ impl HallOperation {
         (self.run)(hall, input).await
     }
 
-    /// The operation that is asked by this method of JSON-RPC. A file, and a turn of which somebody hears the events alone,
-    /// have their routes.
+    /// The operation that is asked by this method of JSON-RPC. A file, and a turn of which somebody hears the events
+    /// alone, have their routes.
     pub fn of_method(name: &str) -> Option<&'static Self> {
         OPERATIONS.iter().find(|operation| operation.row.name == name && operation.is_method())
     }

@@ -8,7 +8,8 @@ use guild_contract::{
 use super::Projects;
 
 impl Projects {
-    /// How the work on a project stands, in a few sentences. The original has a model write them; here they are counted.
+    /// How the work on a project stands, in a few sentences. The original has a model write them; here they are
+    /// counted.
     ///
     /// # Errors
     /// Where there is no such project.

@@ -1,5 +1,5 @@
-//! Looking at a project with git, read-only: what the manager's tools `git_status`, `git_log`, `git_diff`, `git_show` and
-//! `git_branch` answer.
+//! Looking at a project with git, read-only: what the manager's tools `git_status`, `git_log`, `git_diff`, `git_show`
+//! and `git_branch` answer.
 
 use guild_contract::OperationError;
 use guild_git::GitError;
@@ -51,7 +51,7 @@ impl Projects {
     }
 }
 
-/// Why nothing is shown. What the caller can ask otherwise is [`OperationError::Invalid`].
+/// The error of a look with git; [`OperationError::Invalid`] where the caller can ask otherwise.
 fn refused(error: GitError) -> OperationError {
     match error {
         GitError::NoCommitOfThatName { .. } => OperationError::Invalid(error.to_string()),

@@ -1,8 +1,9 @@
 //! Pull requests of a project's `claude/main`, and how the branch follows the default branch once the user merged one.
 //!
-//! Merging is the user's alone: nothing here writes the default branch, at `origin` or in the project. Each step can be done
-//! again, so a host that ends between the push, `gh` and the note of the pull request leaves what the next call completes: what
-//! is pushed is not pushed again, and a pull request that is open is found. Without the note, a sync goes by contents.
+//! Merging is the user's alone: nothing here writes the default branch, at `origin` or in the project. Each step can be
+//! done again, so a host that ends between the push, `gh` and the note of the pull request leaves what the next call
+//! completes: what is pushed is not pushed again, and a pull request that is open is found. Without the note, a sync
+//! goes by contents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +32,7 @@ const BODY_BYTES: usize = 65_536;
 /// The most bytes of a note.
 const NOTE_BYTES: u64 = 64 << 10;
 
-/// What is kept of a pull request, as the original has it.
+/// The note of a pull request, in the form of the original.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Note {
@@ -41,11 +42,12 @@ struct Note {
 }
 
 impl Projects {
-    /// Pushes `claude/main` of a project, and makes a pull request of it for the default branch. Where one is open, it has what
-    /// was pushed. `asking` is the activity that wants it, which may be under way.
+    /// Pushes `claude/main` of a project, and makes a pull request of it for the default branch. Where one is open, it
+    /// has what was pushed. `asking` is the activity that wants it, which may be under way.
     ///
     /// # Errors
-    /// Where the operator does not permit it, other work is under way, there is nothing to merge, or `origin` or `gh` refuse.
+    /// Where the operator does not permit it, other work is under way, there is nothing to merge, or `origin` or `gh`
+    /// refuse.
     pub async fn create_pull_request(
         &self,
         project: &str,
@@ -101,8 +103,8 @@ impl Projects {
         Ok(PullRequest { url, claude_main_tip: tip.to_string(), existed })
     }
 
-    /// Has `claude/main` follow the default branch, in one project or all. Where pushing is permitted that is the one of
-    /// `origin`, which is fetched; else it is the project's own, and nothing is reached.
+    /// Has `claude/main` follow the default branch, in one project or all. Where pushing is permitted that is the one
+    /// of `origin`, which is fetched; else it is the project's own, and nothing is reached.
     ///
     /// # Errors
     /// Where there is no such project. Why one could not be done is in its own entry.
@@ -219,8 +221,8 @@ impl Projects {
         Some(Proposed { tip, state })
     }
 
-    /// What is under way in a project, except for one activity: what its attempts wrote is on no branch of the project yet, and
-    /// they are merged by their difference from the `claude/main` of when they began.
+    /// The work under way in a project, except for one activity: the files of its attempts are on no branch of the
+    /// project yet, and they are merged by their difference from the `claude/main` of when they began.
     fn active_work(&self, project: &str, except: Option<&str>) -> Vec<String> {
         let ids = self.commissions.active(project).chain(self.meetings.active(project));
         ids.filter(|id| Some(id.as_str()) != except).collect()
@@ -245,14 +247,14 @@ fn file(project: &str) -> String {
     format!("{project}.json")
 }
 
-/// Keeps it. It survives a power cut.
+/// Stores a note. It survives a power cut.
 fn keep(dir: &Dir, project: &str, note: &Note) -> Result<(), OperationError> {
     let json = serde_json::to_vec_pretty(note).map_err(std::io::Error::from);
     let kept = json.and_then(|json| replace(dir, &file(project), &json, Survives::PowerCut));
     kept.map(drop).map_err(OperationError::io(format!("{} is made, and cannot be noted", note.pr_url)))
 }
 
-/// What is kept; `None` where there is none, or it cannot be read, which a sync does without.
+/// The note; `None` where there is none, or it cannot be read, which a sync does without.
 fn read(dir: &Dir, project: &str) -> Result<Option<Note>, OperationError> {
     let file = file(project);
     let found = read_whole(dir, &file, NOTE_BYTES).map_err(OperationError::io(format!("state/pr-pending/{file}")))?;

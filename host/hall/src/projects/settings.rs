@@ -19,7 +19,7 @@ use crate::{
 const GROUP_CHARS: usize = 200;
 
 impl Projects {
-    /// What `config.yaml` says.
+    /// The settings in `config.yaml`.
     ///
     /// # Errors
     /// Where it cannot be read.
@@ -42,8 +42,8 @@ impl Projects {
         Ok(Reloaded { reloaded: true, project_count: settings.projects().len(), new_projects })
     }
 
-    /// Changes the group that a project is shown with, and answers the group that was stored. An empty group takes the project
-    /// out of its group.
+    /// Changes the group that a project is shown with, and answers the group that was stored. An empty group takes the
+    /// project out of its group.
     ///
     /// # Errors
     /// Where there is no such project, the group is not one line, or `config.yaml` cannot be changed.

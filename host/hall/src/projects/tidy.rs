@@ -1,4 +1,4 @@
-//! The operator's rule by which branches of what is over go by themselves.
+//! The operator's rule that removes branches of finished work.
 
 use std::{
     sync::{Arc, Weak},

@@ -21,7 +21,7 @@ pub(crate) fn bytes(log: &[TimelineEntry]) -> usize {
     log.iter().map(|entry| entry.reason.len() + ENTRY_BYTES).sum()
 }
 
-/// Refuses another entry of that text where a log is full. What the hall itself notes always has room.
+/// Refuses another entry of that text where a log is full. The hall's own notes always have room.
 ///
 /// # Errors
 /// Where there is no room for it.

@@ -1,5 +1,5 @@
-//! The commissions and meetings of a hall: each is kept in a file of the home, which is authoritative, and has a copy as Markdown
-//! in its project, its record.
+//! The commissions and meetings of a hall: each is kept in a file of the home, which is authoritative, and has a copy
+//! as Markdown in its project, its record.
 //!
 //! One change is made at a time. It is stored before anybody is told, and exported to the project then.
 
@@ -54,7 +54,7 @@ pub(crate) trait HallRecord: Serialize + DeserializeOwned + Clone + PartialEq + 
     /// The text of its record.
     ///
     /// # Errors
-    /// What YAML cannot say.
+    /// Where YAML cannot express a field.
     fn text(&self) -> Result<String, String>;
 
     /// The project's name.
@@ -74,8 +74,8 @@ pub(crate) trait HallRecord: Serialize + DeserializeOwned + Clone + PartialEq + 
         None
     }
 
-    /// A commission or a meeting that somebody else made, of which there is a record only. `key` is that of the worker who has
-    /// this name.
+    /// A commission or a meeting that somebody else made, of which there is a record only. `key` is that of the worker
+    /// who has this name.
     fn of_record(id: Self::Id, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self;
 
     /// The directory of the home with the files of its kind.
@@ -140,8 +140,8 @@ pub(crate) struct RecordStore<T: HallRecord> {
 
 /// The records that are written in a worktree of their own at the moment.
 pub(crate) trait LiveRecords: Send + Sync {
-    /// The worktree of the record at this path of a project, and its path there, which is always one of the new layout. `None`
-    /// where the path is not that of a record in a worktree of its own.
+    /// The worktree of the record at this path of a project, and its path there, which is always one of the new layout.
+    /// `None` where the path is not that of a record in a worktree of its own.
     fn worktree_of(&self, project: &str, path: &str) -> Option<(PathBuf, String)>;
 }
 
@@ -189,11 +189,11 @@ impl<T: HallRecord> RecordStore<T> {
         self.get(&name.parse().ok()?)
     }
 
-    /// Refuses so many bytes more in a project that keeps too many, of all callers or of the one that asks. What the hall itself
-    /// notes always has room.
+    /// Refuses so many bytes more in a project that keeps too many, of all callers or of the one that asks. The hall's
+    /// own notes always have room.
     ///
     /// # Errors
-    /// What to delete.
+    /// The records to delete.
     pub(crate) fn check_room(&self, project: &str, more: usize) -> Result<(), OperationError> {
         let (token, kind) = (current_token(), T::RECORDS);
         let (mut all, mut of_token) = (more, more);
@@ -384,8 +384,8 @@ impl<T: HallRecord> RecordStore<T> {
         }
     }
 
-    /// The record of that name, where it is one of that project, or of any where none is named. A record that somebody else made
-    /// is looked for.
+    /// The record of that name, where it is one of that project, or of any where none is named. A record that somebody
+    /// else made is looked for.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -403,8 +403,8 @@ impl<T: HallRecord> RecordStore<T> {
         Ok(found.filter(|stored| project.is_none_or(|project| project == stored.now().project())))
     }
 
-    /// Reads the records of a project, and of all where none is named, that this hall did not make: those of the original, of
-    /// another machine, of a person.
+    /// Reads the records of a project, and of all where none is named, that this hall did not make: those of the
+    /// original, of another machine, of a person.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -425,7 +425,8 @@ impl<T: HallRecord> RecordStore<T> {
             return;
         }
         let dir = self.core.home.integration(project.name());
-        // It is made at its first use. One that is there is read as it is: reading waits for nothing that is under way in it.
+        // It is made at its first use. One that is there is read as it is: reading waits for nothing that is under way
+        // in it.
         if !dir.exists() {
             let (core, of) = (self.core.clone(), project.clone());
             let opened = async {

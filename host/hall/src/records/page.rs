@@ -2,11 +2,11 @@
 
 use std::{ops::Deref, sync::Arc};
 
-/// The most bytes of a text in a list. What is cut ends in `…`; whoever reads the one has the whole.
+/// The most bytes of a text in a list. A text that is cut ends in `…`; the operation that reads one item has the whole.
 const LISTED_BYTES: usize = 2048;
 /// The most bytes of the texts of one list.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// What one item of a list counts besides its texts.
+/// The bytes that one item of a list counts besides its texts.
 const ITEM_BYTES: usize = 512;
 
 /// The items of a list that one answer has.
@@ -28,7 +28,7 @@ impl<T> Deref for Page<T> {
 
 /// An item of a list.
 pub trait Item {
-    /// What it is made of.
+    /// The type that it is made of.
     type Of;
 
     /// The item, with its texts cut.

@@ -100,7 +100,7 @@ pub(crate) fn record_at<T: HallRecord>(path: &str) -> Option<T::Id> {
     path.strip_prefix(T::RECORDS)?.strip_prefix('/')?.strip_suffix(".md")?.parse().ok()
 }
 
-/// What has a record in a worktree, with its path from `.lore/`.
+/// The names of the records in a worktree, with their paths from `.lore/`.
 pub(crate) fn recorded<T: HallRecord>(worktree: &Path) -> io::Result<BTreeMap<T::Id, String>> {
     let mut found = BTreeMap::new();
     for (path, dir) in record_dirs::<T>(worktree)? {

@@ -1,7 +1,7 @@
-//! The tools by which a session reports on its commission, and the same for a component.
+//! The tools with which a session reports on its commission, and the same for a component.
 //!
-//! The job keeps what is reported, and the hall notes it in the commission's record and tells those who listen. A component's
-//! `job-tools` and the tools of its sessions meet in [`CommissionReporting`].
+//! The job keeps what is reported, and the hall notes it in the commission's record and tells those who listen. A
+//! component's `job-tools` and the tools of its sessions meet in [`CommissionReporting`].
 
 use std::sync::{Arc, LazyLock};
 
@@ -60,8 +60,8 @@ impl CommissionReporting {
     }
 }
 
-/// For a component: what WIT says of `job-tools` holds, the last result that it submits included. Files go to the artifacts of
-/// the project.
+/// For a component: what WIT says of `job-tools` holds, the last result that it submits included. Files go to the
+/// artifacts of the project.
 impl Reporting for CommissionReporting {
     fn job(&self) -> &RunningJob {
         &self.job
@@ -96,7 +96,8 @@ impl Reporting for CommissionReporting {
     }
 }
 
-/// The tools by which a session reports on its commission. Its decisions and questions are reported by the tools of jobs.
+/// The tools by which a session reports on its commission. Its decisions and questions are reported by the tools of
+/// jobs.
 #[derive(Clone)]
 pub struct ReportTools(CommissionReporting);
 
@@ -117,8 +118,8 @@ impl ReportTools {
     }
 }
 
-/// Report where the work stands, for the people who watch it. Call it when you have a plan, and whenever something noteworthy
-/// is done.
+/// Report where the work stands, for the people who watch it. Call it when you have a plan, and whenever something
+/// noteworthy is done.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReportProgress {

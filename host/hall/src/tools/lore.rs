@@ -1,5 +1,5 @@
-//! The tools for artifacts (REQ-WKR-9): the project's documents in `.lore/` of an attempt's worktree. What is written there is
-//! committed and merged with the attempt.
+//! The tools for artifacts (REQ-WKR-9): the project's documents in `.lore/` of an attempt's worktree. What is written
+//! there is committed and merged with the attempt.
 
 use std::sync::{Arc, LazyLock};
 
@@ -121,7 +121,8 @@ struct ReadArtifact {
     relative_path: String,
 }
 
-/// Write an artifact: a document of the project below `.lore/`, for people and for later work. An existing one is replaced.
+/// Write an artifact: a document of the project below `.lore/`, for people and for later work. An existing one is
+/// replaced.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct WriteArtifact {

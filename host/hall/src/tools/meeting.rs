@@ -1,4 +1,5 @@
-//! The tools of a session in a meeting (REQ-WKR-11): what belongs to it, what comes next, where it stands, and its name.
+//! The tools of a session in a meeting (REQ-WKR-11): what belongs to it, what comes next, where it stands, and its
+//! name.
 
 use std::sync::{Arc, LazyLock};
 

@@ -27,17 +27,17 @@ use workspace::WorkspaceTools;
 pub use worktree::Worktree;
 pub(crate) use worktree::key;
 
-/// All that a session in a commission or a meeting has besides the tools of toolboxes and the built-in ones: the base tools
-/// (REQ-WKR-9), those of the commission (REQ-WKR-10) or of the meeting (REQ-WKR-11), and what is left of a job's. A tool that is
-/// not granted does not exist.
+/// All that a session in a commission or a meeting has besides the tools of toolboxes and the built-in ones: the base
+/// tools (REQ-WKR-9), those of the commission (REQ-WKR-10) or of the meeting (REQ-WKR-11), and what is left of a job's.
+/// A tool that is not granted does not exist.
 pub struct ActivityTools {
     tools: Vec<(Arc<ToolDefinition>, Arc<dyn Tools>)>,
     job: Arc<JobTools>,
 }
 
 impl ActivityTools {
-    /// The tools of an attempt at a commission whose worktree has so much checked out. `job` has the tools on its job that are
-    /// granted, with the memories that are.
+    /// The tools of an attempt at a commission whose worktree has so much checked out. `job` has the tools on its job
+    /// that are granted, with the memories that are.
     pub fn of_commission(
         job: JobTools,
         grants: &Arc<Grants>,

@@ -1,5 +1,5 @@
-//! The tools that write files of a project (REQ-WKR-2): in an attempt's worktree, unless the operator denies `worktree:write`.
-//! They are called neither Write nor Edit: those of other agents reach a whole computer.
+//! The tools that write files of a project (REQ-WKR-2): in an attempt's worktree, unless the operator denies
+//! `worktree:write`. They are called neither Write nor Edit: those of other agents reach a whole computer.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,7 +1,7 @@
 //! The worktree of an attempt, as its tools read and change it.
 //!
-//! Each change is noted in the job's [`WRITES`] before it is made. So a call that comes again after a restart has its effect
-//! once, and what was written before the restart still counts.
+//! Each change is noted in the job's [`WRITES`] before it is made. So a call that comes again after a restart has its
+//! effect once, and what was written before the restart still counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,8 +28,8 @@ use crate::{
     home::project_list::quota,
 };
 
-/// What the tools wrote, in the job's directory: a [`Change`] on each line. A line begins with its newline, so that one which
-/// was cut spoils no other.
+/// What the tools wrote, in the job's directory: a [`Change`] on each line. A line begins with its newline, so that one
+/// which was cut spoils no other.
 const WRITES: &str = "writes.jsonl";
 /// The file whose rules leave others out of commits.
 const IGNORE_FILE: &str = ".gitignore";
@@ -173,12 +173,12 @@ impl Worktree {
         self.files.list(path).map_err(|e| failed(path, "listed", &e))
     }
 
-    /// Writes what `contents` answers into a file, and makes the directories that its path needs. Nothing else is written
-    /// meanwhile. It is not asked where the call of this [`key`] had its effect before.
+    /// Writes what `contents` answers into a file, and makes the directories that its path needs. Nothing else is
+    /// written meanwhile. It is not asked where the call of this [`key`] had its effect before.
     ///
     /// # Errors
-    /// Those of `contents`; where sessions do not write such a file, git would leave it out of the attempt's commit, the quota
-    /// is used up, or the job has ended.
+    /// Those of `contents`; where sessions do not write such a file, git would leave it out of the attempt's commit,
+    /// the quota is used up, or the job has ended.
     pub(super) fn write(
         &self,
         path: &Names<'_>,
@@ -213,7 +213,8 @@ impl Worktree {
         Err(refused)
     }
 
-    /// Refuses files that git leaves out of the attempt's commit: what is written would be gone. Documents are always committed.
+    /// Refuses files that git leaves out of the attempt's commit: what is written would be gone. Documents are always
+    /// committed.
     fn check_committed(&self, path: &Names<'_>, others: &[&str]) -> Result<(), ToolError> {
         let path = text(path);
         let asked: Vec<&str> =
@@ -260,8 +261,8 @@ impl Worktree {
         self.put(written, path, bytes, call)
     }
 
-    /// Refuses an ignore or attribute file that is beyond the bounds, or would be together with the others that the attempt
-    /// wrote: each git run reads and matches all of them.
+    /// Refuses an ignore or attribute file that is beyond the bounds, or would be together with the others that the
+    /// attempt wrote: each git run reads and matches all of them.
     fn check_rules(&self, written: &Written, path: &str, bytes: &[u8]) -> Result<(), ToolError> {
         check_rules(bytes).map_err(|why| ToolError::OverLimit(format!("{path:?} {why}")))?;
         let mut together = RulesUsage::default();

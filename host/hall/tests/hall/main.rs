@@ -1,4 +1,5 @@
-//! A hall with the real git, on real projects and a real home. What a worker does is scripted; it does it to real files.
+//! A hall with the real git, on real projects and a real home. What a worker does is scripted; it does it to real
+//! files.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -15,8 +15,8 @@ use crate::support::{Scripted, World, commission, git, until, write};
 
 const URL: &str = "https://github.com/ann/demo/pull/1";
 
-/// A `gh` that knows the pull request that was made, as the host would: in files of the directory `hub`. `merged` there says
-/// that it is merged.
+/// A `gh` that knows the pull request that was made, as the host would: in files of the directory `hub`. `merged` there
+/// says that it is merged.
 const GH: &str = r#"hub="$(dirname "$0")/../hub"; mkdir -p "$hub"; echo "$*" >> "$hub/asked"
 case "$2" in
 create) if [ -e "$hub/open" ]; then echo 'already exists' >&2; exit 1; fi; touch "$hub/open"; echo https://github.com/ann/demo/pull/1 ;;
@@ -301,8 +301,8 @@ fn stopping(world: &World, nth: usize, then: &str) -> String {
     )
 }
 
-/// Has a host that ends at its `nth` run of git or gh make a pull request, and the next one make it again. `false`: there are not
-/// so many runs.
+/// Has a host that ends at its `nth` run of git or gh make a pull request, and the next one make it again. `false`:
+/// there are not so many runs.
 fn crash_at(nth: usize) -> bool {
     let world = world();
     let runtime = Runtime::new().unwrap();

@@ -27,8 +27,8 @@ fn which_git() -> String {
     found.unwrap()
 }
 
-/// Dispatches a commission on a host that ends at its `nth` run of git, then has the next host go on. `None`: that many runs
-/// are not needed.
+/// Dispatches a commission on a host that ends at its `nth` run of git, then has the next host go on. `None`: that many
+/// runs are not needed.
 fn crash_at(nth: usize) -> Option<()> {
     let mut world = World::new(Scripted::writing());
     let shim = tempfile::tempdir().unwrap();

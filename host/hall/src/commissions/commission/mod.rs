@@ -46,11 +46,11 @@ pub struct Commission {
     /// Who made it.
     #[serde(default)]
     pub created_by: Author,
-    /// The name of the token with which it was made, and then of that with which it was dispatched last, if there was one:
-    /// what the commission spends counts for that token, and what is kept of it.
+    /// The name of the token with which it was made, and then of that with which it was dispatched last, if there was
+    /// one: what the commission spends counts for that token, and what is kept of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// What it follows from, where the manager made it.
+    /// Its root and its budget, where the manager made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated: Option<Delegated>,
     /// When its dispatch was asked for, if it was, and it still waits.
@@ -62,11 +62,11 @@ pub struct Commission {
     /// Calls of the manager's that have taken effect, the last ones: after a crash one can come again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<String>,
-    /// What people see.
+    /// The record in its project.
     pub record: Record,
 }
 
-/// What a commission of the manager's follows from, and what it counts there.
+/// The root of a commission that the manager made, and the dollars that count there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delegated {
@@ -94,7 +94,7 @@ pub struct AttemptState {
     /// Why it is to be cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<String>,
-    /// How it ended. What is left to do is to commit, to merge, and to tidy up.
+    /// Its end. The commit, the merge and the removal of the worktree are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
 }
@@ -102,7 +102,7 @@ pub struct AttemptState {
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// What it will be: completed, failed or cancelled.
+    /// The state that it leads to: completed, failed or cancelled.
     pub status: CommissionStatus,
     /// Why.
     pub reason: String,
@@ -173,7 +173,7 @@ impl HallRecord for Commission {
 }
 
 impl Commission {
-    /// One of which only this is known.
+    /// A commission without anything else.
     pub(crate) fn new(
         id: CommissionId,
         project: String,
@@ -198,7 +198,7 @@ impl Commission {
         }
     }
 
-    /// What the worker of a commission is given; `None` where there is no attempt, or its worker cannot be a member.
+    /// The attempt as its worker is given it; `None` where there is no attempt, or its worker cannot be a member.
     pub(crate) fn as_attempt(&self, memory_chars: Option<u64>) -> Option<Attempt> {
         let state = self.attempt.as_ref()?;
         let record = &self.record;

@@ -1,8 +1,8 @@
 //! The record of a commission: Markdown with frontmatter, which people and other programs read
 //! (`.lore/work/commissions/<id>.md`).
 //!
-//! It is written in the order and the quoting that the readers of the original expect, some of which look at lines and not at
-//! YAML: what is text stands in double quotes on one line, names and times stand plain.
+//! It is written in the order and the quoting that the readers of the original expect, some of which look at lines and
+//! not at YAML: what is text stands in double quotes on one line, names and times stand plain.
 
 use guild_contract::hall::{CommissionStatus, Origin, Overrides, TimelineEntry};
 use serde::{Deserialize, Serialize};
@@ -13,24 +13,24 @@ use crate::{
     records::log::{Line, entries},
 };
 
-/// What people see of a commission.
+/// The fields of a commission's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// `Commission: ` and what it is about.
+    /// `Commission: ` and its subject.
     pub title: String,
     /// The day when it was made, in UTC: `YYYY-MM-DD`.
     pub date: String,
-    /// What made it, where that was no person.
+    /// Its source, where no person made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Origin>,
     /// The worker's name for people.
     pub worker: String,
-    /// What the worker is, for people.
+    /// The worker's title for people.
     pub worker_display_title: String,
-    /// What is asked.
+    /// The prompt.
     pub prompt: String,
-    /// What has to be there first: other commissions, and paths of artifacts.
+    /// Its dependencies: other commissions, and paths of artifacts.
     #[serde(default)]
     pub dependencies: Vec<String>,
     /// Paths of the artifacts that came of it, below `.lore/`.
@@ -39,7 +39,7 @@ pub struct Record {
     /// In place of the worker's own.
     #[serde(default)]
     pub resource_overrides: Overrides,
-    /// What happened, in order. Entries are only added.
+    /// The events in order. Entries are only added.
     #[serde(default)]
     pub activity_timeline: Vec<TimelineEntry>,
     /// Where the work stands, as the worker says.
@@ -84,7 +84,7 @@ impl Record {
     /// The record's file.
     ///
     /// # Errors
-    /// What YAML cannot say.
+    /// Where YAML cannot express a field.
     pub fn render(&self, status: CommissionStatus) -> Result<String, String> {
         let frontmatter = Frontmatter {
             title: DoubleQuoted(&self.title),
@@ -109,13 +109,14 @@ impl Record {
 /// A record that was read, of whatever made it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Read {
-    /// What it says. A field of another kind than it should have counts as missing.
+    /// Its fields. A field of a wrong type counts as missing.
     pub record: Record,
     /// Its state, where it names one.
     pub status: Option<CommissionStatus>,
 }
 
-/// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the same.
+/// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the
+/// same.
 pub fn read(text: &str) -> Read {
     let text = frontmatter::plain(text);
     let Some((yaml, body)) = frontmatter::split(&text) else {
