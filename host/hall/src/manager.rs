@@ -26,10 +26,7 @@ use serde_json::{Value, json};
 
 use crate::{
     commissions::{self, commission::Commission},
-    core::requester::Requester,
-    core::text::cut,
-    core::token_scope::with_token,
-    core::workers::Attempt,
+    core::{requester::Requester, text::cut, token_scope::with_token, workers::Attempt},
     hall::Hall,
     tools::{answer, define, key, unknown},
 };

@@ -14,10 +14,12 @@ use super::{
 };
 use crate::{
     blocking::blocking,
-    core::left_out,
-    core::requester::Requester,
-    core::text::cut,
-    core::workers::{NO_RESULT, NotBegun, Outcome},
+    core::{
+        left_out,
+        requester::Requester,
+        text::cut,
+        workers::{NO_RESULT, NotBegun, Outcome},
+    },
     records::{
         log::{self, fitting},
         store,

@@ -14,8 +14,10 @@ use super::{
     Commissions, StoredCommission, commission::Commission, commission::Record, heartbeat::SOURCE as HEARTBEAT,
 };
 use crate::{
-    core::requester::Requester,
-    core::text::{TEXT_BYTES, check_text},
+    core::{
+        requester::Requester,
+        text::{TEXT_BYTES, check_text},
+    },
     records::log::{self, CUT},
 };
 

@@ -20,8 +20,7 @@ use super::{
     heartbeat_file::{self, FILE},
 };
 use crate::{
-    core::requester::Requester,
-    core::workers::Activity,
+    core::{requester::Requester, workers::Activity},
     documents::{Edit, MAX_BYTES as ARTIFACT_BYTES, check_writable, failed, named},
     files::{Files, in_lore},
 };

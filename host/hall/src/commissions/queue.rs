@@ -15,7 +15,11 @@ use super::{
     Commissions, StoredCommission,
     commission::{AttemptState, Commission},
 };
-use crate::{blocking::lock, core::requester::Requester, core::token_scope::current_token, records::log::CUT};
+use crate::{
+    blocking::lock,
+    core::{requester::Requester, token_scope::current_token},
+    records::log::CUT,
+};
 
 const DEQUEUED: &str = "Capacity available, dispatching from queue";
 

@@ -15,7 +15,11 @@ use super::{
     commission::{AttemptState, Commission},
     view,
 };
-use crate::{blocking::blocking, core::workers::Attempt, records::page::Page, records::store};
+use crate::{
+    blocking::blocking,
+    core::workers::Attempt,
+    records::{page::Page, store},
+};
 
 impl Commissions {
     /// The commissions, in the order of a list, as many as one answer has, with their long texts cut.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use guild_contract::{MemberKey, OperationError, hall::Overrides};
 
 use super::Core;
-use crate::{
-    core::text::check_text,
-    core::workers::{Worker, WorkerJobs, Workers},
+use crate::core::{
+    text::check_text,
+    workers::{Worker, WorkerJobs, Workers},
 };
 
 /// The most bytes of a model's name.

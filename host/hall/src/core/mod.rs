@@ -19,8 +19,10 @@ use tokio::sync::broadcast;
 
 use crate::{
     core::workers::{WorkerJobs, Workers},
-    home::Home,
-    home::project_list::{Project, ProjectList},
+    home::{
+        Home,
+        project_list::{Project, ProjectList},
+    },
 };
 
 pub(crate) use host_paths::HostPaths;

@@ -10,7 +10,7 @@ use guild_contract::{
 use super::{Documents, Edit, MAX_BYTES, artifact, failed, named};
 use crate::{
     core::text::{TEXT_BYTES, cut},
-    files::{Files, in_lore},
+    files::{Files, in_lore, is_of_host},
     home::Home,
 };
 
@@ -108,7 +108,12 @@ fn list(home: &Home, top: &Path) -> Result<IssueList, OperationError> {
     for directory in DIRECTORIES {
         let full = in_lore(directory);
         let names = named(&full)?;
-        let Some(listed) = files.list(&names).map_err(|e| failed(&names, "listed", &e))? else { continue };
+        let listed = match files.list(&names) {
+            Ok(Some(listed)) => listed,
+            Err(e) if is_of_host(e.kind()) => return Err(failed(&names, "listed", &e)),
+            // Something else is in the place of the directory.
+            Ok(None) | Err(_) => continue,
+        };
         truncated |= listed.truncated;
         for file in listed.files {
             let path = format!("{directory}/{file}");

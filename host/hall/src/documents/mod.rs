@@ -19,8 +19,11 @@ use guild_jobs::Names;
 use crate::{
     blocking::blocking,
     core::Core,
-    files::protected::{LORE, protected},
-    files::{Files, below_lore, in_lore, is_of_host, names, text},
+    files::{
+        Files, below_lore, in_lore, is_of_host, names,
+        protected::{LORE, protected},
+        text,
+    },
     home::Home,
     records::LiveRecords,
 };

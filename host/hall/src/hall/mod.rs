@@ -21,11 +21,15 @@ use tokio::sync::broadcast;
 use crate::{
     blocking::blocking,
     commissions::{Commissions, commission::Commission},
-    core::workers::{Attempt, Worker, WorkerJobs, Workers},
-    core::{Core, WaitForDocuments},
+    core::{
+        Core, WaitForDocuments,
+        workers::{Attempt, Worker, WorkerJobs, Workers},
+    },
     documents::Documents,
-    home::Home,
-    home::project_list::{Permit, ProjectList},
+    home::{
+        Home,
+        project_list::{Permit, ProjectList},
+    },
     meetings::{Meetings, meeting::Meeting},
     projects::Projects,
     records::{RecordStore, store},

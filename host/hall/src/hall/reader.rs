@@ -13,7 +13,11 @@ use guild_session::{
 };
 
 use super::Hall;
-use crate::{commissions::view, core::text::cut, core::workers::Worker, meetings::meeting::Meeting};
+use crate::{
+    commissions::view,
+    core::{text::cut, workers::Worker},
+    meetings::meeting::Meeting,
+};
 
 /// Commissions in a list.
 const MAX_LISTED: usize = 500;

@@ -19,8 +19,10 @@ use tokio::sync::OnceCell;
 
 use crate::{
     blocking::lock,
-    home::settings::{self, Settings},
-    home::{Home, SETTINGS},
+    home::{
+        Home, SETTINGS,
+        settings::{self, Settings},
+    },
 };
 
 /// The time that one run of git may take.

@@ -17,8 +17,10 @@ use super::{
 };
 use crate::{
     blocking::blocking,
-    core::left_out,
-    core::workers::{Attempt, NoSession},
+    core::{
+        left_out,
+        workers::{Attempt, NoSession},
+    },
     records::{
         log::{body, fitting},
         store,

@@ -24,8 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::lock,
-    core::Core,
-    core::workers::Attempt,
+    core::{Core, workers::Attempt},
     records::{RecordStore, StoredRecord},
 };
 

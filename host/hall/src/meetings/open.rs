@@ -15,9 +15,11 @@ use super::{
     turn,
 };
 use crate::{
-    core::text::{TEXT_BYTES, check_text},
-    core::token_scope::current_token,
-    core::workers::{MeetingScope, NotBegun, Worker},
+    core::{
+        text::{TEXT_BYTES, check_text},
+        token_scope::current_token,
+        workers::{MeetingScope, NotBegun, Worker},
+    },
     records::log::CUT,
 };
 

@@ -15,8 +15,11 @@ use super::{
 use crate::{
     blocking::blocking,
     documents::artifact,
-    records::page::{PAGE_BYTES, Page},
-    records::{HallRecord as _, store},
+    records::{
+        HallRecord as _,
+        page::{PAGE_BYTES, Page},
+        store,
+    },
 };
 
 impl Meetings {

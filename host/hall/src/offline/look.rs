@@ -6,8 +6,10 @@ use guild_contract::{Limits, OperationError, hall::ProjectSettings};
 use guild_git::{Git, Repository};
 
 use crate::{
-    home::Home,
-    home::project_list::{Permit, Project, find_git},
+    home::{
+        Home,
+        project_list::{Permit, Project, find_git},
+    },
     offline::register::read_settings,
 };
 

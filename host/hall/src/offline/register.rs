@@ -21,9 +21,11 @@ use guild_git::Repository;
 
 use crate::{
     commissions::commission::Commission,
-    home::project_list::{Permit, Project, check_name, find_git},
-    home::settings::{self, Settings},
-    home::{COMMISSIONS, Home, MEETINGS, SETTINGS},
+    home::{
+        COMMISSIONS, Home, MEETINGS, SETTINGS,
+        project_list::{Permit, Project, check_name, find_git},
+        settings::{self, Settings},
+    },
     meetings::meeting::Meeting,
     records::{HallRecord, store},
 };

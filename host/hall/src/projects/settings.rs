@@ -10,8 +10,10 @@ use guild_contract::{
 use super::Projects;
 use crate::{
     blocking::blocking,
-    home::project_list::{Project, ProjectList},
-    home::settings::Settings,
+    home::{
+        project_list::{Project, ProjectList},
+        settings::Settings,
+    },
     offline::register,
 };
 

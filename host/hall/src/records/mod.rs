@@ -23,11 +23,9 @@ use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 
 use crate::{
     blocking::{blocking, in_background, in_time},
-    core::Core,
-    core::token_scope::current_token,
+    core::{Core, token_scope::current_token},
     files::{below_lore, in_lore},
-    home::Home,
-    home::project_list::Project,
+    home::{Home, project_list::Project},
 };
 
 /// The most bytes of the commissions of a project, and of its meetings. All of them are in memory while the host runs.

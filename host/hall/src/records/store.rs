@@ -9,7 +9,7 @@ use guild_fs::durable::{
 };
 
 use super::HallRecord;
-use crate::{files::is_of_host, files::protected::LORE};
+use crate::files::{is_of_host, protected::LORE};
 
 /// The directory of the records of all kinds, below [`LORE`].
 const WORK: &str = "work";

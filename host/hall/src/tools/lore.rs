@@ -15,10 +15,7 @@ use super::{
     report::{Report, Reports},
     worktree::{Worktree, key},
 };
-use crate::{
-    files::protected::LORE,
-    files::{FileList, below_lore, in_lore, names, text},
-};
+use crate::files::{FileList, below_lore, in_lore, names, protected::LORE, text};
 
 const READ: &str = "read_artifact";
 const WRITE: &str = "write_artifact";

@@ -16,10 +16,7 @@ use super::{
     answer, blocking, define, is_offered, lore_write,
     worktree::{Worktree, key},
 };
-use crate::{
-    files::protected::LORE,
-    files::{names, text},
-};
+use crate::files::{names, protected::LORE, text};
 
 const WRITE: &str = "workspace_write";
 const EDIT: &str = "workspace_edit";

@@ -22,10 +22,12 @@ use tokio::runtime::Handle;
 use crate::{
     blocking::lock,
     core::workers::Attempt,
-    files::protected::{LORE, protected},
-    files::{FileList, Files, MAX_DEPTH, is_of_host, text},
-    home::Home,
-    home::project_list::quota,
+    files::{
+        FileList, Files, MAX_DEPTH, is_of_host,
+        protected::{LORE, protected},
+        text,
+    },
+    home::{Home, project_list::quota},
 };
 
 /// What the tools wrote, in the job's directory: a [`Change`] on each line. A line begins with its newline, so that one

@@ -16,8 +16,10 @@ pub use record::Record;
 
 use super::Running;
 use crate::{
-    core::token_scope::current_token,
-    core::workers::{Activity, Attempt},
+    core::{
+        token_scope::current_token,
+        workers::{Activity, Attempt},
+    },
     home::Home,
     records::{HallRecord, RecordLocation, log},
 };

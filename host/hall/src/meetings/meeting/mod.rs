@@ -18,8 +18,10 @@ pub use record::Record;
 
 use super::Turns;
 use crate::{
-    core::token_scope::current_token,
-    core::workers::{Activity, Attempt, MeetingScope},
+    core::{
+        token_scope::current_token,
+        workers::{Activity, Attempt, MeetingScope},
+    },
     home::Home,
     records::{
         HallRecord, RecordLocation,
