@@ -16,13 +16,10 @@ use syn::{Attribute, Item, UseTree, visit::Visit};
 
 use crate::steps::root;
 
-/// Modules whose cycles are still to be cut, by crate.
-const KNOWN: [(&str, &str); 0] = [];
 /// The most imports from one name to the module that defines it.
 const IMPORTS: usize = 8;
 
-/// Checks all crates below `host/`. The error shows a shortest cycle for each parent, with a place for each arrow, and names what
-/// [`KNOWN`] has and is no cycle any more.
+/// Checks all crates below `host/`. The error shows a shortest cycle for each parent, with a place for each arrow.
 pub(crate) fn check() -> Result<(), String> {
     let read = |e: std::io::Error| format!("host/: {e}");
     let mut crates: Vec<PathBuf> = fs::read_dir(root().join("host"))
@@ -30,28 +27,19 @@ pub(crate) fn check() -> Result<(), String> {
         .map(|entry| Ok(entry.map_err(read)?.path()))
         .collect::<Result<_, String>>()?;
     crates.sort();
-    let (mut cycles, mut stale) = (Vec::new(), KNOWN.to_vec());
+    let mut cycles = Vec::new();
     for directory in crates.iter().filter(|path| path.join("src").is_dir()) {
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         for (parent, cycle) in Crate::read(&directory.join("src"))?.cycles() {
-            let known = stale.len();
-            stale.retain(|(of, module)| *of != name || *module != parent);
-            if stale.len() == known {
-                let parent = if parent.is_empty() { parent } else { format!("::{parent}") };
-                cycles.push(format!("{name}{parent}:\n{}", cycle.join("\n")));
-            }
+            let parent = if parent.is_empty() { parent } else { format!("::{parent}") };
+            cycles.push(format!("{name}{parent}:\n{}", cycle.join("\n")));
         }
     }
-    if !cycles.is_empty() {
-        let cycles = cycles.join("\n");
-        return Err(format!(
-            "modules use each other in a cycle; move what both need into a module below them.\n{cycles}"
-        ));
+    if cycles.is_empty() {
+        return Ok(());
     }
-    match stale.first() {
-        Some((of, module)) => Err(format!("{of}::{module} has no cycle any more; take it out of KNOWN in {}", file!())),
-        None => Ok(()),
-    }
+    let cycles = cycles.join("\n");
+    Err(format!("modules use each other in a cycle; move what both need into a module below them.\n{cycles}"))
 }
 
 /// The names from the root of a crate to a module, or to an item in one.
