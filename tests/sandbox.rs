@@ -406,8 +406,8 @@ async fn a_component_reaches_the_memories_of_the_scopes_that_it_was_granted() {
     component["scopes"] = json!(["worker", "global"]);
     let plugin = bench.prepare(&guest::built("probe"), component).unwrap();
     let shared = |name: &str, scope| {
-        let with = (bench.limits.clone(), Arc::new(SystemClock) as _);
-        ScopeNotes::new(MemoryStore::open_at(&bench.member(), name, scope, with).unwrap(), None)
+        let (limits, clock) = (bench.limits.clone(), Arc::new(SystemClock));
+        ScopeNotes::new(MemoryStore::open_at(&bench.member(), name, scope, limits, clock).unwrap(), None)
     };
     let notes = |scope: Scope| shared(scope.as_str(), scope);
     let denied = Err("the manifest does not ask for `memory:project`".into());

@@ -424,8 +424,8 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// A file's bytes.
-fn whole((file, meta): (File, Metadata), path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
-    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
+fn whole(file: File, size: u64, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     // One more than allowed, in case the file grew since it was looked at.
     file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > max {
@@ -488,7 +488,8 @@ impl Files for ReadRoots {
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
-        whole(self.open_file(path, max)?, path, max)
+        let (file, meta) = self.open_file(path, max)?;
+        whole(file, meta.len(), path, max)
     }
 
     fn listed_bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
@@ -496,7 +497,8 @@ impl Files for ReadRoots {
         if Rules::is_hidden(root, inner) {
             return Err(hidden(path));
         }
-        whole(Self::open_in(root, inner, path, max)?, path, max)
+        let (file, meta) = Self::open_in(root, inner, path, max)?;
+        whole(file, meta.len(), path, max)
     }
 
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError> {

@@ -63,7 +63,7 @@ impl Connection {
     }
 
     /// The address of the other end, where it has one.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<SocketAddr> {
         self.process.is_none().then_some(self.peer)
     }
 
@@ -203,6 +203,11 @@ impl Caller {
             (None, Some(process)) => Identity::of_process(process.pid),
             (None, None) => Identity(None),
         }
+    }
+
+    /// Whether it is a process that came by a Unix socket.
+    pub fn is_process(&self) -> bool {
+        self.from.process.is_some()
     }
 
     /// Who it is, for the logs.

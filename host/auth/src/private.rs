@@ -9,6 +9,7 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use guild_config::directories;
@@ -76,9 +77,19 @@ impl PrivateHost {
         self.file.lock()
     }
 
-    /// Removes the token, once the host serves nobody any more.
-    pub fn remove(&self) {
-        remove(&self.path, &self.file);
+    /// Removes the token when the host has ended.
+    pub fn guard(self: &Arc<Self>) -> TokenGuard {
+        TokenGuard(self.clone())
+    }
+}
+
+/// Removes the token of a private host when it is dropped.
+#[derive(Debug)]
+pub struct TokenGuard(Arc<PrivateHost>);
+
+impl Drop for TokenGuard {
+    fn drop(&mut self) {
+        remove(&self.0.path, &self.0.file);
     }
 }
 
@@ -103,7 +114,7 @@ impl Lease {
     /// # Errors
     /// Where its file cannot be opened or locked.
     pub fn join(port: u16) -> io::Result<Joined> {
-        let Some(file) = open_used(port)? else { return Ok(Joined::NotPrivate) };
+        let Some(file) = open(port)? else { return Ok(Joined::NotPrivate) };
         match file.try_lock_shared() {
             Ok(()) => Ok(Joined::Client(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(Joined::Ending),
@@ -120,7 +131,12 @@ impl Lease {
 /// The token of the private host at `port`; `None` where that is not a private host of this user.
 pub fn token(port: u16) -> Option<Secret> {
     let mut token = String::new();
-    open_used(port).ok()??.take(MAX_BYTES).read_to_string(&mut token).ok()?;
+    let file = open(port).ok()??;
+    // Nobody locks the file of a host that was killed.
+    if file.try_lock().is_ok() {
+        return None;
+    }
+    file.take(MAX_BYTES).read_to_string(&mut token).ok()?;
     Some(token.into())
 }
 
@@ -145,15 +161,14 @@ pub fn lock_start(members: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The file of the host at `port`; `None` where no process has a lock on it, so that the host has ended.
-fn open_used(port: u16) -> io::Result<Option<File>> {
+/// The file of the host at `port`, if there is one.
+fn open(port: u16) -> io::Result<Option<File>> {
     let Some(directory) = directories::running() else { return Ok(None) };
-    let file = match File::open(directory.join(format!("{PREFIX}{port}"))) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e),
-    };
-    Ok(Some(file).filter(|file| file.try_lock().is_err()))
+    match File::open(directory.join(format!("{PREFIX}{port}"))) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// The directory of the files, made if it is missing.

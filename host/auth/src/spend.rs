@@ -18,7 +18,7 @@ use std::{
 use guild_config::{Config, directories};
 use guild_contract::text::hex;
 use guild_fs::{
-    durable::{Survives, open_dir, open_directory, read_whole, replace_as},
+    durable::{Survives, Write, open_dir, open_directory, read_whole, replace_as},
     file_lock::FileLock,
     fingerprint::Fingerprint,
 };
@@ -248,7 +248,7 @@ impl Ledger {
             days.pop_first();
         }
         let text = serde_json::to_vec_pretty(&days)?;
-        let file = replace_as(&dir, name, &text, (MODE, Survives::PowerCut))?;
+        let file = replace_as(&dir, name, &text, Write { mode: MODE, survives: Survives::PowerCut })?;
         Ok((days, file))
     }
 }

@@ -74,7 +74,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     // The error of these commands already says how their call failed.
     let printed = match &cli.command {
         Command::Run(_) => Some("guild_sandbox::plugin"),
-        Command::Call(_) => Some("guild_sandbox::toolbox"),
+        Command::Call(_) => Some("guild_sandbox::plugin::toolbox"),
         _ => None,
     };
     log::start(cli.log, printed)?;

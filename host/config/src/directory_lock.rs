@@ -13,7 +13,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_fs::{
-    durable::{Survives, open_dir, open_directory, remove_temporary, replace_as},
+    durable::{Survives, Write, open_dir, open_directory, remove_temporary, replace_as},
     file_lock::FileLock,
     fingerprint::Fingerprint,
 };
@@ -61,6 +61,6 @@ impl DirectoryLock {
 
     /// Replaces a file, or makes it, with that mode: a reader, or a crash, sees the old or the new.
     pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Fingerprint> {
-        replace_as(&self.dir, name, bytes, (mode, Survives::PowerCut))
+        replace_as(&self.dir, name, bytes, Write { mode, survives: Survives::PowerCut })
     }
 }

@@ -155,12 +155,18 @@ impl Keys {
             );
         }
         let of = if table.is_empty() { String::new() } else { format!(" in {table}") };
-        match Limits::ALL.iter().find(|limit| limit.name == name) {
-            Some(limit) if limit.setting == Setting::Fixed => {
-                return format!("`{name}` is a fixed limit, which guild.toml does not set");
-            }
-            Some(_) => return format!("`{name}` is a limit of the whole host; it is set in [limits]"),
-            None => {}
+        let limit = Limits::ALL.iter().find(|limit| limit.name == name);
+        if let Some(limit) = limit.filter(|_| table.ends_with("limits]")) {
+            return match limit.setting {
+                Setting::Fixed => format!("`{name}` is a fixed limit, which guild.toml does not set"),
+                Setting::Key | Setting::KeyAtStart => {
+                    format!("`{name}` is a limit of the whole host; it is set in [limits]")
+                }
+            };
+        }
+        if let Some(limit) = limit.filter(|limit| table.is_empty() || table == MEMBER.table && limit.of_member) {
+            let place = if table.is_empty() { "[limits]" } else { MEMBER_LIMITS.table };
+            return format!("`{}` is a limit; it is set in {place}", limit.name);
         }
         let hint = hint(name, known.iter().copied());
         format!("unknown key `{name}`{of}; {hint}")

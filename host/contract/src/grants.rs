@@ -72,6 +72,9 @@ pub struct SessionGrants {
     pub tools: Vec<String>,
 }
 
+/// Why a resumed job does not hold what its member was granted since.
+const BEGAN_WITHOUT: &str = "the job began without it; dispatch its task again";
+
 impl Grants {
     /// What the member `key` may do, whose manifest says `spec`, under `policy`.
     pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) -> Self {
@@ -140,13 +143,8 @@ impl Grants {
     pub fn and(mut self, then: &Self) -> Self {
         let both = |a: Option<Names>, b: &Option<Names>| Some(a?.and(b.clone()?));
         for (name, verdict) in &mut self.requested {
-            let denied = match then.requested.get(name) {
-                Some(Verdict::Granted) => continue,
-                Some(Verdict::Denied(why)) => why.clone(),
-                None => "the job began without it; dispatch its task again".to_owned(),
-            };
-            if *verdict == Verdict::Granted {
-                *verdict = Verdict::Denied(denied);
+            if *verdict == Verdict::Granted && then.requested.get(name) != Some(&Verdict::Granted) {
+                *verdict = Verdict::Denied(BEGAN_WITHOUT.to_owned());
             }
         }
         let sessions = &then.sessions;
@@ -209,6 +207,7 @@ impl Grants {
     /// Why the member does not hold a capability, and what would change that, in a sentence.
     pub fn refusal(&self, kind: &Kind) -> String {
         match self.denial(kind) {
+            Some(BEGAN_WITHOUT) => format!("`{kind}` is not granted to this job: {BEGAN_WITHOUT}"),
             Some(why) => format!("the operator did not grant `{kind}` to this member: {why}"),
             None => format!("the manifest does not ask for `{kind}`; {}", kind.how_to_ask()),
         }
@@ -552,8 +551,8 @@ mod tests {
         );
         assert!(both.holds(&FILES) && !both.holds(&LOG) && !both.holds(&MEMORY_WRITE) && !both.sessions.memory);
         // A refusal says why, and does not tell to ask for what the manifest asks for.
-        assert_eq!((both.denial(&LOG), both.denial(&MEMORY_WRITE)), (then.denial(&LOG), now.denial(&MEMORY_WRITE)));
-        assert!(both.denial(&LOG).is_some() && both.denial(&MEMORY_WRITE).is_some());
+        assert_eq!((both.denial(&LOG), both.denial(&MEMORY_WRITE)), (Some(BEGAN_WITHOUT), now.denial(&MEMORY_WRITE)));
+        assert!(both.denial(&MEMORY_WRITE).is_some() && both.refusal(&LOG).contains("dispatch its task again"));
         assert_eq!((now.clone().and(&now), both.and(&now).roots.is_some()), (now.clone(), true));
         let kept: Grants = serde_json::from_value(json!(then)).unwrap();
         assert_eq!(kept, then);

@@ -108,7 +108,7 @@ macro_rules! limits {
 }
 
 impl Limits {
-    /// Whether a component that was loaded under `other` is held to the same: all limits that can be set for one member,
+    /// Whether a component that was loaded under `other` is held to the same: all limits of a component and its jobs,
     /// and how long its callers wait for their turn.
     pub fn same_for_components(&self, other: &Self) -> bool {
         const WAITS: [&str; 2] = ["call_tool_wait_seconds", "dispatch_wait_seconds"];
@@ -117,7 +117,7 @@ impl Limits {
         of_members.chain(WAITS).all(|name| one.get(name) == other.get(name))
     }
 
-    /// These limits with a smaller one of a member's in place; `name` is one of a member.
+    /// These limits with a smaller one of a member's in place; `name` is a limit with `of_member`.
     ///
     /// # Errors
     /// A sentence that says why: the value is no sound number, or above what holds for all.

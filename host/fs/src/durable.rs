@@ -145,18 +145,29 @@ pub fn sync_dir(dir: &Dir) -> io::Result<()> {
 pub const ANYBODY: u32 = 0o666;
 
 /// Makes a new file. What survives is its bytes; its name survives a power cut only after [`sync_dir`].
-pub fn create(
-    dir: &Dir,
-    name: impl AsRef<Path>,
-    bytes: &[u8],
-    (mode, survives): (u32, Survives),
-) -> io::Result<Fingerprint> {
+pub fn create(dir: &Dir, name: impl AsRef<Path>, bytes: &[u8], how: Write) -> io::Result<Fingerprint> {
+    let Write { mode, survives } = how;
     let mut file = dir.open_with(name, options(OFlags::empty()).write(true).create_new(true).mode(mode))?;
     file.write_all(bytes)?;
     if survives == Survives::PowerCut {
         file.sync_all()?;
     }
     Fingerprint::of(&file)
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    /// The mode of a new file, before the process's umask.
+    pub mode: u32,
+    /// How much the written bytes survive.
+    pub survives: Survives,
+}
+
+impl From<Survives> for Write {
+    fn from(survives: Survives) -> Self {
+        Self { mode: ANYBODY, survives }
+    }
 }
 
 /// How much a [`replace`] survives.
@@ -190,14 +201,13 @@ pub fn remove_temporary(dir: &Dir, name: &str) -> io::Result<()> {
 /// Replaces a file, or makes it. A reader sees the old bytes or the new ones. A symlink of that name is replaced and not
 /// followed.
 pub fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Fingerprint> {
-    replace_as(dir, name, bytes, (ANYBODY, survives))
+    replace_as(dir, name, bytes, survives.into())
 }
 
 /// As [`replace`], with the new file's mode before the umask.
-pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], (mode, survives): (u32, Survives)) -> io::Result<Fingerprint> {
-    let to = (dir, OsStr::new(name));
-    let written = replace_from(dir, &format!("{TEMPORARY}{name}"), to, bytes, (mode, survives))?;
-    if survives == Survives::PowerCut {
+pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], how: Write) -> io::Result<Fingerprint> {
+    let written = replace_from(dir, &format!("{TEMPORARY}{name}"), dir, OsStr::new(name), bytes, how)?;
+    if how.survives == Survives::PowerCut {
         sync_dir(dir)?;
     }
     Ok(written)
@@ -208,14 +218,15 @@ pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], (mode, survives): (u32, S
 pub fn replace_from(
     dir: &Dir,
     temporary: &str,
-    (to_dir, to): (&Dir, &OsStr),
+    to_dir: &Dir,
+    to: &OsStr,
     bytes: &[u8],
-    (mode, survives): (u32, Survives),
+    how: Write,
 ) -> io::Result<Fingerprint> {
     // A crash can have left one. Each directory that is written here has one writer.
     if_there(dir.remove_file(temporary))?;
-    let renamed = create(dir, temporary, bytes, (mode, survives))
-        .and_then(|written| dir.rename(temporary, to_dir, to).map(|()| written));
+    let renamed =
+        create(dir, temporary, bytes, how).and_then(|written| dir.rename(temporary, to_dir, to).map(|()| written));
     if renamed.is_err() {
         // Frees what it took of a full disk. The first error is returned.
         let _ = dir.remove_file(temporary);

@@ -123,7 +123,7 @@ impl Scopes {
         let store = match stores.entry(path) {
             Entry::Occupied(store) => store.into_mut(),
             Entry::Vacant(place) => {
-                let store = MemoryStore::open_at(&self.home, place.key(), scope, (limits.clone(), self.clock.clone()));
+                let store = MemoryStore::open_at(&self.home, place.key(), scope, limits.clone(), self.clock.clone());
                 let store = store.map_err(OperationError::io(place.key()))?;
                 if let Some((condenser, runtime)) = condenser {
                     store.set_condenser(condenser.clone(), runtime.clone());

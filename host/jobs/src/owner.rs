@@ -15,7 +15,7 @@ use cap_std::{
     time::SystemTime,
 };
 use guild_fs::{
-    durable::{ANYBODY, Survives, open_dir, read_whole, remove_temporary, replace_as},
+    durable::{ANYBODY, Survives, Write, open_dir, read_whole, remove_temporary, replace_as},
     file_lock::FileLock,
 };
 use guild_session::process::start_time;
@@ -156,7 +156,7 @@ impl OwnerLock {
     fn write(&self, name: &str, value: &impl Serialize, mode: u32) -> io::Result<()> {
         let mut text = serde_json::to_vec(value)?;
         text.push(b'\n');
-        replace_as(&self.dir, name, &text, (mode, Survives::Process))
+        replace_as(&self.dir, name, &text, Write { mode, survives: Survives::Process })
             .map_err(|e| io::Error::new(e.kind(), format!("could not write {name}: {e}")))?;
         Ok(())
     }

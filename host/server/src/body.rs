@@ -6,7 +6,7 @@ use axum::{
     body::{Body, BodyDataStream, HttpBody},
     http::{
         HeaderMap, HeaderValue, StatusCode,
-        header::{CONNECTION, EXPECT},
+        header::{CONNECTION, CONTENT_TYPE, EXPECT},
         request::Parts,
     },
 };
@@ -18,10 +18,26 @@ use tokio::time::timeout;
 
 use crate::{connections::Activity, declined::Declined};
 
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// How much of a body that is too large is read and dropped after the answer, and for how long: a client that is
 /// still sending would otherwise see a reset connection in place of the answer.
 const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// The refusal of a body of another type.
+pub(crate) fn not_json() -> Declined {
+    Declined::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json")
+}
+
+/// Whether a request says that its body is JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return false };
+    if value == JSON {
+        return true;
+    }
+    let media_type = value.to_str().ok().and_then(|value| value.split(';').next()).unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case("application/json")
+}
 
 /// A request's body; else why it is not read.
 pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<Bytes, Declined> {

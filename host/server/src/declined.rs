@@ -13,6 +13,28 @@ use guild_contract::rpc::{RpcError, code};
 use guild_roster::to_json;
 use serde_json::json;
 
+/// The form of an answer that refuses a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Shape {
+    /// A text.
+    Text,
+    /// An error of JSON-RPC.
+    Message,
+    /// An error of the hall's API.
+    Hall,
+}
+
+impl Shape {
+    /// The answer.
+    pub(crate) fn decline(self, declined: Declined) -> Response {
+        match self {
+            Self::Text => declined.text(),
+            Self::Message => declined.message(None),
+            Self::Hall => declined.json(),
+        }
+    }
+}
+
 /// Why a request is not carried out.
 pub(crate) struct Declined {
     status: StatusCode,

@@ -9,10 +9,10 @@ use std::{future::poll_fn, sync::Arc};
 
 use axum::{
     Extension, Router,
-    body::{Body, HttpBody},
+    body::Body,
     extract::{Request, State},
     http::{
-        HeaderMap, HeaderValue, Method, StatusCode,
+        Extensions, HeaderValue, Method, StatusCode,
         header::{ALLOW, CONTENT_TYPE},
     },
     middleware::{Next, from_fn_with_state},
@@ -30,11 +30,11 @@ use tokio::{
 };
 
 use crate::{
-    body::whole,
-    declined::Declined,
+    body::{is_json, not_json, whole},
+    declined::{Declined, Shape},
     events,
     hall::{Api, NO_HALL},
-    layers::{compression, of_connection},
+    layers::{compression, of_connection, panics},
     mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
@@ -84,35 +84,16 @@ struct App {
     sdk: Services,
 }
 
-/// How a request is refused.
-#[derive(Clone, Copy)]
-enum Shape {
-    /// As a text.
-    Text,
-    /// As a message of JSON-RPC.
-    Message,
-    /// As the hall's API does.
-    Hall,
-}
-
-impl Shape {
-    fn decline(self, declined: Declined) -> Response {
-        match self {
-            Self::Text => declined.text(),
-            Self::Message => declined.message(None),
-            Self::Hall => declined.json(),
-        }
-    }
-}
-
 fn of_port(app: Arc<App>) -> Router {
     let gate = |shape| from_fn_with_state(Gate { app: app.clone(), shape }, admit);
     let health = get(|| async { "ok\n" });
     let plain = Router::new()
         .route("/members", get(members))
-        .route(events::PATH, get(listen))
+        // A stream has no head alone.
+        .route(events::PATH, get(listen).head(|| async { StatusCode::METHOD_NOT_ALLOWED }))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(compression())
+        .layer(panics(Shape::Text))
         .layer(gate(Shape::Text));
     let endpoints = ENDPOINTS.into_iter().fold(Router::new(), |router, path| router.route(path, any(endpoint)));
     let hall: Router = match Api::of(&app.host) {
@@ -120,9 +101,9 @@ fn of_port(app: Arc<App>) -> Router {
         None => Router::new().fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NO_HALL).json() }),
     };
     let router = plain
-        .merge(endpoints.layer(gate(Shape::Message)))
+        .merge(endpoints.layer(panics(Shape::Message)).layer(gate(Shape::Message)))
         .with_state(app.clone())
-        .nest_service("/hall", hall.layer(gate(Shape::Hall)))
+        .nest_service("/hall", hall.layer(compression()).layer(panics(Shape::Hall)).layer(gate(Shape::Hall)))
         .merge(Router::new().route("/healthz", health.layer(from_fn_with_state(app, check_names))));
     of_connection(router)
 }
@@ -160,19 +141,17 @@ async fn admit(
         Ok(called_by) => called_by,
         Err(why) => return shape.decline(Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why))),
     };
-    let member = match shape {
-        Shape::Message => Endpoint::at(request.uri().path(), app.host.single_key()).and_then(Endpoint::member),
+    let endpoint = match shape {
+        Shape::Message => Endpoint::at(request.uri().path(), app.host.single_key()),
         Shape::Text | Shape::Hall => None,
     };
+    let member = endpoint.and_then(Endpoint::member);
     let admitted = from.admit(&reading.rules, called_by, request.headers(), member);
-    let is_of_all = matches!(shape, Shape::Hall) || request.uri().path() == "/hall/mcp";
+    let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
     let caller = match admitted.and_then(|caller| if is_of_all { caller.of_all() } else { Ok(caller) }) {
         Ok(caller) => caller,
         Err(refused) => return shape.decline(refused.into()),
     };
-    if matches!(shape, Shape::Hall) && !request.body().is_end_stream() && !is_json(request.headers()) {
-        return shape.decline(not_json());
-    }
     request.extensions_mut().insert(caller);
     request.extensions_mut().insert(reading);
     next.run(request).await
@@ -197,7 +176,7 @@ async fn endpoint(
     Extension(reading): Extension<Arc<Reading>>,
     request: Request,
 ) -> Response {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let Some(endpoint) = Endpoint::at(parts.uri.path(), app.host.single_key()) else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -218,6 +197,8 @@ async fn endpoint(
     let is_large = body.len() as u64 > LARGE;
     let (member, target) = match (&server, sdk::wanted(&parts.method, &parts.headers, &body)) {
         (Ok(server), Some(era)) => {
+            // A stream lives long, and must keep neither its caller's place nor an old reading of `guild.toml`.
+            parts.extensions = Extensions::new();
             // Boxed, so that the future of a request stays small.
             let handled = Box::pin(app.sdk.handle(era, Server::clone(server), caller, parts, body));
             return if is_large { beside_others(handled).await } else { handled.await };
@@ -263,18 +244,4 @@ async fn beside_others<T>(mut work: impl Future<Output = T> + Unpin) -> T {
         false => work.poll_unpin(context),
     })
     .await
-}
-
-/// The answer to a body of another type.
-fn not_json() -> Declined {
-    Declined::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json")
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(CONTENT_TYPE) else { return false };
-    if value == JSON {
-        return true;
-    }
-    let media_type = value.to_str().ok().and_then(|value| value.split(';').next()).unwrap_or_default();
-    media_type.trim().eq_ignore_ascii_case("application/json")
 }

@@ -6,7 +6,7 @@ use guild_contract::{Limits, json::measure};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-/// About how many bytes the JSON of a request's body takes as values, and hardly more, known before it is parsed.
+/// An upper estimate, made before parsing, of the bytes that the JSON of a request's body takes as values.
 ///
 /// # Errors
 /// The error for the sender where it nests deeper than `limits.json_depth`, or takes more than `limits.parsed_bytes`.

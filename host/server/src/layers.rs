@@ -4,44 +4,69 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     Extension, Router,
+    body::Body,
     extract::Request,
-    http::StatusCode,
+    http::HeaderValue,
     middleware::{Next, from_fn},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use guild_auth::Connection;
-use guild_contract::text::{LOGGED_CHARS, one_line};
+use guild_contract::{
+    rpc::RpcError,
+    text::{LOGGED_CHARS, one_line},
+};
 use tower_http::{
-    catch_panic::CatchPanicLayer,
+    catch_panic::{CatchPanicLayer, ResponseForPanic},
     compression::{
         CompressionLayer,
         predicate::{And, DefaultPredicate, Predicate as _, SizeAbove},
     },
     request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer},
 };
-use tracing::Level;
+use tracing::{Instrument as _, Level, field::display};
 
-use crate::connections::Activity;
+use crate::{connections::Activity, declined::Shape};
+
+/// The header of a request's id, and the most bytes of an id that a client gives.
+const ID: &str = "x-request-id";
+const ID_BYTES: usize = 64;
 
 /// The least size of an answer that is compressed, for a client that accepts it.
 const COMPRESSED_BYTES: u16 = 32 * 1024;
 
-/// Compresses large answers, but for streams of events, and images.
+/// Compresses large answers that are no stream of events.
 pub(crate) fn compression() -> CompressionLayer<And<DefaultPredicate, SizeAbove>> {
     CompressionLayer::new().compress_when(DefaultPredicate::new().and(SizeAbove::new(COMPRESSED_BYTES)))
+}
+
+/// Answers a request whose handler panics.
+pub(crate) fn panics(shape: Shape) -> CatchPanicLayer<impl ResponseForPanic<ResponseBody = Body> + Clone> {
+    CatchPanicLayer::custom(move |_| {
+        tracing::error!("the handler of a request panicked");
+        shape.decline(RpcError::internal("the host could not answer; its log says why").into())
+    })
 }
 
 /// Adds the layers that every request passes, whichever listener it came by.
 pub(crate) fn of_connection(router: Router) -> Router {
     router
-        .layer(CatchPanicLayer::custom(|_| {
-            let why = "the host could not answer; its log says why\n";
-            (StatusCode::INTERNAL_SERVER_ERROR, why).into_response()
-        }))
         .layer(from_fn(log))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
+        .layer(from_fn(check_id))
         .layer(from_fn(work))
+}
+
+/// Takes an id that is no plain word of at most 64 characters out of a request, which is given another.
+async fn check_id(mut request: Request, next: Next) -> Response {
+    let is_word = |id: &HeaderValue| {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        id.len() <= ID_BYTES && id.as_bytes().iter().all(is_plain)
+    };
+    if request.headers().get(ID).is_some_and(|id| !is_word(id)) {
+        request.headers_mut().remove(ID);
+    }
+    next.run(request).await
 }
 
 /// Marks the connection as one with a request under way, until the answer is sent.
@@ -50,18 +75,22 @@ async fn work(Extension(activity): Extension<Arc<Activity>>, request: Request, n
     working.until_sent(next.run(request).await)
 }
 
-/// Logs each request, where the level of the log asks for it.
+/// Logs each request, where the level of the log asks for it, and has its id with all that is logged meanwhile.
 async fn log(request: Request, next: Next) -> Response {
     if !tracing::enabled!(Level::DEBUG) {
         return next.run(request).await;
     }
-    let peer = request.extensions().get::<Arc<Connection>>().map(|from| from.peer());
+    let peer = request.extensions().get::<Arc<Connection>>().and_then(|from| from.address()).map(display);
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
-    let id = one_line(id.unwrap_or_default(), LOGGED_CHARS);
+    let span = tracing::debug_span!("request", id = id.unwrap_or_default());
     let (method, path) = (request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS));
-    let began = Instant::now();
-    let response = next.run(request).await;
-    let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis());
-    tracing::debug!(?peer, id, %method, path, status, ms, "answered over HTTP");
-    response
+    async {
+        let began = Instant::now();
+        let response = next.run(request).await;
+        let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis());
+        tracing::debug!(peer, %method, path, status, ms, "answered over HTTP");
+        response
+    }
+    .instrument(span)
+    .await
 }

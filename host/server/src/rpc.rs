@@ -63,7 +63,7 @@ pub async fn answer(context: RequestContext<'_>, limits: &Limits, body: &[u8]) -
     };
     let bytes = match json::check(body, limits) {
         Ok(bytes) => bytes,
-        Err(why) => return failure(id(text).unwrap_or(NULL), too_large(&why)),
+        Err(why) => return failure(id(text).unwrap_or(NULL), refused_json(&why)),
     };
     if let Err(refused) = context.caller.reserve(bytes).await {
         return Answer::Refused(refused);
@@ -260,7 +260,7 @@ impl<'a> Request<'a> {
 }
 
 /// The error for a body that [`json::check`] refuses.
-pub(crate) fn too_large(why: &str) -> RpcError {
+pub(crate) fn refused_json(why: &str) -> RpcError {
     RpcError::invalid_request(format!("Invalid request: {why}"))
 }
 

@@ -76,6 +76,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     let address = bound.address();
     // Its file is there before any `.owner` names the address.
     let private = if private { Some(Arc::new(PrivateHost::create(address.port())?)) } else { None };
+    let _token = private.as_ref().map(PrivateHost::guard);
     let ingress = Ingress::open(&config, address)?;
     let ingress = Arc::new(match &private {
         Some(private) => ingress.with_private(private.clone()),
@@ -100,7 +101,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     let stop = async {
         tokio::select! {
             () = signals.ended(&reloads.asked) => {}
-            () = unused(private.clone()) => {}
+            () = unused(private) => {}
         }
     };
     let hall = async {
@@ -118,9 +119,6 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     tokio::join!(hall, members);
     drop(socket);
     host.end().await;
-    if let Some(private) = private {
-        private.remove();
-    }
     tell("host-stopped");
     Ok(())
 }

@@ -83,7 +83,7 @@ pub(crate) async fn status(args: Job) -> Result<(), Failure> {
     let found = jobs.find(&args.id).await?;
     let Status { member, reply, interrupted } = jobs.status(&found).await?;
     show(args.endpoint.json, &reply, |view| {
-        print(|out| write_status(out, view, (member.as_deref(), interrupted), Timestamp::now()))
+        print(|out| write_status(out, view, member.as_deref(), interrupted, Timestamp::now()))
     })
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     };
     let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await.map_err(with_approval)?;
     let job = shown(&directory.join("jobs").join(&id));
-    carry_out(&worker, (&id, &job), is_to_end, args.json, stop).await
+    carry_out(&worker, &id, &job, is_to_end, args.json, stop).await
 }
 
 /// A path for display: absolute if possible.

@@ -22,7 +22,8 @@ pub(crate) const NEXT_HOST_RESUMES: &str = "the next host that serves its member
 pub(crate) fn write_status(
     out: &mut dyn Write,
     job: &StatusView,
-    (member, interrupted): (Option<&str>, bool),
+    member: Option<&str>,
+    interrupted: bool,
     now: Timestamp,
 ) -> io::Result<()> {
     let style = status_style(job.status);
@@ -94,7 +95,7 @@ mod tests {
         let status = |json: &str| {
             let mut out = Vec::new();
             let now = "2026-01-01T01:00:00Z".parse().unwrap();
-            write_status(&mut out, &serde_json::from_str(json).unwrap(), (Some("m"), false), now).unwrap();
+            write_status(&mut out, &serde_json::from_str(json).unwrap(), Some("m"), false, now).unwrap();
             anstream::adapter::strip_bytes(&out).into_vec().try_into().unwrap()
         };
         let failed: String = status(

@@ -67,7 +67,7 @@ pub(crate) async fn wait_for(worker: WorkerHandle, params: DispatchParams, json:
     let mut stop = stop_signals()?;
     let worker = Worker::Owner(worker);
     let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await?;
-    carry_out(&worker, (&id, &id), is_to_end, json, stop).await
+    carry_out(&worker, &id, &id, is_to_end, json, stop).await
 }
 
 /// The signals that tell the command to end.
@@ -92,7 +92,8 @@ fn interrupted_early(id: &str) -> Failure {
 /// cancelled at once.
 pub(crate) async fn carry_out(
     worker: &Worker,
-    (id, job): (&str, &str),
+    id: &str,
+    job: &str,
     is_to_end: bool,
     json: bool,
     mut stop: StopSignals,

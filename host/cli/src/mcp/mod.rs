@@ -153,9 +153,9 @@ impl Locator {
                 Ok(LocatedHost { relay, verified: None, joined: Joined::Client(lease), started: Some(started) })
             }
             // A host that was started otherwise may serve the members by now.
-            Err(why) => match here.clone().look().await? {
-                Some(running) => self.join(running, here),
-                None => Err(why),
+            Err(why) => match here.clone().look().await {
+                Ok(Some(running)) => self.join(running, here),
+                Ok(None) | Err(_) => Err(why),
             },
         }
     }

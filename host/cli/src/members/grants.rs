@@ -80,7 +80,8 @@ struct ShownLimit {
 pub(crate) fn show(
     survey: Vec<Surveyed>,
     config: &Config,
-    (grants, limits): (bool, bool),
+    grants: bool,
+    limits: bool,
     as_json: bool,
 ) -> Result<(), Failure> {
     let preview = grants.then(|| Preview::new(config)).transpose().map_err(|e| Failure::error(e.to_string()))?;

@@ -126,7 +126,7 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
     };
     drop(progress);
     if args.grants || args.limits {
-        return grants::show(survey, &config, (args.grants, args.limits), args.json);
+        return grants::show(survey, &config, args.grants, args.limits, args.json);
     }
     let all: Vec<Shown> = survey.into_iter().map(shown).collect();
     if args.json {

@@ -50,19 +50,19 @@ impl Lines {
     pub(super) fn of(file: &'static str, text: &str) -> Self {
         let mut lines = Self::none_of(file);
         let ends: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
-        lines.add((text, &ends), text, "", Self::DEPTH);
+        lines.add(text, &ends, text, "", Self::DEPTH);
         lines
     }
 
     /// Notes the values of an object, which is a part of `text`, whose lines end at `ends`.
-    fn add(&mut self, (text, ends): (&str, &[usize]), object: &str, path: &str, depth: usize) {
+    fn add(&mut self, text: &str, ends: &[usize], object: &str, path: &str, depth: usize) {
         let Ok(values) = serde_json::from_str::<BTreeMap<String, &RawValue>>(object) else { return };
         for (key, value) in values {
             let path = if path.is_empty() { key } else { format!("{path}.{key}") };
             let offset = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
             let line = ends.partition_point(|end| *end < offset) + 1;
             if depth > 1 {
-                self.add((text, ends), value.get(), &path, depth - 1);
+                self.add(text, ends, value.get(), &path, depth - 1);
             }
             self.places.insert(path.clone(), Place { file: self.file, line, key: path });
         }

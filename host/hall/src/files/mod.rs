@@ -15,7 +15,8 @@ use std::{
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_fs::{
     durable::{
-        ANYBODY, Survives, if_there, open_dir, open_directory, open_or_make_dir, read_whole, replace_from, sync_dir,
+        ANYBODY, Survives, Write, if_there, open_dir, open_directory, open_or_make_dir, read_whole, replace_from,
+        sync_dir,
     },
     fingerprint::Fingerprint,
     tree::walk,
@@ -173,7 +174,7 @@ impl Files {
         for parent in missing {
             dir = open_or_make_dir(&dir, parent)?;
         }
-        replace_from(&self.new, temporary, (&dir, name.as_ref()), bytes, (mode, Survives::PowerCut))?;
+        replace_from(&self.new, temporary, &dir, name.as_ref(), bytes, Write { mode, survives: Survives::PowerCut })?;
         sync_dir(&dir)
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use guild_contract::{
     OperationError,
-    hall::{Author, CommissionFilter, CommissionView},
+    hall::{CommissionFilter, CommissionView},
 };
 use guild_session::{
-    hall::{HallCommission, HallMeeting, HallView, HallWorker},
+    hall::{HallMeeting, HallView, HallWorker},
     tools::ToolError,
 };
 
@@ -34,10 +34,10 @@ impl HallView for HallReader {
         Ok(self.0.all_workers().into_iter().map(worker).collect())
     }
 
-    async fn commissions(&self, project: Option<&str>) -> Result<Vec<HallCommission>, ToolError> {
+    async fn commissions(&self, project: Option<&str>) -> Result<Vec<CommissionView>, ToolError> {
         let filter = CommissionFilter { project_name: project.map(str::to_owned), ..CommissionFilter::default() };
         let found = self.0.commissions.matching(&filter).await?;
-        Ok(found.iter().take(MAX_LISTED).map(|now| commission(view::commission(now), LISTED_CHARS)).collect())
+        Ok(found.iter().take(MAX_LISTED).map(|now| shortened(view::commission(now), LISTED_CHARS)).collect())
     }
 
     async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError> {
@@ -45,9 +45,9 @@ impl HallView for HallReader {
         Ok(found.iter().take(MAX_LISTED).map(|now| meeting(now)).collect())
     }
 
-    async fn commission(&self, id: &str) -> Result<Option<HallCommission>, ToolError> {
+    async fn commission(&self, id: &str) -> Result<Option<CommissionView>, ToolError> {
         match self.0.commissions.read(id, None).await {
-            Ok(read) => Ok(Some(commission(read.commission, READ_CHARS))),
+            Ok(read) => Ok(Some(shortened(read.commission, READ_CHARS))),
             Err(OperationError::NotFound(_)) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -59,20 +59,12 @@ fn worker(worker: Worker) -> HallWorker {
     HallWorker { key: key.to_string(), name: display_name, title: display_title, description, can }
 }
 
-fn commission(view: CommissionView, chars: usize) -> HallCommission {
-    HallCommission {
-        id: view.id.to_string(),
-        project: view.project_name,
-        title: view.title.strip_prefix("Commission: ").unwrap_or(&view.title).to_owned(),
-        status: view.status.to_string(),
-        worker: view.worker,
-        by_manager: view.created_by == Author::Manager,
-        dependencies: view.dependencies,
+fn shortened(view: CommissionView, chars: usize) -> CommissionView {
+    CommissionView {
         prompt: cut(view.prompt, chars),
-        progress: cut(view.current_progress, chars),
-        result: cut(view.result_summary, chars),
-        changed: view.relevant_date,
-        job: view.job,
+        current_progress: cut(view.current_progress, chars),
+        result_summary: cut(view.result_summary, chars),
+        ..view
     }
 }
 

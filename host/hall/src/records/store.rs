@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, io, path::Path};
 
 use cap_std::fs::Dir;
 use guild_contract::OperationError;
-use guild_fs::durable::{
-    ANYBODY, Survives, open_dir, open_directory, open_or_make_dir, read_whole, replace, replace_from,
-};
+use guild_fs::durable::{Survives, open_dir, open_directory, open_or_make_dir, read_whole, replace, replace_from};
 
 use super::HallRecord;
 use crate::files::{is_of_host, protected::LORE};
@@ -64,7 +62,7 @@ pub(crate) fn write_record<T: HallRecord>(new: &Dir, worktree: &Path, record: &T
             dir = open_or_make_dir(&dir, name)?;
         }
         let file = format!("{id}.md");
-        replace_from(new, &id.to_string(), (&dir, file.as_ref()), text.as_bytes(), (ANYBODY, Survives::Process))
+        replace_from(new, &id.to_string(), &dir, file.as_ref(), text.as_bytes(), Survives::Process.into())
     });
     match written {
         Ok(_) => Ok(()),

@@ -4,7 +4,7 @@ use std::{fs, sync::Arc, time::Duration};
 
 use guild_contract::{
     Delegation,
-    hall::{CommissionChanges, CommissionFilter, CommissionId, CommissionStatus, MeetingStatus, NewCommission},
+    hall::{Author, CommissionChanges, CommissionFilter, CommissionId, CommissionStatus, MeetingStatus, NewCommission},
 };
 use guild_hall::{Attempt, Hall, Permit, Requester, hall::HallReader, manager::ManagerTools};
 use guild_session::{
@@ -483,9 +483,12 @@ async fn whoever_reads_the_hall_sees_workers_and_commissions_of_all_projects_wit
         manager.hall.commissions.list(&CommissionFilter::default()).await.unwrap().commissions.len()
     );
     let listed = reader.commissions(Some("other")).await.unwrap();
-    assert_eq!((listed.len(), listed[0].title.as_str(), listed[0].prompt.chars().count()), (1, "long", 501));
+    assert_eq!(
+        (listed.len(), listed[0].title.as_str(), listed[0].prompt.chars().count()),
+        (1, "Commission: long", 501)
+    );
     let read = reader.commission(long.as_str()).await.unwrap().unwrap();
-    assert_eq!((read.prompt.chars().count(), read.by_manager, read.status.as_str()), (32_001, false, "pending"));
+    assert_eq!((read.prompt.chars().count(), read.created_by, read.status.as_str()), (32_001, Author::User, "pending"));
     assert_eq!(reader.commission("commission-Dalton-20200101-000000").await.unwrap(), None);
     assert!(reader.commissions(Some("nothing")).await.unwrap_err().to_string().contains("not found"));
 }

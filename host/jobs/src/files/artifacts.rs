@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use cap_std::fs::Dir;
 use guild_contract::JobId;
 use guild_fs::{
-    durable::{ANYBODY, Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
+    durable::{Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
     tree::walk,
 };
 use guild_session::tools::ToolError;
@@ -69,7 +69,7 @@ pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota)
         for parent in parents.iter().skip(there) {
             dir = open_or_make_dir(&dir, parent)?;
         }
-        replace_from(job, TEMPORARY, (&dir, name.as_ref()), contents, (ANYBODY, Survives::PowerCut))?;
+        replace_from(job, TEMPORARY, &dir, name.as_ref(), contents, Survives::PowerCut.into())?;
         if replaced.is_some() {
             room.freed();
         }

@@ -164,7 +164,7 @@ impl MemoryStore {
     /// Opens the memory of the member in the directory `member`; makes `memory/` if there is none, and removes temporary files
     /// that a crash left. A member's memory has one store at a time, as its jobs do.
     pub fn open(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
-        Self::open_at(member, MEMORY, Scope::Worker, (limits, clock))
+        Self::open_at(member, MEMORY, Scope::Worker, limits, clock)
     }
 
     /// As [`Self::open`], for the memories of `scope` in the directory `path` of `root`.
@@ -175,9 +175,10 @@ impl MemoryStore {
         root: &Dir,
         path: impl Into<PathBuf>,
         scope: Scope,
-        (limits, clock): (Arc<Limits>, Arc<dyn Clock>),
+        limits: Arc<Limits>,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Arc<Self>> {
-        let store = Self::new(root, path.into(), scope, (limits, clock))?;
+        let store = Self::new(root, path.into(), scope, limits, clock)?;
         if let Err(e) = remove_temporaries(&store.dir()?) {
             tracing::warn!("temporary files are left in {}/: {e}", store.path.display());
         }
@@ -189,14 +190,15 @@ impl MemoryStore {
     /// # Errors
     /// If the handle on the directory cannot be duplicated.
     pub fn to_read(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
-        Self::new(member, MEMORY.into(), Scope::Worker, (limits, clock))
+        Self::new(member, MEMORY.into(), Scope::Worker, limits, clock)
     }
 
     fn new(
         root: &Dir,
         path: PathBuf,
         scope: Scope,
-        (limits, clock): (Arc<Limits>, Arc<dyn Clock>),
+        limits: Arc<Limits>,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             root: root.try_clone()?,

@@ -28,7 +28,7 @@ use guild_contract::{
 };
 use guild_fs::{
     clock::Clock,
-    durable::{ANYBODY, Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
+    durable::{Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
     fingerprint::Fingerprint,
     tree,
 };
@@ -223,7 +223,7 @@ impl JobStore {
         let made = (|| {
             jobs.create_dir(&nascent)?;
             let dir = open_dir(jobs, &nascent)?;
-            let create = |file, bytes: &[u8]| create(&dir, file, bytes, (ANYBODY, Survives::PowerCut));
+            let create = |file, bytes: &[u8]| create(&dir, file, bytes, Survives::PowerCut.into());
             create(TASK, new.task.as_bytes())?;
             create(CONFIG, &record::config_json(&new.config)?)?;
             create(META, &record::pretty(meta)?)?;

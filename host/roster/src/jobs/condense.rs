@@ -15,13 +15,18 @@ use crate::resources::{
 };
 
 /// Has the host's own runtime condense what its workers share. It waits for permits as if it were a member of this name.
-pub(crate) fn condenser_of_host(host: (&Arc<Resources>, &Arc<Ingress>), agent: Runtime) -> Option<Condenser> {
-    "guild-hall".parse().ok().map(|key| condenser(host, agent, &key))
+pub(crate) fn condenser_of_host(
+    resources: &Arc<Resources>,
+    ingress: &Arc<Ingress>,
+    agent: Runtime,
+) -> Option<Condenser> {
+    "guild-hall".parse().ok().map(|key| condenser(resources, ingress, agent, &key))
 }
 
 /// Has the runtime `agent` condense the memories of the member `key`, when it has a permit for that.
 pub(crate) fn condenser(
-    (resources, ingress): (&Arc<Resources>, &Arc<Ingress>),
+    resources: &Arc<Resources>,
+    ingress: &Arc<Ingress>,
     agent: Runtime,
     key: &MemberKey,
 ) -> Condenser {

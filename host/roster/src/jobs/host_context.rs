@@ -130,13 +130,8 @@ impl HostContext {
     pub(crate) fn share(&self) {
         let Some(shared) = &self.shared else { return };
         shared.set_limits(&self.limits);
-        if let Some(condenser) = condense::condenser_of_host((&self.resources, &self.ingress), self.config.agent) {
+        if let Some(condenser) = condense::condenser_of_host(&self.resources, &self.ingress, self.config.agent) {
             shared.set_condenser(&condenser, &Handle::current());
         }
-    }
-
-    /// What a toolbox works with. All of the context would keep the toolboxes of each earlier reading of `guild.toml`.
-    pub(crate) fn for_toolbox(&self) -> (Arc<Resources>, Arc<Limits>) {
-        (self.resources.clone(), self.limits.clone())
     }
 }

@@ -80,34 +80,33 @@ impl Commissions {
         loop {
             let now = component.borrow_and_update().clone();
             conversing.borrow_and_update();
-            let mut changes = member.store().running(id).map(|job| job.changes());
-            // The job is looked at after its changes are listened for: an end in between is not missed.
-            match (member.store().running(id), &mut changes) {
-                (Some(job), _) if member.data.is_conversing(id) => return Ok((member, job)),
-                (Some(_), _) if let Component::Failed(why) = now => {
-                    return Err(format!(
-                        "its worker {} is not in service: {why}. The meeting goes on once it is; without it, end its job \
-                         with `guild cancel {id}`, and close it then",
-                        meeting.worker
-                    ));
-                }
-                (Some(_), Some(changes)) => {
-                    // A component that is loaded sends nothing more: its closed channel must not wake this.
-                    tokio::select! {
-                        Ok(()) = component.changed() => {}
-                        Ok(()) = conversing.changed() => {}
-                        _ = changes.changed() => {}
-                        () = tokio::time::sleep_until(until) => {
-                            return Err(
-                                "the meeting is still being resumed after a restart of the host; try again".to_owned()
-                            );
-                        }
-                    }
-                }
-                _ => {
-                    return Err(format!(
-                        "the job {id} of the meeting has ended, so nobody can talk in it any more; close the meeting"
-                    ));
+            let Some(job) = member.store().running(id) else {
+                return Err(format!(
+                    "the job {id} of the meeting has ended, so nobody can talk in it any more; close the meeting"
+                ));
+            };
+            if member.data.is_conversing(id) {
+                return Ok((member, job));
+            }
+            if let Component::Failed(why) = now {
+                return Err(format!(
+                    "its worker {} is not in service: {why}. The meeting goes on once it is; without it, end its job with \
+                     `guild cancel {id}`, and close it then",
+                    meeting.worker
+                ));
+            }
+            let mut changes = job.changes();
+            // An end before the changes are listened for is not missed.
+            if member.store().running(id).is_none() {
+                continue;
+            }
+            // A component that is loaded sends nothing more: its closed channel must not wake this.
+            tokio::select! {
+                Ok(()) = component.changed() => {}
+                Ok(()) = conversing.changed() => {}
+                _ = changes.changed() => {}
+                () = tokio::time::sleep_until(until) => {
+                    return Err("the meeting is still being resumed after a restart of the host; try again".to_owned());
                 }
             }
         }

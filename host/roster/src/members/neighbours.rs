@@ -71,6 +71,7 @@ fn open_beside(found: FoundMember, context: &HostContext) -> Result<(Offer, Opti
     let memory = MemoryStore::to_read(&found.dir, wanted.limits.clone(), Arc::new(SystemClock));
     let memory = memory.map_err(|e| format!("memory/: {e}"))?;
     let (done, component) = watch::channel(Component::Loading(None));
-    let toolbox = Toolbox::new(found.key, memory, granted.grants, context.for_toolbox(), component);
+    let (resources, limits) = (context.resources.clone(), context.limits.clone());
+    let toolbox = Toolbox::new(found.key, memory, granted.grants, resources, limits, component);
     Ok((Offer::Toolbox(toolbox), Some(Load { wanted, done, interrupted: None })))
 }

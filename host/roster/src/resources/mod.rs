@@ -29,7 +29,7 @@ impl Resources {
     /// that the job has read.
     pub(crate) fn reach(&self, member: Option<&MemberKey>, grants: &Grants) -> Reach {
         let reader = self.sources.of(member, grants, &self.runtimes);
-        self.with_readers((reader.clone(), reader), grants, &grants.sessions.tools)
+        self.with_readers(reader.clone(), reader, grants, &grants.sessions.tools)
     }
 
     /// As [`Self::reach`], for a job that works in a place of its own.
@@ -37,12 +37,12 @@ impl Resources {
     /// # Errors
     /// Where that cannot be read.
     pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
-        let readers = self.sources.with(attempt, grants, (&self.runtimes, limits))?;
-        Ok(self.with_readers(readers, grants, &grants.activity_tools()))
+        let (own, sessions) = self.sources.with(attempt, grants, &self.runtimes, limits)?;
+        Ok(self.with_readers(own, sessions, grants, &grants.activity_tools()))
     }
 
     /// Of two readers, that of the component and that of its sessions.
-    fn with_readers(&self, (own, sessions): (Reader, Reader), grants: &Grants, tools: &[String]) -> Reach {
+    fn with_readers(&self, own: Reader, sessions: Reader, grants: &Grants, tools: &[String]) -> Reach {
         let provided = self.runtimes.web(grants);
         let or_local = |local: Option<Arc<LocalSearch>>| Web {
             search: provided.search.clone().or_else(|| local.map(|local| local as _)),

@@ -101,7 +101,8 @@ impl Sources {
         &self,
         attempt: &Attempt,
         grants: &Grants,
-        (runtimes, limits): (&Runtimes, &Limits),
+        runtimes: &Runtimes,
+        limits: &Limits,
     ) -> Result<(Reader, Reader), String> {
         let names = self.granted(grants);
         let own = ReadRoots::open_worktree(attempt.roots())

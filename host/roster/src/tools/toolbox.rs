@@ -65,7 +65,8 @@ impl Toolbox {
         key: MemberKey,
         memory: Arc<MemoryStore>,
         grants: Arc<Grants>,
-        (resources, limits): (Arc<Resources>, Arc<Limits>),
+        resources: Arc<Resources>,
+        limits: Arc<Limits>,
         component: watch::Receiver<Component>,
     ) -> Arc<Self> {
         Arc::new(Self { key, component, memory, grants, resources, limits, checks: Semaphore::new(schema::PERMITS) })

@@ -4,11 +4,11 @@ use std::{future::ready, sync::Arc};
 
 use axum::{
     Extension, Router,
-    body::Body,
-    extract::{RawPathParams, Request, State},
+    body::{Body, HttpBody as _},
+    extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     http::{Method, StatusCode, Uri},
     response::Response,
-    routing::{MethodFilter, on},
+    routing::any,
 };
 use futures::StreamExt as _;
 use guild_auth::{Audit, Caller, Ingress, Operation, Subscription, budget::Permit};
@@ -26,7 +26,11 @@ use super::{
     events as stream,
     routes::{self, Answered, Asked},
 };
-use crate::{body::whole, declined::Declined, events, json, layers::compression};
+use crate::{
+    body::{is_json, not_json, whole},
+    declined::Declined,
+    events, json,
+};
 
 /// Why there is nothing below `/hall`.
 pub(crate) const NO_HALL: &str = "this host has no hall; start it with `guild serve --hall HOME`";
@@ -58,25 +62,22 @@ impl Api {
 
     /// The routes. Their requests have a [`Caller`] as an extension.
     pub(crate) fn router(self) -> Router {
-        let both = MethodFilter::GET.or(MethodFilter::POST);
-        let mut router = Router::new().route(EVENTS, on(both, listen));
+        let mut router = Router::new().route(EVENTS, any(listen));
         for operation in OPERATIONS.iter() {
             let Some(route) = operation.row.route else { continue };
             let handler = async move |State(api): State<Self>,
                                       Extension(caller): Extension<Caller>,
-                                      path: RawPathParams,
+                                      path: Result<RawPathParams, RawPathParamsRejection>,
                                       request: Request| {
+                let Some(path) = path.ok().filter(|_| route.verbs.include(request.method().as_str())) else {
+                    return not_found(request.method().clone(), request.uri().clone()).await;
+                };
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 api.carry_out(operation, caller, path, request).await.unwrap_or_else(Declined::json)
             };
-            let verbs = match route.verbs {
-                Verbs::Get => MethodFilter::GET,
-                Verbs::Post => MethodFilter::POST,
-                Verbs::Both => both,
-            };
-            router = router.route(route.path, on(verbs, handler));
+            router = router.route(route.path, any(handler));
         }
-        router.fallback(not_found).method_not_allowed_fallback(not_found).layer(compression()).with_state(self)
+        router.fallback(not_found).with_state(self)
     }
 
     /// Has an operation carried out, also where the client goes away meanwhile: a change is made whole, or not at all.
@@ -91,6 +92,9 @@ impl Api {
         request: Request,
     ) -> Result<Response, Declined> {
         let (parts, body) = request.into_parts();
+        if !body.is_end_stream() && !caller.is_process() && !is_json(&parts.headers) {
+            return Err(not_json());
+        }
         let body = whole(body, &parts, &caller).await?;
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let asked = Asked { operation, path, query, body, is_query: parts.method != Method::POST };
@@ -142,7 +146,10 @@ async fn not_found(method: Method, uri: Uri) -> Response {
 }
 
 /// The events of the hall, from now on.
-async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Response {
+async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>, method: Method, uri: Uri) -> Response {
+    if !Verbs::Both.include(method.as_str()) {
+        return not_found(method, uri).await;
+    }
     let listened = async {
         let authorized = caller.authorize("", LISTENS)?;
         let place = api.place(&caller)?;

@@ -19,7 +19,12 @@ use rustix::process::geteuid;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::Api;
-use crate::{connections, layers::of_connection, patience::Patient};
+use crate::{
+    connections,
+    declined::Shape,
+    layers::{of_connection, panics},
+    patience::Patient,
+};
 
 /// Bytes of a socket's path, with a zero at the end.
 const PATH_BYTES: usize = 108;
@@ -58,7 +63,10 @@ impl Socket {
     /// Serves connections until `stop` is ready. Then an answer under way gets 100 ms, as on the port.
     pub async fn serve(&self, api: &Api, limits: &Limits, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(limits.client_seconds.into());
-        let (http, router) = (connections::http(limits), of_connection(api.clone().router().layer(from_fn(admit))));
+        let (http, router) = (
+            connections::http(limits),
+            of_connection(api.clone().router().layer(panics(Shape::Hall)).layer(from_fn(admit))),
+        );
         let begin = |(stream, _), activity, graceful: Watcher| match process_of_user(&stream) {
             Ok(process) => {
                 let from = Connection::of_process(api.ingress.clone(), process);

@@ -160,8 +160,10 @@ async fn spoken(mut turn: Turn, progress: Option<&Progress>) -> SpokenTurn {
 
 /// Bounds the list that a model asks for without a limit. The recent documents have a default of their own.
 fn limit(operation: &HallOperation, arguments: &mut Map<String, Value>) {
-    if operation.input.pointer("/properties/limit").is_some() && !arguments.contains_key("recent") {
-        arguments.entry("limit").or_insert_with(|| MOST.into());
+    let is_recent = arguments.get("recent").and_then(Value::as_bool).unwrap_or_default();
+    let has_limit = arguments.get("limit").is_some_and(|limit| !limit.is_null());
+    if operation.input.pointer("/properties/limit").is_some() && !is_recent && !has_limit {
+        arguments.insert("limit".to_owned(), MOST.into());
     }
 }
 

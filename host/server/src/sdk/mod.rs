@@ -398,7 +398,7 @@ impl<'a> Message<'a> {
     /// What is wrong with it, and the id to answer it with.
     fn read(body: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
         let Ok(text) = str::from_utf8(body) else { return Err(Rejected { id: NULL, error: rpc::not_utf8() }) };
-        let refused = |why: String| Rejected { id: rpc::id(text).unwrap_or(NULL), error: rpc::too_large(&why) };
+        let refused = |why: String| Rejected { id: rpc::id(text).unwrap_or(NULL), error: rpc::refused_json(&why) };
         let bytes = json::check(body, limits).map_err(refused)?;
         let reject =
             |id, why: &str| Err(Rejected { id, error: RpcError::invalid_request(format!("Invalid request: {why}")) });

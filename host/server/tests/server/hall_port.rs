@@ -530,8 +530,12 @@ async fn a_long_list_has_its_beginning_and_how_many_there_are_besides() {
     for _ in 0..102 {
         world.create().await;
     }
-    let listed = world.call("list_commissions", json!({})).await;
-    assert_eq!((listed["commissions"].as_array().unwrap().len(), &listed["more"]), (100, &json!(2)));
+    for no_limit in [json!({}), json!({"limit": null})] {
+        let listed = world.call("list_commissions", no_limit).await;
+        assert_eq!((listed["commissions"].as_array().unwrap().len(), &listed["more"]), (100, &json!(2)));
+    }
+    let listed = world.call("list_commissions", json!({"offset": 100})).await;
+    assert_eq!((listed["commissions"].as_array().unwrap().len(), listed.get("more")), (2, None));
     assert_eq!(listed["commissions"][0].get("prompt"), None);
 }
 

@@ -106,7 +106,7 @@ impl Member {
         let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
         let offered = self.offered(wait_until).await?;
         let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
-        let (activation, memory) = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
+        let (activation, memory) = self.activation(request, &offered, &reach, attempt.as_ref(), wait_until).await?;
         let activation = Arc::new(activation);
         let (hall, host) = (context.view(), Handle::current());
         let scope = ActivateScope { memory: memory.clone(), files: reach.files.clone(), hall, host, wait_until };
@@ -160,7 +160,7 @@ impl Member {
         let started = tokio::spawn(async move {
             // A plan that names another one was refused.
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
-            let job = this.create(&activation, (plan.clone(), token), activated.log, created).await?;
+            let job = this.create(&activation, plan.clone(), token, activated.log, created).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
             if let Plan::Conversation(_) = plan.plan {
@@ -237,7 +237,8 @@ impl Member {
         self: &Arc<Self>,
         request: Request,
         offered: &Offered,
-        (reach, attempt): (&Reach, Option<&Attempt>),
+        reach: &Reach,
+        attempt: Option<&Attempt>,
         until: Instant,
     ) -> Result<(Activation, ScopedMemory), RpcError> {
         let this = self.clone();
@@ -308,7 +309,8 @@ impl Member {
     async fn create(
         &self,
         activation: &Activation,
-        (plan, token): (Accepted, Option<String>),
+        plan: Accepted,
+        token: Option<String>,
         log: Vec<String>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {

@@ -78,7 +78,8 @@ impl Member {
                 data.key.clone(),
                 data.memory.clone(),
                 grants.clone(),
-                context.for_toolbox(),
+                context.resources.clone(),
+                context.limits.clone(),
                 component.clone(),
             )
         });
@@ -106,7 +107,7 @@ impl Member {
         data.store.set_limits(limits.clone());
         data.memory.set_limits(limits.clone());
         data.memory.set_condenser(
-            condense::condenser((resources, &self.context.ingress), self.agent, &data.key),
+            condense::condenser(resources, &self.context.ingress, self.agent, &data.key),
             Handle::current(),
         );
         data.interrupted.set_runner(Arc::new(Runner::new(self)));

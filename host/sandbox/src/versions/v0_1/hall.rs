@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use guild_contract::capability::HALL;
+use guild_contract::{
+    capability::HALL,
+    hall::{Author, CommissionView},
+};
 use guild_session::{
-    hall::{HallCommission, HallMeeting, HallView, HallWorker},
+    hall::{HallMeeting, HallView, HallWorker},
     tools::ToolError,
 };
 
@@ -68,19 +71,19 @@ fn worker(HallWorker { key, name, title, description, can }: HallWorker) -> Work
     Worker { key, name, title, description, can }
 }
 
-fn commission(one: HallCommission) -> CommissionInfo {
+fn commission(one: CommissionView) -> CommissionInfo {
     CommissionInfo {
-        id: one.id,
-        project: one.project,
-        title: one.title,
-        status: one.status,
+        id: one.id.to_string(),
+        project: one.project_name,
+        title: one.title.strip_prefix("Commission: ").unwrap_or(&one.title).to_owned(),
+        status: one.status.to_string(),
         worker: one.worker,
-        by_manager: one.by_manager,
+        by_manager: one.created_by == Author::Manager,
         dependencies: one.dependencies,
         prompt: one.prompt,
-        progress: one.progress,
-        outcome: one.result,
-        changed: one.changed,
+        progress: one.current_progress,
+        outcome: one.result_summary,
+        changed: one.relevant_date,
         job: one.job,
     }
 }
