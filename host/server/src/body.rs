@@ -1,4 +1,4 @@
-//! A request's body: how it is read, and what is not read.
+//! Reads request bodies within bounds on size, time and memory.
 
 use std::{pin::pin, task::Poll, time::Duration};
 
@@ -46,7 +46,7 @@ pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
     let mut reading = pin!(read_body(body, limit, caller));
-    // The usual case: it came with the head, and there is nothing to time.
+    // The usual case: the body arrived with the head, so there is nothing to time.
     let read = match poll!(&mut reading) {
         Poll::Ready(read) => Ok(read),
         Poll::Pending => match Activity::of(&parts.extensions) {
@@ -87,15 +87,16 @@ async fn repaired(body: Bytes, caller: &Caller) -> Result<Bytes, Refused> {
 }
 
 enum BodyError {
-    /// What has not been read of it.
+    /// The rest of a body that exceeds the limit.
     TooLarge(BodyDataStream),
-    /// The same, where there is no memory for it.
+    /// The rest of a body for which there is no memory.
     NoMemory(Refused, BodyDataStream),
-    /// The client went away, or what it sent is no body.
+    /// The client went away, or sent an invalid body.
     Broken,
 }
 
-/// Reads a body of at most `limit` bytes. One that announces more is not read at all, nor one for which there is no memory.
+/// Reads a body of at most `limit` bytes. A body that announces more, or for which there is no memory, is not read at
+/// all.
 async fn read_body(body: Body, limit: usize, caller: &Caller) -> Result<Bytes, BodyError> {
     let announced = body.size_hint();
     let mut body = body.into_data_stream();
@@ -107,18 +108,18 @@ async fn read_body(body: Body, limit: usize, caller: &Caller) -> Result<Bytes, B
     }
     let Some(first) = body.next().await else { return Ok(Bytes::new()) };
     let first = first.map_err(|_| BodyError::Broken)?;
-    // The usual case: the body is there in one piece.
+    // The usual case: the body has arrived in one piece.
     if announced.exact() == Some(first.len() as u64) {
         return Ok(first);
     }
     let (mut whole, mut counted) = (BytesMut::from(first), announced.lower());
-    // What is announced is counted already.
+    // The announced length is counted already.
     whole.reserve(usize::try_from(counted).unwrap_or(usize::MAX).saturating_sub(whole.len()));
     loop {
         if whole.len() > limit {
             return Err(BodyError::TooLarge(body));
         }
-        // Of unannounced length it grows by doubling.
+        // A body of unannounced length grows by doubling.
         if whole.capacity() as u64 > counted.saturating_add(LARGE) {
             if let Err(refused) = caller.reserve(whole.capacity() as u64 - counted).await {
                 return Err(BodyError::NoMemory(refused, body));
@@ -133,9 +134,9 @@ async fn read_body(body: Body, limit: usize, caller: &Caller) -> Result<Bytes, B
     }
 }
 
-/// Lets a client that is sending see its answer.
+/// Drops the rest of a body, so that a client that is still sending sees its response.
 fn discard_unless_expected(headers: &HeaderMap, rest: BodyDataStream) {
-    // One that waits for "100 Continue" has sent nothing yet, and sends nothing now.
+    // A client that waits for "100 Continue" has sent no body, and sends none now.
     if !headers.contains_key(EXPECT) {
         tokio::spawn(timeout(DISCARD_TIME, discard(rest)));
     }
@@ -151,7 +152,7 @@ async fn discard(mut body: BodyDataStream) {
     }
 }
 
-/// An answer after which the connection cannot be used again.
+/// A response after which the connection cannot be reused.
 fn closing(declined: Declined) -> Declined {
     declined.with(CONNECTION, HeaderValue::from_static("close"))
 }

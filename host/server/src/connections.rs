@@ -1,9 +1,8 @@
-//! The connections of a listener, whichever it is: how many there are, which one makes room for another, and what a client
-//! may take its time for.
+//! Connections of a listener: their number, their timeouts, and the choice of a connection to close for a new one.
 //!
-//! A client that connects and says nothing, or sends a head or a body slowly, costs a place that others need. Where all
-//! places are taken, the connection that has waited for its client for longest is closed. One with a request under way is
-//! never closed for another.
+//! A client that connects and says nothing, or sends a head or a body slowly, takes a place that others need. When all
+//! places are taken, the connection that has waited for its client for the longest time is closed. A connection with a
+//! request under way is never closed for another.
 
 use std::{
     collections::HashMap,
@@ -43,19 +42,19 @@ use tower_http::add_extension::AddExtension;
 
 use crate::patience::LAST_WORDS;
 
-/// How long to wait where the system has nothing left for another connection.
+/// The pause after the system has no resources left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// Between two looks for a connection that makes room for another.
+/// The interval between two searches for a connection to close.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
-/// How often the log says so.
+/// How often failed attempts to accept a connection are logged.
 const EXHAUSTED_LOGGED: Duration = Duration::from_secs(60);
-/// Bytes of a client's that are read before somebody asks for them, on each connection.
+/// Bytes that are read ahead on each connection.
 const READ_AHEAD: usize = 64 * 1024;
 
-/// Accepts connections until `stop` is ready. Then an answer under way gets 100 ms, and all connections are closed.
+/// Accepts connections until `stop` is ready. A response under way then gets 100 ms, and all connections are closed.
 ///
-/// `begin` says what a connection is served with; `None` closes it at once. At most `limits.connections` are served at a
-/// time.
+/// `begin` returns the future that serves a connection; `None` closes it at once. At most `limits.connections` are
+/// served at a time.
 pub(crate) async fn serve<S>(
     limits: &Limits,
     accept: impl Fn() -> BoxFuture<'static, io::Result<S>>,
@@ -71,7 +70,7 @@ pub(crate) async fn serve<S>(
             let accepted = loop {
                 tokio::select! {
                     accepted = accept() => break accepted,
-                    // What is left of a connection that has ended is dropped at once.
+                    // The task of an ended connection is dropped at once.
                     _ = tasks.join_next(), if !tasks.is_empty() => {}
                 }
             };
@@ -104,14 +103,14 @@ pub(crate) async fn serve<S>(
         () = accepting => {}
         () = stop => {}
     }
-    // Nobody can connect any more, where the listener is this one's.
+    // Clients can no longer connect, if the listener belongs to this call.
     drop(accept);
-    // What is not answered then is closed.
+    // Requests that are still unanswered are dropped.
     let _ = timeout(LAST_WORDS, graceful.shutdown()).await;
     tasks.shutdown().await;
 }
 
-/// HTTP/1 as all listeners speak it.
+/// The HTTP/1 settings of all listeners.
 pub(crate) fn http(limits: &Limits) -> http1::Builder {
     let mut http = http1::Builder::new();
     let head = usize::try_from(limits.header_bytes).unwrap_or(usize::MAX);
@@ -123,7 +122,7 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
     http
 }
 
-/// The routes as a service of one connection, whose requests have it and its activity as extensions.
+/// The routes as a service for one connection. Its requests carry the connection and its activity as extensions.
 pub(crate) fn service(router: Router, from: Connection, activity: Arc<Activity>) -> ConnectionService {
     TowerToHyperService::new(AddExtension::new(AddExtension::new(router, Arc::new(from)), activity))
 }
@@ -139,13 +138,13 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// The places of a listener's connections.
+/// The places for connections of a listener.
 struct Connections {
     places: Arc<Semaphore>,
     open: Mutex<HashMap<u64, Arc<Activity>>>,
 }
 
-/// The place of a connection, until this is dropped.
+/// The place of a connection, released on drop.
 struct Place {
     _permit: Option<OwnedSemaphorePermit>,
     connections: Arc<Connections>,
@@ -158,11 +157,11 @@ impl Connections {
         Self { places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), open: Mutex::default() }
     }
 
-    /// A place that is free, else that of the connection which has waited for its client for longest.
+    /// Returns a free place, or else that of the connection that has waited for its client for the longest time.
     async fn place(self: &Arc<Self>, number: u64, activity: &Arc<Activity>) -> Place {
         let permit = match self.places.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),
-            // A connection that is at work now may wait for its client later.
+            // A connection that is busy now may wait for its client later.
             Err(_) => loop {
                 self.close_longest_waiting();
                 if let Ok(permit) = timeout(ROOM_PAUSE, self.places.clone().acquire_owned()).await {
@@ -179,7 +178,7 @@ impl Connections {
         let mut waiting: Vec<_> =
             open.values().filter_map(|activity| Some((activity.waiting_since()?, activity))).collect();
         waiting.sort_unstable_by_key(|(since, _)| *since);
-        // One whose request begins at this moment is left alone.
+        // A connection whose request begins at this moment is left alone.
         let _ = waiting.into_iter().any(|(_, activity)| activity.close());
     }
 }
@@ -190,10 +189,10 @@ impl Drop for Place {
     }
 }
 
-/// What a connection does now: it waits for its client, or has a request under way. Requests take no lock for it.
+/// The state of a connection: waiting for its client, or serving a request. Requests take no lock to change it.
 pub(crate) struct Activity {
     opened: Instant,
-    /// [`BUSY`], [`CLOSED`], or since when it has waited, in microseconds after it was opened.
+    /// [`BUSY`], [`CLOSED`], or the time since which the connection has waited, in microseconds after it was opened.
     state: AtomicU64,
     closed: CancellationToken,
 }
@@ -206,7 +205,7 @@ impl Activity {
         Self { opened: Instant::now(), state: AtomicU64::new(0), closed: CancellationToken::new() }
     }
 
-    /// That of the connection by which a request came.
+    /// The activity of the connection that a request came by.
     pub(crate) fn of(extensions: &Extensions) -> Option<Arc<Self>> {
         extensions.get::<Arc<Self>>().cloned()
     }
@@ -218,7 +217,7 @@ impl Activity {
         }
     }
 
-    /// Closes a connection that waits for its client; false where it does not wait.
+    /// Closes a connection that waits for its client; false if the connection is busy.
     fn close(&self) -> bool {
         let state = self.state.load(Ordering::Acquire);
         let may_close = state < CLOSED;
@@ -230,7 +229,7 @@ impl Activity {
         closes
     }
 
-    /// Has a request under way until what this gives is dropped. On a connection that is being closed this is never ready.
+    /// Marks the connection busy until the returned guard is dropped. Never ready on a connection that is being closed.
     pub(crate) async fn works(self: &Arc<Self>) -> Working {
         self.begin().await;
         Working(self.clone())
@@ -249,7 +248,7 @@ impl Activity {
         let _ = self.state.compare_exchange(BUSY, waited, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Carries something out that waits for the client, as for a body.
+    /// Runs `work` with the connection marked as waiting for its client, as for a body.
     pub(crate) async fn waiting<T>(self: &Arc<Self>, work: impl Future<Output = T>) -> T {
         self.wait();
         let done = work.await;
@@ -258,7 +257,7 @@ impl Activity {
     }
 }
 
-/// A request that is under way.
+/// Marks a connection as busy with a request.
 pub(crate) struct Working(Arc<Activity>);
 
 impl Drop for Working {
@@ -268,7 +267,7 @@ impl Drop for Working {
 }
 
 impl Working {
-    /// Goes with a response until it is sent, unless it is so small that the system takes it at once.
+    /// Keeps the guard until the response is sent, unless the response is so small that the system takes it at once.
     pub(crate) fn until_sent(self, response: Response) -> Response {
         match response.body().size_hint().exact() {
             Some(bytes) if bytes <= LARGE => response,
@@ -303,8 +302,8 @@ impl HttpBody for Sending {
     }
 }
 
-/// Failed attempts to accept a connection, as they are logged: the first at once, the others as a number, once in
-/// each [`EXHAUSTED_LOGGED`].
+/// Failed attempts to accept a connection. The first is logged at once, the others as a count once in each
+/// [`EXHAUSTED_LOGGED`].
 #[derive(Default)]
 struct Exhausted {
     logged: Option<Instant>,
@@ -312,7 +311,7 @@ struct Exhausted {
 }
 
 impl Exhausted {
-    /// Counts one more. Returns the number of those that were not logged, if they are to be logged now.
+    /// Counts one more failure. Returns the number of unlogged failures when they are due in the log.
     fn failed(&mut self, now: Instant) -> Option<u64> {
         self.untold = self.untold.saturating_add(1);
         if self.logged.is_some_and(|logged| now.duration_since(logged) < EXHAUSTED_LOGGED) {

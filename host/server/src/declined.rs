@@ -1,5 +1,6 @@
-//! What a request is answered with that is not carried out: at an endpoint an error of JSON-RPC, which clients of MCP can
-//! read, of the hall's API an error as that has it, elsewhere a text. The HTTP status is the same.
+//! Responses to rejected requests: a JSON-RPC error at endpoints, `{"error": TEXT}` in the hall's API, text elsewhere.
+//!
+//! All three have the same HTTP status. MCP clients can read the JSON-RPC error.
 
 use axum::{
     http::{
@@ -43,34 +44,34 @@ pub(crate) struct Declined {
 }
 
 impl Declined {
-    /// With an error of its own.
+    /// A rejection with an error of its own.
     pub(crate) fn new(status: StatusCode, error: RpcError) -> Self {
         Self { status, error, headers: HeaderMap::new() }
     }
 
-    /// What was sent is no request that this host takes.
+    /// A rejection of an invalid request.
     pub(crate) fn invalid(status: StatusCode, why: impl Into<String>) -> Self {
         Self::new(status, RpcError::new(code::INVALID_REQUEST, why))
     }
 
-    /// The same, with one more header.
+    /// Adds a header to the response.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// The answer where no JSON-RPC is spoken.
+    /// The response of routes without JSON-RPC.
     pub(crate) fn text(self) -> Response {
         (self.status, self.headers, format!("{}\n", self.error.message)).into_response()
     }
 
-    /// The answer of the hall's API.
+    /// The response in the hall's API.
     pub(crate) fn json(mut self) -> Response {
         self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         (self.status, self.headers, json!({"error": self.error.message}).to_string()).into_response()
     }
 
-    /// The answer at an endpoint, to the request with the id that is written so; without one where it is not known.
+    /// The response at an endpoint. `id` is the id of the request as it is written, if known.
     pub(crate) fn message(mut self, id: Option<&str>) -> Response {
         let (id, error) = (id.unwrap_or("null"), to_json(&self.error));
         let body = [b"{\"jsonrpc\":\"2.0\",\"id\":", id.as_bytes(), b",\"error\":", &error, b"}"].concat();
@@ -79,14 +80,14 @@ impl Declined {
     }
 }
 
-/// What could not be done for no fault of the caller's.
+/// A failure that is not the caller's fault.
 impl From<RpcError> for Declined {
     fn from(error: RpcError) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 }
 
-/// What the gate refused.
+/// A refusal of the gate.
 impl From<Refused> for Declined {
     fn from(refused: Refused) -> Self {
         let (status, retry_after) = (refused.status(), refused.retry_after());

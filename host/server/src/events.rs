@@ -1,4 +1,4 @@
-//! `GET /events`: who listens to what, and from where on, as server-sent events.
+//! `GET /events`: streams job events to subscribers as server-sent events.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -22,27 +22,27 @@ use tokio::{
 
 use crate::declined::Declined;
 
-/// Where the events are.
+/// The path of the event stream.
 pub(crate) const PATH: &str = "/events";
-/// After so long without an event a client is shown that the connection lives.
+/// After this time without an event, a comment shows the client that the connection is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// When to come back where there are too many listeners.
+/// Seconds after which a refused subscriber may retry.
 const COME_BACK: HeaderValue = HeaderValue::from_static("5");
 
-/// Which events a listener subscribes to; of each, empty is everything.
+/// The events that a listener subscribes to. An empty filter passes all events.
 #[derive(Debug, Default, PartialEq)]
 struct Wanted {
     members: BTreeSet<MemberKey>,
     jobs: BTreeSet<JobId>,
     kinds: Vec<Kind>,
-    /// Whether to begin with the events that the host still has.
+    /// Whether to begin with the events that the host still keeps.
     from_oldest: bool,
-    /// The id of the last event that it received.
+    /// The id of the last event that the client received.
     after: Option<String>,
 }
 
 impl Wanted {
-    /// What the query and the headers of a request ask for.
+    /// Reads the subscription from the query and the headers of a request.
     fn of(query: &str, headers: &HeaderMap) -> Result<Self, String> {
         let mut wanted = Self::default();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -59,7 +59,7 @@ impl Wanted {
                 }
             }
         }
-        // It is newer than what the address says.
+        // The header is newer than the query.
         if let Some(id) = headers.get("last-event-id") {
             wanted.after = Some(id.to_str().map_err(|_| "Last-Event-ID: it is no text")?.to_owned());
         }
@@ -77,7 +77,7 @@ impl Wanted {
     }
 }
 
-/// Answers a caller who wants to listen.
+/// Responds to a caller that subscribes.
 pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &HeaderMap) -> Response {
     let bad = |why: String| (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response();
     let wanted = match Wanted::of(uri.query().unwrap_or_default(), headers) {
@@ -112,12 +112,12 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // A proxy that collects an answer first would never pass this one on.
+    // A buffering proxy would never pass the stream on.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// The answer to a listener for whom there is no place.
+/// The response when no place is free for a listener.
 pub(crate) fn no_place(hub: &Hub) -> Declined {
     let most = hub.limits.listeners;
     let why = format!(
@@ -127,21 +127,21 @@ pub(crate) fn no_place(hub: &Hub) -> Declined {
     Declined::new(StatusCode::SERVICE_UNAVAILABLE, RpcError::busy(why)).with(RETRY_AFTER, COME_BACK)
 }
 
-/// One who listens.
+/// The stream of one listener.
 struct EventStream {
     hub: Arc<Hub>,
     newest: watch::Receiver<u64>,
     wanted: Wanted,
     subscription: Subscription,
-    /// The number of the event up to which it received all that it subscribes to.
+    /// The number of the last event that is sent, or that the listener does not subscribe to.
     at: u64,
     first: Option<Bytes>,
-    /// Ready when the last frame was given to the operating system.
+    /// Ready when the operating system has taken the last frame.
     taken: Option<oneshot::Receiver<Infallible>>,
     _place: Permit,
 }
 
-/// A frame for a listener, with the mark that it was not sent yet.
+/// A frame for a listener, with a marker that is dropped once the frame is sent.
 struct Frame {
     text: Bytes,
     _taken: oneshot::Sender<Infallible>,
@@ -154,7 +154,7 @@ impl AsRef<[u8]> for Frame {
 }
 
 impl EventStream {
-    /// The next frame. None is prepared while the client has not read the one before.
+    /// Returns the next frame. No frame is prepared until the client has read the previous one.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         if let Some(taken) = self.taken.take() {
             let _ = taken.await;
@@ -168,7 +168,7 @@ impl EventStream {
         Some((Ok(Bytes::from_owner(Frame { text, _taken })), self))
     }
 
-    /// What is new, or a sign of life; `None` where it may not listen any more.
+    /// Returns new events, or a keep-alive; `None` once the client may no longer listen.
     async fn next_batch(&mut self) -> Option<Bytes> {
         let quiet = Instant::now() + KEEP_ALIVE;
         loop {
@@ -188,7 +188,7 @@ impl EventStream {
             match timeout_at(quiet, self.newest.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return None,
-                // The id spares a client that comes back a look at what it does not want.
+                // The id lets a client that reconnects skip the events that it did not subscribe to.
                 Err(_) => return Some(format!(":\nid: {}\n\n", self.hub.read(|ring| ring.id(at))).into()),
             }
         }

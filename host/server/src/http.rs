@@ -1,9 +1,9 @@
-//! The routes of a host, and the gate before them.
+//! The routes of a host's port, and the admission of requests to them.
 //!
-//! [`guild_auth`] is asked first: a page in a browser whose name was bound to this host's address is answered 403, whatever it
-//! asks for. A request of [`mcp`](crate::mcp) is answered by [`rpc`], or by [`sdk`] where its client has a session, or says that
-//! it is of a version of MCP without any. An answer of [`rpc`] is always one JSON text, never a stream, whatever the client
-//! accepts.
+//! [`guild_auth`] comes first: a request whose host name does not belong to this host, as from a page in a browser
+//! after DNS rebinding, gets 403. [`rpc`] handles requests to [`mcp`](crate::mcp) endpoints; [`sdk`] handles those with
+//! a session, and those that state an MCP version without sessions. A response of [`rpc`] is always one JSON text,
+//! never a stream, whatever the client accepts.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -41,7 +41,7 @@ use crate::{
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// The paths of the endpoints of MCP; [`Endpoint::at`] says which are there.
+/// The paths of the MCP endpoints; [`Endpoint::at`] finds those that exist.
 const ENDPOINTS: [&str; 8] = [
     "/mcp",
     "/hall/mcp",
@@ -67,18 +67,17 @@ impl Service {
         Self { router: of_port(Arc::new(App { sdk: Services::new(host.clone()), host })), ingress }
     }
 
-    /// The routes.
     pub(crate) fn router(&self) -> Router {
         self.router.clone()
     }
 
-    /// By which rules a request is admitted.
+    /// The rules by which requests are admitted.
     pub(crate) fn ingress(&self) -> &Arc<Ingress> {
         &self.ingress
     }
 }
 
-/// What the handlers work with.
+/// State of the handlers.
 struct App {
     host: Arc<Host>,
     sdk: Services,
@@ -108,7 +107,7 @@ fn of_port(app: Arc<App>) -> Router {
     of_connection(router)
 }
 
-/// Refuses a request that calls the host by another name.
+/// Refuses a request whose host name does not belong to this host.
 async fn check_names(
     State(app): State<Arc<App>>,
     Extension(from): Extension<Arc<Connection>>,
@@ -122,14 +121,14 @@ async fn check_names(
     }
 }
 
-/// The gate before some routes.
+/// The gate of a group of routes.
 #[derive(Clone)]
 struct Gate {
     app: Arc<App>,
     shape: Shape,
 }
 
-/// Admits a request, and hands on who asks, and one reading of `guild.toml` for all that becomes of the request.
+/// Admits a request. The handlers get its caller, and one reading of `guild.toml` for the whole request.
 async fn admit(
     State(Gate { app, shape }): State<Gate>,
     Extension(from): Extension<Arc<Connection>>,
@@ -157,19 +156,19 @@ async fn admit(
     next.run(request).await
 }
 
-/// The members that a caller may know of: who is served, and why somebody is not.
+/// Lists the members that a caller may see, with the errors of those that are not served.
 async fn members(Extension(reading): Extension<Arc<Reading>>, Extension(caller): Extension<Caller>) -> Response {
     let mut report = reading.report();
     report.retain(|report| caller.is_for(&report.member));
     json(guild_roster::to_json(&report))
 }
 
-/// The events of jobs.
+/// Streams the events of jobs.
 async fn listen(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
     events::listen(app.host.events(), caller, request.uri(), request.headers())
 }
 
-/// An endpoint of MCP: a message of MCP, or JSON-RPC in and JSON-RPC out.
+/// An MCP endpoint: an MCP message, or JSON-RPC in and JSON-RPC out.
 async fn endpoint(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -231,12 +230,12 @@ fn json(json: Bytes) -> Response {
     response
 }
 
-/// The id of the one request that a body is.
+/// The id of the single request in a body.
 fn id_of(body: &[u8]) -> Option<&str> {
     str::from_utf8(body).ok().and_then(rpc::id)
 }
 
-/// Carries out what looks through a large text, which may take long, without holding up what else its thread has to do.
+/// Runs work that scans a large text, without blocking other tasks of its thread.
 async fn beside_others<T>(mut work: impl Future<Output = T> + Unpin) -> T {
     let has_others = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     poll_fn(|context| match has_others {

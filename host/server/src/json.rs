@@ -1,4 +1,4 @@
-//! What the wire asks of JSON beyond what `serde_json` does: bounds on its depth and its size as values, and no key twice.
+//! Checks of JSON input beyond `serde_json`: bounds on depth and parsed size, and no duplicate keys.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use serde_json::{Number, Value};
 /// An upper estimate, made before parsing, of the bytes that the JSON of a request's body takes as values.
 ///
 /// # Errors
-/// The error for the sender where it nests deeper than `limits.json_depth`, or takes more than `limits.parsed_bytes`.
+/// The JSON nests deeper than `limits.json_depth`, or takes more than `limits.parsed_bytes`. The text is for the
+/// sender.
 pub(crate) fn check(text: &[u8], limits: &Limits) -> Result<u64, String> {
     let (measured, levels, most) = (measure(text), limits.json_depth, limits.parsed_bytes);
     if measured.depth > levels as usize {
@@ -22,7 +23,7 @@ pub(crate) fn check(text: &[u8], limits: &Limits) -> Result<u64, String> {
     Ok(measured.bytes)
 }
 
-/// How many bytes a text has as a JSON string.
+/// The length of a text as a JSON string, in bytes.
 pub(crate) fn string_bytes(text: &str) -> u64 {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
@@ -32,8 +33,8 @@ pub(crate) fn string_bytes(text: &str) -> u64 {
     text.len() as u64 + text.bytes().map(escaped).sum::<u64>()
 }
 
-/// Parses a JSON object in which no key occurs twice, at any depth: two readers of `{"a": 1, "a": 2}` can see
-/// two different things.
+/// Parses a JSON object without duplicate keys at any depth: two readers of `{"a": 1, "a": 2}` can see two different
+/// values.
 pub(crate) fn strict_members(text: &str) -> serde_json::Result<Vec<(String, Value)>> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let members = deserializer.deserialize_map(StrictMembers)?;

@@ -1,4 +1,4 @@
-//! The layers around all routes: request ids, the log, panics, compression.
+//! Layers around all routes: request ids, logging, panics, compression.
 
 use std::{sync::Arc, time::Instant};
 
@@ -31,7 +31,7 @@ use crate::{connections::Activity, declined::Shape};
 const ID: &str = "x-request-id";
 const ID_BYTES: usize = 64;
 
-/// The least size of an answer that is compressed, for a client that accepts it.
+/// The minimum size of a compressed response, in bytes.
 const COMPRESSED_BYTES: u16 = 32 * 1024;
 
 /// Compresses large answers that are no stream of events.

@@ -1,7 +1,7 @@
-//! Listening: the port first, the connections last.
+//! Binds the host's port, serves its connections, and receives the process's signals.
 //!
-//! A host takes its port as the first thing it does, so that one that is in use is known at once, and listens as
-//! the last: a client that can connect finds a host that answers.
+//! A host binds its port first, so that a port in use is reported at once, and listens last: a client that can connect
+//! finds a host that responds.
 
 use std::{
     collections::HashMap,
@@ -34,29 +34,29 @@ use crate::{
     patience::{LAST_WORDS, PIECE, Patient, Transport},
 };
 
-/// Connections that the system holds until they are accepted.
+/// Connections that the system queues until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// Connections that are reserved for this machine, if there are many.
+/// The maximum number of connections that are reserved for this machine.
 const OWN: u32 = 16;
 
-/// Why the host cannot have its address.
+/// Why the host cannot bind its address.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another process has it. The command ends with exit code 2, upon which the next port is tried.
+    /// Another process has the address. The command ends with exit code 2, so that its caller can try the next port.
     #[error("port {} is already in use on {}", .0.port(), .0.ip())]
     InUse(SocketAddr),
-    /// The system does not give it.
+    /// The system refuses the address.
     #[error("cannot listen on {address}: {source}")]
     Other {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// An address that is this host's, and at which nobody can connect yet.
+/// A bound address that does not accept connections yet.
 #[derive(Debug)]
 pub struct Bound {
     socket: Socket,
@@ -73,14 +73,14 @@ impl BindError {
 }
 
 impl Bound {
-    /// Takes an address that no other process has. Port 0 takes a free one.
+    /// Binds an address that no other process has. Port 0 selects a free port.
     ///
-    /// Closed connections of an earlier host keep the address for a minute from a socket without address reuse, and from
-    /// no other. So the address is first tried without, and then with it. The bound socket itself is without it until it
-    /// listens: with it, a second host could take the same address before the first listens.
+    /// Closed connections of an earlier host block the address for a minute, but only for a socket without address
+    /// reuse. So the address is tried without reuse, and then with it. The bound socket itself has no reuse until it
+    /// listens; otherwise a second host could bind the same address before the first listens.
     ///
     /// # Errors
-    /// [`BindError::InUse`] where another process has the address, whether or not it listens yet.
+    /// [`BindError::InUse`] if another process has the address, whether or not it listens yet.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let bind = |reuse| {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -98,7 +98,7 @@ impl Bound {
         bound.map_err(|source| BindError::of(address, source))
     }
 
-    /// The address, with the port that the system chose where 0 was asked for.
+    /// The address, with the port that the system chose for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -106,20 +106,20 @@ impl Bound {
     /// Lets clients connect. Must be called in a runtime.
     ///
     /// # Errors
-    /// [`BindError::InUse`] where another host that started at the same moment listens already.
+    /// [`BindError::InUse`] if another host that started at the same moment already listens.
     pub fn listen(self, limits: &Limits) -> Result<TcpListener, BindError> {
         let listen = || {
-            // Connections inherit all of this. An answer is one write, which waiting to fill a packet would only delay; one
-            // that its client does not read must not stay in memory for ever.
+            // Connections inherit these options. A response is one write, so waiting to fill a packet would only delay
+            // it. A response that its client does not read must not stay in memory for ever.
             self.socket.set_tcp_nodelay(true)?;
             #[cfg(target_os = "linux")]
             {
                 self.socket.set_tcp_user_timeout(Some(Duration::from_secs(limits.client_seconds.into())))?;
-                // Half of it has to be sent before there is room for more: so it is seen when a client takes something,
-                // and the system does not hold megabytes for one that takes nothing.
+                // The buffer must be half empty before it takes more, so the host notices when a client reads, and the
+                // system does not hold megabytes for a client that reads nothing.
                 self.socket.set_tcp_notsent_lowat(2 * PIECE)?;
             }
-            // The closed connections of a socket with address reuse keep the address from no later host.
+            // Closed connections of a socket with address reuse do not block the address for a later host.
             self.socket.set_reuse_address(true)?;
             self.socket.listen(BACKLOG)?;
             TcpListener::from_std(self.socket.into())
@@ -129,14 +129,14 @@ impl Bound {
     }
 }
 
-/// Serves connections until `stop` is ready. Then nobody can connect any more, an answer under way gets 100 ms, and
-/// all connections are closed.
+/// Serves connections until `stop` is ready. The host then accepts no more connections, a response under way gets 100
+/// ms, and all connections are closed.
 ///
-/// At most `limits.connections` are served at a time; where they are all taken, the one that has waited for its client for
-/// longest is closed. Of them at most
-/// `limits.connections_per_address` are of one address elsewhere, and a few are left for this machine; more than that
-/// are closed at once. One whose client takes
-/// longer than `limits.client_seconds` for a handshake, a request or 64 KiB of an answer, or is silent for as long, is closed.
+/// At most `limits.connections` are served at a time; if all are taken, the connection that has waited for its client
+/// for the longest time is closed. At most `limits.connections_per_address` belong to one remote address, and a few
+/// places are reserved for this machine; connections beyond these are closed at once. A connection is also closed if
+/// its client takes longer than `limits.client_seconds` for a handshake, a request or 64 KiB of a response, or is
+/// silent for as long.
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
     let of_addresses = Arc::new(OfAddresses::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
@@ -161,7 +161,7 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
     connections::serve(limits, accept, begin, stop).await;
 }
 
-/// What every connection is served with.
+/// The state that all connections of the port share.
 struct Served {
     http: http1::Builder,
     service: Service,
@@ -171,7 +171,7 @@ struct Served {
 impl Served {
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>, graceful: Watcher) {
         let ingress = self.service.ingress();
-        // Only where it is asked for: it is one more system call.
+        // The local address is looked up only if needed, since that costs a system call.
         let at = if ingress.own_address() { stream.local_addr().ok() } else { None };
         let from = Connection::new(ingress.clone(), peer, at);
         let Some(tls) = ingress.tls() else { return self.serve_http(stream, from, activity, graceful).await };
@@ -194,20 +194,20 @@ impl Served {
     }
 }
 
-/// Answers whatever comes while the clock says a time that no answer's `Date` can have, for which hyper would panic.
+/// Refuses all requests while the clock shows a time that no `Date` header can hold, for which hyper would panic.
 async fn refuse_without_clock(mut stream: impl Transport) {
     const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
                           the clock of this host's machine says a time before 1970 or after 9999; set the clock\n";
-    // One that has gone already needs no answer.
+    // A client that has gone needs no response.
     let _ = timeout(LAST_WORDS, stream.write_all(ANSWER.as_bytes())).await;
     let _ = timeout(LAST_WORDS, stream.shutdown()).await;
 }
 
-/// How many connections each address has that is not of this machine.
+/// The number of connections of each remote address.
 struct OfAddresses {
-    /// Of one of them.
+    /// The limit for one address.
     most: u32,
-    /// All together: clients elsewhere cannot keep clients on this machine from being served.
+    /// The limit for all remote addresses together, so that remote clients cannot crowd out clients on this machine.
     most_of_all: u32,
     now: Mutex<Counts>,
 }
@@ -218,21 +218,22 @@ struct Counts {
     all: u32,
 }
 
-/// One of them, for as long as it is held.
+/// A counted connection of a remote address, released on drop.
 struct OfAddress {
     all: Arc<OfAddresses>,
     address: IpAddr,
 }
 
 impl OfAddresses {
-    /// An eighth of all, and no more than `OWN` of them, is for this machine.
+    /// An eighth of all connections, and at most `OWN`, is reserved for this machine.
     fn new(limits: &Limits) -> Self {
         let own = limits.connections.div_ceil(8).min(OWN);
         let most_of_all = limits.connections.saturating_sub(own).max(1);
         Self { most: limits.connections_per_address, most_of_all, now: Mutex::default() }
     }
 
-    /// One more of an address; `None` where it, or all, have as many as they may. This machine's own are not counted.
+    /// Counts one more connection of an address; `None` if a limit is reached. Connections of this machine are not
+    /// counted.
     fn count(self: &Arc<Self>, address: IpAddr) -> Option<Option<OfAddress>> {
         if address.is_loopback() {
             return Some(None);
@@ -262,7 +263,7 @@ impl Drop for OfAddress {
     }
 }
 
-/// Whoever has an address of IPv6 usually has the whole of its /64.
+/// The unit that connections are counted by. The holder of an IPv6 address usually has the whole /64.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(address) => {
@@ -273,22 +274,22 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The signals that tell a process to end: SIGTERM and SIGINT.
+/// The signals that end a process: SIGTERM and SIGINT.
 pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
-    /// The handlers stand when this function returns.
+    /// Installs the handlers before it returns.
     ///
     /// # Errors
-    /// Where the system does not let the process have them.
+    /// The system does not let the process install the handlers.
     pub fn new() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next one. None is lost that comes while nobody waits.
+    /// Waits for the next signal. A signal that arrives while no task waits is not lost.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -297,27 +298,27 @@ impl StopSignals {
     }
 }
 
-/// The signals that a host heeds: those that end it, and SIGHUP.
+/// The signals that a host handles: SIGTERM, SIGINT and SIGHUP.
 pub struct Signals {
     stop: StopSignals,
     hangup: Signal,
-    /// The process has a terminal, and is to end with it.
+    /// Whether the process has a terminal, and must end with it.
     has_terminal: bool,
 }
 
 impl Signals {
-    /// The handlers stand when this function returns.
+    /// Installs the handlers before it returns.
     ///
     /// # Errors
-    /// Where the system does not let the process have them.
+    /// The system does not let the process install the handlers.
     pub fn new() -> io::Result<Self> {
-        // Asked before there is a handler. Under `nohup` the process is to outlive its terminal.
+        // This must be read before a handler is installed. Under `nohup` the process outlives its terminal.
         let has_terminal = is_on_terminal() && !ignores_hangups();
         Ok(Self { stop: StopSignals::new()?, hangup: signal(SignalKind::hangup())?, has_terminal })
     }
 
-    /// Ready when the process is asked to end: by SIGTERM, by SIGINT, or by SIGHUP when its terminal is gone. Any other SIGHUP
-    /// wakes those who wait for `hangup`.
+    /// Ready when the process must end: on SIGTERM, on SIGINT, or on SIGHUP after its terminal is gone. Any other
+    /// SIGHUP notifies `hangup`.
     pub async fn ended(mut self, hangup: &Notify) {
         loop {
             tokio::select! {
@@ -333,16 +334,16 @@ impl Signals {
     }
 }
 
-/// Whether the process has a terminal that controls it. One that was closed controls nobody any more.
+/// Whether the process has a controlling terminal. A closed terminal no longer controls it.
 fn is_on_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether the process was started with SIGHUP ignored, as `nohup` does. This is known on Linux only.
+/// Whether the process was started with SIGHUP ignored, as by `nohup`. This is known on Linux only.
 fn ignores_hangups() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // Of signal N, bit N - 1 is set; SIGHUP is 1.
+    // The bit of signal N is N - 1; SIGHUP is 1.
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 

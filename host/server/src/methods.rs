@@ -1,6 +1,7 @@
-//! The table of methods. Each one that the host has stands here once: its name, what it does (by which the gate decides,
-//! and the audit log), its entry in the OpenRPC document, and who carries it out. Those of workers are described in
-//! [`worker`].
+//! The table of methods of the host.
+//!
+//! Each row has the method's name, its access class (for the gate and the audit log), its entry in the OpenRPC
+//! document, and its handler. The methods of workers are in [`worker`].
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -21,10 +22,10 @@ use crate::{
     worker::{self, WorkerMethod},
 };
 
-/// Versions of MCP that begin with `initialize`, newest first.
+/// Versions of MCP with `initialize`, newest first.
 const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Where MCP describes its methods.
+/// The documentation of MCP's tool methods.
 const TOOLS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/tools";
 const PROMPTS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/prompts";
 const RESOURCES: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/resources";
@@ -32,27 +33,27 @@ const RESOURCES: &str = "https://modelcontextprotocol.io/specification/2025-11-2
 /// A method of the host.
 struct Method {
     operation: Operation<'static>,
-    /// Its entry in the OpenRPC document; none of what only the SDK answers.
+    /// The entry in the OpenRPC document; none for methods that only the SDK handles.
     describe: Option<fn(&mut Shapes) -> openrpc::Method>,
     handler: Handler,
 }
 
-/// Who carries a method out.
+/// The handler of a method.
 #[derive(Clone, Copy)]
 enum Handler {
-    /// What answers at the endpoint.
+    /// The server of the endpoint.
     Endpoint(for<'a> fn(Request<'a>) -> BoxFuture<'a, Result<Bytes, RpcError>>),
-    /// The worker at whose own endpoint it is asked.
+    /// The worker, at its own endpoint.
     Worker(&'static WorkerMethod),
-    /// A tool. What its caller has to be permitted depends on the tool, so that the gate is asked about that.
+    /// A tool. The gate checks the access class of the tool, not of the method.
     Tool,
     /// The hall, at its own endpoint.
     Hall(&'static HallOperation),
-    /// The SDK, for clients of MCP that have sessions or are of a later version; nobody else has it.
+    /// The SDK, for MCP clients that have sessions or use a later version.
     Sdk,
 }
 
-/// A request, and what it is carried out with.
+/// A request with the context of its handler.
 struct Request<'a> {
     server: &'a Server,
     caller: &'a Caller,
@@ -228,12 +229,12 @@ static METHODS: [Method; 25] = [
     Method {
         operation: Operation { name: method::DISCOVER, access: Access::Open },
         describe: Some(|_| {
-            // That the document is one of OpenRPC, a schema elsewhere says: nobody should have to fetch it.
+            // No schema here says that this is an OpenRPC document, so that clients need not fetch one.
             let document = Content::required("document", object());
             openrpc::Method::new(method::DISCOVER, "Answers with this document.", Vec::new(), document)
                 .described_at("https://spec.open-rpc.org/#service-discovery-method")
         }),
-        // Its clients send what parameters they like.
+        // Clients of this method send arbitrary parameters.
         handler: Handler::Endpoint(|request| Box::pin(async move { Ok(document(request.server)) })),
     },
     of_worker(&worker::DISPATCH),
@@ -253,11 +254,11 @@ static METHODS: [Method; 25] = [
     of_sdk("tasks/cancel", Access::Ends),
 ];
 
-/// A method that is asked for, looked up in the table once.
+/// A method that was looked up in the table.
 struct Asked<'a> {
-    /// What the gate is asked.
+    /// The operation that the gate checks.
     operation: Operation<'a>,
-    /// None where the host has no such method.
+    /// None if the host has no such method.
     handler: Option<Handler>,
 }
 
@@ -305,15 +306,15 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What the gate is asked about a method of that name.
+/// The operation that the gate checks for a method.
 pub(crate) fn operation(name: &str) -> Operation<'_> {
     Asked::of(name).operation
 }
 
-/// Carries a request out, where its caller may have that done, and answers with the JSON of its result.
+/// Carries out a request if its caller is permitted to make it, and returns its result as JSON.
 ///
 /// # Errors
-/// What the gate, or the method, refuses.
+/// The refusal of the gate or of the method.
 pub(crate) async fn call(server: &Server, caller: &Caller, name: &str, params: Option<&str>) -> Result<Bytes, Failure> {
     let asked = Asked::of(name);
     if let Some(Handler::Tool) = asked.handler {
@@ -323,10 +324,10 @@ pub(crate) async fn call(server: &Server, caller: &Caller, name: &str, params: O
     Ok(authorized.run(async |audit| asked.carry_out(server, caller, params, audit).await).await?)
 }
 
-/// [`call`], of what the gate was asked about already.
+/// [`call`], after the gate has admitted the operation.
 ///
 /// # Errors
-/// What the method refuses.
+/// The refusal of the method.
 pub(crate) async fn call_authorized(
     authorized: &Authorized,
     server: &Server,
@@ -343,7 +344,7 @@ async fn call_tool(server: &Server, caller: &Caller, params: Option<&str>) -> Re
     let (name, arguments) = (params.text("name")?, params.object("arguments")?.unwrap_or_default());
     match server.call(caller, &name, arguments, CallOptions::default()).await? {
         Answered::Called(called) => Ok(to_json(&called)),
-        // Nobody gets a task who has not asked for one.
+        // A caller receives a task only on request.
         Answered::Task(..) => Err(RpcError::internal("a call without tasks was answered with one").into()),
     }
 }
@@ -356,7 +357,7 @@ fn object() -> Value {
     json!({"type": "object"})
 }
 
-/// One of MCP's methods that list something under `key`.
+/// The entry of an MCP method that lists items under `key`.
 fn of_list(name: &'static str, key: &str, summary: &'static str, url: &str) -> openrpc::Method {
     let list = json!({
         "type": "object",
@@ -367,19 +368,19 @@ fn of_list(name: &'static str, key: &str, summary: &'static str, url: &str) -> o
     method.refuses("The parameters are no object.").described_at(url)
 }
 
-/// What all workers' documents have in common.
+/// The common part of all workers' documents.
 static OF_WORKERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(true)));
-/// What the document of the hall has.
+/// The document of the hall.
 static OF_HALL: LazyLock<Common> = LazyLock::new(|| {
     Common::with(described(false), |shapes| {
         let methods = OPERATIONS.iter().filter(|operation| operation.is_method());
         methods.map(|operation| shapes.of_hall(operation)).collect()
     })
 });
-/// What the documents of all others have in common.
+/// The common part of all other documents.
 static OF_OTHERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(false)));
 
-/// The entries of the methods: those of workers where there is one.
+/// The entries of the methods, with those of workers if `worker` is set.
 fn described(worker: bool) -> impl Iterator<Item = fn(&mut Shapes) -> openrpc::Method> {
     let has = move |method: &&Method| worker || !matches!(method.handler, Handler::Worker(_));
     METHODS.iter().filter(has).filter_map(|method| method.describe)

@@ -1,4 +1,4 @@
-//! OpenRPC: what an endpoint answers to, as a document that is made from the types of the wire.
+//! OpenRPC documents of endpoints, made from the types of the wire.
 
 use bytes::Bytes;
 use guild_contract::{
@@ -14,10 +14,10 @@ use schemars::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The version of OpenRPC that the document keeps to. Nothing in it needs a later one, and many tools know none.
+/// The OpenRPC version of the document. It needs no later one, and many tools know none.
 const OPENRPC: &str = "1.3.2";
 
-/// What any request can be answered with, whatever its method: name, code, and when.
+/// Errors that any request can receive, whatever its method: name, code, and cause.
 const ERRORS: [(&str, i32, &str); 5] = [
     ("ParseError", code::PARSE_ERROR, "The body is not JSON."),
     ("InvalidRequest", code::INVALID_REQUEST, "The body is JSON, but no request; or it nests too deep."),
@@ -47,14 +47,14 @@ struct Info<'a> {
     host: Host,
 }
 
-/// What serves the member.
+/// The program that serves the member.
 #[derive(Serialize)]
 struct Host {
     name: &'static str,
     version: &'static str,
 }
 
-/// What the documents of many endpoints have in common.
+/// The common part of the documents of many endpoints.
 #[derive(Serialize)]
 pub(crate) struct Common {
     methods: Vec<Method>,
@@ -62,12 +62,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The document of these methods.
+    /// A document with these methods.
     pub(crate) fn new(described: impl Iterator<Item = fn(&mut Shapes) -> Method>) -> Self {
         Self::with(described, |_| Vec::new())
     }
 
-    /// The document of these methods, and of more.
+    /// A document with these methods and further ones.
     pub(crate) fn with(
         described: impl Iterator<Item = fn(&mut Shapes) -> Method>,
         more: impl FnOnce(&mut Shapes) -> Vec<Method>,
@@ -80,14 +80,14 @@ impl Common {
         Self { methods, components: json!({"schemas": shapes.0.take_definitions(true), "errors": errors}) }
     }
 
-    /// The document of an endpoint that is called so.
+    /// The document of an endpoint with this title.
     pub(crate) fn document(&self, title: &str, version: &str, description: &str) -> Bytes {
         let host = Host { name: "guild", version: env!("CARGO_PKG_VERSION") };
         to_json(&Document { openrpc: OPENRPC, info: Info { title, version, description, host }, common: self })
     }
 }
 
-/// A method, as OpenRPC tells of it.
+/// A method in an OpenRPC document.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Method {
@@ -126,7 +126,7 @@ impl Method {
         Self { name, summary, param_structure, params, result, errors, external_docs: None }
     }
 
-    /// When its parameters are not acceptable.
+    /// Describes when the method rejects its parameters.
     pub(crate) fn refuses(mut self, when: &str) -> Self {
         self.errors.insert(0, error(code::INVALID_PARAMS, when));
         self
@@ -142,7 +142,7 @@ fn error(code: i32, when: &str) -> Value {
     json!({"code": code, "message": when})
 }
 
-/// Collects the shapes that the methods share, as OpenRPC wants them: in JSON Schema's draft 7, each by its name.
+/// Collects the types that the methods share, as OpenRPC requires: in JSON Schema draft 7, each under its name.
 pub(crate) struct Shapes(SchemaGenerator);
 
 impl Shapes {
@@ -156,14 +156,14 @@ impl Shapes {
         self.0.subschema_for::<T>().into()
     }
 
-    /// An operation.
+    /// The entry of an operation.
     pub(crate) fn of_operation<O: Operation>(&mut self) -> Method {
         let params = self.params::<O::Input>();
         let output = self.of::<O::Output>();
         described(&O::ROW, params, output)
     }
 
-    /// An operation of the hall.
+    /// The entry of an operation of the hall.
     pub(crate) fn of_hall(&mut self, operation: &HallOperation) -> Method {
         let (input, output) = (operation.shapes)(&mut self.0);
         described(&operation.row, params(&input), output)
@@ -175,7 +175,7 @@ impl Shapes {
     }
 }
 
-/// The fields of a shape as parameters by name. Required ones come first, as OpenRPC wants it.
+/// The fields of an object schema as parameters. Required ones come first, as OpenRPC demands.
 fn params(shape: &Value) -> Vec<Content> {
     let needed = shape.get("required").and_then(Value::as_array);
     let fields = shape.get("properties").and_then(Value::as_object).into_iter().flatten();
@@ -189,12 +189,12 @@ fn params(shape: &Value) -> Vec<Content> {
     params
 }
 
-/// The method of a row.
+/// The entry of a row.
 fn described(row: &Row, params: Vec<Content>, output: Value) -> Method {
     let refuses = if row.refuses.is_empty() { REFUSES } else { row.refuses };
     Method::new(row.name, row.text, params, Content::required("result", output)).refuses(refuses)
 }
 
-/// When an operation refuses its parameters that says no more of it.
+/// The default description of an operation's parameter errors.
 const REFUSES: &str =
     "A parameter is missing or of the wrong type, or the hall refuses it. The message says which and why.";

@@ -1,21 +1,20 @@
-//! Parameters of methods, and of tools that are methods: by name, each checked where it is taken.
+//! Reads named parameters of methods, and arguments of tools.
 
 use guild_contract::rpc::{Detail, DispatchParams, ListParams, LogParams, RpcError};
 use serde_json::{Map, Value};
 
 use crate::json;
 
-/// A request's parameters, by name. Those that a method does not know are ignored; each one that it takes is
-/// checked where it is taken.
+/// Named parameters of a request. Unknown parameters are ignored; each known one is checked when it is read.
 pub(crate) struct Params(Vec<(String, Value)>);
 
 impl Params {
-    /// Those that a tool was called with.
+    /// The arguments of a tool call.
     pub(crate) fn of(arguments: Map<String, Value>) -> Self {
         Self(arguments.into_iter().collect())
     }
 
-    /// Those of a request, as they are written.
+    /// Parses the parameters of a request.
     pub(crate) fn read(text: Option<&str>) -> Result<Self, RpcError> {
         let Some(text) = text.filter(|text| *text != "null") else { return Ok(Self(Vec::new())) };
         if !text.starts_with('{') {
@@ -25,7 +24,7 @@ impl Params {
         members.map(Self).map_err(|error| RpcError::invalid_params(format!("Invalid params: in `params`, {error}")))
     }
 
-    /// All of them, as an object.
+    /// All parameters as an object.
     pub(crate) fn into_object(self) -> Map<String, Value> {
         self.0.into_iter().collect()
     }
@@ -100,7 +99,7 @@ pub(crate) fn wrong_type(name: &str, wanted: &str, found: &Value) -> RpcError {
     RpcError::invalid_params(format!("Invalid params: `{name}` must be {wanted}, not {found}"))
 }
 
-/// A caller's text, short enough to be repeated to it.
+/// A caller's text, shortened so that a message can repeat it.
 pub(crate) fn shown(text: &str) -> &str {
     text.get(..text.floor_char_boundary(100)).unwrap_or_default()
 }

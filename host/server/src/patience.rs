@@ -1,8 +1,8 @@
-//! A connection whose client has to take what it is sent.
+//! Ends connections whose clients do not read the data that they are sent.
 //!
-//! An answer that nobody takes holds memory for as long as its connection lives. The system ends connections whose
-//! other end is gone; one that takes a byte now and then lives for ever. Here an answer has to move: 64 KiB, or what
-//! is left of it, in each span of patience.
+//! An unread response holds memory for as long as its connection lives. The system ends connections whose other end is
+//! gone, but a connection that reads a byte now and then lives for ever. Here a client must read 64 KiB of a response,
+//! or its rest, in each span of patience.
 
 use std::{
     io::{self, IoSlice},
@@ -18,15 +18,14 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// How long an answer under way may take once the host is to stop.
+/// How long a response under way may take after the host was told to stop.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(100);
-/// How many bytes have to move.
+/// How many bytes a client must read.
 pub(crate) const PIECE: u32 = guild_auth::LARGE as u32;
 
-/// A connection of a client: encrypted, or not, or of this machine.
+/// A client's connection: encrypted, plain, or local.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Has the connection reset once it is closed: what the system still holds for it is given back, too, in place of being
-    /// offered on.
+    /// Makes the connection reset when it is closed, so that the system frees its buffers instead of sending them.
     fn reset(&self);
 }
 
@@ -43,15 +42,15 @@ impl Transport for TlsStream<TcpStream> {
 }
 
 impl Transport for UnixStream {
-    /// The system holds nothing for a socket that is closed.
+    /// The system buffers no data for a closed Unix socket.
     fn reset(&self) {}
 }
 
-/// A connection that is ended where its client does not take what it is sent.
+/// A connection that ends if its client does not read.
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Since the client has not taken all that there is: when it must have taken more, and how much it has meanwhile.
+    /// The deadline for the next piece, and the bytes read so far. Set while the client has unread data.
     waiting: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
@@ -60,7 +59,7 @@ impl<S: Transport> Patient<S> {
         Self { stream, patience, waiting: None }
     }
 
-    /// What a write comes to: one that would block may do so only as long as patience lasts.
+    /// Handles the result of a write. A blocked write may wait only until the deadline.
     fn written(&mut self, written: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match (written, &mut self.waiting) {
             (Poll::Ready(Ok(count)), Some((_, moved))) => {
@@ -109,7 +108,7 @@ impl<S: Transport> AsyncWrite for Patient<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Ready when all that was written is with the system: hyper asks once it has nothing left to write.
+    /// Ready when the system has all data: hyper flushes once it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.stream).poll_flush(context) {
             Poll::Ready(result) => {

@@ -1,7 +1,7 @@
-//! JSON-RPC 2.0: from a request's body to the answer's.
+//! JSON-RPC 2.0: parses a request's body, runs its requests, and writes the response.
 //!
-//! Ids go back byte for byte as they came (`1.0` and a number beyond 64 bits too): they are never read as numbers.
-//! For the same reason a result is not parsed again: its JSON is copied into the answer once.
+//! Ids are returned byte for byte (`1.0` and numbers beyond 64 bits, too): they are never parsed as numbers. For the
+//! same reason results are not parsed again: their JSON is copied into the response once.
 
 use std::borrow::Cow;
 
@@ -21,42 +21,42 @@ use crate::{
     methods,
 };
 
-/// Whom a request is for.
+/// The receiver of a request.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
-    /// What this host serves.
+    /// The server of an endpoint.
     Server(&'a Server),
-    /// A member that it cannot serve, and why. Every request is answered with that.
+    /// A member that the host cannot serve, and the reason. Every request receives it as an error.
     Unavailable(&'a str),
 }
 
-/// A request at an endpoint: who asks, and whom.
+/// The context of a request at an endpoint.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
-    /// Who came in.
+    /// The caller.
     pub caller: &'a Caller,
-    /// The member's key; empty where the endpoint is that of many.
+    /// The member's key; empty at an endpoint of many members.
     pub member: &'a str,
-    /// What answers for it.
+    /// The receiver.
     pub target: Target<'a>,
 }
 
-/// What a body is answered with.
+/// The response to a body.
 #[derive(Debug)]
 pub enum Answer {
     /// JSON.
     Json(Bytes),
-    /// Nothing: it held notifications only.
+    /// No response: the body held only notifications.
     Nothing,
-    /// It was one request, which the caller may not make, or not now.
+    /// The single request was refused by the gate.
     Refused(Refused),
 }
 
-/// Answers a request's body.
+/// Responds to a request's body.
 ///
-/// The requests of a batch are carried out one after the other, in their order, so that a caller may cancel a job and
-/// delete it in one batch. Their answers together are bounded by four times `limits.result_bytes`. One that the caller
-/// may not make is answered with an error, and the others are carried out.
+/// The requests of a batch run one after the other, in their order, so that a caller can cancel a job and delete it in
+/// one batch. Their results together are bounded by four times `limits.result_bytes`. A request that the caller may not
+/// make receives an error, and the others are carried out.
 pub async fn answer(context: RequestContext<'_>, limits: &Limits, body: &[u8]) -> Answer {
     let Ok(text) = std::str::from_utf8(body) else {
         return failure(NULL, not_utf8());
@@ -101,7 +101,7 @@ async fn answer_batch(context: RequestContext<'_>, limits: &Limits, text: &str) 
             Ok(request) => (request.id, &*request.method),
             Err(rejected) => (Some(rejected.id), ""),
         };
-        // The first was counted when the batch came in.
+        // The first request was counted when the batch arrived.
         let counted =
             if index == 0 { Ok(()) } else { context.caller.another(context.member, methods::operation(method)) };
         let answered = match (counted, id) {
@@ -130,8 +130,8 @@ async fn answer_batch(context: RequestContext<'_>, limits: &Limits, text: &str) 
     Answer::Json(out.into())
 }
 
-/// Answers one request, or element of a batch. Writes nothing for a notification, nor for one that the caller may not
-/// make.
+/// Responds to one request, or element of a batch. Writes nothing for a notification, nor for a request that the caller
+/// may not make.
 async fn answer_one(
     context: RequestContext<'_>,
     request: &Result<Request<'_>, Rejected<'_>>,
@@ -162,20 +162,20 @@ async fn answer_one(
     Ok(())
 }
 
-/// The answer to a request of a batch that was not carried out, since there is no room for its result.
+/// The error for a request of a batch that was not run, since there is no room for its result.
 fn over(most: usize) -> RpcError {
     let message = format!("the answers of this batch are over {most} bytes; send this request by itself");
     RpcError::new(code::BUSY, message)
 }
 
-/// A request object. Without an id it is a notification.
+/// A request object. A notification has no id.
 struct Request<'a> {
     id: Option<&'a str>,
     method: Cow<'a, str>,
     params: Option<&'a str>,
 }
 
-/// A message of JSON-RPC, with its parts as they are written. It has a method, or it is an answer.
+/// A JSON-RPC message whose parts are raw JSON. It has a method, or it is a response.
 #[derive(Default)]
 pub(crate) struct Message<'a> {
     pub(crate) id: Option<&'a str>,
@@ -184,13 +184,13 @@ pub(crate) struct Message<'a> {
     pub(crate) is_answer: bool,
 }
 
-/// What is no message, and the id to answer it with.
+/// The error for an invalid message, with the id for the response.
 pub(crate) struct Rejected<'a> {
     pub(crate) id: &'a str,
     pub(crate) error: RpcError,
 }
 
-/// The id of the one request that a text is, as it is written; none where it has none, or is no request.
+/// The id of the single request in a text, as it is written; none if it has none, or is no request.
 pub(crate) fn id(text: &str) -> Option<&str> {
     #[derive(Deserialize)]
     struct Identified<'a> {
@@ -202,18 +202,18 @@ pub(crate) fn id(text: &str) -> Option<&str> {
     Some(id.get()).filter(|id| is_id(id))
 }
 
-/// Whether this is a string or a number that an answer repeats: a small request must not have a large answer.
+/// Whether this is a string or a number short enough to repeat: a small request must not cause a large response.
 fn is_id(written: &str) -> bool {
     written.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) && written.len() <= MAX_ID_BYTES
 }
 
-/// What an answer has in place of an id that is not known.
+/// The id of a response to a request with an unknown id.
 pub(crate) const NULL: &str = "null";
-/// Bytes of an id, as it is written.
+/// The maximum length of an id as it is written, in bytes.
 const MAX_ID_BYTES: usize = 1024;
 
 impl<'a> Message<'a> {
-    /// Reads a message. This is the one reader of what comes in: plain JSON-RPC, and all versions of MCP.
+    /// Parses a message. All messages pass this parser: plain JSON-RPC, and all versions of MCP.
     pub(crate) fn read(text: &'a str) -> Result<Self, Rejected<'a>> {
         let reject = |id, message: &str| {
             Err(Rejected { id, error: RpcError::invalid_request(format!("Invalid request: {message}")) })
@@ -264,12 +264,12 @@ pub(crate) fn refused_json(why: &str) -> RpcError {
     RpcError::invalid_request(format!("Invalid request: {why}"))
 }
 
-/// The error for a body that is no text.
+/// The error for a body that is not UTF-8.
 pub(crate) fn not_utf8() -> RpcError {
     RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8")
 }
 
-/// The members of a message, each as it is written; others are ignored, and one that occurs twice is an error.
+/// The members of a message as raw JSON. Unknown members are ignored; a duplicate is an error.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "written")]
@@ -286,7 +286,7 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Tells `null` from what is not there.
+/// Distinguishes `null` from a missing member.
 fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }
@@ -305,7 +305,7 @@ fn unreadable(error: &serde_json::Error) -> RpcError {
     }
 }
 
-/// The answer to a body that is no request.
+/// The response to an unparsable body.
 fn failure(id: &str, error: RpcError) -> Answer {
     let mut out = Vec::new();
     write(&mut out, id, Err(error));

@@ -1,4 +1,4 @@
-//! `guild serve`: the way from an address to a host that answers there.
+//! `guild serve`: binds the address, opens the members, and serves them.
 
 use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, thread};
 
@@ -18,53 +18,54 @@ use crate::{
     listen::{self, BindError, Bound, Signals},
 };
 
-/// What `guild serve` was asked for.
+/// The options of `guild serve`.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// `guild.toml`.
     pub config: Config,
-    /// Whose jobs to keep.
+    /// The members that are served, which also decides whose jobs the host keeps.
     pub target: Target,
-    /// `--port`, where it is not the configuration's.
+    /// `--port`, if it overrides the configuration.
     pub port: Option<u16>,
     /// `--sources`.
     pub sources: Vec<PathBuf>,
     /// `--agent`.
     pub agent: Option<Runtime>,
-    /// The home of the hall whose commissions the members carry out, where there is one.
+    /// The home of the hall whose commissions the members carry out, if there is one.
     pub hall: Option<PathBuf>,
-    /// How `guild.toml` is read again.
+    /// Reloads `guild.toml`.
     pub reloads: Reloads,
-    /// Whether it is a private host: each request needs its token, and it ends once stdin has ended and no client uses it.
+    /// Whether the host is private: each request needs its token, and it ends once stdin has ended and no client uses
+    /// it.
     pub private: bool,
 }
 
 /// Why the host does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be bound. A port that is taken has an error of its own.
+    /// The address cannot be bound. A port in use has an error of its own.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The rules of who may ask cannot be applied.
+    /// The rules for callers cannot be applied.
     #[error(transparent)]
     Ingress(#[from] IngressError),
     /// The members cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It ended before it served.
+    /// The host ended before it served.
     #[error("{0}")]
     Ended(#[from] io::Error),
 }
 
-/// The port where neither `--port` nor `guild.toml` names one.
+/// The port if neither `--port` nor `guild.toml` sets one.
 pub const DEFAULT_PORT: u16 = 7433;
 
-/// Serves until SIGTERM or SIGINT, or until nobody uses a private host any more, and reads `guild.toml` again at each SIGHUP:
-/// `signals` stands since the process began.
-/// `ready` is called with the address, as `http://127.0.0.1:7433`, once clients can connect.
+/// Serves until SIGTERM or SIGINT, or until a private host is unused, and reloads `guild.toml` at each SIGHUP:
+/// `signals` has been installed since the process began. `ready` is called with the address, as
+/// `http://127.0.0.1:7433`, once clients can connect.
 ///
-/// The address is bound first, so that a port that is taken is known at once, and listened on last, when every member
-/// answers: a client that can connect never has to retry.
+/// The address is bound first, so that a port in use is reported at once, and listened on last, when every member is
+/// open: a client that can connect never has to retry.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -74,7 +75,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
-    // Its file is there before any `.owner` names the address.
+    // The file exists before any `.owner` names the address.
     let private = if private { Some(Arc::new(PrivateHost::create(address.port())?)) } else { None };
     let _token = private.as_ref().map(PrivateHost::guard);
     let ingress = Ingress::open(&config, address)?;
@@ -123,7 +124,8 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     Ok(())
 }
 
-/// Ready when the process that started a private host has closed stdin, and no client uses the host; never for another host.
+/// Ready when the process that started a private host has closed stdin, and no client uses the host; never for other
+/// hosts.
 async fn unused(private: Option<Arc<PrivateHost>>) {
     let Some(private) = private else { return pending().await };
     let (done, is_done) = oneshot::channel::<()>();
@@ -134,15 +136,15 @@ async fn unused(private: Option<Arc<PrivateHost>>) {
         }
         drop(done);
     };
-    // A thread of its own, since the process has to end while it waits.
+    // The thread is separate, since the process must be able to end while it waits.
     if let Err(e) = thread::Builder::new().name("clients".to_owned()).spawn(wait) {
         tracing::error!("the host ends, since it cannot wait for its clients: {e}");
     }
     let _ = is_done.await;
 }
 
-/// Takes as many file descriptors as the system lets this process have: thousands of sessions have a connection each, and
-/// connections and job files share them.
+/// Raises the limit of open files to the system's maximum: thousands of sessions have a connection each, and
+/// connections and job files share the limit.
 fn more_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,4 +1,4 @@
-//! The handlers of the operations of a worker: the six of REQ-WD-3, `worker/log` and `worker/resume`.
+//! Handlers of the operations of a worker: the six of REQ-WD-3, `worker/log` and `worker/resume`.
 //!
 //! [`guild_contract::rpc`] describes each of them.
 
@@ -32,14 +32,14 @@ use crate::{
 /// An operation of a worker, with its handler.
 pub(crate) struct WorkerMethod {
     pub(crate) row: Row,
-    /// Its entry in an OpenRPC document.
+    /// The entry in an OpenRPC document.
     pub(crate) describe: fn(&mut Shapes) -> openrpc::Method,
-    /// The JSON Schema of its parameters: an object, without references.
+    /// The JSON Schema of the parameters: an object without references.
     pub(crate) input: fn() -> Value,
     run: Handler,
 }
 
-/// Carries a method out, and notes for the audit log which job it is about.
+/// Carries out a method, and notes the id of its job for the audit log.
 type Handler = for<'a> fn(&'a Arc<Member>, &'a Caller, Params, &'a Audit) -> BoxFuture<'a, Result<Bytes, RpcError>>;
 
 pub(crate) static DISPATCH: WorkerMethod = WorkerMethod::of::<DispatchJob>(|member, caller, params, audit| {
@@ -85,12 +85,12 @@ impl WorkerMethod {
         Self { row: O::ROW, describe: |shapes| shapes.of_operation::<O>(), input: schema::input::<O::Input>, run }
     }
 
-    /// What the gate is asked about.
+    /// The operation that the gate checks.
     pub(crate) const fn operation(&self) -> Operation<'static> {
         Operation { name: self.row.name, access: self.row.access }
     }
 
-    /// Carries it out, and notes for the audit log which job it is about.
+    /// Carries out the method, and notes the id of its job for the audit log.
     pub(crate) async fn call(
         &self,
         member: &Arc<Member>,
@@ -114,8 +114,8 @@ fn job(params: Params, audit: &Audit) -> Result<String, RpcError> {
     Ok(id)
 }
 
-/// How many copies there are of what is being made an answer, at most: as a text, as JSON, as JSON in JSON, as a value, and
-/// in buffers that grow.
+/// The maximum number of copies of a result in memory: as a text, as JSON, as JSON in JSON, as a value, and in growing
+/// buffers.
 const COPIES: u64 = 8;
 
 /// `worker/list`, once there is memory for the answer.
@@ -124,7 +124,7 @@ pub(crate) async fn list(member: &Member, caller: &Caller, params: ListParams) -
     if let Some(list) = store.list_now(&params) {
         return Ok(list);
     }
-    // As entries, and as JSON in a buffer that grows.
+    // The list as entries, and as JSON in a growing buffer.
     caller.reserve(store.list_bytes(&params).saturating_mul(3)).await?;
     member.list(params).await
 }
@@ -139,8 +139,8 @@ pub(crate) async fn result(member: &Member, caller: &Caller, job: &str) -> Resul
     within_memory(caller, read, |result| json::string_bytes(&result.output)).await
 }
 
-/// Reads something once there is memory for the answer that is made of it. `read`, which may block, does so where it has at
-/// most so many bytes, and says else how many it has; `written` says how many it has as JSON.
+/// Reads data once there is memory for the result made from it. `read`, which may block, gets a maximum of bytes, and
+/// fails with the actual size if that is larger; `written` is the size of the result as JSON.
 pub(crate) async fn within_memory<T: Send + 'static>(
     caller: &Caller,
     read: impl Fn(u64) -> Result<Result<T, u64>, RpcError> + Send + Sync + 'static,
@@ -152,7 +152,7 @@ pub(crate) async fn within_memory<T: Send + 'static>(
         let read = read.clone();
         match blocking(move || read(most)).await? {
             Ok(found) => break found,
-            // Some of it is written with more bytes; and it may have grown since.
+            // Some bytes take more room as JSON; and the data may have grown since.
             Err(bytes) => most = bytes.saturating_add(bytes / 4),
         }
         let needed = most.saturating_mul(COPIES);
@@ -173,7 +173,7 @@ pub(crate) async fn dispatch(
 ) -> Result<Dispatched, RpcError> {
     let params = params.dispatch()?;
     let audit = audit.clone();
-    // The job is written down with its beginning, also where its caller has gone away by then.
+    // The job is logged at its beginning, even if its caller has gone away by then.
     let created = move |job: &JobId| {
         audit.about(job.as_str());
         audit.end(None);

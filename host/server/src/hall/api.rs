@@ -1,4 +1,4 @@
-//! The API as it is asked, on the port below `/hall` and at the Unix socket: each route is an operation of [`OPERATIONS`].
+//! Routes of the hall's API, on the port below `/hall` and on the Unix socket, one for each row of [`OPERATIONS`].
 
 use std::{future::ready, sync::Arc};
 
@@ -32,35 +32,36 @@ use crate::{
     events, json,
 };
 
-/// Why there is nothing below `/hall`.
+/// The error below `/hall` on a host without a hall.
 pub(crate) const NO_HALL: &str = "this host has no hall; start it with `guild serve --hall HOME`";
 
-/// The stream of the hall's events, which is no operation: it has no end. The original's command line asks by POST.
+/// The stream of the hall's events. It has no end, so it is no operation. The original's command line requests it by
+/// POST.
 const EVENTS: &str = "/system/events/stream/subscribe";
-/// What the gate is asked about that.
+/// The operation that the gate checks for the stream.
 const LISTENS: Operation<'static> = Operation { name: "system/events", access: Access::Reads };
 
 /// The API of a hall.
 #[derive(Clone)]
 pub struct Api {
     hall: Arc<Hall>,
-    /// Where its listeners are counted.
+    /// Counts the listeners.
     events: Arc<Hub>,
     pub(super) ingress: Arc<Ingress>,
 }
 
 impl Api {
-    /// That of a hall, of which it is known where its callers are counted.
+    /// The API of a hall. `events` counts its listeners, `ingress` its callers.
     pub fn new(hall: Arc<Hall>, events: Arc<Hub>, ingress: Arc<Ingress>) -> Self {
         Self { hall, events, ingress }
     }
 
-    /// That of the hall of a host, where it has one.
+    /// The API of a host's hall, if the host has one.
     pub fn of(host: &Host) -> Option<Self> {
         host.hall().map(|hall| Self::new(hall.clone(), host.events().clone(), host.ingress().clone()))
     }
 
-    /// The routes. Their requests have a [`Caller`] as an extension.
+    /// The routes. Requests must carry a [`Caller`] as an extension.
     pub(crate) fn router(self) -> Router {
         let mut router = Router::new().route(EVENTS, any(listen));
         for operation in OPERATIONS.iter() {
@@ -80,10 +81,10 @@ impl Api {
         router.fallback(not_found).with_state(self)
     }
 
-    /// Has an operation carried out, also where the client goes away meanwhile: a change is made whole, or not at all.
+    /// Carries out an operation, even if the client goes away: a change is made completely, or not at all.
     ///
     /// # Errors
-    /// Where the caller may not ask, or not now.
+    /// The caller may not call the operation, or not now.
     async fn carry_out(
         self,
         operation: &'static HallOperation,
@@ -140,7 +141,7 @@ impl Api {
     }
 }
 
-/// The answer where nothing has this route.
+/// The response for an unknown route.
 async fn not_found(method: Method, uri: Uri) -> Response {
     routes::error(StatusCode::NOT_FOUND, &format!("{method} {} not found", uri.path()))
 }
@@ -159,17 +160,17 @@ async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>, me
     listened.await.unwrap_or_else(Declined::json)
 }
 
-/// What the audit log has of an answer that says why there is no other.
+/// The error in the audit log for a response that is a refusal.
 fn failure(status: StatusCode) -> Option<RpcError> {
     let code = if status.is_server_error() { code::INTERNAL_ERROR } else { code::INVALID_PARAMS };
     (!status.is_success()).then(|| RpcError::new(code, status.to_string()))
 }
 
-/// A stream of events that ends when its listener may not listen any more.
+/// A stream of events that ends when its listener may no longer listen.
 fn listened(response: Response, subscription: Subscription, place: Permit) -> Response {
     response.map(|body| {
         Body::from_stream(body.into_data_stream().take_while(move |_| {
-            // It is a listener's for as long as the stream lives.
+            // The place is held for as long as the stream lives.
             let _place = &place;
             ready(subscription.is_good())
         }))

@@ -1,4 +1,4 @@
-//! What happens in a hall, as server-sent events.
+//! Streams events of a hall, and of turns in meetings, as server-sent events.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use guild_contract::hall::TurnEvent;
 use guild_hall::{Hall, meetings::Turn};
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 
-/// After so long without an event a client is shown that the connection lives.
+/// After this time without an event, a comment shows the client that the connection is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// All that happens from now on. Each event is one piece of the body: clients of the original read no other.
+/// Streams all events from now on. Each event is one piece of the body, as clients of the original require.
 pub(super) fn listen(hall: &Arc<Hall>) -> Response {
     let events = stream::unfold(hall.events(), |mut events| async {
         loop {
@@ -41,7 +41,7 @@ pub(super) fn listen(hall: &Arc<Hall>) -> Response {
     stream(Body::from_stream(events))
 }
 
-/// The events of a turn, until it is over. Whoever reads slowly, or goes away, is in nobody's way: the turn goes on.
+/// Streams the events of a turn until its end. The turn goes on even if the client reads slowly or goes away.
 pub(super) fn of_turn(turn: Turn) -> Body {
     Body::from_stream(stream::unfold(turn, |mut turn| async {
         let piece = match timeout(KEEP_ALIVE, turn.next()).await {
@@ -53,13 +53,13 @@ pub(super) fn of_turn(turn: Turn) -> Body {
     }))
 }
 
-/// An event as it is sent: one piece, with its number where it has one.
+/// Formats an event as one piece, with its number if it has one.
 pub(super) fn frame(number: u64, event: &TurnEvent) -> String {
     let json = serde_json::to_string(event).unwrap_or_default();
     if number == 0 { format!("data: {json}\n\n") } else { format!("id: {number}\ndata: {json}\n\n") }
 }
 
-/// A response whose body is server-sent events.
+/// A response whose body is a stream of server-sent events.
 pub(super) fn stream(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -1,7 +1,7 @@
-//! Images and mockups of projects, as they are.
+//! Serves images and mockups of projects unchanged.
 //!
-//! An artifact must not run code with the reader's credentials. Each file is served with the media type of its name, in an origin
-//! of its own.
+//! An artifact must not run code with the reader's credentials. Each file is served with the media type of its name, in
+//! an origin of its own.
 
 use axum::{
     body::Body,
@@ -14,16 +14,16 @@ use axum::{
 use guild_contract::hall::ArtifactKind;
 use guild_hall::artifact::ArtifactFile;
 
-/// An image runs nothing, and loads nothing.
+/// An image runs and loads nothing.
 const IMAGE: HeaderValue =
     HeaderValue::from_static("sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
-/// A mockup runs its own scripts, and loads and sends nothing.
+/// A mockup runs its own scripts. It loads and sends nothing.
 const MOCKUP: HeaderValue = HeaderValue::from_static(
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline' data:; \
      img-src data: blob:; font-src data:; frame-ancestors 'none'",
 );
 
-/// A file as a browser may show it.
+/// The response with a file that a browser may display.
 pub(super) fn shown(file: ArtifactFile) -> Response {
     let policy = if file.artifact.artifact_type == ArtifactKind::Image { IMAGE } else { MOCKUP };
     let mut response = Response::new(Body::from(file.bytes));

@@ -1,6 +1,7 @@
-//! The API of the hall: that of the original, over HTTP on the Unix socket of the hall's home, and below `/hall` of the port.
+//! The hall's API, which is that of the original, over HTTP on the hall's Unix socket and below `/hall` of the port.
 //!
-//! Each answer is JSON, an error `{"error": TEXT}`. Where nothing was found the text says "not found", which clients look for.
+//! Every response is JSON, every error `{"error": TEXT}`. If nothing was found, the text contains "not found", which
+//! clients look for.
 
 mod api;
 mod events;

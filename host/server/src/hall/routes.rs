@@ -1,4 +1,4 @@
-//! The answers of the hall's routes, each of which is an operation of the hall, asked by path and fields.
+//! Reads requests to the hall's routes, runs their operations, and writes the responses.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,20 +20,20 @@ use super::{events, files};
 /// A request for an operation.
 pub(super) struct Asked {
     pub(super) operation: &'static HallOperation,
-    /// The fields that the path has.
+    /// The fields in the path.
     pub(super) path: Vec<(String, String)>,
     pub(super) query: String,
     pub(super) body: Bytes,
-    /// Whether the method has no body.
+    /// Whether the input is in the query, since the method has no body.
     pub(super) is_query: bool,
 }
 
-/// Whether a response is a stream of events, and no error in place of it.
+/// Whether a response is a stream of events and not an error.
 pub(super) fn is_of_events(response: &Response) -> bool {
     response.headers().get(CONTENT_TYPE).is_some_and(|of| of == "text/event-stream")
 }
 
-/// Answers a request.
+/// Responds to a request.
 pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked) -> Response {
     let mut about = None;
     let answered = carry_out(hall, asked, &mut about).await;
@@ -46,7 +46,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked) -> Response {
             about = Some(turn.meeting());
             (events::stream(events::of_turn(*turn)), None)
         }
-        // The original's web UI does not look at the status.
+        // The original's web UI ignores the status.
         Ok((_, Reply::Turn(Err(refused)))) => {
             let event = TurnEvent::Error { reason: refused.to_string() };
             (events::stream(Body::from(events::frame(0, &event))), Some(status(&refused)))
@@ -54,13 +54,13 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked) -> Response {
         Ok((_, Reply::File(file))) => (files::shown(*file), None),
         Err(refused) => (error(status(&refused), &refused.to_string()), Some(status(&refused))),
     };
-    // Only the id of a record that exists gets into the log, and no other text of a caller's.
+    // The log gets only ids of existing records, and no other text from a caller.
     let about = about.filter(|id| hall.has(id));
     response.extensions_mut().insert(Answered { about, refused });
     response
 }
 
-/// The subject of an answer, and whether the answer is a refusal, whatever its status says.
+/// The subject of a response, and whether it is a refusal, whatever its status is.
 #[derive(Clone)]
 pub(super) struct Answered {
     /// The commission or the meeting.
@@ -73,20 +73,20 @@ fn status(refused: &OperationError) -> StatusCode {
     StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// The commission or the meeting that an output names.
+/// The commission or the meeting in an output.
 pub(crate) fn id_of(value: &Value) -> Option<String> {
     let id = value.get("commissionId").or_else(|| value.get("meetingId"))?;
     id.as_str().map(str::to_owned)
 }
 
-/// The commission or the meeting that an operation is about: a field of its own, and no other that a caller adds.
+/// The commission or the meeting of an operation's input. Fields that the operation does not have are ignored.
 pub(crate) fn subject(operation: &HallOperation, input: &Map<String, Value>) -> Option<String> {
     let own = operation.input.get("properties")?;
     let name = ["commissionId", "meetingId"].into_iter().find(|name| own.get(*name).is_some())?;
     input.get(name)?.as_str().map(str::to_owned)
 }
 
-/// Carries an operation out, and notes the record that its input names.
+/// Carries out an operation, and stores the id of the record in its input.
 async fn carry_out(
     hall: &Arc<Hall>,
     asked: Asked,
@@ -113,10 +113,10 @@ fn of_query(query: &str) -> Map<String, Value> {
     pairs.into_iter().map(|(key, value)| (key, value.into())).collect()
 }
 
-/// The input of an operation, of fields as the original's clients spell them.
+/// The input of an operation, from fields as the original's clients spell them.
 ///
 /// # Errors
-/// A field that is missing, or that is no number where a number is wanted.
+/// A field is missing, or is not a number where a number is expected.
 fn input(
     operation: &HallOperation,
     mut fields: Map<String, Value>,
@@ -135,7 +135,7 @@ fn input(
     }
     let properties = operation.input.get("properties").and_then(Value::as_object);
     let is_text = |name: &str| properties.and_then(|all| all.get(name)?.get("type")).is_some_and(|of| of == "string");
-    // The original takes nothing but a text for one.
+    // The original accepts only texts for text fields.
     fields.retain(|name, value| !is_empty(name, value) && (value.is_string() || !is_text(name)));
     for (name, schema) in properties.into_iter().flatten() {
         if let Some(value) = fields.get_mut(name) {
@@ -153,7 +153,7 @@ fn input(
     }
 }
 
-/// Makes a value of the type that its schema wants, where it is a text: a query has nothing but texts.
+/// Converts a text to the type in the schema. Queries contain only texts.
 fn typed(name: &str, value: &mut Value, schema: &Value) -> Result<(), String> {
     let is_list = schema.get("type").is_some_and(|of| of == "array");
     let is_text = value.is_string();
@@ -164,14 +164,14 @@ fn typed(name: &str, value: &mut Value, schema: &Value) -> Result<(), String> {
     *value = match schema.get("type").and_then(Value::as_str) {
         Some("integer") => text.parse::<u64>().map_err(|_| format!("{name} must be a number from 0"))?.into(),
         Some("boolean") => (text == "true").into(),
-        // The original's command line can send a single one only.
+        // The original's command line can send only a single item.
         Some("array") => json!([text]),
         _ => return Ok(()),
     };
     Ok(())
 }
 
-/// An error as an answer.
+/// A response with an error.
 pub(super) fn error(status: StatusCode, why: &str) -> Response {
     with(status, &json!({"error": why}))
 }

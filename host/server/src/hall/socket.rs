@@ -1,6 +1,8 @@
-//! The Unix socket in the hall's home. Whoever can connect to it is the user: its mode is 0600, the home's 0700, and the peer's
-//! user is looked at. So no token is asked; the original's clients have none. A component has no sockets at all. Programs that
-//! the host starts (`claude`, `git`, `gh`) run as the user, and are taken for the user.
+//! The hall's API on a Unix socket in the hall's home.
+//!
+//! Every process that can connect is the user: the socket's mode is 0600, the home's 0700, and the user of the peer is
+//! checked. So no token is required; the original's clients have none. Components have no sockets at all. Programs that
+//! the host starts (`claude`, `git`, `gh`) run as the user and count as the user.
 
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -26,20 +28,20 @@ use crate::{
     patience::Patient,
 };
 
-/// Bytes of a socket's path, with a zero at the end.
+/// Bytes of a socket's path, including the terminating zero.
 const PATH_BYTES: usize = 108;
 
-/// A socket that clients can connect to. Its files are removed with it.
+/// A listening socket. Its files are removed on drop.
 pub struct Socket {
     listener: Arc<UnixListener>,
     files: [PathBuf; 2],
 }
 
 impl Socket {
-    /// Listens in the home of a hall that this process owns. A socket that a crash left is replaced.
+    /// Listens in the home of a hall that this process owns. A socket that a crash left behind is replaced.
     ///
     /// # Errors
-    /// A sentence that names the path.
+    /// The text names the path.
     pub fn listen(hall: &Hall) -> io::Result<Self> {
         let home = hall.home().path();
         let path = home.join(SOCKET);
@@ -48,7 +50,7 @@ impl Socket {
             let why = format!("a socket's path has at most {} bytes; choose a home with a shorter one", PATH_BYTES - 1);
             return Err(named(io::Error::new(io::ErrorKind::InvalidFilename, why)));
         }
-        // Made where nobody looks for it, so that it has its mode from the first moment.
+        // The socket is made in a private directory, so that it has its mode from the first moment.
         let new = home.join("state/new/s");
         let _ = fs::remove_file(&new);
         let listener = UnixListener::bind(&new).map_err(named)?;
@@ -60,7 +62,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Serves connections until `stop` is ready. Then an answer under way gets 100 ms, as on the port.
+    /// Serves connections until `stop` is ready. A response under way then gets 100 ms, as on the port.
     pub async fn serve(&self, api: &Api, limits: &Limits, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(limits.client_seconds.into());
         let (http, router) = (
@@ -102,11 +104,11 @@ impl Drop for Socket {
     }
 }
 
-/// The process at the other end, where it is the user's; else whose it is, where the system tells.
+/// The peer's process if it is the user's; else its user, if the system reports one.
 fn process_of_user(stream: &UnixStream) -> Result<Process, Option<u32>> {
     let peer = stream.peer_cred().map_err(|_| None)?;
     match peer.uid() == geteuid().as_raw() {
-        // A system that does not tell has all processes be one.
+        // If the system does not report process ids, all processes count as one.
         true => Ok(Process { pid: peer.pid().unwrap_or_default(), user: peer.uid() }),
         false => Err(Some(peer.uid())),
     }

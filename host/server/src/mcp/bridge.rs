@@ -1,7 +1,7 @@
-//! The dispatch bridge: the six methods of a worker as tools (REQ-WD-36), of one worker or, where they take its name, of all.
+//! The dispatch bridge: the six methods of a worker as tools (REQ-WD-36), for one worker or for all of them.
 //!
-//! A tool does what its method does, with the same parameters and results, and a token has to be for the method. `dispatch`
-//! takes one more, `wait`; and a report is handed over as the Markdown that it is.
+//! A tool does the same as its method, with the same parameters and results, and requires the same token class.
+//! `dispatch` has one more argument, `wait`; and a report is returned as Markdown.
 
 use std::sync::LazyLock;
 
@@ -23,15 +23,13 @@ use crate::{
     worker::{self, WorkerMethod},
 };
 
-/// One of the six.
+/// A worker's method that is also a tool.
 pub(crate) struct Bridged {
-    /// The tool's name.
     pub(crate) tool: &'static str,
-    /// The method that it is.
     pub(crate) method: &'static WorkerMethod,
-    /// The JSON Schema of the arguments at one worker.
+    /// The JSON Schema of the arguments at an endpoint of one worker.
     pub(crate) input: Value,
-    /// The same where there are many workers: the arguments have the worker's name.
+    /// The JSON Schema of the arguments at an endpoint of many workers, including the worker's name.
     pub(crate) input_of_many: Value,
 }
 
@@ -45,7 +43,7 @@ impl Bridged {
         self.method.row.tool.map(|tool| tool.title.to_owned())
     }
 
-    /// The description, for a model.
+    /// The description for a model.
     fn description(&self) -> String {
         let text = self.method.row.text;
         match self.method.row.name {
@@ -106,14 +104,13 @@ fn input(method: &WorkerMethod, of_many: bool) -> Value {
 /// An argument of a tool.
 #[derive(Clone, Copy)]
 pub(crate) struct Argument {
-    /// By which it is given.
     pub(crate) name: &'static str,
     kind: Kind,
     is_required: bool,
     description: &'static str,
 }
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
@@ -121,22 +118,22 @@ enum Kind {
 }
 
 impl Argument {
-    /// A text that has to be there.
+    /// A required text.
     pub(crate) const fn required(name: &'static str, description: &'static str) -> Self {
         Self { name, kind: Kind::Text, is_required: true, description }
     }
 
-    /// A text that may be left out.
+    /// An optional text.
     pub(crate) const fn optional(name: &'static str, description: &'static str) -> Self {
         Self { is_required: false, ..Self::required(name, description) }
     }
 
-    /// The same, of another kind.
+    /// Changes the type of the argument.
     const fn of(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
-    /// An object that may be left out.
+    /// An optional object.
     pub(crate) const fn object(name: &'static str, description: &'static str) -> Self {
         Self::optional(name, description).of(Kind::Object)
     }
@@ -153,7 +150,7 @@ impl Argument {
     }
 }
 
-/// The JSON Schema of an object of these.
+/// The JSON Schema of an object with these arguments.
 pub(crate) fn schema<'a>(arguments: impl IntoIterator<Item = &'a Argument>) -> Value {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for argument in arguments {
@@ -169,11 +166,11 @@ pub(crate) fn schema<'a>(arguments: impl IntoIterator<Item = &'a Argument>) -> V
     schema
 }
 
-/// Refuses arguments that a tool does not have. What it has is checked where it is taken. An `agent` is listed only where
-/// there is one to choose; where there is none, the worker's own is accepted all the same.
+/// Rejects arguments that a tool does not have. Values are checked by the code that reads them. An `agent` is listed
+/// only if there are several to choose from; otherwise the worker's own is still accepted.
 ///
 /// # Errors
-/// The text names the first, the nearest of those that there are, and all of them.
+/// The text names the first unknown argument, the most similar known one, and all known ones.
 pub(crate) fn check_names(
     tool: &str,
     input: &Value,
@@ -193,50 +190,49 @@ pub(crate) fn check_names(
     }
 }
 
-/// The argument of `dispatch` that its method does not have.
+/// The argument that `dispatch` has in addition to its method's parameters.
 pub(crate) const WAIT: &str = "wait";
-/// The argument that names a worker, where there are many.
+/// The argument that names a worker, at endpoints of many workers.
 pub(crate) const WORKER: &str = "worker";
 /// The argument that names a job.
 pub(crate) const JOB: &str = "jobId";
 
-/// What `dispatch` answers at once.
+/// The immediate result of `dispatch`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Dispatched {
-    /// The new job.
     pub(crate) job_id: JobId,
-    /// That it runs.
+    /// The status of the new job, which runs.
     pub(crate) status: JobStatus,
 }
 
 const AGENT: &str = "agent";
 const CONFIG: &str = "config";
 
-/// The six, in the order in which they are listed.
+/// The tools of the bridge, in the order in which they are listed.
 pub(crate) static BRIDGED: LazyLock<[Bridged; 6]> = LazyLock::new(|| {
     [&worker::DISPATCH, &worker::LIST, &worker::STATUS, &worker::RESULT, &worker::CANCEL, &worker::DELETE]
         .map(Bridged::of)
 });
 
-/// The tool of that name.
+/// The bridge's tool with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Bridged> {
     BRIDGED.iter().find(|bridged| bridged.tool == name)
 }
 
-/// Those of the six that the caller's token is for.
+/// The bridge's tools that the caller's token permits.
 pub(crate) fn permitted(caller: &Caller) -> impl Iterator<Item = &'static Bridged> {
     BRIDGED.iter().filter(|bridged| caller.permits(bridged.method.row.access))
 }
 
-/// Those of a member's six tools that the caller's token is for, each under a name that `named` makes of the tool's own.
+/// The bridge's tools for a member that the caller's token permits. `named` makes the listed name from the tool's name.
 pub(crate) fn tools(member: &Member, caller: &Caller, named: impl Fn(&str) -> String) -> impl Iterator<Item = Tool> {
     permitted(caller).map(move |bridged| {
         let mut input_schema = bridged.input.clone();
         let mut description = bridged.description();
         if bridged.is_dispatch() {
             description = format!("{description}\n\n{}", about(member));
-            // A reference of its own would lead somewhere else from here. Its component tells then what is wrong.
+            // A reference in the schema would not resolve here. The component itself then reports invalid values.
             if let Some(own) = config_schema(member).filter(|own| !refers(own)) {
                 set(&mut input_schema, CONFIG, Some(own.clone()));
             }
@@ -246,7 +242,7 @@ pub(crate) fn tools(member: &Member, caller: &Caller, named: impl Fn(&str) -> St
     })
 }
 
-/// The same for all of these workers.
+/// The bridge's tools for many workers that the caller's token permits.
 pub(crate) fn tools_of_many(workers: &[impl AsRef<Member>], caller: &Caller) -> impl Iterator<Item = Tool> {
     let mut agents: Vec<String> = workers.iter().flat_map(|worker| worker.as_ref().agents()).collect();
     agents.sort_unstable();
@@ -263,8 +259,8 @@ pub(crate) fn tools_of_many(workers: &[impl AsRef<Member>], caller: &Caller) -> 
 /// Characters of a job's description in a list that is not detailed.
 const LABEL_CHARS: usize = 120;
 
-/// A job of a list. Its method tells of descriptions only where the list is detailed; to a model an id says nothing, so that
-/// its tool tells the beginning of them always.
+/// A job in a list. The method includes descriptions only in a detailed list; the tool always includes their
+/// beginnings, since an id alone tells a model nothing.
 #[derive(Serialize)]
 pub(crate) struct Described {
     #[serde(flatten)]
@@ -274,7 +270,7 @@ pub(crate) struct Described {
 }
 
 impl Described {
-    /// A job of a worker.
+    /// A job in a worker's list.
     pub(crate) fn of(worker: &Member, listed: Listed) -> Self {
         let brief = || worker.store().brief(listed.job_id.as_str());
         let brief = if listed.details.is_none() { brief() } else { None };
@@ -282,7 +278,7 @@ impl Described {
     }
 }
 
-/// The jobs of a worker.
+/// Lists the jobs of a worker.
 pub(crate) async fn described(
     worker: &Member,
     caller: &Caller,
@@ -295,20 +291,20 @@ pub(crate) async fn described(
     Ok(jobs.into_iter().map(|listed| Described::of(worker, listed)).collect())
 }
 
-/// The schema of a worker's `config`, where its manifest has one.
+/// The schema of a worker's `config`, if its manifest has one.
 pub(crate) fn config_schema(member: &Member) -> Option<&Value> {
     let component = member.manifest().component.as_ref()?;
     component.config_schema.as_ref().filter(|schema| schema.is_object())
 }
 
-/// Who the worker is, in its own words.
+/// The description of a worker, from its manifest.
 fn about(member: &Member) -> String {
     let manifest = member.manifest();
     let line = |text: &str| one_line(text, 300);
     format!("The worker says of itself: {}: {}", line(&manifest.display_name), line(&manifest.description))
 }
 
-/// Which runtimes can be asked for; where there is no choice, there is no such argument.
+/// Lists the runtimes that a caller can choose from. Without a choice the argument is removed.
 fn set_agents(input: &mut Value, agents: Vec<String>) {
     let mut agent = input.pointer("/properties/agent").cloned().unwrap_or_default();
     if let Some(agent) = agent.as_object_mut() {
@@ -317,7 +313,7 @@ fn set_agents(input: &mut Value, agents: Vec<String>) {
     set(input, AGENT, (!agents.is_empty()).then_some(agent));
 }
 
-/// Says what an argument is; nothing, where there is none.
+/// Sets the schema of an argument, or removes the argument if there is none.
 fn set(input: &mut Value, argument: &str, schema: Option<Value>) {
     let Some(properties) = input.get_mut("properties").and_then(Value::as_object_mut) else { return };
     match schema {

@@ -1,4 +1,4 @@
-//! The operations of the hall as tools: those whose row has one.
+//! Offers the operations of the hall that have a tool, and runs them for MCP clients.
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ use super::{
 };
 use crate::hall::routes::{id_of, subject};
 
-/// Items that a list has for a model that names no limit.
+/// The number of items in a list when the model states no limit.
 const MOST: usize = 100;
-/// Long texts of the items of a list, which are read one by one.
+/// Long texts, which lists leave out. A model reads them item by item.
 const LONG: [&str; 5] = ["prompt", "result_summary", "notes", "content", "extras"];
-/// Texts of the items of a list that are cut.
+/// Texts that lists shorten.
 const PROSE: [&str; 2] = ["current_progress", "agenda"];
-/// Characters of a text that is cut.
+/// Characters of a shortened text.
 const PROSE_CHARS: usize = 200;
-/// Fields of a record that say again what its other fields say.
+/// Fields of a record that repeat its other fields.
 const REPEATED: [&str; 2] = ["rawContent", "parsedMessages"];
 
-/// The tools that the caller's token is for.
+/// The tools that the caller's token permits.
 pub(super) fn tools(caller: &Caller) -> impl Iterator<Item = Tool> {
     let permitted = OPERATIONS.iter().filter(|of| caller.permits(of.row.access));
     permitted.filter_map(|operation| Some(tool(operation, operation.tool.as_ref()?)))
@@ -58,7 +58,7 @@ fn tool(operation: &HallOperation, definition: &ToolDefinition) -> Tool {
 /// Calls a tool.
 ///
 /// # Errors
-/// Where there is none of that name, or the caller may not call it.
+/// There is no tool with this name, or the caller may not call it.
 pub(super) async fn call(
     hall: &Arc<Hall>,
     caller: &Caller,
@@ -75,18 +75,18 @@ pub(super) async fn call(
         let answer = run(operation, hall, caller, arguments, audit, options.progress.as_deref()).await?;
         let failed = answer.get("error").is_some() && operation.row.answer == AnswerKind::Turn;
         let json = to_json(&for_model(operation, answer));
-        // A client of the SDK is sent it as values once more.
+        // The SDK parses the JSON again for its clients.
         caller.reserve(parsed_bytes(&json)).await?;
         Ok(Called { is_error: failed, ..Called::of_json(&json) })
     };
     Ok(Answered::Called(authorized.run(work).await.unwrap_or_else(Called::from)))
 }
 
-/// Carries an operation out, also where its caller goes away meanwhile: nothing is left half done. A caller that waits for a
-/// turn is told of each tool that the worker calls.
+/// Carries out an operation, even if its caller goes away, so that no change is left half done. A caller that waits for
+/// a turn receives each tool that the worker calls as progress.
 ///
 /// # Errors
-/// Why the operation was refused.
+/// The refusal of the operation.
 pub(crate) async fn run(
     operation: &'static HallOperation,
     hall: &Arc<Hall>,
@@ -135,7 +135,7 @@ fn refused(error: OperationError) -> RpcError {
     }
 }
 
-/// A whole turn.
+/// Waits for a whole turn.
 async fn spoken(mut turn: Turn, progress: Option<&Progress>) -> SpokenTurn {
     let mut spoken = SpokenTurn { meeting_id: turn.meeting(), ..SpokenTurn::default() };
     while let Some((_, event)) = turn.next().await {
@@ -158,7 +158,7 @@ async fn spoken(mut turn: Turn, progress: Option<&Progress>) -> SpokenTurn {
     spoken
 }
 
-/// Bounds the list that a model asks for without a limit. The recent documents have a default of their own.
+/// Bounds a list for which the model states no limit. The recent documents have a default of their own.
 fn limit(operation: &HallOperation, arguments: &mut Map<String, Value>) {
     let is_recent = arguments.get("recent").and_then(Value::as_bool).unwrap_or_default();
     let has_limit = arguments.get("limit").is_some_and(|limit| !limit.is_null());
@@ -167,7 +167,7 @@ fn limit(operation: &HallOperation, arguments: &mut Map<String, Value>) {
     }
 }
 
-/// An output as a model is shown it: a list has the beginnings of texts, and a record says nothing twice.
+/// The output for a model: lists have shortened texts, and records have no repeated fields.
 fn for_model(operation: &HallOperation, mut output: Value) -> Value {
     let Some(fields) = output.as_object_mut() else { return output };
     match operation.row.name.rsplit_once('/') {
@@ -178,7 +178,7 @@ fn for_model(operation: &HallOperation, mut output: Value) -> Value {
     output
 }
 
-/// Leaves out the long texts and the empty fields of an item, and cuts its other prose.
+/// Removes the long texts and the empty fields of an item, and shortens its other prose.
 fn shorten(item: &mut Value) {
     let Value::Object(fields) = item else { return };
     fields.retain(|name, value| match value {

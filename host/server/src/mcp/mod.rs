@@ -1,14 +1,14 @@
-//! MCP: what an endpoint tells its clients and does for them, whichever version of the protocol and transport they speak.
+//! MCP endpoints: their tools, resources, prompts and instructions, independent of protocol version and transport.
 //!
-//! [`Endpoint`] says where on a host a client is, [`Server`] answers for what is there. The methods of a client without a
-//! session come by `methods`, all others by `sdk`; both end here.
+//! [`Endpoint`] is the address of a client's request, [`Server`] what the host serves there. Methods of clients without
+//! a session arrive through `methods`, all others through `sdk`; both call this module.
 //!
 //! - [`bridge`]: the six methods of a worker as tools (REQ-WD-36).
 //! - a member's own tools: see [`Toolbox`].
 //! - [`roster`]: one set of tools for all members of a host.
-//! - [`hall`]: the commissions of a hall.
-//! - [`resources`]: what jobs left.
-//! - [`prompts`]: how to work with workers (REQ-WD-39).
+//! - [`hall`]: the operations of a hall.
+//! - [`resources`]: statuses, reports and artifacts of jobs.
+//! - [`prompts`]: instructions about workers (REQ-WD-39).
 
 mod bridge;
 pub(crate) mod hall;
@@ -60,21 +60,21 @@ pub(crate) const TOOLS_CALL: Operation<'static> = Operation { name: "tools/call"
 /// The method that lists tools.
 pub(crate) const TOOLS_LIST: Operation<'static> = Operation { name: "tools/list", access: Access::Open };
 
-/// Why there is no such endpoint of a member's.
+/// The error for a missing member, or a member that accepts no work.
 const NO_MEMBER: &str = "no such member, or none that accepts work";
 
-/// Where on a host a client of MCP is.
+/// An MCP endpoint of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint<'a> {
-    /// At a member's own endpoint: its tools.
+    /// A member's own endpoint, with its tools.
     Member(&'a str),
-    /// At a worker's dispatch bridge.
+    /// A worker's dispatch bridge.
     Dispatch(&'a str),
-    /// At the endpoint for all that a member offers: its tools, and its dispatch bridge.
+    /// The endpoint with a member's tools and its dispatch bridge.
     All(&'a str),
-    /// At the endpoint for all that the host serves.
+    /// The endpoint with all members of the host.
     Roster,
-    /// At that of the hall.
+    /// The hall's endpoint.
     Hall,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Endpoint<'a> {
         if single.is_some() { None } else { key("/members/").map(Self::Member) }
     }
 
-    /// The key of the one member that it is of.
+    /// The key of the member that the endpoint belongs to.
     pub(crate) fn member(self) -> Option<&'a str> {
         match self {
             Self::Member(key) | Self::Dispatch(key) | Self::All(key) => Some(key),
@@ -110,27 +110,27 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// What answers at an endpoint.
+/// The subject that an endpoint serves.
 #[derive(Clone)]
 pub enum Server {
     /// A member, with `worker/*` and the tools of its component.
     Member(Arc<Member>),
     /// The dispatch bridge of a worker.
     Dispatch(Arc<Member>),
-    /// All that a member offers, under the names that a roster has for it.
+    /// A member's tools and its dispatch bridge, under the names that a roster has for them.
     All(Arc<Member>),
-    /// All members of a host: one set of tools for all workers, and the components' tools, each under a name that begins with
-    /// its member's.
+    /// All members of a host: one set of tools for all workers, and the components' tools, each with its member's name
+    /// as prefix.
     Roster(Arc<Reading>),
-    /// The hall: its commissions.
+    /// The hall with its operations.
     Hall(Arc<Hall>),
 }
 
-/// Why nothing answers at an endpoint.
+/// Why an endpoint does not exist or cannot be served.
 pub(crate) enum Absent {
-    /// There is no such member, or it is no worker, or there is no hall, as the text says: HTTP 404.
+    /// HTTP 404: there is no such member, it is not a worker, or there is no hall, as the text says.
     NotFound(&'static str),
-    /// It cannot be served.
+    /// The member cannot be served.
     Unavailable(Unavailable),
 }
 
@@ -138,16 +138,16 @@ pub(crate) enum Absent {
 pub(crate) struct Unavailable {
     /// Its key.
     pub(crate) member: String,
-    /// Why not, for its callers.
+    /// The reason, for its callers.
     pub(crate) reason: String,
 }
 
-/// Why a call of a tool has no result.
+/// Why a tool call has no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The caller may not make it.
+    /// The caller may not call the tool.
     Refused(Refused),
-    /// There is no such tool, or its parameters are none.
+    /// There is no such tool, or its parameters are invalid.
     Rpc(RpcError),
 }
 
@@ -163,34 +163,34 @@ impl From<RpcError> for Failure {
     }
 }
 
-/// How a call of a tool is answered, and what its caller is told meanwhile.
+/// Options for how a tool call is answered.
 #[derive(Default)]
 pub(crate) struct CallOptions {
-    /// Where a call would wait for a job, its caller takes a task in place of the answer.
+    /// Whether the caller accepts a task if the call would wait for a job.
     pub(crate) tasks: bool,
-    /// Tells the caller what the worker does, while the call waits for a job or a turn.
+    /// Reports the worker's progress to the caller, while the call waits for a job or a turn.
     pub(crate) progress: Option<Box<Progress>>,
 }
 
-/// Tells a caller how far its call is.
+/// Reports the progress of a call to its caller.
 pub(crate) type Progress = dyn Fn(String) + Send + Sync;
 
-/// What a call of a tool is answered with.
+/// The outcome of a tool call.
 pub(crate) enum Answered {
-    /// Its result.
+    /// The result.
     Called(Called),
-    /// A job that runs, and whose end is the result.
+    /// A running job, whose end is the result.
     Task(Arc<Member>, JobId),
 }
 
-/// What a server offers besides tools.
+/// The capabilities of a server besides tools.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offers {
-    /// What jobs left.
+    /// Files and reports of jobs.
     pub(crate) resources: bool,
-    /// How to work with workers.
+    /// Instructions about workers.
     pub(crate) prompts: bool,
-    /// What takes long and can be waited for.
+    /// Jobs as tasks.
     pub(crate) tasks: bool,
 }
 
@@ -207,11 +207,11 @@ pub(crate) struct Identity<'a> {
 }
 
 impl Server {
-    /// What answers at an endpoint of a host.
+    /// Finds the server of an endpoint.
     pub(crate) fn at(host: &Host, reading: &Arc<Reading>, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
         match endpoint {
             Endpoint::Member(key) => served(reading, key).map(Self::Member),
-            // Nobody but a worker has a bridge (REQ-WD-45).
+            // Only workers have a bridge (REQ-WD-45).
             Endpoint::Dispatch(key) => match served(reading, key)? {
                 member if member.manifest().is_worker() => Ok(Self::Dispatch(member)),
                 _ => Err(Absent::NotFound(NO_MEMBER)),
@@ -222,7 +222,7 @@ impl Server {
         }
     }
 
-    /// The key of the one member that it is of; empty where it is of many.
+    /// The key of the member that it serves; empty for many members.
     pub(crate) fn key(&self) -> &str {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::All(member) => member.key().as_str(),
@@ -230,7 +230,7 @@ impl Server {
         }
     }
 
-    /// Its name and version.
+    /// The server's name and version.
     pub(crate) fn identity(&self) -> Identity<'_> {
         match self {
             Self::Member(member) | Self::All(member) => {
@@ -255,7 +255,7 @@ impl Server {
         }
     }
 
-    /// What it offers besides tools. A roster offers all, since workers may come.
+    /// The server's capabilities besides tools. A roster has all of them, since workers may be added.
     pub(crate) fn offers(&self) -> Offers {
         let (jobs, bridge) = match self {
             Self::Member(member) => (member.manifest().is_worker(), false),
@@ -266,7 +266,7 @@ impl Server {
         Offers { resources: jobs, prompts: bridge, tasks: bridge }
     }
 
-    /// How to work with the workers that are here, of what the caller may do; none where there is no worker (REQ-WD-39).
+    /// Instructions about the workers, within the caller's permissions; none if there is no worker (REQ-WD-39).
     pub(crate) fn instructions(&self, caller: &Caller) -> Option<String> {
         let naming = match self {
             Self::Member(_) | Self::Hall(_) => return None,
@@ -275,13 +275,13 @@ impl Server {
             Self::Roster(_) => Naming::Arguments,
         };
         let mut members = self.members(caller);
-        // What cannot be in service accepts nothing.
+        // A component that failed to load accepts no work.
         members.retain(|member| !matches!(member.component(), Component::Failed(_)));
         let may = May { dispatch: caller.permits(Access::Dispatches), end: caller.permits(Access::Ends) };
         guidance::for_whom(members.iter().map(|member| (member.key(), member.manifest())), naming, may)
     }
 
-    /// The members that it is of and that the caller's token is for, by key.
+    /// The server's members that the caller's token permits, by key.
     pub(crate) fn members(&self, caller: &Caller) -> Vec<Arc<Member>> {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::All(member) => vec![member.clone()],
@@ -294,24 +294,24 @@ impl Server {
         }
     }
 
-    /// Those of [`Self::members`] that have jobs.
+    /// The [`Self::members`] that have jobs.
     pub(crate) fn workers(&self, caller: &Caller) -> Vec<Arc<Member>> {
         let mut members = self.members(caller);
         members.retain(|member| member.manifest().is_worker());
         members
     }
 
-    /// Those of [`Self::workers`] that accept tasks: their components are in service, or are being loaded.
+    /// The [`Self::workers`] that accept tasks: their components are in service or still loading.
     pub(crate) fn accepting(&self, caller: &Caller) -> Vec<Arc<Member>> {
         let mut workers = self.workers(caller);
         workers.retain(|worker| !matches!(worker.component(), Component::Failed(_)));
         workers
     }
 
-    /// The tools that the caller's token is for, always in the same order.
+    /// The tools that the caller's token permits, always in the same order.
     ///
     /// # Errors
-    /// Where a member's own endpoint cannot tell, since its component is not in service. A roster leaves such a member out.
+    /// The component of a member's own endpoint is not in service. A roster leaves such a member's tools out.
     pub(crate) async fn tools(&self, caller: &Caller) -> Result<Vec<Tool>, RpcError> {
         match self {
             Self::Member(member) => match member.toolbox().filter(|_| caller.permits(Access::Calls)) {
@@ -327,7 +327,7 @@ impl Server {
                 if let Some(toolbox) = member.toolbox().filter(|_| caller.permits(Access::Calls)) {
                     match own_tools(toolbox, toolbox.patience(), |tool| key.tool(tool)).await {
                         Ok(own) => tools.extend(own),
-                        // Why, the log says since it was loaded.
+                        // The reason has been in the log since the component was loaded.
                         Err(e) => tracing::debug!(member = %key, "its tools are left out: {}", e.message),
                     }
                 }
@@ -341,8 +341,8 @@ impl Server {
     /// Calls a tool.
     ///
     /// # Errors
-    /// Where the caller may not call it, where there is none of that name, or where its component is not in service. What a
-    /// tool itself answers is no error: also not that it failed.
+    /// The caller may not call the tool, there is no such tool, or its component is not in service. An error that the
+    /// tool itself reports is a result.
     pub(crate) async fn call(
         &self,
         caller: &Caller,
@@ -379,7 +379,7 @@ impl Server {
         }
     }
 
-    /// The worker whose job that is; none where the caller's token is not for it.
+    /// The worker with this job; none if the caller's token does not permit it.
     pub(crate) async fn job(&self, caller: &Caller, id: &str) -> Option<(Arc<Member>, JobId)> {
         let (workers, id) = (self.workers(caller), id.to_owned());
         let found = blocking(move || {
@@ -392,7 +392,7 @@ impl Server {
     }
 }
 
-/// The member of that key, where it can be served.
+/// The member with this key, if it can be served.
 fn served(reading: &Reading, key: &str) -> Result<Arc<Member>, Absent> {
     let unavailable = |reason| Err(Absent::Unavailable(Unavailable { member: key.to_owned(), reason }));
     match reading.state(key) {
@@ -405,7 +405,7 @@ fn served(reading: &Reading, key: &str) -> Result<Arc<Member>, Absent> {
     }
 }
 
-/// There is no tool of that name; the nearest of these is what may have been meant.
+/// The error for an unknown tool, which suggests the most similar of the `known` names.
 fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> RpcError {
     let near = nearest(shown(name), known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     RpcError::invalid_params(format!("Unknown tool: {}{near}", shown(name)))
@@ -431,7 +431,7 @@ async fn call_own(
                 audit.of_tool(tool);
             }
         };
-        // Before, for a caller that goes away meanwhile; after, for a component that was being loaded.
+        // Before the call, in case the caller goes away; after it, for a component that was still loading.
         listed();
         let called = toolbox.call(tool, Value::Object(arguments)).await;
         listed();
@@ -450,7 +450,7 @@ async fn call_own(
     Ok(Answered::Called(authorized.run(work).await?))
 }
 
-/// What to do about an id that no job of a worker has: at `server`, the caller may see others' jobs.
+/// Advice about an unknown job id. It depends on whether the caller may see others' jobs at `server`.
 fn about_unknown_job(server: &Server, caller: &Caller, job: &str) -> String {
     let mut owners = server.workers(caller);
     owners.retain(|worker| worker.store().brief(job).is_some());
@@ -465,7 +465,7 @@ fn about_unknown_job(server: &Server, caller: &Caller, job: &str) -> String {
     format!("it is a job of {owners}: write that in `{}`, or leave that out", bridge::WORKER)
 }
 
-/// `server` is where the call was made.
+/// Calls a tool of the dispatch bridge. `server` is the endpoint of the call.
 async fn call_bridged(
     server: &Server,
     caller: &Caller,
@@ -532,7 +532,7 @@ async fn call_bridged(
     Ok(Answered::Called(ended(member, caller, &job_id).await))
 }
 
-/// How a job has ended, for the call that waited for it.
+/// The outcome of a job, for a call that waited for its end.
 pub(crate) async fn ended(member: &Member, caller: &Caller, job: &JobId) -> Called {
     match worker::result(member, caller, job.as_str()).await {
         Ok(report) => Called::report(member.key(), report),

@@ -1,4 +1,4 @@
-//! Prompts: how to work with the workers that are here (REQ-WD-39), for clients that do not read a server's instructions.
+//! Prompts with instructions about the workers (REQ-WD-39), for clients that ignore a server's instructions.
 
 use guild_auth::Caller;
 use guild_contract::rpc::{RpcError, code};
@@ -7,26 +7,24 @@ use serde::Serialize;
 use super::Server;
 use crate::params::shown;
 
-/// The one prompt's name.
+/// The name of the only prompt.
 const WORKERS: &str = "workers";
 
 /// A prompt that an endpoint offers. None takes arguments.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Prompt {
-    /// By which it is asked for.
     pub(crate) name: &'static str,
-    /// For people.
+    /// The title for people.
     pub(crate) title: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub(crate) description: &'static str,
 }
 
 /// A prompt's text.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Prompted {
-    /// What it is for.
+    /// The prompt's purpose.
     pub(crate) description: &'static str,
-    /// The text.
     pub(crate) text: String,
 }
 
@@ -37,15 +35,15 @@ const PROMPT: Prompt = Prompt {
 };
 
 impl Server {
-    /// The prompts; none where there is no worker.
+    /// The prompts; none if there is no worker.
     pub(crate) fn prompts(&self, caller: &Caller) -> Vec<Prompt> {
         self.instructions(caller).map(|_| PROMPT).into_iter().collect()
     }
 
-    /// The prompt of that name.
+    /// Returns the prompt with this name.
     ///
     /// # Errors
-    /// Where there is none.
+    /// There is no such prompt.
     pub(crate) fn prompt(&self, caller: &Caller, name: &str) -> Result<Prompted, RpcError> {
         let text = if name == WORKERS { self.instructions(caller) } else { None };
         let text =

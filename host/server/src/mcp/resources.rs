@@ -1,7 +1,7 @@
-//! Resources: what jobs say and left, as `guild://MEMBER/jobs/ID/...`.
+//! Resources: statuses, reports and artifacts of jobs, as `guild://MEMBER/jobs/ID/...`.
 //!
-//! `status` is what `worker/status` answers, `result` the report, `artifacts/PATH` a file that the job wrote. `MEMBER` is the
-//! member's key with `%2F` for `/`.
+//! `status` is the result of `worker/status`, `result` the report, `artifacts/PATH` a file that the job wrote. `MEMBER`
+//! is the member's key with `%2F` for `/`.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -20,15 +20,15 @@ use serde_json::json;
 use super::Server;
 use crate::{json::string_bytes, params::shown, worker};
 
-/// Jobs of which a page of the list tells, at most.
+/// The maximum number of jobs on a page of the list.
 const PAGE: usize = 50;
-/// Resources after which a page ends, with the job that it is at.
+/// A page ends with the job that brings it to this number of resources.
 const ENOUGH: usize = 200;
-/// Artifacts of a job that are listed. `result` names them all, and they can all be read.
+/// The maximum number of artifacts that are listed for a job. `result` names all of them, and all can be read.
 const OF_JOB: usize = 100;
-/// Bytes of an artifact's path that is listed.
+/// The maximum length of the path of a listed artifact, in bytes.
 const PATH: usize = 512;
-/// The beginning of every URI.
+/// The prefix of every URI.
 const SCHEME: &str = "guild://";
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
@@ -36,24 +36,23 @@ const STATUS: &str = "status";
 const RESULT: &str = "result";
 const ARTIFACTS: &str = "artifacts/";
 
-/// What stands in a path as it is.
+/// Characters that are escaped in a path.
 const PLAIN: &AsciiSet = &NAME.remove(b'/');
-/// What stands in the name of a member as it is.
+/// Characters that are escaped in a member's name.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A resource that an endpoint offers.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
-    /// Where it is.
     pub(crate) uri: String,
-    /// Its file's name, so to say.
+    /// The file's name.
     pub(crate) name: String,
-    /// For people.
+    /// The title for people.
     pub(crate) title: String,
-    /// What it is.
+    /// The description.
     pub(crate) description: String,
-    /// Its media type, as far as its name says.
+    /// The media type, from the file's name.
     pub(crate) mime_type: Cow<'static, str>,
 }
 
@@ -61,40 +60,37 @@ pub(crate) struct Resource {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Page {
-    /// Newest jobs first, member by member.
+    /// The resources, by member and newest job first.
     pub(crate) resources: Vec<Resource>,
-    /// Asks for the next page; none after the last.
+    /// The cursor of the next page; none after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_cursor: Option<String>,
 }
 
-/// URIs that follow a pattern.
+/// A pattern for URIs of resources.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Template {
     /// The pattern (RFC 6570).
     pub(crate) uri_template: &'static str,
-    /// Its name.
     pub(crate) name: &'static str,
-    /// What is there.
+    /// The description.
     pub(crate) description: &'static str,
-    /// The media type of all that is there, where it is one.
+    /// The media type, if it is the same for all resources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mime_type: Option<&'static str>,
 }
 
-/// What a resource holds.
+/// The contents of a resource.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Contents {
-    /// The resource.
+    /// The resource's URI.
     pub(crate) uri: String,
-    /// Its media type.
     pub(crate) mime_type: Cow<'static, str>,
-    /// The text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
-    /// What is no text, in Base64.
+    /// Binary data, in Base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blob: Option<String>,
 }
@@ -120,7 +116,7 @@ const TEMPLATES: [Template; 3] = [
     },
 ];
 
-/// Where a list goes on: after which job, of which member.
+/// The position at which a list continues: the last listed job, and its member.
 #[derive(Serialize, Deserialize)]
 struct Cursor<'a> {
     #[serde(borrow)]
@@ -130,7 +126,7 @@ struct Cursor<'a> {
     job: JobId,
 }
 
-/// The part of a job that a URI names.
+/// The part of a job that a URI refers to.
 enum Part<'a> {
     Status,
     Result,
@@ -138,15 +134,15 @@ enum Part<'a> {
 }
 
 impl Server {
-    /// What URIs there are.
+    /// The patterns of the URIs.
     pub(crate) fn templates(&self, caller: &Caller) -> Vec<Template> {
         if self.workers(caller).is_empty() { Vec::new() } else { TEMPLATES.to_vec() }
     }
 
-    /// A page of the resources. A page of jobs that left nothing but their status is as long as any other.
+    /// Returns a page of resources. Jobs that left only a status fill a page, too.
     ///
     /// # Errors
-    /// A cursor that is none of this host's.
+    /// The cursor is not from this host.
     pub(crate) async fn resources(&self, caller: &Caller, cursor: Option<&str>) -> Result<Page, RpcError> {
         let workers = self.workers(caller);
         let json = cursor.map(|cursor| Base64UrlSafeNoPadding::decode_to_vec(cursor, None).unwrap_or_default());
@@ -184,10 +180,10 @@ impl Server {
         Ok(Page { resources, next_cursor: next })
     }
 
-    /// What a resource holds.
+    /// Reads a resource.
     ///
     /// # Errors
-    /// Where there is none; where it is larger than `limits.result_bytes`.
+    /// The resource does not exist, or is larger than `limits.result_bytes`.
     pub(crate) async fn read(&self, caller: &Caller, uri: &str) -> Result<Contents, RpcError> {
         let missing = || RpcError::new(code::INVALID_PARAMS, format!("Resource not found: {}", shown(uri)));
         let (member, job, part) = parse(uri).ok_or_else(missing)?;
@@ -208,7 +204,7 @@ impl Server {
                     bytes if bytes > most => Ok(Err(bytes)),
                     _ => Ok(Ok(store.artifact(&job, &path, largest)?)),
                 };
-                // As a text, or in Base64, which is a third longer.
+                // The contents as a text, or in Base64, which is a third longer.
                 let written = |bytes: &Vec<u8>| match str::from_utf8(bytes) {
                     Ok(text) => string_bytes(text),
                     Err(_) => (bytes.len() as u64).div_ceil(3).saturating_mul(4),
@@ -228,12 +224,12 @@ impl Server {
     }
 }
 
-/// How the URIs of all that a job left begin.
+/// The prefix of the URIs of all resources of a job.
 pub(crate) fn base(member: &MemberKey, job: &JobId) -> String {
     format!("{SCHEME}{}/jobs/{job}/", utf8_percent_encode(member.as_str(), NAME))
 }
 
-/// At most `most` jobs of a member, and what they have, up to the job with which that is `enough`. It blocks.
+/// At most `most` jobs of a member with their resources, up to the job that reaches `enough` resources. It blocks.
 fn page_of(
     member: &Arc<Member>,
     after: Option<(String, JobId)>,
@@ -263,7 +259,7 @@ fn page_of(
         if status == JobStatus::Completed {
             add(RESULT, MARKDOWN.into(), format!("The report of job {id}, made {}", brief.started_at));
         }
-        // One that was deleted a moment ago has none.
+        // A job that was just deleted has no artifacts.
         let artifacts = store.artifacts(brief.id.as_str()).unwrap_or_default();
         for path in artifacts.into_iter().filter(|path| path.len() <= PATH).take(OF_JOB) {
             add(&path, media_type(&path), format!("A file that job {id} wrote"));
@@ -274,7 +270,7 @@ fn page_of(
     (briefs, resources)
 }
 
-/// Member, job and part of a URI.
+/// Splits a URI into member, job and part.
 fn parse(uri: &str) -> Option<(&str, &str, Part<'_>)> {
     let (member, rest) = uri.strip_prefix(SCHEME)?.split_once("/jobs/")?;
     let (job, part) = rest.split_once('/')?;

@@ -1,8 +1,9 @@
-//! One set of tools for all members of a host, so that a roster of a hundred costs a model little more than one of four.
+//! One set of tools for all members of a host, so that a hundred members cost a model hardly more than four.
 //!
-//! - The six tools of the [`bridge`] take the worker's name; `workers` says which there are, and what their `config` is.
-//! - The components' tools are listed by the names that they have for sessions, up to `limits.listed_tools_bytes`. Where there
-//!   are more, `find_tools` finds them, and `call_tool` calls them for clients that call only what is listed.
+//! - The six tools of the [`bridge`] take the worker's name; `workers` lists the workers and the schema of their
+//!   `config`.
+//! - The components' tools are listed under the names that sessions use, up to `limits.listed_tools_bytes`. For the
+//!   rest there are `find_tools`, and `call_tool` for clients that call only listed tools.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
 
@@ -45,25 +46,25 @@ const OF_FIND_TOOLS: [Argument; 1] = [Argument::required(QUERY, "Words of what t
 const OF_CALL_TOOL: [Argument; 2] =
     [Argument::required(NAME, "As `find_tools` has it"), Argument::object(ARGUMENTS, "By the tool's inputSchema")];
 
-/// Workers that one answer describes.
+/// The maximum number of workers in one result.
 const MOST_WORKERS: usize = 100;
-/// Characters of a worker's description where many are listed.
+/// Characters of a worker's description when many are listed.
 const DESCRIPTION_CHARS: usize = 200;
-/// Jobs that one answer lists, of all workers together.
+/// The maximum number of jobs in one result, of all workers together.
 const MOST_JOBS: usize = 100;
-/// Tools that one answer lists with their schemas, and bytes of them; those beyond are named.
+/// The maximum number of tools with schemas in one result, and their bytes. Further tools are only named.
 const MOST_FOUND: usize = 10;
 const FOUND_BYTES: usize = 16 * 1024;
-/// Tools that are named besides.
+/// The maximum number of tools that are only named.
 const MOST_NAMED: usize = 50;
 
-/// A component's tool, and what it is called here.
+/// A component's tool, with its name at this endpoint.
 struct Offered {
     name: String,
     definition: Arc<ToolDefinition>,
 }
 
-/// The tools that the caller's token is for, always in the same order.
+/// The tools that the caller's token permits, always in the same order.
 pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
     let workers = server.workers(caller);
     let mut tools = Vec::new();
@@ -77,7 +78,7 @@ pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
         ));
         tools.extend(bridge::tools_of_many(&workers, caller));
     }
-    // To find what cannot be called is of no use.
+    // A search for tools that the caller may not call is of no use.
     if !caller.permits(Access::Calls) {
         return tools;
     }
@@ -113,12 +114,12 @@ fn own(name: &str, title: &str, description: &str, annotations: Annotations, arg
     }
 }
 
-/// The tools of all components that are in service, member by member. A name that several would have means none of them.
+/// The tools of all components in service, by member. A name that several members share is left out.
 async fn offered(server: &Server, caller: &Caller) -> Vec<Vec<Offered>> {
     let (mut all, mut until): (Vec<Vec<Offered>>, _) = (Vec::new(), None);
     for member in server.members(caller) {
         let Some(toolbox) = member.toolbox() else { continue };
-        // Whoever is still being loaded then comes later, and that is announced.
+        // Components that are still loading after this time are left out; clients are notified of them later.
         let until = *until.get_or_insert_with(|| toolbox.patience());
         match toolbox.tools(until).await {
             Ok(catalogue) => all.push(
@@ -127,7 +128,7 @@ async fn offered(server: &Server, caller: &Caller) -> Vec<Vec<Offered>> {
                     .map(|(_, tool)| Offered { name: tool.name.clone(), definition: tool.clone() })
                     .collect(),
             ),
-            // Why, the log says since it was loaded.
+            // The reason has been in the log since the component was loaded.
             Err(e) => tracing::debug!(member = %member.key(), "its tools are left out: {}", e.message),
         }
     }
@@ -142,15 +143,15 @@ async fn offered(server: &Server, caller: &Caller) -> Vec<Vec<Offered>> {
     all
 }
 
-/// The tools of one member, while it is decided which are listed.
+/// The state of one member while tools are chosen for the list.
 struct Turns {
     rest: IntoIter<Offered>,
     listed: Vec<Tool>,
     left: usize,
 }
 
-/// As many tools as take so many bytes, and how many are left. The members take turns, each with its next tool, until that
-/// does not fit.
+/// Chooses tools for a list of at most `most` bytes, and returns the number of those left out. The members take turns,
+/// each with its next tool. The turns of a member end with its first tool that does not fit.
 fn within(offered: Vec<Vec<Offered>>, most: u64) -> (Vec<Tool>, usize) {
     let mut all: Vec<Turns> = offered
         .into_iter()
@@ -198,7 +199,7 @@ pub(super) async fn call(
         _ => None,
     };
     if let Some(own) = own {
-        // Of a tool that is called by another, the other's token class is looked at when it is.
+        // For a tool that is called by `call_tool`, the token is checked against the called tool.
         if name != CALL_TOOL {
             caller.authorize(server.key(), TOOLS_LIST)?;
         }
@@ -221,15 +222,15 @@ pub(super) async fn call(
     }
 }
 
-/// An error in a caller's arguments is the tool's answer.
+/// An error in a caller's arguments is returned as the tool's result.
 fn answered(answer: Result<Called, RpcError>) -> Answered {
     Answered::Called(answer.unwrap_or_else(Called::from))
 }
 
-/// What a name means among the components' tools, where one member has it and no other: a member that is added must not be given
-/// what was meant for another. A member that the caller's token is not for does not exist for it.
+/// Resolves a tool name, if exactly one member has it: a member that is added later must not receive calls that were
+/// meant for another. Members that the caller's token does not permit are invisible.
 fn named<'a>(server: &Server, caller: &Caller, name: &'a str) -> Option<(Arc<Toolbox>, &'a str)> {
-    // Those that are being loaded may have it.
+    // Components that are still loading may have the tool.
     let (mut found, mut perhaps) = (Vec::new(), Vec::new());
     for member in server.members(caller) {
         if let Some(toolbox) = member.toolbox()
@@ -246,7 +247,7 @@ fn named<'a>(server: &Server, caller: &Caller, name: &'a str) -> Option<(Arc<Too
     named.pop().filter(|_| named.is_empty())
 }
 
-/// There is no tool of that name, but perhaps one that was meant.
+/// The error for an unknown tool, with a suggestion if one is similar.
 fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
     let mut own = Vec::new();
     for member in server.members(caller) {
@@ -264,7 +265,7 @@ fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
             own.extend(toolbox.names().iter().map(|tool| key.tool(tool)));
         }
     }
-    // A name without its member's, and a tool that another of the same member is nearest to.
+    // A name without its member's prefix, if it is most similar to a tool of the same member.
     let is_of = |own: &&String| own.split_once("__").is_some_and(|(_, tool)| tool == name);
     let meant = own.iter().find(is_of).map_or(name, String::as_str);
     let known = bridge::permitted(caller).map(|bridged| bridged.tool).chain([WORKERS]);
@@ -272,7 +273,7 @@ fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
     RpcError::invalid_params(format!("Unknown tool: {}; {}", shown(name), either(meant, known)))
 }
 
-/// What a worker says of itself.
+/// A worker in a list of several.
 #[derive(Serialize)]
 struct Brief<'a> {
     worker: &'a str,
@@ -282,21 +283,21 @@ struct Brief<'a> {
 #[derive(Serialize)]
 struct Briefs<'a> {
     workers: Vec<Brief<'a>>,
-    /// How many there are besides.
+    /// The number of workers left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     more: Option<usize>,
 }
 
-/// All that a worker says of itself.
+/// Full details of one worker.
 #[derive(Serialize)]
 struct About<'a> {
     worker: &'a str,
     name: String,
     description: String,
-    /// JSON Schema.
+    /// The JSON Schema of its `config`.
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<&'a Value>,
-    /// Those that can be asked for.
+    /// The agents that a caller can choose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     agents: Vec<String>,
 }
@@ -343,10 +344,10 @@ fn about_workers(server: &Server, caller: &Caller, mut params: Params) -> Result
     Ok(Called::of_json(&to_json(&Briefs { workers: workers.collect(), more })))
 }
 
-/// The worker of that name.
+/// Finds the worker with this name.
 ///
 /// # Errors
-/// The text says what there is, or why it is not in service.
+/// The text lists the workers, or says why the worker is not in service.
 fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Member>, RpcError> {
     let workers = server.workers(caller);
     if let Some(worker) = workers.iter().find(|worker| worker.key().as_str() == name) {
@@ -366,7 +367,7 @@ fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Membe
     }))
 }
 
-/// One of the six tools of the bridge.
+/// Calls one of the six tools of the bridge.
 async fn call_worker(
     server: &Server,
     caller: &Caller,
@@ -407,10 +408,10 @@ async fn call_worker(
     }
 }
 
-/// The worker whose job that is.
+/// Finds the worker with this job.
 ///
 /// # Errors
-/// Where nobody has it, or several have.
+/// No worker or several workers have the job.
 fn whose(server: &Server, caller: &Caller, job: &str) -> Result<Arc<Member>, RpcError> {
     let mut owners = server.workers(caller);
     owners.retain(|worker| worker.store().brief(job).is_some());
@@ -430,7 +431,7 @@ fn whose(server: &Server, caller: &Caller, job: &str) -> Result<Arc<Member>, Rpc
     }
 }
 
-/// A job, and whose it is.
+/// A job with its worker.
 #[derive(Serialize)]
 struct Job {
     worker: String,
@@ -441,12 +442,12 @@ struct Job {
 #[derive(Serialize)]
 struct Jobs {
     jobs: Vec<Job>,
-    /// How many there are besides.
+    /// The number of jobs left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     more: Option<usize>,
 }
 
-/// The newest jobs of these workers.
+/// Lists the newest jobs of these workers.
 async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params: Params) -> Result<Answered, Failure> {
     let key = match workers {
         [one] => one.key().as_str(),
@@ -468,7 +469,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
                 let made: Option<Timestamp> = made.and_then(|brief| brief.started_at.parse().ok());
                 (made, Job { worker: worker.key().to_string(), described: Described::of(worker, listed) })
             }));
-            // Keeps no more than is answered, for any number of workers.
+            // The list keeps no more jobs than the result has, for any number of workers.
             all.sort_by_key(|(made, _)| Reverse(*made));
             all.truncate(MOST_JOBS);
             caller.resize(before, 0)?;
@@ -479,7 +480,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
     Ok(answered(authorized.run(work).await))
 }
 
-/// A tool that was found.
+/// A tool found by `find_tools`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Found<'a> {
@@ -491,7 +492,7 @@ struct Found<'a> {
 #[derive(Serialize)]
 struct Findings<'a> {
     tools: Vec<Found<'a>>,
-    /// The names of others that fit.
+    /// The names of further tools that match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<&'a str>,
 }
@@ -501,7 +502,7 @@ async fn find(server: &Server, caller: &Caller, mut params: Params) -> Result<Ca
     let query = Query::of(&text);
     let query = query.ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{QUERY}` has no words")))?;
     let offered: Vec<Offered> = offered(server, caller).await.into_iter().flatten().collect();
-    // There can be thousands.
+    // The search blocks, since there can be thousands of tools.
     blocking(move || Ok(findings(&offered, &text, &query))).await
 }
 
@@ -559,7 +560,7 @@ async fn call_found(server: &Server, caller: &Caller, mut params: Params) -> Res
         },
     };
     match called {
-        // It is an argument that is wrong here.
+        // At this endpoint the invalid parameters are the tool's arguments.
         Err(Failure::Rpc(error)) if error.code == code::INVALID_PARAMS => Ok(Answered::Called(error.into())),
         other => other,
     }

@@ -1,23 +1,23 @@
-//! Finding what fits a few words, among names and descriptions.
+//! Scores names and descriptions against the words of a query.
 
-/// Words of a query that are looked for.
+/// The maximum number of words of a query.
 const WORDS: usize = 16;
-/// Bytes of a text that are looked through.
+/// The maximum number of bytes of a text that are searched.
 const TEXT_BYTES: usize = 1024;
-/// How many characters two words have to begin with in common, where they are not the same.
+/// The minimum length of a word that counts as the stem of another.
 const STEM: usize = 3;
 
-/// What is looked for.
+/// The words of a query.
 pub(super) struct Query(Vec<String>);
 
 impl Query {
-    /// The words of a text. None where it has none.
+    /// The words of a text; none if it has no words.
     pub(super) fn of(text: &str) -> Option<Self> {
         let found: Vec<String> = words(text).take(WORDS).collect();
         (!found.is_empty()).then_some(Self(found))
     }
 
-    /// How well something fits that has these texts, each with its weight: 0 where no word is in any of them.
+    /// Scores texts, each with its weight: 0 if they contain no word of the query.
     pub(super) fn score(&self, texts: &[(&str, u32)]) -> u32 {
         let mut best = vec![0; self.0.len()];
         for (text, weight) in texts {
@@ -36,7 +36,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
-/// 2 where they are the same word; 1 where one begins with the other, as `row` and `rows` do.
+/// 2 for equal words; 1 if one is the beginning of the other, as `row` and `rows`.
 fn likeness(a: &str, b: &str) -> u32 {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     match (short == long, short.chars().count() >= STEM && long.starts_with(short)) {
@@ -58,7 +58,7 @@ mod tests {
         assert!(score("kit__sort_lines", "") > score("kit__stats", "Sorts."));
         assert_eq!(score("kit__stats", "Counts."), 0);
         assert!(Query::of(" _- ").is_none());
-        // No more of a text is looked through than its beginning.
+        // Only the beginning of a text is searched.
         assert_eq!(score("x", &format!("{} rows", "y ".repeat(5000))), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Tools as MCP tells of them, and what a call of one is answered with.
+//! Tools and tool results as MCP represents them.
 
 use bytes::Bytes;
 use guild_contract::{
@@ -12,7 +12,7 @@ use guild_session::tools::ToolDefinition;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-/// The key of `_meta`, in a report, that says of which job it is.
+/// The key in a report's `_meta` with the job's id.
 const JOB: &str = "guild/job";
 
 use super::resources;
@@ -21,33 +21,32 @@ use super::resources;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Tool {
-    /// By which it is called.
     pub(crate) name: String,
-    /// For people.
+    /// The title for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) title: Option<String>,
-    /// For the model.
+    /// The description for the model.
     pub(crate) description: String,
-    /// JSON Schema of its arguments.
+    /// The JSON Schema of its arguments.
     pub(crate) input_schema: Value,
-    /// JSON Schema of its structured content.
+    /// The JSON Schema of its structured content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output_schema: Option<Value>,
-    /// What a client may show, or ask its user about, before it calls.
+    /// Hints that a client may show, or use to ask its user before a call.
     pub(crate) annotations: Annotations,
 }
 
-/// Hints about a tool. They say what it is for; what it can do, its grants say.
+/// Hints about a tool. They state its purpose; its grants decide what it can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Annotations {
-    /// Changes nothing.
+    /// Whether the tool changes nothing.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) read_only_hint: bool,
-    /// May take something away that was there.
+    /// Whether the tool may remove existing data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) destructive_hint: Option<bool>,
-    /// A second call with the same arguments changes nothing more.
+    /// Whether a second call with the same arguments has no further effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idempotent_hint: Option<bool>,
 }
@@ -58,22 +57,22 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Annotations {
-    /// Of a tool that changes nothing.
+    /// Hints for a tool that changes nothing.
     pub(crate) const READS: Self = Self { read_only_hint: true, destructive_hint: None, idempotent_hint: None };
-    /// Of one that adds something.
+    /// Hints for a tool that adds data.
     pub(crate) const ADDS: Self = Self { read_only_hint: false, destructive_hint: Some(false), idempotent_hint: None };
-    /// Of one that ends or replaces something.
+    /// Hints for a tool that ends or replaces something.
     pub(crate) const ENDS: Self =
         Self { read_only_hint: false, destructive_hint: Some(true), idempotent_hint: Some(true) };
 }
 
 impl Tool {
-    /// The same, without the schema of what it answers: an answer says itself what it is, and a model is shown no more.
+    /// A component's tool without its output schema: results describe themselves, and models are shown nothing else.
     pub(crate) fn brief(definition: &ToolDefinition, name: String) -> Self {
         Self { output_schema: None, ..Self::of(definition, name) }
     }
 
-    /// A component's tool, under a name of the endpoint's.
+    /// A component's tool, under its name at the endpoint.
     pub(crate) fn of(definition: &ToolDefinition, name: String) -> Self {
         Self {
             name,
@@ -90,43 +89,42 @@ impl Tool {
     }
 }
 
-/// What a call of a tool is answered with, where there is such a tool.
+/// The result of a tool call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Called {
-    /// What a model reads.
+    /// The contents for a model.
     pub(crate) content: Vec<Text>,
-    /// What a program reads: an object, and the same as the text. A report has none: many clients show a model nothing else
-    /// then, and there it would be a text in a text.
+    /// The contents for a program: an object with the same JSON as the text. A report has none: many clients would show
+    /// a model only this, and the report would be a text within JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) structured_content: Option<Box<RawValue>>,
-    /// What a program reads besides, and no model.
+    /// Metadata for programs, hidden from models.
     #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
     pub(crate) meta: Map<String, Value>,
-    /// Whether the text says why it did not work.
+    /// Whether the text is an error message.
     pub(crate) is_error: bool,
 }
 
-/// A text among what a call is answered with.
+/// A text in the result of a call.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename = "text")]
 pub(crate) struct Text {
-    /// The text.
     pub(crate) text: String,
 }
 
 impl Called {
-    /// It did not work, and the text says why: a model can try again with something else.
+    /// An error, which lets a model try again with other arguments.
     pub(crate) fn failed(why: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(why) }
     }
 
-    /// A text, and nothing but a text.
+    /// A result that is only a text.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Text { text: text.into() }], structured_content: None, meta: Map::new(), is_error: false }
     }
 
-    /// The report of a completed job: its Markdown by itself, and after it where it comes from.
+    /// The report of a completed job: first its Markdown alone, then its origin.
     pub(crate) fn report(worker: &MemberKey, report: ResultView) -> Self {
         let ResultView { job_id, output, artifacts } = report;
         let mut about = format!("This was the report of job {job_id} of {worker}.");
@@ -142,7 +140,7 @@ impl Called {
         called
     }
 
-    /// The result of a component's tool. A JSON string is returned as its text.
+    /// The result of a component's tool. A JSON string becomes a plain text.
     pub(crate) fn of(value: Value) -> Self {
         let is_object = value.is_object();
         let text = match value {
@@ -152,19 +150,19 @@ impl Called {
         Self::json_text(text, is_object)
     }
 
-    /// An object's JSON.
+    /// The result with an object's JSON.
     pub(crate) fn of_json(json: &Bytes) -> Self {
         Self::json_text(String::from_utf8_lossy(json).into_owned(), true)
     }
 
     fn json_text(text: String, structured: bool) -> Self {
-        // It was JSON before it was a text.
+        // The text is valid JSON already.
         let structured_content = if structured { RawValue::from_string(text.clone()).ok() } else { None };
         Self { structured_content, ..Self::text(text) }
     }
 }
 
-/// A method that refused its parameters, or could not be carried out, as a tool tells it.
+/// A method's error as the result of a tool.
 impl From<RpcError> for Called {
     fn from(error: RpcError) -> Self {
         match error.code {
@@ -174,11 +172,11 @@ impl From<RpcError> for Called {
     }
 }
 
-/// Calls a tool of a member's component, and answers as `tools/call` does: with JSON. What the tool itself refuses is such an
-/// answer, too.
+/// Calls a tool of a member's component, and returns the same JSON as `tools/call`. Errors that the tool reports are
+/// also returned so.
 ///
 /// # Errors
-/// Where there is no such tool, or its component is not in service.
+/// There is no such tool, or its component is not in service.
 pub async fn call_tool(member: &Member, name: &str, input: Map<String, Value>) -> Result<Bytes, RpcError> {
     let unknown = || RpcError::invalid_params(format!("Unknown tool: {name}"));
     let called = match member.toolbox().ok_or_else(unknown)?.call(name, Value::Object(input)).await {

@@ -1,11 +1,11 @@
-//! Waiting for a job.
+//! Waits for the end of a job.
 
 use guild_contract::JobId;
 use guild_roster::members::member::Member;
 
 use super::Progress;
 
-/// Waits until a job has ended, or is gone, and reports its worker's summaries meanwhile.
+/// Waits until a job has ended or was deleted, and reports its worker's summaries as progress.
 pub(super) async fn until_ended(member: &Member, job: &JobId, progress: Option<&Progress>) {
     let Some(running) = member.store().running(job.as_str()) else { return };
     let mut changes = running.changes();

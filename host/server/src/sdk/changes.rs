@@ -1,10 +1,9 @@
-//! Notifies clients that a list has changed: that of the tools, of the prompts, of the resources. They ask again for what
-//! they want to know.
+//! Notifies clients that a list of tools, prompts or resources has changed, so that they request it again.
 //!
-//! The roster says that something has changed of what a member offers. A client is notified where that is something that it saw:
-//! of the lists that it saw there are digests here, and what it would see now is held against them. While a component is
-//! being loaded that is waited for, as it is where a client asks; so a host that starts tells of nothing that its clients
-//! have from the beginning.
+//! The roster signals each change of a member's offers. A client is notified only if the change concerns a list that it
+//! has seen: this module keeps digests of those lists, and compares them with the present ones. It waits for components
+//! that are still loading, as the list methods do; so a host that starts sends no notifications about members that its
+//! clients have seen from the beginning.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -24,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Endpoint, Server};
 
-/// Which lists a listening client can be notified of: those that it asked for and the server offers.
+/// The lists that a listening client is notified of: those that it requested and the server offers.
 pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {
     let mut accepted = requested.clone();
     accepted.resource_subscriptions = None;
@@ -36,14 +35,14 @@ pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilit
 /// The digest of tools that could not be listed.
 pub(super) const NOTHING: u64 = 0;
 
-/// The digest of something that a client saw.
+/// The digest of a list that a client has seen.
 pub(super) fn digest(seen: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = DefaultHasher::new();
     seen.hash(&mut hasher);
     hasher.finish()
 }
 
-/// What a client with an open stream sees: at an endpoint, by its token.
+/// The lists of a client with an open stream, by its endpoint and its token.
 pub(super) struct View {
     host: Arc<Host>,
     path: String,
@@ -55,12 +54,12 @@ impl View {
         Self { host, path, subscription }
     }
 
-    /// Counts the changes of what anybody offers.
+    /// Counts the changes of all members' offers.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.host.changes()
     }
 
-    /// What answers there now, and the client as one who asks now.
+    /// The present server of the endpoint, and the client with its present permissions.
     fn server(&self) -> Option<(Server, Caller)> {
         let caller = self.subscription.caller();
         let at = Endpoint::at(&self.path, self.host.single_key())?;
@@ -68,20 +67,20 @@ impl View {
         Some((server, caller))
     }
 
-    /// Of the tools: the digest of what `tools/list` answers.
+    /// The digest of the result of `tools/list`.
     async fn tools(&self) -> u64 {
         let Some((server, caller)) = self.server() else { return NOTHING };
         let tools = server.tools(&caller).await;
         tools.map_or(NOTHING, |tools| digest(&to_json(&json!({"tools": tools}))[..]))
     }
 
-    /// Of the prompts: what the one prompt says.
+    /// The digest of the prompt.
     fn prompts(&self) -> Option<u64> {
         let (server, caller) = self.server()?;
         server.instructions(&caller).as_ref().map(digest)
     }
 
-    /// Of the resources: whose jobs they are of. Those of a job that comes or goes are no change.
+    /// The digest of the workers that have resources. New and deleted jobs do not change it.
     fn resources(&self) -> Option<u64> {
         let (server, caller) = self.server()?;
         let workers = server.workers(&caller);
@@ -89,7 +88,7 @@ impl View {
     }
 }
 
-/// The lists that have changed since the client was notified last.
+/// The lists that have changed since the last notification.
 #[derive(Clone, Copy, Default)]
 struct Changed {
     tools: bool,
@@ -97,7 +96,7 @@ struct Changed {
     resources: bool,
 }
 
-/// Finds out what has changed.
+/// Detects changes of the lists.
 struct Watch {
     view: Arc<View>,
     changes: watch::Receiver<u64>,
@@ -111,7 +110,7 @@ impl Watch {
         Self { changes, prompts: view.prompts(), resources: view.resources(), view }
     }
 
-    /// What has changed of the prompts and the resources since the last time.
+    /// The changes of the prompts and the resources since the last call.
     fn others(&mut self) -> Changed {
         let (prompts, resources) = (self.view.prompts(), self.view.resources());
         let changed =
@@ -121,7 +120,7 @@ impl Watch {
     }
 }
 
-/// Tells a client until it stops listening.
+/// Notifies a listening client until it stops listening.
 pub(super) async fn notify_listener(listener: SubscriptionContext, view: Arc<View>) {
     let notify = async {
         let mut watch = Watch::new(view);
@@ -131,7 +130,8 @@ pub(super) async fn notify_listener(listener: SubscriptionContext, view: Arc<Vie
             let changed = Changed { tools: now != tools, ..watch.others() };
             tools = now;
             let sink = listener.sink();
-            // What it did not ask for is refused by the sink. Whether the client is still there is known by its request.
+            // The sink drops notifications that the client did not request. The request itself shows whether the client
+            // is still there.
             if changed.tools {
                 let _ = sink.notify_tool_list_changed().await;
             }
@@ -149,8 +149,8 @@ pub(super) async fn notify_listener(listener: SubscriptionContext, view: Arc<Vie
     }
 }
 
-/// Tells the client of a session, of what it was offered, until that has ended. `seen` has the digest of the tools that it
-/// was notified of last, once it was.
+/// Notifies the client of a session until the session ends. `seen` has the digest of the tools that the client was sent
+/// last; the first `tools/list` sets it.
 pub(super) async fn notify_session(
     peer: Peer<RoleServer>,
     offered: ServerCapabilities,
@@ -160,12 +160,12 @@ pub(super) async fn notify_session(
 ) {
     let notify = async {
         let mut watch = Watch::new(view);
-        // What it was notified of since it saw the tools.
+        // The digest in the last notification since the client saw the tools.
         let mut announced = None;
         loop {
             tokio::select! {
                 changed = watch.changes.changed() => if changed.is_err() { return Ok(()) },
-                // The list that it has now may have been made before the last change.
+                // The client's list may be older than the last change.
                 changed = seen.changed() => if changed.is_err() { return Ok(()) },
             }
             let mut changed = watch.others();

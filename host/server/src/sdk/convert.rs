@@ -1,4 +1,4 @@
-//! From the shapes of this project to those of the SDK.
+//! Converts types of this project to those of the SDK.
 
 use guild_auth::Refused;
 use guild_contract::rpc::RpcError;
@@ -9,9 +9,9 @@ use rmcp::model::{
 
 use crate::mcp::{Failure, Identity, tool::Called};
 
-/// How long a client may believe a list that follows the roster, where it is not notified of changes.
+/// How long a client may cache a list that follows the roster, if it receives no notifications.
 pub(super) const LIST_TTL_MS: u64 = 10_000;
-/// The key of a result's `_meta` that says who answers.
+/// The key in a result's `_meta` that identifies the server.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 pub(super) fn error(error: RpcError) -> ErrorData {
@@ -37,7 +37,7 @@ pub(super) fn identity(identity: Identity<'_>) -> Implementation {
     }
 }
 
-/// What every result of 2026-07-28 says of who answers.
+/// The `_meta` of every result of 2026-07-28, which identifies the server.
 pub(super) fn meta(identity: Implementation) -> MetaObject {
     let mut meta = JsonObject::new();
     meta.insert(SERVER_INFO.to_owned(), serde_json::to_value(identity).unwrap_or_default());
@@ -47,13 +47,13 @@ pub(super) fn meta(identity: Implementation) -> MetaObject {
 pub(super) fn called(called: Called) -> CallToolResult {
     let content = called.content.into_iter().map(|text| ContentBlock::text(text.text)).collect();
     let mut result = if called.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
-    // It is JSON already.
+    // The text is valid JSON already.
     result.structured_content = called.structured_content.and_then(|json| serde_json::from_str(json.get()).ok());
     result.meta = (!called.meta.is_empty()).then_some(MetaObject(called.meta));
     result
 }
 
-/// What a server says of itself changes with the roster, as lists do.
+/// The description of a server changes with the roster, as its lists do.
 pub(super) fn for_a_while(result: DiscoverResult) -> DiscoverResult {
     result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private)
 }

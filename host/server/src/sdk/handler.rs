@@ -1,4 +1,4 @@
-//! What a [`Server`] does, as the SDK asks for it.
+//! Implements the SDK's handler trait for a [`Server`].
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -35,12 +35,12 @@ use crate::{
     params::shown,
 };
 
-/// Jobs change whenever they like.
+/// Jobs can change at any time, so clients must not cache them.
 const JOBS_TTL_MS: u64 = 0;
 
 /// The method that lists the tools.
 const TOOLS: &str = "tools/list";
-/// The methods of MCP that a server has.
+/// The MCP methods of a server.
 const KNOWN: [&str; 14] = [
     "initialize",
     "server/discover",
@@ -58,36 +58,36 @@ const KNOWN: [&str; 14] = [
     "tasks/cancel",
 ];
 
-/// What the SDK asks: for one request, or for the requests of one session. A session keeps nothing of what answers there,
-/// since a member can be changed, or go, while the session lives: each request brings that with it, in its extensions.
+/// The SDK's handler for one request, or for the requests of one session. It holds no server for a session, since a
+/// member can change or disappear while the session lives: each request carries its server in its extensions.
 #[derive(Clone)]
 pub(super) struct Handler {
     info: Info,
 }
 
-/// What a server says of itself.
+/// The source of a server's description.
 #[derive(Clone)]
 enum Info {
-    /// When it is asked.
+    /// Computed on request.
     Of(Server, Caller),
-    /// What it said when the session was opened, or who listens came.
+    /// The description when the session or the stream was opened.
     Kept(Arc<ServerConfig>),
 }
 
 type Request = RequestContext<RoleServer>;
 
 impl Handler {
-    /// For one request.
+    /// The handler of one request.
     pub(super) fn of_request(server: Server, caller: Caller) -> Self {
         Self { info: Info::Of(server, caller) }
     }
 
-    /// For a session that is about to be opened, or for a listening stream.
+    /// The handler of a new session, or of a listening stream.
     pub(super) fn of_stay(server: &Server, caller: &Caller) -> Self {
         Self { info: Info::Kept(Arc::new(info(server, caller))) }
     }
 
-    /// For a session that is open. It has a handler already, and nobody asks this one.
+    /// The handler for requests to an open session. The session already has one, and the SDK does not call this one.
     pub(super) fn of_open_session() -> Self {
         Self { info: Info::Kept(Arc::default()) }
     }
@@ -106,7 +106,7 @@ impl Handler {
         let options = CallOptions { tasks: is_stateless(request) && declares_tasks(), progress };
         let answered = server.call(&caller, &params.name, params.arguments.unwrap_or_default(), options).await;
         if let Some(notifier) = notifier {
-            // Progress from before the end is sent before the end.
+            // Progress from before the end is sent before the response.
             let _ = notifier.await;
         }
         Ok(match answered.map_err(convert::failure)? {
@@ -126,15 +126,15 @@ impl Handler {
     }
 }
 
-/// Whether a request is of a version without sessions.
+/// Whether a request uses a version without sessions.
 fn is_stateless(request: &Request) -> bool {
     request.meta.protocol_version().is_some_and(|version| version.as_str() >= STATELESS)
 }
 
-/// The answer to a request that the host did not pass to the SDK.
+/// The error for a request that the host did not pass to the SDK.
 const NO_REQUEST: &str = "the request did not come by the host's endpoint";
 
-/// Whom a request asks, and who asks.
+/// The server and the caller of a request.
 struct Asked<'a> {
     server: &'a Server,
     caller: Caller,
@@ -162,13 +162,13 @@ fn info(server: &Server, caller: &Caller) -> ServerConfig {
     info
 }
 
-/// What a result says of who answers, in versions that have that.
+/// The `_meta` of a result, in versions that have it.
 fn meta(server: &Server, request: &Request) -> Option<MetaObject> {
     is_stateless(request).then(|| convert::meta(convert::identity(server.identity())))
 }
 
-/// Does what a method does for a client without a session, and says of the result what those of the request's version say:
-/// with `ttl_ms`, for how long it may be kept.
+/// Runs a method as for a client without a session, and adds the fields of the request's version to the result: with
+/// `ttl_ms`, how long a client may cache it.
 async fn plain<R: DeserializeOwned>(
     name: &str,
     params: Option<Value>,
@@ -187,7 +187,7 @@ async fn plain<R: DeserializeOwned>(
             session.sees_tools(done.as_ref().map_or(changes::NOTHING, |done| changes::digest(&done[..])));
         }
         let done = done.map_err(convert::error)?;
-        // From here on it is parsed again.
+        // The result is parsed again from here on.
         caller.reserve(parsed_bytes(&done).saturating_mul(2)).await.map_err(convert::refused)?;
         let parsed = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
             if let Some(meta) = meta(server, request) {
@@ -205,7 +205,7 @@ async fn plain<R: DeserializeOwned>(
     .await
 }
 
-/// Carries something out, unless its client gives it up; what panics is an error like any other.
+/// Runs `work`, unless its client cancels the request; a panic becomes an error.
 async fn carried_out<T>(request: &Request, work: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
     tokio::select! {
         done = caught(work) => done,
@@ -220,7 +220,7 @@ async fn caught<T>(work: impl Future<Output = Result<T, ErrorData>>) -> Result<T
     })
 }
 
-/// Lists have one page.
+/// Lists have only one page, so cursors are rejected.
 fn whole(params: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
     match params.and_then(|params| params.cursor.as_deref()) {
         None => Ok(()),
@@ -244,7 +244,7 @@ impl ServerHandler for Handler {
         caught(async {
             request.peer.set_peer_info(params.clone());
             let mut result = self.negotiate_initialize(&params)?;
-            // Tasks are of the later versions.
+            // Only later versions have tasks.
             result.capabilities.extensions = None;
             Ok(result)
         })
@@ -343,7 +343,7 @@ impl ServerHandler for Handler {
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
-    /// A method that the SDK does not know; or one that it knows, with parameters that it could not read.
+    /// Handles a method that the SDK does not know, or whose parameters it could not parse.
     async fn on_custom_request(&self, asked: CustomRequest, request: Request) -> Result<CustomResult, ErrorData> {
         let name = asked.method.as_str();
         if KNOWN.contains(&name) {
@@ -385,7 +385,7 @@ impl ServerHandler for Handler {
     }
 }
 
-/// The SDK takes a session's word for it that its client knows tasks; but sessions are of versions that have none.
+/// The SDK trusts a session's client that claims to support tasks; but the versions with sessions have no tasks.
 fn of_later_versions(request: &Request) -> Result<(), ErrorData> {
     if is_stateless(request) { Ok(()) } else { Err(ErrorData::method_not_found::<GetTaskMethod>()) }
 }

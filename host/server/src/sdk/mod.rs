@@ -1,14 +1,16 @@
-//! MCP by its own SDK: what is asked with a session (2025-06-18, 2025-11-25), and what says of itself that it is of 2026-07-28
-//! or later, which has none. Nothing else in this project names a type of the SDK.
+//! Serves MCP through its SDK: sessions of 2025-06-18 and 2025-11-25, and requests of 2026-07-28 or later, which have
+//! none.
 //!
-//! - here: which requests are for it, and what is looked at before it sees them.
-//! - [`sessions`]: whose a session is, how many there are, and when one that nobody uses ends.
-//! - [`handler`]: what a [`Server`] does, as the SDK asks for it; [`convert`] has the shapes.
-//! - [`tasks`]: jobs as tasks; [`progress`]: what a client hears that waits for one.
+//! No other module of this project names a type of the SDK.
+//!
+//! - here: selection of requests for the SDK, and the checks before it sees them.
+//! - [`sessions`]: owners, number and timeouts of sessions.
+//! - [`handler`]: the SDK's handler for a [`Server`]; [`convert`] has the conversions.
+//! - [`tasks`]: jobs as tasks; [`progress`]: progress notifications for clients that wait for one.
 //! - [`changes`]: notifies clients that a list has changed.
 //!
-//! [`guild_auth`] has let a request in that comes here, and the SDK's own checks of Host and Origin are off.
-//! Who asks goes with each request to where it is carried out; the token goes no further than this.
+//! [`guild_auth`] has admitted all requests that arrive here; the SDK's own checks of Host and Origin are off. The
+//! caller accompanies each request to its handler; the token goes no further than this module.
 
 mod changes;
 mod convert;
@@ -67,30 +69,29 @@ use crate::{
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// What stands before the `/` of the key that has the version which a request is of. It is looked for first: not
-/// everybody's JSON writes a `/` as it is.
+/// The part before the `/` of the key with a request's version. It is searched first, since some JSON writers escape
+/// the `/`.
 static META_PREFIX: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
 /// The first version without sessions.
 const STATELESS: &str = "2026-07-28";
-/// How many times the SDK has a message as values, at most: as what it makes its types of while it tries one after another,
-/// as those types, and again to compare them with the headers.
+/// The maximum number of times that the SDK holds a message as values: while it tries one type after another, as those
+/// types, and again to compare them with the headers.
 const COPIES: u64 = 6;
-/// After how many seconds one that found no place for its session may ask again.
+/// Seconds after which a client that found no place for its session may retry.
 const NO_PLACE_SECONDS: u64 = 30;
 
-/// By which rules a request is answered.
+/// The protocol rules of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// Of 2026-07-28 or later: each request says for itself what it is of.
+    /// 2026-07-28 or later: each request states its own version.
     Stateless,
-    /// Before: a session begins with `initialize`, and its id goes with all that follows.
+    /// Before: a session begins with `initialize`, and all later requests carry its id.
     Sessions,
 }
 
-/// By which rules a request to an endpoint of MCP is answered; none where it is for those of plain JSON-RPC, or, of
-/// another method than POST, for nobody.
+/// The protocol rules of a request to an MCP endpoint; none for plain JSON-RPC, or for an unsupported HTTP method.
 ///
-/// It costs a plain request one look at each line of its head, and one search of its body for a word that is not there.
+/// Cost for plain JSON-RPC: a scan of the headers and one substring search of the body.
 pub(crate) fn wanted(method: &Method, headers: &HeaderMap, body: &[u8]) -> Option<Era> {
     let (mut version, mut has_session, mut accepts) = (None, false, Accepts::default());
     for (name, value) in headers {
@@ -116,7 +117,7 @@ pub(crate) fn wanted(method: &Method, headers: &HeaderMap, body: &[u8]) -> Optio
     (accepts.json && accepts.events && (has_session || is_first())).then_some(Era::Sessions)
 }
 
-/// The method of a message, without parsing the rest of it into values.
+/// The method of a message, without parsing the rest into values.
 fn method_of(body: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Message<'a> {
@@ -126,7 +127,7 @@ fn method_of(body: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice(body).ok().map(|Message { method }| method)
 }
 
-/// The version that a request says in `_meta` that it is of.
+/// The version in a request's `_meta`.
 fn version_in_meta(body: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Message<'a> {
@@ -146,7 +147,7 @@ fn version_in_meta(body: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice(body).ok().map(|Message { params: Params { _meta: Meta { version } } }| version)
 }
 
-/// Whether that is a version, and has no sessions. Versions are dates, so that the later one is the greater.
+/// Whether this is a version without sessions. Versions are dates, so the later one is greater.
 fn is_stateless(version: &[u8]) -> bool {
     let is_date = version.len() == STATELESS.len()
         && version
@@ -156,7 +157,7 @@ fn is_stateless(version: &[u8]) -> bool {
     is_date && version >= STATELESS.as_bytes()
 }
 
-/// What a client takes, and says so of each. `*/*` is what clients send that know neither.
+/// The media types that a client accepts explicitly. Clients that know neither of them send `*/*`.
 #[derive(Default)]
 struct Accepts {
     json: bool,
@@ -173,15 +174,15 @@ impl Accepts {
     }
 }
 
-/// The method that opens a stream which tells of changes.
+/// The method that opens a stream of change notifications.
 const LISTEN: &str = "subscriptions/listen";
-/// The notification after which a session is notified of changes.
+/// A session receives change notifications after this one from its client.
 const INITIALIZED: &str = "notifications/initialized";
-/// How much a session keeps of each of its client's names.
+/// The maximum length of the client's name, and of its version, in a session.
 const NAME_CHARS: usize = 200;
 
-/// An `initialize` as the SDK gets to see it, which keeps all of it for as long as the session lives: who the client is, and
-/// whether it knows tasks. None where the SDK cannot read it: it would take it for a method that it does not know.
+/// An `initialize` request reduced to the client's identity and its support of tasks, since the SDK keeps the whole
+/// request for as long as the session lives. None if the SDK cannot parse it: it would treat it as an unknown method.
 fn short_initialize(body: &[u8]) -> Option<Bytes> {
     let Ok(ClientJsonRpcMessage::Request(request)) = serde_json::from_slice(body) else { return None };
     let ClientRequest::InitializeRequest(InitializeRequest { params, .. }) = request.request else { return None };
@@ -196,42 +197,41 @@ fn short_initialize(body: &[u8]) -> Option<Bytes> {
     serde_json::to_vec(&short).ok().map(Bytes::from)
 }
 
-/// Whoever answers MCP on a host.
+/// The MCP service of a host.
 pub(crate) struct Services {
     host: Arc<Host>,
     sessions: Arc<Sessions>,
 }
 
-/// A message, before the SDK reads it; of another method than POST there is none.
+/// A message before the SDK parses it; empty unless the HTTP method is POST.
 #[derive(Default)]
 struct Message<'a> {
     text: &'a str,
     parts: rpc::Message<'a>,
-    /// The id as the SDK has it.
+    /// The id as a type of the SDK.
     id: Option<RequestId>,
-    /// Bytes that it takes as values.
+    /// The size of the message as values, in bytes.
     bytes: u64,
 }
 
-/// What is known of a request once its session is.
+/// A request's relation to its session.
 #[derive(Default)]
 struct Entered {
-    /// The session that it is of.
+    /// The request's session.
     in_use: Option<Arc<Use>>,
-    /// What it asks in it.
+    /// The request's id among the open ones of the session.
     question: Option<Question>,
-    /// What the SDK gets to see in its place, where it opens a session.
+    /// The shortened `initialize` for the SDK, if the request opens a session.
     short: Option<Bytes>,
 }
 
 impl Services {
-    /// Those of a host.
     pub(crate) fn new(host: Arc<Host>) -> Self {
         let sessions = Sessions::new(&host.limits());
         Self { host, sessions }
     }
 
-    /// Answers a request that is [`wanted`].
+    /// Handles a request for which [`wanted`] returned an era.
     pub(crate) async fn handle(&self, era: Era, server: Server, caller: Caller, parts: Parts, body: Bytes) -> Response {
         let text = body.clone();
         let message = if parts.method == Method::POST {
@@ -246,10 +246,10 @@ impl Services {
         answered.unwrap_or_else(|refused| Declined::from(refused).message(message.id()))
     }
 
-    /// Answers a message.
+    /// Handles a message.
     ///
     /// # Errors
-    /// Where the caller may not send it, or not now.
+    /// The caller may not send it, or not now.
     async fn answered(
         &self,
         era: Era,
@@ -260,7 +260,7 @@ impl Services {
         message: &Message<'_>,
     ) -> Result<Response, Refused> {
         let is_post = parts.method == Method::POST;
-        // The SDK keeps it for as long as the stream is open.
+        // The SDK keeps the message for as long as the stream is open.
         if message.method() == Some(LISTEN) && message.bytes > LARGE {
             let bytes = message.bytes;
             let why = format!("Invalid request: {LISTEN} that takes some {bytes} bytes as values, more than {LARGE}");
@@ -269,12 +269,12 @@ impl Services {
         caller.reserve(message.bytes.saturating_mul(COPIES)).await?;
         if let Err(error) = message.check() {
             return Ok(match message.is_notification() {
-                // It has no answer, whatever it says.
+                // A response from the client receives none itself.
                 true => StatusCode::ACCEPTED.into_response(),
                 false => unreadable(message.id(), error),
             });
         }
-        // Whether a tool may be called depends on the tool, and is looked at where it is known.
+        // Access to a tool depends on the tool, and is checked after its lookup.
         let of_method = message.method().filter(|method| *method != TOOLS_CALL.name);
         let authorize = |method| caller.authorize(server.key(), methods::operation(method));
         let authorized = of_method.map(authorize).transpose()?;
@@ -289,7 +289,8 @@ impl Services {
             Err(response) => return Ok(*response),
         };
         parts.headers.remove(AUTHORIZATION);
-        // A stream that only tells of changes is open for as long as its client likes, and takes nobody's place.
+        // A stream of change notifications stays open for as long as its client likes, and must not occupy a request's
+        // place.
         let listens = !is_post || message.method() == Some(LISTEN);
         let mut held =
             RequestGuard { _session: in_use.clone(), _question: question, caller: None, listener: None, _place: None };
@@ -311,7 +312,7 @@ impl Services {
         let handler = match era {
             Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone()),
             Era::Sessions if !message.opens_session() => Handler::of_open_session(),
-            // It outlives the request, and must not keep its caller's place.
+            // The stream outlives the request, and must not keep its caller's place.
             Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller),
         };
         if !listens {
@@ -329,21 +330,21 @@ impl Services {
         let ends = parts.method == Method::DELETE;
         let response = service.handle(Request::from_parts(parts, Body::from(body))).await;
         let mut response = as_message(response.map(Body::new), message.id()).await;
-        // In a session the message may wait to be handled, also when this is answered.
+        // In a session the message may still wait to be handled after this response.
         if let (Some(caller), Some(bytes), Era::Stateless) = (&held.caller, response.body().size_hint().exact(), era) {
             caller.resize(bytes, bytes)?;
         }
         if ends && response.status() == StatusCode::ACCEPTED {
-            // The session is over, which is more than 202 says; the SDK for Python takes that for a failure.
+            // The session is over, and the SDK for Python treats 202 as a failure.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         Ok(response.map(|body| Body::new(Kept { body: Body::new(body), held })))
     }
 
-    /// Enters the session that a request is of, or takes a place for the one that it opens.
+    /// Enters the session of a request, or reserves a place for the session that it opens.
     ///
     /// # Errors
-    /// The answer, where that cannot be.
+    /// The error response.
     fn session(
         &self,
         visitor: &mut Visitor,
@@ -353,7 +354,7 @@ impl Services {
     ) -> Result<Entered, Box<Response>> {
         let id = message.id();
         if let Some(session) = headers.get(&SESSION) {
-            // That there is such a session of somebody else's is nobody's business.
+            // The existence of another caller's session is not disclosed.
             let Some(session) = session.to_str().ok().and_then(|id| visitor.enter(id)) else {
                 let why = "there is no such session; begin one with initialize";
                 return Err(Declined::invalid(StatusCode::NOT_FOUND, why).message(id).into());
@@ -382,7 +383,7 @@ impl Services {
     }
 }
 
-/// The SDK's settings. Its own checks of hosts and origins are off: `guild_auth` has made them.
+/// The SDK's settings. Its own checks of hosts and origins are off, since `guild_auth` has made them.
 fn config(era: Era) -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -392,10 +393,10 @@ fn config(era: Era) -> StreamableHttpServerConfig {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a body, as far as it is the same in all versions of MCP.
+    /// Parses the part of a body that is the same in all versions of MCP.
     ///
     /// # Errors
-    /// What is wrong with it, and the id to answer it with.
+    /// The error, and the id for its response.
     fn read(body: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
         let Ok(text) = str::from_utf8(body) else { return Err(Rejected { id: NULL, error: rpc::not_utf8() }) };
         let refused = |why: String| Rejected { id: rpc::id(text).unwrap_or(NULL), error: rpc::refused_json(&why) };
@@ -417,15 +418,15 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether the SDK can read the message too: what it cannot read, it answers without JSON-RPC.
+    /// Checks that the SDK can parse the message: otherwise it would respond without JSON-RPC.
     fn check(&self) -> Result<(), RpcError> {
         if self.text.is_empty() {
             return Ok(());
         }
-        // Says which parameter it is.
+        // This error names the parameter.
         let mut params = Params::read(self.parts.params)?;
         params.object("_meta")?;
-        // The SDK takes a cursor that is no string for none.
+        // The SDK ignores a cursor that is not a string.
         if self.method().is_some_and(|method| method.ends_with("/list")) {
             params.optional_text("cursor")?;
         }
@@ -433,7 +434,7 @@ impl<'a> Message<'a> {
         read.map(drop).map_err(|error| RpcError::invalid_request(format!("Invalid request: {error}")))
     }
 
-    /// The id as it is written, which the answer has. That of an answer is of another request.
+    /// The id for the response, as it is written. The id of a client's response belongs to another request.
     fn id(&self) -> Option<&'a str> {
         self.parts.id.filter(|_| self.parts.method.is_some())
     }
@@ -451,7 +452,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// An answer of the SDK. Where it is a bare text that says what is wrong, it becomes an error of JSON-RPC, with the id.
+/// A response of the SDK. A bare text with an error becomes a JSON-RPC error with the id.
 async fn as_message(response: Response, id: Option<&str>) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
@@ -470,7 +471,7 @@ async fn as_message(response: Response, id: Option<&str>) -> Response {
     .message(id)
 }
 
-/// The answer to a message that the SDK does not get to see.
+/// The response to a message that is not passed to the SDK.
 fn unreadable(id: Option<&str>, error: RpcError) -> Response {
     Declined::new(StatusCode::BAD_REQUEST, error).message(id)
 }
@@ -482,26 +483,26 @@ fn too_many(limit: &str, most: u32, what: &str) -> RpcError {
     RpcError::new(code::BUSY, message)
 }
 
-/// The answer to one who may come back.
+/// The response to a client that may retry.
 fn later(id: Option<&str>, error: RpcError) -> Response {
     let declined = Declined::new(StatusCode::SERVICE_UNAVAILABLE, error);
     declined.with(RETRY_AFTER, NO_PLACE_SECONDS.into()).message(id)
 }
 
-/// What lasts for as long as an answer is being sent.
+/// Resources that are held while a response is being sent.
 struct RequestGuard {
     _session: Option<Arc<Use>>,
     _question: Option<Question>,
-    /// With the place of its request, and with what is counted of it.
+    /// The caller, with the place and the memory of its request.
     caller: Option<Caller>,
-    /// Who listens for as long as it may: that is looked at with each piece, and a stream that has nothing to say sends one
-    /// every few seconds.
+    /// The subscription of a listener. Its permission is checked with each piece, and an idle stream sends one every
+    /// few seconds.
     listener: Option<Subscription>,
-    /// Among the listeners of the host.
+    /// The place among the listeners of the host.
     _place: Option<Permit>,
 }
 
-/// A body that holds something until it has been sent, or nobody takes it any more.
+/// A body that holds a guard until it has been sent or dropped.
 struct Kept {
     body: Body,
     held: RequestGuard,
@@ -593,7 +594,7 @@ mod tests {
         };
         assert_eq!(era(&[], &of("2026-07-28")), Some(Era::Stateless));
         assert_eq!(era(&[], &of("2025-11-25")), None);
-        // It is looked for where it belongs.
+        // The version counts only at its proper place.
         let task = r#"{"method":"x","params":{"task":"io.modelcontextprotocol/protocolVersion 2026-07-28"}}"#;
         assert_eq!(era(&[], task), None);
     }

@@ -1,4 +1,4 @@
-//! What the client of a call hears while it waits.
+//! Sends progress notifications to the client of a call that waits.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::{
     time::timeout,
 };
 
-/// How many notes wait to be sent; what comes while there are more is left out.
+/// The maximum number of queued notes; further ones are dropped.
 const AHEAD: usize = 16;
-/// After how long without a note the last one is sent again.
+/// The time without a new note after which the last one is repeated.
 const AGAIN: Duration = Duration::from_secs(15);
 
-/// Sends notes to a client as they come. It ends when no more can come, and all that came have been sent.
+/// Sends notes to a client as they arrive. The task ends when the sender is dropped and all notes have been sent.
 pub(super) fn notify(peer: Peer<RoleServer>, token: ProgressToken) -> (Sender<String>, JoinHandle<()>) {
     let (sender, coming) = mpsc::channel(AHEAD);
     let mut notes = Notes { token, coming, again: AGAIN, count: 0.0, last: None };
@@ -41,8 +41,8 @@ struct Notes {
 }
 
 impl Notes {
-    /// The next one, while more can come. Where none comes for long it is the last one again: many a client gives a call up
-    /// of which it hears nothing.
+    /// Returns the next note; none once the sender is dropped. After a long silence it repeats the last one, since many
+    /// clients abandon a silent call.
     async fn next(&mut self) -> Option<ProgressNotificationParam> {
         match timeout(self.again, self.coming.recv()).await {
             Ok(None) => return None,

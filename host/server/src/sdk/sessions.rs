@@ -1,9 +1,9 @@
-//! Sessions: whose each is, how many there are, and when one that nobody uses ends.
+//! Sessions of MCP clients: their owners, their number, and their end when unused.
 //!
-//! The SDK knows a session by its id alone. Here it also has an owner, who opened it and at which endpoint: to everybody
-//! else it does not exist. And it has a place among those that a host may have open, which it gives back when it ends:
-//! when its client closes it, or when it has not been used for a while. A session is used while an answer is being made or
-//! sent, and while its client listens; so a call that takes long never loses its session.
+//! The SDK identifies a session only by its id. Here a session also has an owner, which is the caller and the endpoint
+//! that opened it: for all others it does not exist. A session takes one of a host's places, and returns it when it
+//! ends: when its client closes it, or when it has not been used for a while. A session is in use while a response is
+//! being made or sent, and while its client listens; so a long call never loses its session.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,10 +30,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Who opened a session, and where.
+/// The caller and the endpoint that opened a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// Whose token.
+    /// The identity of the caller's token.
     pub(super) who: Identity,
     /// The endpoint's path.
     pub(super) path: String,
@@ -43,7 +43,7 @@ pub(super) struct Owner {
 pub(super) struct Sessions {
     local: LocalSessionManager,
     places: Arc<Semaphore>,
-    /// How many one caller can have: the others are for others.
+    /// The maximum number of one caller's sessions; the rest is reserved for other callers.
     of_one: usize,
     patience: Duration,
     open: Mutex<HashMap<SessionId, Arc<Session>>>,
@@ -53,27 +53,27 @@ struct Session {
     owner: Owner,
     uses: Mutex<Uses>,
     ended: CancellationToken,
-    /// Whether its client is notified of changes.
+    /// Whether its client receives change notifications.
     is_notified: AtomicBool,
-    /// The digest of the tools that its client was sent last; none before it asked.
+    /// The digest of the tools that its client was sent last; none before its first `tools/list`.
     tools: watch::Sender<Option<u64>>,
-    /// The ids of its requests that have no answer yet.
+    /// The ids of its unanswered requests.
     asked: Mutex<HashSet<RequestId>>,
-    /// None once another session has it.
+    /// None once another session has taken it over.
     place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 struct Uses {
     now: usize,
-    /// When the last one was over.
+    /// When the last use ended.
     last: Instant,
 }
 
 impl Sessions {
-    /// None yet.
+    /// No sessions yet.
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         let mut local = LocalSessionManager::default();
-        // When a session ends is decided here.
+        // This module ends sessions, not the SDK.
         local.session_config.keep_alive = None;
         Arc::new(Self {
             local,
@@ -88,8 +88,8 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a session of `who`: one that is free, else that of the session which has not been used for longest, one of
-    /// `who`'s own if there is any. None where all are used.
+    /// A place for a session of `who`: a free one, or else that of the session unused for the longest time, preferably
+    /// one of `who`'s own. None if all sessions are in use.
     fn place(self: &Arc<Self>, who: &Identity) -> Option<OwnedSemaphorePermit> {
         let mut open = self.open();
         let own = open.values().filter(|session| session.owner.who == *who).count();
@@ -120,7 +120,7 @@ impl Sessions {
         self.local.close_session(id).await
     }
 
-    /// Ends a session once nobody has used it for long enough.
+    /// Ends a session after it was unused for long enough.
     async fn end_unused(sessions: Weak<Self>, id: SessionId, session: Arc<Session>) {
         let Some(patience) = sessions.upgrade().map(|sessions| sessions.patience) else { return };
         let mut until = Instant::now() + patience;
@@ -130,7 +130,7 @@ impl Sessions {
                 () = tokio::time::sleep_until(until) => {}
             }
             let Some(sessions) = sessions.upgrade() else { return };
-            // Whoever enters it has this lock.
+            // A new use of the session requires this lock.
             let mut open = sessions.open();
             let now = Instant::now();
             until = match session.unused_since() {
@@ -162,7 +162,7 @@ impl Session {
     }
 }
 
-/// A session that is being used, for as long as this lives.
+/// Marks a session as in use until it is dropped.
 pub(super) struct Use(Arc<Session>);
 
 impl Use {
@@ -171,19 +171,19 @@ impl Use {
         Self(session)
     }
 
-    /// Whether this is the first call: the session's client is notified of changes from now on.
+    /// Starts change notifications for the session's client; true on the first call only.
     pub(super) fn begins_to_be_told(&self) -> bool {
         !self.0.is_notified.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes that a request is under way, until what this gives is dropped. None where one of the same id is: nobody could
-    /// tell their answers apart.
+    /// Registers an unanswered request until the result is dropped. None if one with the same id is open, since their
+    /// responses could not be told apart.
     pub(super) fn asks(&self, id: &RequestId) -> Option<Question> {
         let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.insert(id.clone()).then(|| Question { session: self.0.clone(), id: id.clone() })
     }
 
-    /// Notes the digest of the tools that the session's client is sent.
+    /// Stores the digest of the tools that the session's client is sent.
     pub(super) fn sees_tools(&self, digest: u64) {
         self.0.tools.send_replace(Some(digest));
     }
@@ -199,7 +199,7 @@ impl Use {
     }
 }
 
-/// A request of a session that has no answer yet.
+/// An unanswered request of a session.
 pub(super) struct Question {
     session: Arc<Session>,
     id: RequestId,
@@ -219,21 +219,21 @@ impl Drop for Use {
     }
 }
 
-/// The sessions, as one caller at one endpoint can see them.
+/// The sessions that one caller can see at one endpoint.
 pub(super) struct Visitor {
     sessions: Arc<Sessions>,
     owner: Owner,
-    /// For the session that is about to be opened.
+    /// The place for a session that is about to be opened.
     place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-/// Why the SDK got no session, or lost one.
+/// Why the SDK did not get or keep a session.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    /// No place was taken for it.
+    /// No place was reserved for it.
     #[error("no place was taken for the session")]
     NoPlace,
-    /// What the SDK says itself.
+    /// The SDK's own error.
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
 }
@@ -243,13 +243,13 @@ impl Visitor {
         Self { sessions, owner, place: Mutex::default() }
     }
 
-    /// Uses a session, where it is the visitor's.
+    /// Marks a session as in use, if it belongs to the visitor.
     pub(super) fn enter(&self, id: &str) -> Option<Use> {
         let open = self.sessions.open();
         open.get(id).filter(|session| session.owner == self.owner).cloned().map(Use::of)
     }
 
-    /// Takes a place for a new session; false where there is none left. One that is not used is given back.
+    /// Reserves a place for a new session; false if none is left. An unused place is returned.
     pub(super) fn take_place(&mut self) -> bool {
         let place = self.sessions.place(&self.owner.who);
         let taken = place.is_some();
@@ -258,7 +258,7 @@ impl Visitor {
     }
 }
 
-/// What the SDK does with sessions is what it does by itself. [`Visitor::enter`] has come before.
+/// Delegates to the SDK's own session manager. [`Visitor::enter`] has been called before.
 impl SessionManager for Visitor {
     type Error = SessionError;
     type Transport = <LocalSessionManager as SessionManager>::Transport;

@@ -1,9 +1,8 @@
-//! Jobs as tasks, of MCP's extension `io.modelcontextprotocol/tasks`: a task is the job itself, by the job's id.
+//! Serves jobs as tasks of MCP's extension `io.modelcontextprotocol/tasks`; the job's id is the task's.
 //!
-//! So a task lives as long as its job does, also across restarts of the host; what may be done with it
-//! is what the caller may do with the job. A running job is working; one that is cancelled is cancelled. Any other end is
-//! what the call would have answered that waited for it, so that a job that failed is a completed task, whose result says
-//! `isError`.
+//! A task lives as long as its job, also across restarts of the host; callers have the same permissions as for the job.
+//! A running job is a working task, a cancelled job a cancelled one. For any other end the task has the result of a
+//! call that waited, so a failed job is a completed task whose result says `isError`.
 
 use std::sync::Arc;
 
@@ -28,20 +27,20 @@ use crate::{
     worker,
 };
 
-/// How often to ask for a job.
+/// The suggested interval between two polls of a task.
 const POLL_MS: u64 = 2_000;
-/// The key of a task's `_meta` that has the job's status, as `worker/status` tells it.
+/// The key in a task's `_meta` with the job's status as in `worker/status`.
 const STATUS: &str = "guild/status";
-/// How much of a summary, and of a question, a status message has.
+/// The maximum length of a summary, and of a question, in a status message.
 const MESSAGE_CHARS: usize = 400;
 
-/// The task that a call is answered with, whose job has been made.
+/// The task of a new job.
 pub(super) async fn created(member: &Member, job: &JobId) -> Result<CreateTaskResult, RpcError> {
     let status = status(member, job.as_str()).await?;
     Ok(CreateTaskResult::new(task(&status)))
 }
 
-/// How a task is getting on.
+/// Returns the state of a task.
 pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<GetTaskResult, Failure> {
     let (member, job) = find(server, caller, id).await?;
     let key = member.key().as_str();
@@ -73,7 +72,7 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
     Ok(result)
 }
 
-/// Ends a task's job. One that has ended is not changed: a failed job neither, which is a completed task.
+/// Cancels a task's job. A job that has ended is not changed; neither is a failed one, which is a completed task.
 pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
     let (member, job) = find(server, caller, id).await?;
     let key = member.key().as_str();
@@ -88,8 +87,8 @@ pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result
     Ok(())
 }
 
-/// Takes what a client has to say to a task. No job waits for anything: its worker goes on by itself and logs its questions.
-/// So there is nothing that an answer could be to, and one that is to nothing is ignored.
+/// Accepts a client's input for a task. No job waits for input: its worker goes on by itself and logs its questions. So
+/// input has no receiver and is ignored.
 pub(super) async fn update(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
     let (member, _) = find(server, caller, id).await?;
     caller.authorize(member.key().as_str(), worker::STATUS.operation())?;
@@ -111,7 +110,7 @@ fn task(job: &StatusView) -> Task {
         JobStatus::Completed | JobStatus::Failed => TaskStatus::Completed,
         JobStatus::Cancelled => TaskStatus::Cancelled,
     };
-    // What a running job is, it is at this moment.
+    // The state of a running job is of this moment.
     let updated = job.completed_at.clone().unwrap_or_else(|| rfc3339(Timestamp::now()));
     let task = Task::new(job.job_id.as_str(), status, &job.started_at, updated).with_poll_interval_ms(POLL_MS);
     match message(job) {
@@ -120,7 +119,7 @@ fn task(job: &StatusView) -> Task {
     }
 }
 
-/// What a person may be shown: why it failed, or what the worker says, and what it could not answer.
+/// A message for people: the reason of a failure, or the worker's summary and its open questions.
 fn message(job: &StatusView) -> Option<String> {
     let error = job.error.as_deref().map(|error| format!("the job failed: {}", one_line(error, MESSAGE_CHARS)));
     let summary = job.summary.as_deref().map(|summary| one_line(summary, MESSAGE_CHARS));

@@ -1,4 +1,4 @@
-//! Discovery of members in real directories.
+//! Discovers members in real directories.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
@@ -148,7 +148,7 @@ fn a_single_member_is_refused_where_a_rule_is_for_one_of_the_keys_that_it_could_
     for table in ["*", "*ann", "*n", "bob", "other/*"] {
         assert_eq!(of(table, None).unwrap(), "ann");
     }
-    // Members have no members in them.
+    // Members contain no further members.
     put(&home.path().join("team"), &manifest("team"));
     assert_eq!(of("team/*", None).unwrap(), "ann");
 }

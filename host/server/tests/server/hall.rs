@@ -1,5 +1,6 @@
-//! The API of the hall on its socket: the answers of each route, as bytes, over a real project in git. The workers are made up,
-//! and end as soon as a test lets them.
+//! The hall's API on its socket: the bytes of each route's response, over a real project in git.
+//!
+//! The workers are fakes, and end as soon as a test lets them.
 
 use std::{
     collections::BTreeMap,
@@ -64,14 +65,14 @@ const HEALTH: &str = "/system/runtime/daemon/health";
 const MODELS: &str = "/system/models/catalog/list";
 const EVENTS: &str = "/system/events/stream/subscribe";
 
-/// Workers whose work is done at once, or once a test lets them.
+/// Fake workers whose work ends at once, or once a test lets it.
 struct AtOnce {
     open: watch::Sender<bool>,
     cancelled: watch::Sender<Vec<String>>,
     next: AtomicU64,
-    /// What they do; nothing where it is empty, and then they have failed.
+    /// Their result; if it is empty, they fail.
     result: Mutex<String>,
-    /// What is wrong with `guild.toml`.
+    /// The error in `guild.toml`.
     wrong: Mutex<Option<String>>,
 }
 
@@ -130,7 +131,7 @@ impl WorkerJobs for AtOnce {
     }
 }
 
-/// A hall that is served, with the project `demo`, and `other` in which nothing is permitted.
+/// A running hall with the project `demo`, and `other` in which nothing is permitted.
 struct World {
     root: TempDir,
     hall: Arc<Hall>,
@@ -205,7 +206,7 @@ impl World {
         UnixStream::connect(self.home().join("guild-hall.sock")).await.unwrap()
     }
 
-    /// The answer to a request that is sent as it stands: its head in small letters, and its body.
+    /// The response to a request that is sent unchanged: its head in lower case, and its body.
     async fn raw(&self, request: &str) -> (String, String) {
         let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -235,14 +236,14 @@ impl World {
         self.ask("GET", path, "").await
     }
 
-    /// What is answered with 200.
+    /// The body of a response with status 200.
     async fn ok(&self, path: &str) -> Value {
         let (status, answer) = self.get(path).await;
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
-    /// Makes a commission; its id.
+    /// Makes a commission, and returns its id.
     async fn create(&self, more: Value) -> String {
         let (status, made) = self.post(CREATE, with(commission(), more)).await;
         assert_eq!(status, 201, "{made}");
@@ -255,7 +256,7 @@ impl World {
         answer["status"].clone()
     }
 
-    /// Waits until a commission is in a state.
+    /// Waits until a commission has reached a state.
     async fn until(&self, id: &str, wanted: &str) {
         let mut events = self.hall.events();
         let reached = async {
@@ -278,7 +279,7 @@ impl World {
         self.ok(&format!("{ARTIFACT}?projectName=demo&path={path}")).await
     }
 
-    /// The paths that a list has.
+    /// The paths in a list.
     async fn paths(&self, more: &str) -> Vec<String> {
         let listed = self.ok(&format!("{ARTIFACTS}?projectName=demo{more}")).await;
         let artifacts = listed["artifacts"].as_array().unwrap();
@@ -301,7 +302,7 @@ fn write(dir: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// What git answers to the user. Fails the test where git fails.
+/// The output of a git command that runs as the user. The test fails if git fails.
 fn git(dir: &Path, args: &[&str]) -> String {
     let user = ["-c", "user.name=User", "-c", "user.email=user@localhost", "-c", "commit.gpgsign=false"];
     let output = Command::new("git").args(user).args(args).current_dir(dir).env_remove("GIT_DIR").output().unwrap();
@@ -335,7 +336,7 @@ async fn a_commission_is_made_changed_carried_out_and_read() {
     let commission = &read["commission"];
     let listed = world.ok(&format!("{LIST}?projectName=demo")).await;
     assert_eq!(listed["commissions"], json!([commission]));
-    // Clients of the original read these, and take none of them for missing.
+    // The original's clients read these fields, and fail if one is missing.
     let expected = json!({
         "commissionId": id, "title": "Commission: Moths", "status": "completed", "worker": "Dalton",
         "workerDisplayTitle": "Guild Artificer", "prompt": "Do they live?", "dependencies": [], "linked_artifacts": [],
@@ -362,7 +363,7 @@ async fn what_the_original_command_line_spells_otherwise_is_understood() {
         world.post(CREATE, with(other, json!({"worker": name, "dependencies": "specs/plan.md"}))).await;
     assert_eq!(status, 201, "{made}");
     let id = made["commissionId"].as_str().unwrap();
-    // A list without a project is one of all projects.
+    // A list without a project covers all projects.
     for query in ["", "?state=pending", "?status=pending&worker=Dalton", "?projectName=&status="] {
         let listed = world.ok(&format!("{LIST}{query}")).await;
         assert_eq!(listed["commissions"][0]["commissionId"], *id, "{query}");
@@ -377,7 +378,7 @@ async fn what_the_original_command_line_spells_otherwise_is_understood() {
     let (_, refused) = world.post(REGISTER, json!({"projectName": "new one", "path": "/tmp/a b"})).await;
     let command = "run `guild project add '/tmp/a b' --name 'new one'`";
     assert!(refused["error"].as_str().unwrap().ends_with(command), "{refused}");
-    // Its bodies come in chunks, and without a type.
+    // The original's bodies are chunked, and have no content type.
     let body = json!({"commissionId": id, "reason": "It is late"}).to_string();
     let (head, answer) = world
         .raw(&format!(
@@ -514,7 +515,7 @@ async fn a_route_or_method_that_there_is_not_is_answered_in_json() {
     ] {
         let expected = format!("{method} {path} not found");
         assert_eq!(world.ask(method, path, "").await, (404, json!({"error": expected})));
-        // Whatever the body says.
+        // The body does not matter.
         assert_eq!(world.ask(method, path, "{").await.0, 404, "{method} {path}");
     }
 }
@@ -542,7 +543,7 @@ async fn what_cannot_be_done_in_a_state_is_a_conflict_that_names_it() {
     world.until(&id, "cancelled").await;
     conflict(CANCEL, "current state is \"cancelled\"").await;
     conflict(DISPATCH, "status is \"cancelled\"").await;
-    // Again, and now it has no result.
+    // The second attempt has no result.
     world.workers.result.lock().unwrap().clear();
     world.workers.open.send_replace(true);
     let (status, answer) = world.post(REDISPATCH, json!({"commissionId": id})).await;
@@ -586,7 +587,7 @@ async fn events_come_as_they_happen_each_in_one_piece() {
     for method in ["GET", "POST"] {
         let mut stream = world.connect().await;
         stream.write_all(format!("{method} {EVENTS} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await.unwrap();
-        // Before anything happens, so that a client knows that it listens.
+        // The head is sent before the first event, so that a client knows that it is subscribed.
         let head = until(&mut stream, "\r\n\r\n").await.to_lowercase();
         assert!(head.starts_with("http/1.1 200 ok\r\n") && head.contains("transfer-encoding: chunked"), "{head}");
         assert!(head.contains("content-type: text/event-stream\r\ncache-control: no-cache\r\n"), "{head}");
@@ -605,7 +606,7 @@ async fn events_come_as_they_happen_each_in_one_piece() {
             status("in_progress", "dispatched", "Execution started"),
             status("completed", "in_progress", "Execution completed"),
         ];
-        // Each is one chunk of HTTP.
+        // Each event is one chunk of HTTP.
         let chunk = |event: &String| {
             let event = format!("data: {event}\n\n");
             format!("{:X}\r\n{event}\r\n", event.len())
@@ -614,7 +615,7 @@ async fn events_come_as_they_happen_each_in_one_piece() {
     }
 }
 
-/// Reads until that came; all that came.
+/// Reads until the text has arrived, and returns everything that has arrived.
 async fn until(stream: &mut UnixStream, wanted: &str) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -655,14 +656,14 @@ async fn a_list_cuts_long_texts_and_a_project_keeps_no_more_than_its_room() {
     assert_eq!(world.ask("GET", &format!("{LIST}?offset=x"), "").await.0, 400);
     let note = "x".repeat(1024 * 1024);
     assert_eq!(world.post(NOTE, json!({"commissionId": made[0], "content": note})).await.0, 409);
-    // What is there can still be worked on.
+    // Existing records can still be changed.
     assert_eq!(world.post(ABANDON, json!({"commissionId": made[0], "reason": "too long"})).await.0, 200);
 }
 
 #[tokio::test]
 async fn who_connects_and_is_silent_or_slow_shuts_nobody_out() {
     let world = World::with(Limits { connections: 8, ..Limits::default() }).await;
-    // Those that say nothing, a head that comes slowly, a body that does, and one that has had its answer.
+    // Silent connections, a slow head, a slow body, and a connection whose request was answered.
     let slow = ["", "GET /system", "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"];
     let mut held = Vec::new();
     for begun in slow.iter().cycle().take(64) {
@@ -683,7 +684,7 @@ async fn listeners_are_counted_and_leave_room_for_what_is_asked() {
         let mut stream = world.connect().await;
         stream.write_all(listen.as_bytes()).await.unwrap();
         let head = until(&mut stream, "\r\n\r\n").await;
-        // One process has seven eighths.
+        // One process gets seven eighths of the places.
         let expected = if nth < 8 { "HTTP/1.1 200" } else { "HTTP/1.1 503" };
         assert!(head.starts_with(expected), "{nth}: {head}");
         held.push(stream);
@@ -729,7 +730,7 @@ async fn documents_are_listed_as_people_look_through_them() {
     assert_eq!(record["meta"]["type"], "Commission");
     assert_eq!(record["meta"]["extras"]["worker"], "Dalton");
     assert_eq!(record["meta"]["extras"]["activity_timeline"][0]["event"], "created");
-    // What is to be done comes first; what is recent has no records.
+    // Open work comes first; recent documents have no records.
     assert_eq!(world.paths("").await[2], "design/map.png");
     let mut recent = world.paths("&recent=true").await;
     recent.sort();
@@ -811,7 +812,7 @@ async fn no_path_leads_out_of_the_documents_or_into_the_records() {
     assert_eq!(world.paths("").await.len(), 3);
 }
 
-/// A path in a query.
+/// Encodes a path for a query.
 fn url_encoded(path: &str) -> String {
     path.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
@@ -928,12 +929,12 @@ async fn the_configuration_is_read_when_it_is_used() {
     let again = json!({"reloaded": true, "projectCount": 3, "newProjects": []});
     assert_eq!(world.post(RELOAD, json!({})).await, (200, again));
     let settings = world.ok(SETTINGS).await;
-    // Where the file does not say, it is what holds then.
+    // If the file has no value, the default is shown.
     assert_eq!(
         (&settings["maxConcurrentCommissions"], &settings["projects"][2]["name"]),
         (&json!(10), &json!("third"))
     );
-    // Broken, what it said before still holds.
+    // While the file is broken, the previous values hold.
     fs::write(&file, "projects: {").unwrap();
     let (status, error) = world.ask("POST", RELOAD, "").await;
     assert_eq!(status, 409, "{error}");
@@ -1012,7 +1013,7 @@ async fn a_project_is_grouped_in_config_yaml_which_keeps_all_else() {
     ] {
         assert_eq!(world.post(GROUP, body.clone()).await.0, status, "{body}");
     }
-    // Each key that is kept and not used is named.
+    // Each key that is kept but unused is named.
     let valid = world.ok(VALIDATE).await;
     let warnings: Vec<&str> = valid["warnings"].as_array().unwrap().iter().map(|said| said.as_str().unwrap()).collect();
     for key in ["`models`", "`systemModels`", "`heartbeatIntervalMinutes`"] {
@@ -1053,7 +1054,7 @@ async fn the_socket_is_the_users_alone_and_goes_with_its_owner() {
     assert_eq!((mode(&socket), mode(&home)), (0o600, 0o700));
     let pid = home.join("guild-hall.sock.pid");
     assert_eq!(fs::read_to_string(&pid).unwrap(), std::process::id().to_string());
-    // A home has one owner.
+    // A home has only one owner.
     let again = HallOptions {
         home: home.clone(),
         permits: Vec::new(),

@@ -1,5 +1,6 @@
-//! The hall on the port: its API below `/hall`, and the tools of `/hall/mcp`. The worker has no component, so an attempt ends as
-//! soon as it begins.
+//! The hall on the port: its API below `/hall`, and the tools of `/hall/mcp`.
+//!
+//! The worker has no component, so an attempt ends as soon as it begins.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command, sync::Arc};
 
@@ -28,7 +29,7 @@ const READS: [&str; 4] = ["list_commissions", "read_commission", "list_projects"
 const DISPATCHES: [&str; 5] =
     ["create_commission", "update_commission", "dispatch_commission", "redispatch_commission", "add_commission_note"];
 const ENDS: [&str; 2] = ["cancel_commission", "abandon_commission"];
-/// Tools of other things than commissions.
+/// Reading tools about other things than commissions.
 const OTHER_READS: [&str; 9] = [
     "read_dependency_graph",
     "list_meetings",
@@ -58,7 +59,7 @@ pub(crate) struct World {
     tokens: TokenFile,
 }
 
-/// What a test has otherwise than the others.
+/// The options in which one test differs from the others.
 #[derive(Default)]
 struct Otherwise {
     no_hall: bool,
@@ -71,7 +72,7 @@ impl World {
         Self::with(Otherwise::default()).await
     }
 
-    /// One in which nobody comes in without a token.
+    /// A world in which every request needs a token.
     async fn closed() -> Self {
         Self::with(Otherwise { require_token: true, ..Otherwise::default() }).await
     }
@@ -102,7 +103,7 @@ impl World {
         Self { root, server: Server::start(host), tokens }
     }
 
-    /// A token that the operator makes.
+    /// Makes a token as the operator does.
     fn token(&self, name: &str, methods: Methods, members: &str) -> String {
         let members = vec![members.parse().unwrap()];
         let new = NewToken { name: name.to_owned(), methods, members, expires: None, usd_per_day: None };
@@ -128,17 +129,17 @@ impl World {
         answer(&self.send(&format!("POST {path}"), token, &body.to_string()).await)
     }
 
-    /// What a GET is answered with, as it is.
+    /// The response to a GET, unchanged.
     pub(crate) async fn fetch(&self, path: &str) -> Reply {
         self.send(&format!("GET {path}"), "", "").await
     }
 
-    /// A POST with that body, as it is.
+    /// The response to a POST with this body, unchanged.
     pub(crate) async fn raw(&self, path: &str, body: &str) -> Reply {
         self.send(&format!("POST {path}"), "", body).await
     }
 
-    /// Makes a commission, without a token; its id.
+    /// Makes a commission without a token, and returns its id.
     pub(crate) async fn create(&self) -> String {
         let (status, made) = self.post(CREATE, "", commission()).await;
         assert_eq!(status, 201, "{made}");
@@ -152,7 +153,7 @@ impl World {
         read
     }
 
-    /// What a method of MCP is answered with.
+    /// The response to an MCP method.
     async fn ask(&self, method: &str, params: Value, token: &str) -> (u16, Value) {
         self.post(MCP, token, json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).await
     }
@@ -162,7 +163,7 @@ impl World {
         listed["result"]["tools"].as_array().unwrap().clone()
     }
 
-    /// What a tool answers: an object, which the text is too.
+    /// The result of a tool: an object, which is also the text.
     async fn call(&self, tool: &str, arguments: Value) -> Value {
         let (_, answer) = self.ask("tools/call", json!({"name": tool, "arguments": arguments}), "").await;
         let result = &answer["result"];
@@ -172,14 +173,14 @@ impl World {
         text
     }
 
-    /// Why a tool did not do it.
+    /// The error of a tool.
     async fn fails(&self, tool: &str, arguments: Value) -> String {
         let (status, answer) = self.ask("tools/call", json!({"name": tool, "arguments": arguments}), "").await;
         assert_eq!((status, &answer["result"]["isError"]), (200, &json!(true)), "{answer}");
         answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Has a commission dispatched, and waits until its attempt has failed, as it must.
+    /// Dispatches a commission, and waits until its attempt has failed, as it must.
     pub(crate) async fn attempt(&self, id: &str) {
         let mut events = self.listen("").await;
         let (status, answer) = self.post(DISPATCH, "", json!({"commissionId": id})).await;
@@ -187,7 +188,7 @@ impl World {
         until(&mut events, r#""status":"failed""#).await;
     }
 
-    /// A stream of events, from here on.
+    /// A stream of events from now on.
     async fn listen(&self, token: &str) -> Connection {
         let mut connection = self.server.connect().await;
         let token = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
@@ -216,7 +217,7 @@ fn names(tools: &[Value]) -> Vec<&str> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-/// Reads until that came; all that came.
+/// Reads until the text has arrived, and returns everything that has arrived.
 async fn until(connection: &mut Connection, wanted: &str) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -259,7 +260,7 @@ async fn the_api_of_the_socket_is_answered_below_hall() {
         assert_eq!(found, status, "{path}: {error}");
         assert!(error["error"].is_string(), "{error}");
     }
-    // It is no part of the hall.
+    // This path is not part of the hall.
     assert_eq!(world.send("GET /hallway", "", "").await.status, 404);
 }
 
@@ -291,7 +292,7 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
     let id = made["commissionId"].as_str().unwrap();
     assert_eq!(world.read(id, &reader).await["commission"]["status"], "pending");
     let cancel = json!({"commissionId": id, "reason": "It is late"});
-    // To check dependencies changes what is blocked, also where it is asked for by GET.
+    // A check of dependencies changes the blocked commissions, even as a GET.
     let check = "/hall/commission/dependency/project/check?projectName=demo";
     assert_eq!(world.get(check, &reader).await.0, 403);
     assert_eq!(world.get(check, &dispatcher).await.0, 200);
@@ -301,7 +302,7 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
     assert_eq!(world.read(id, &reader).await["commission"]["status"], "pending");
     assert_eq!(world.post(CANCEL, &all, cancel).await, (200, json!({"status": "ok"})));
     assert_eq!(world.read(id, &reader).await["commission"]["status"], "cancelled");
-    // The log has who did it, and no text of a caller's.
+    // The log has the caller's name, but no text from a caller.
     world.get("/hall/no/such/path", &reader).await;
     let log = world.audit_log();
     let logged = |who: &str, method: &str, outcome: &str| {
@@ -319,7 +320,7 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
 async fn a_token_talks_and_proposes_where_it_may_dispatch_and_closes_where_it_may_cancel() {
     let world = World::closed().await;
     let [reader, dispatcher, all] = Methods::EACH.map(|methods| world.token(methods.as_str(), methods, "*"));
-    // None of it can be carried out, so that what is permitted is told why it is not.
+    // None of these operations can succeed, so a permitted caller receives an error of the operation.
     let body = json!({"projectName": "none", "meetingId": "none", "message": "m", "prompt": "p", "workerName": "w",
         "title": "t", "deferredUntil": "2026-01-01"});
     let dispatches = [
@@ -342,7 +343,7 @@ async fn a_token_talks_and_proposes_where_it_may_dispatch_and_closes_where_it_ma
             assert_eq!(world.post(&path, token, body.clone()).await.0, 403, "{path}");
         }
         for token in permitted {
-            // The one that opens a meeting says so in its stream.
+            // The operation that opens a meeting reports the error in its stream.
             let reply = world.send(&format!("POST {path}"), token, &body.to_string()).await;
             assert!(reply.status != 403 && reply.body.contains("not found"), "{path}: {reply:?}");
         }
@@ -367,7 +368,7 @@ async fn a_token_for_some_members_does_not_reach_the_hall_of_all() {
         let (status, refused) = world.ask("tools/list", json!({}), &token).await;
         assert_eq!((status, &refused["error"]["code"]), (403, &json!(-32003)));
         assert!(refused["error"]["message"].as_str().unwrap().contains(why), "{refused}");
-        // Its member it does reach.
+        // The token still reaches its member.
         assert_eq!(world.send("GET /members", &token, "").await.status, 200);
         world.tokens.revoke(&format!("bound{}", members.len())).unwrap();
     }
@@ -394,7 +395,7 @@ async fn a_host_without_a_hall_says_how_to_have_one() {
     assert_eq!(world.post(CREATE, "", commission()).await, (404, json!({"error": why})));
     let (status, error) = world.ask("tools/list", json!({}), "").await;
     assert_eq!((status, &error["error"]["message"]), (404, &why));
-    // Nobody learns that without a token.
+    // Without a token, this is not disclosed.
     let closed = World::with(Otherwise { no_hall: true, require_token: true, ..Otherwise::default() }).await;
     assert_eq!(closed.get(LIST, "").await.0, 401);
 }
@@ -411,7 +412,7 @@ async fn what_is_sent_is_bounded_as_at_any_endpoint() {
     assert_eq!(send("{").await, (400, json!({"error": "Invalid JSON body"})));
     let form = format!("POST {CREATE} HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 2");
     assert_eq!(answer(&world.server.connect().await.request(&form, "{}").await).0, 415);
-    // A page of another site can send no more than that without being asked for its origin.
+    // A page of another site can send no other request without a CORS preflight.
     assert_eq!(world.get(LIST, "").await.1, json!({"commissions": []}));
 }
 
@@ -427,7 +428,7 @@ async fn events_come_until_the_listeners_token_is_revoked() {
     assert!(event.contains(r#"data: {"type":"commission_manager_note","#), "{event}");
     world.tokens.revoke("read").unwrap();
     world.post(NOTE, &all, note("second")).await;
-    // The last of its pieces.
+    // The last chunk.
     let rest = until(&mut events, "0\r\n\r\n").await;
     assert!(!rest.contains("second"), "{rest}");
 }
@@ -503,7 +504,7 @@ async fn commissions_are_made_followed_and_ended_by_tools() {
     assert_eq!(read["commission"]["status"], "blocked");
     assert_eq!(read["commission"]["resource_overrides"], json!({"maxTurns": 3}));
     let mut events = world.listen("").await;
-    // It was asked for, and depends on nothing any more.
+    // The commission was dispatched, and has no dependencies any more.
     world.call("update_commission", with("dependencies", json!([]))).await;
     until(&mut events, r#""status":"failed""#).await;
     let done = json!({"status": "ok"});
@@ -580,7 +581,7 @@ async fn an_operation_is_a_method_of_json_rpc_unless_it_answers_with_a_file_or_a
         assert_eq!(answer["error"]["code"], -32601, "{absent}: {answer}");
         assert!(!described.contains(&format!("\"{absent}\"")), "{absent}");
     }
-    // The worker of this world has no component, so the turn fails, and a tool says so.
+    // The worker of this world has no component, so the turn fails, and the tool reports it.
     let meeting = json!({"projectName": "demo", "workerName": "tester", "prompt": "Moths"});
     let (_, turn) = world.ask("meeting/create", meeting.clone(), "").await;
     assert!(turn["result"]["error"].as_str().unwrap().contains("worker.wasm"), "{turn}");
@@ -635,7 +636,7 @@ async fn the_endpoint_is_one_of_mcp_in_each_version_and_has_nothing_but_tools() 
     assert_eq!(world.ask("resources/list", json!({}), "").await.1["result"]["resources"], json!([]));
     assert_eq!(world.ask("prompts/list", json!({}), "").await.1["result"]["prompts"], json!([]));
     assert_eq!(world.ask("worker/list", json!({}), "").await.1["error"]["code"], -32601);
-    // Without sessions, by the SDK.
+    // A request without a session, which the SDK handles.
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
     });
@@ -646,7 +647,7 @@ async fn the_endpoint_is_one_of_mcp_in_each_version_and_has_nothing_but_tools() 
     let head = format!("POST {MCP} HTTP/1.1\r\n{accept}\r\n{of_version}\r\nContent-Length: {}", body.len());
     let modern = world.server.connect().await.request(&head, &body).await.json();
     assert_eq!(modern["result"]["structuredContent"]["workers"][0]["name"], "tester", "{modern}");
-    // With one.
+    // A request with a session.
     let client =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}).to_string();

@@ -1,5 +1,6 @@
-//! Each route of the hall's API: what it answers, and what it says to a request that makes no sense. The requests come by the
-//! port, where the same routes are as on the socket.
+//! Each route of the hall's API: its response, and its error for an invalid request.
+//!
+//! The requests use the port, which has the same routes as the socket.
 
 use std::fs;
 
@@ -10,13 +11,13 @@ use crate::hall_port::{World, git};
 const NOBODY: &str = "commission-Nobody-20260101-000000";
 
 impl World {
-    /// Asks by GET, or by POST where there is a body.
+    /// Sends a GET, or a POST if there is a body.
     async fn ask_route(&self, path: &str, body: &Value) -> (u16, Value) {
         let path = format!("/hall{path}");
         if body.is_null() { self.get(&path, "").await } else { self.post(&path, "", body.clone()).await }
     }
 
-    /// What a request is answered with that is carried out.
+    /// The body of a successful response.
     async fn ok(&self, path: &str, body: Value) -> Value {
         let (status, answer) = self.ask_route(path, &body).await;
         assert!((200..300).contains(&status), "{path}: {status} {answer}");
@@ -101,7 +102,7 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/workspace/issue/read?projectName=demo&slug=../../plan", Value::Null, 404, "Issue not found"),
         ("/nowhere", Value::Null, 404, "not found"),
         ("/nowhere", json!({}), 404, "not found"),
-        // Asked by the wrong method.
+        // The wrong method.
         ("/commission/run/cancel", Value::Null, 404, "not found"),
         ("/commission/request/commission/list", json!({}), 404, "not found"),
     ];
@@ -135,7 +136,7 @@ async fn a_commission_is_changed_while_it_waits_and_put_away_for_good() {
     let graph = world.ok("/commission/dependency/project/graph?projectName=demo", Value::Null).await;
     assert_eq!(graph["nodes"][0]["id"], *id);
 
-    // What it waits for comes by the API, too.
+    // The commission that it waits for is also made through the API.
     let write = json!({"projectName": "demo", "artifactPath": "specs/a.md", "content": "---\ntitle: A\n---\nText.\n"});
     assert_eq!(world.ok("/workspace/artifact/document/write", write).await, json!({"success": true}));
     assert_eq!(world.read(&id, "").await["commission"]["status"], "pending");
@@ -168,7 +169,7 @@ async fn standing_orders_are_counted_and_a_tick_without_a_manager_says_what_is_m
         let status = world.ok(path, Value::Null).await;
         assert_eq!((&status["standingOrderCount"], &status["hasContent"]), (&json!(2), &json!(true)));
     }
-    // Without a body, as the original's web UI asks.
+    // The original's web UI sends no body.
     let reply = world.raw("/hall/heartbeat/demo/tick", "").await;
     assert!(reply.status == 409 && reply.body.contains("`manager` in [hall] of guild.toml"), "{reply:?}");
 }
@@ -192,7 +193,7 @@ async fn an_issue_is_a_document_that_is_created_listed_and_read() {
     let file = fs::read_to_string(lore.join("work/issues/fix-the-broken-thing-2.md")).unwrap();
     assert!(file.ends_with("\nstatus: open\n---"), "{file}");
 
-    // Those of the older layout are issues, too; the newer one counts where both have a slug.
+    // Files of the older layout are issues, too; the newer layout wins if both have a slug.
     for (path, content) in [
         ("issues/old.md", "---\nstatus: closed\ndate: 2025-01-01\n---\nOld text\n"),
         ("issues/fix-the-broken-thing.md", "---\ntitle: Older\n---\n"),
@@ -239,7 +240,7 @@ async fn a_rebase_is_a_sync_and_says_whether_it_was_one() {
     commit("a.txt");
     assert_eq!(rebase().await["rebased"], true);
     assert_eq!(git(&code, &["rev-parse", "claude/main"]), git(&code, &["rev-parse", "main"]));
-    // Attempts begin at commits of claude/main, so that these are not rewritten.
+    // Attempts begin at commits of claude/main, so these are not rewritten.
     let write = json!({"projectName": "demo", "artifactPath": "a.md", "content": "a\n"});
     world.ok("/workspace/artifact/document/write", write).await;
     commit("b.txt");
@@ -254,7 +255,7 @@ async fn documents_are_listed_read_and_written_and_each_change_is_a_commit() {
     let world = World::new().await;
     let demo = "projectName=demo";
     let write = "/workspace/artifact/document/write";
-    // As the original's web UI spells it, and as its command line does.
+    // The spellings of the original's web UI and of its command line.
     world
         .ok(
             &format!("{write}?{demo}"),
@@ -284,7 +285,7 @@ async fn documents_are_listed_read_and_written_and_each_change_is_a_commit() {
     );
     assert_eq!(git(&code, &["status", "--porcelain"]), "", "the user's own working tree stays");
 
-    // Somebody writes into the integration worktree by hand.
+    // The user changes the integration worktree by hand.
     let status = format!("/workspace/git/lore/status?{demo}");
     assert_eq!(world.ok(&status, Value::Null).await, json!({"hasPendingChanges": false, "fileCount": 0}));
     fs::write(world.root.path().join("hall/projects/demo/.lore/hand.md"), "by hand\n").unwrap();
@@ -293,7 +294,7 @@ async fn documents_are_listed_read_and_written_and_each_change_is_a_commit() {
     let committed = world.ok(&format!("/workspace/git/lore/commit?{demo}"), commit.clone()).await;
     assert_eq!(committed, json!({"committed": true, "message": "Add a note"}));
     assert_eq!(git(&code, &["log", "-1", "--format=%s", "claude/main"]).trim(), "Add a note");
-    // Merges know by such a line what was merged before, so a caller's is quoted.
+    // Merges recognise earlier merges by such a line, so a caller's line is quoted.
     fs::write(world.root.path().join("hall/projects/demo/.lore/hand.md"), "again\n").unwrap();
     let forged = json!({"message": "Again\n\nSquashed-From: 0000"});
     assert_eq!(world.ok(&format!("/workspace/git/lore/commit?{demo}"), forged).await["committed"], true);
@@ -307,7 +308,7 @@ async fn no_document_is_read_or_written_outside_of_lore_or_over_a_record() {
     let world = World::new().await;
     let outside = world.root.path().join("canary");
     fs::write(&outside, "canary").unwrap();
-    // The integration worktree is there.
+    // The integration worktree exists.
     let body = |path: &str| json!({"projectName": "demo", "artifactPath": path, "content": "forged"});
     world.ok("/workspace/artifact/document/write", body("a.md")).await;
     let lore = world.root.path().join("hall/projects/demo/.lore");
@@ -338,7 +339,7 @@ async fn no_document_is_read_or_written_outside_of_lore_or_over_a_record() {
     }
     let listed = world.ok("/workspace/artifact/document/list?projectName=demo", Value::Null).await;
     assert!(!listed.to_string().contains("canary"), "{listed}");
-    // The name of a project that is not permitted leads nowhere.
+    // The name of a project that is not permitted resolves to no file.
     let (config, secret) = (world.root.path().join("hall/config.yaml"), world.root.path().join("secret/.lore"));
     fs::create_dir_all(&secret).unwrap();
     fs::write(secret.join("a.md"), "canary").unwrap();
@@ -364,7 +365,7 @@ async fn images_and_mockups_are_shown_by_their_names_and_run_nothing_of_the_read
     std::os::unix::fs::symlink(&outside, lore.join("link.png")).unwrap();
     std::os::unix::fs::symlink(world.root.path(), lore.join("out")).unwrap();
     for (path, kind, policy) in [
-        // As a document in `notes/` names an image: from its own directory, which need not be there.
+        // An image path in a document in `notes/`: relative to its own directory, which need not exist.
         ("image/read?projectName=demo&path=notes/../lamp.svg", "image/svg+xml", "sandbox; default-src 'none'"),
         ("image/read?projectName=demo&path=.lore/./a/b/../../lamp.svg", "image/svg+xml", "sandbox; default-src 'none'"),
         ("image/read?projectName=demo&path=lamp.svg", "image/svg+xml", "sandbox; default-src 'none'"),
@@ -454,13 +455,13 @@ async fn what_the_hall_serves_is_told() {
     assert_eq!(world.ok("/system/config/project/read?name=demo", Value::Null).await["name"], "demo");
     let valid = world.ok("/system/config/application/validate", Value::Null).await;
     assert_eq!(valid, json!({"valid": true, "issues": [], "projectCount": 1}));
-    // Without a body, as the original's command line asks.
+    // The original's command line sends no body.
     let reloaded: Value =
         serde_json::from_str(&world.raw("/hall/system/config/application/reload", "").await.body).unwrap();
     assert_eq!(reloaded, json!({"reloaded": true, "projectCount": 1, "newProjects": []}));
     let workers = world.ok("/system/packages/worker/list", Value::Null).await;
     assert_eq!(workers["workers"][0]["name"], "tester");
-    // The built-in search has none.
+    // The built-in search has no models.
     let models = world.ok("/system/models/catalog/list", Value::Null).await;
     assert_eq!(models, json!({"builtin": [], "local": []}));
 

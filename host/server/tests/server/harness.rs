@@ -1,4 +1,4 @@
-//! A server on a real socket, and an HTTP client that sends exactly what a test writes.
+//! A server on a real socket, and an HTTP client that sends a test's requests byte for byte.
 
 use std::{
     fs,
@@ -24,10 +24,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes; a test that waits this long has failed.
+/// A timeout above the duration of any test; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A manifest that is sound.
+/// A valid manifest.
 pub(crate) fn manifest(name: &str) -> Value {
     json!({
         "name": name, "displayName": name, "description": "Does what it is asked.", "version": "1.2.3",
@@ -36,7 +36,7 @@ pub(crate) fn manifest(name: &str) -> Value {
     })
 }
 
-/// A host of the member that this manifest makes of a directory.
+/// A host of one member with this manifest.
 pub(crate) async fn host(directory: &Path, manifest: &Value, limits: Limits) -> Arc<Host> {
     fs::write(directory.join("guild-member.json"), manifest.to_string()).unwrap();
     open(Target::Member(directory.to_owned()), limits).await
@@ -78,7 +78,7 @@ impl Server {
         Self::start(open(Target::Members(members.path().to_owned()), limits).await)
     }
 
-    /// A server of one member, `broken`, that cannot be served: enough for what HTTP alone decides.
+    /// A server of one member, `broken`, that cannot be served: enough for tests of HTTP alone.
     pub(crate) async fn of_a_broken_member(limits: Limits) -> Self {
         Self::of_many(&[("broken", "{}")], limits).await
     }
@@ -87,17 +87,17 @@ impl Server {
         Connection(TcpStream::connect(self.address).await.unwrap())
     }
 
-    /// Posts a body as Guild Hall does.
+    /// Posts a body with the headers of Guild Hall.
     pub(crate) async fn post(&self, path: &str, body: &str) -> Reply {
         self.connect().await.post(path, body).await
     }
 
-    /// The JSON answer to a body that is posted to `/mcp`.
+    /// The JSON response to a body posted to `/mcp`.
     pub(crate) async fn ask(&self, body: &str) -> Value {
         self.post("/mcp", body).await.json()
     }
 
-    /// The answer to a method with parameters: its `result`, or its `error`.
+    /// The response to a method with parameters: its `result`, or its `error`.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Result<Value, Value> {
         let mut answer =
             self.ask(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()).await;
@@ -131,7 +131,7 @@ impl Connection {
         self.reply().await
     }
 
-    /// Sends a request's head as it stands, and a `Host` where it has none.
+    /// Sends a request's head unchanged, with a `Host` if it has none.
     pub(crate) async fn request(&mut self, head: &str, body: &str) -> Reply {
         let host = if head.contains("\r\nHost:") { "" } else { "Host: localhost\r\n" };
         self.send(format!("{head}\r\n{host}\r\n{body}")).await;

@@ -1,4 +1,6 @@
-//! HTTP: who may ask, where, with what. The member behind it is a broken one, and says so where it is reached.
+//! HTTP: admission of callers, paths and bodies.
+//!
+//! The member is broken, so a request that reaches it receives its error.
 
 use std::{
     fmt::Write as _,
@@ -18,7 +20,7 @@ async fn server() -> Server {
     Server::of_a_broken_member(Limits::default()).await
 }
 
-/// Posts a ping with these headers, and tells the status.
+/// Posts a ping with these headers, and returns the status.
 async fn status(server: &Server, headers: &str) -> u16 {
     let head = format!("POST {PATH} HTTP/1.1\r\nContent-Length: {}{headers}", PING.len());
     server.connect().await.request(&head, PING).await.status
@@ -182,7 +184,7 @@ async fn what_a_page_of_another_site_makes_a_browser_send_is_403_on_every_path()
     for (site, more) in [
         ("none", ""),
         ("same-origin", ""),
-        // It says which page it is, and that page is this machine's own.
+        // The header names the page, and that page belongs to this machine.
         ("same-site", "\r\nOrigin: http://localhost:3000"),
         ("cross-site", "\r\nOrigin: http://localhost:3000"),
     ] {
@@ -207,7 +209,7 @@ async fn json_that_takes_exactly_the_limit_as_values_is_read_and_one_byte_more_i
     let told = refused["message"].as_str().unwrap();
     let weight = |told: &str| told.split(' ').find_map(|word| word.parse::<usize>().ok()).unwrap();
     assert!(told.contains("more than limits.parsed_bytes = 100000"), "{told}");
-    // Each byte of the text counts as one.
+    // Each byte of the text counts as one byte.
     let each = weight(told) - weight(why(padded(1999, 0)).await["message"].as_str().unwrap());
     let values = 2000 - (weight(told) - 100_000).div_ceil(each);
     let left = 100_000 - (weight(told) - (2000 - values) * each);
@@ -233,7 +235,7 @@ async fn requests_hold_seven_eighths_of_the_limit_of_one_caller_and_one_that_wou
     let refused = third.reply().await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     assert!(refused.body.contains("limits.requests_bytes"), "{}", refused.body);
-    // What is small is answered in any case.
+    // Small responses are sent in any case.
     server.post(PATH, PING).await.json();
     let mut fourth = announced(70_000).await;
     drop((first, second));
@@ -306,7 +308,7 @@ async fn a_client_that_stops_in_the_middle_is_let_go() {
     tokio::join!(head.closed(), body.closed(), idle.closed());
 }
 
-/// A ping whose head is of so many bytes.
+/// A ping with a head of this many bytes.
 fn with_a_head_of(bytes: usize) -> String {
     let length = PING.len();
     let head = format!(
@@ -329,7 +331,7 @@ async fn a_head_of_exactly_the_limit_is_read_and_one_byte_more_is_431() {
         reply.status
     };
     assert_eq!((send(&with_a_head_of(1000)).await, send(&with_a_head_of(1001)).await), (200, 431));
-    // One that never ends is not waited for.
+    // The host does not wait for the end of an endless head.
     assert_eq!(send(&format!("GET /healthz HTTP/1.1\r\nX: {}", "x".repeat(1000))).await, 431);
     assert_eq!(send(&format!("GET /{}", "x".repeat(1000))).await, 431);
 }

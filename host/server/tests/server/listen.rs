@@ -1,4 +1,4 @@
-//! The port, and the end.
+//! The port, slow clients, and the host's end.
 
 use std::{
     net::Ipv4Addr,
@@ -84,7 +84,7 @@ async fn a_host_that_has_stopped_leaves_its_port_to_the_next() {
     Bound::bind(server.address).unwrap();
 }
 
-/// Garbage is answered, and the connection closed by the host first: the system keeps that for a minute.
+/// Sends garbage, after which the host closes the connection first: the system keeps such a connection for a minute.
 async fn closed_by_the_host(server: &Server) {
     let mut connection = server.connect().await;
     connection.send("garbage\r\n\r\n").await;
@@ -98,7 +98,7 @@ async fn connections_that_the_host_closed_first_keep_its_port_from_no_later_host
     closed_by_the_host(&server).await;
     server.stop.cancel();
     timeout(PATIENCE, &mut server.task).await.unwrap().unwrap();
-    // One that knows nothing of that cannot have it.
+    // A socket without address reuse cannot bind the address.
     let naive = TcpSocket::new_v4().unwrap();
     assert_eq!(naive.bind(server.address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
 
@@ -108,7 +108,7 @@ async fn connections_that_the_host_closed_first_keep_its_port_from_no_later_host
     assert!(matches!(Bound::bind(server.address), Err(BindError::InUse(_))));
 }
 
-/// Asks for more than it takes, `bytes` each 50 ms, until the connection is reset.
+/// Requests more than it reads, and reads `bytes` every 50 ms, until the connection is reset.
 async fn takes(server: &Server, bytes: usize) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 * 1024).unwrap();

@@ -14,17 +14,17 @@ use tokio::net::TcpListener;
 
 use crate::harness::{PATIENCE, Server, host, manifest};
 
-/// Set in a process of this test program that is to own the directory it names; the url comes after it.
+/// Set in a process of this test program that must own the directory it names; the URL follows.
 const OWNED: &str = "GUILD_TEST_OWNED_DIRECTORY";
 const URL: &str = "GUILD_TEST_OWNER_URL";
 
-/// Not a test of its own: the other process. It owns a directory until it is ended.
+/// Not a test of its own, but the other process. It owns a directory until it is ended.
 #[test]
 fn owner_process() {
     let Some(directory) = std::env::var_os(OWNED) else { return };
     let directory = open_directory(Path::new(&directory)).unwrap();
     let url = std::env::var(URL).unwrap();
-    // The one who waits for this process looks by trying for the lock, and may have it for a moment.
+    // A process that waits for this one tries the lock, and may hold it for a moment.
     let _lock = loop {
         if let Ok(lock) = OwnerLock::try_acquire(&directory, &url).unwrap() {
             break lock;

@@ -1,4 +1,4 @@
-//! `worker/*` over a real job store: what a caller sees of jobs, whatever they are.
+//! `worker/*` over a real job store: the view that a caller has of jobs in every state.
 
 use std::{fs, sync::Arc};
 
@@ -69,7 +69,7 @@ impl Worker {
         self.server.call(&format!("worker/{method}"), params).await
     }
 
-    /// The text of an error, which has to be -32602.
+    /// The text of an error, whose code must be -32602.
     async fn refusal(&self, method: &str, params: Value) -> String {
         let error = self.ask(method, params).await.unwrap_err();
         assert_eq!(error["code"], -32602, "{error}");
@@ -312,7 +312,7 @@ async fn a_client_that_does_not_take_its_answer_is_let_go() {
     let mut stuck = worker.server.connect().await;
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     stuck.send(format!("{head}Content-Length: {}\r\n\r\n{result}", result.len())).await;
-    // The one place is free again, though the client still holds its connection.
+    // The only place is free again, though the client still holds its connection.
     assert_eq!(worker.ask("status", id(&job)).await.unwrap()["status"], "completed");
     drop(stuck);
 }
