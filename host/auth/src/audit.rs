@@ -1,4 +1,4 @@
-//! What is written down of a method: who had it carried out, and what came of it.
+//! Entries in the audit log and the host's log for methods: the caller and the outcome.
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ use crate::{
 };
 
 impl Authorized {
-    /// Has the method carried out, and what came of it written down, where that is to be.
+    /// Runs the method, and logs its outcome if the method is logged.
     ///
     /// # Errors
-    /// What the method says.
+    /// The method's error.
     pub async fn run<T, W>(&self, work: impl FnOnce(Audit) -> W) -> Result<T, RpcError>
     where
         W: Future<Output = Result<T, RpcError>>,
@@ -54,27 +54,27 @@ impl Authorized {
     }
 }
 
-/// A method that is being carried out, for the audit log. One line is written of it: when its outcome is known, or when
-/// the last copy of this is gone, since its caller went away and nobody goes on with it.
+/// A running method in the logs. Its line is written when its outcome is known, or when the last copy of this value is
+/// dropped because its caller went away and no work continues.
 ///
-/// Work that outlives its request has a copy, and with it the place that the request has.
+/// Work that outlives its request holds a copy, and with it the request's place.
 #[derive(Clone)]
 pub struct Audit(Option<Arc<Entry>>);
 
-/// The line, as far as it is known.
+/// The known parts of the line.
 struct Entry {
     authorized: Authorized,
     job: OnceLock<JobId>,
     tool: OnceLock<String>,
     is_written: AtomicBool,
-    /// The audit log has it.
+    /// Whether the audit log gets the line.
     is_audited: bool,
-    /// The host's log has it.
+    /// The start of the method, if the host's log gets the line.
     began: Option<Instant>,
 }
 
 impl Audit {
-    /// Which job it is about; an id that can be no job's is nobody's.
+    /// Sets the job. A text that is not a valid id is ignored.
     pub fn about(&self, job: &str) {
         if let Some(entry) = &self.0
             && let Ok(job) = job.parse()
@@ -83,19 +83,19 @@ impl Audit {
         }
     }
 
-    /// Which tool is called: one that there is, whose name is not the caller's text.
+    /// Sets the called tool. It must exist, so that its name is not a caller's text.
     pub fn of_tool(&self, name: &str) {
         if let Some(entry) = &self.0 {
             let _ = entry.tool.set(name.to_owned());
         }
     }
 
-    /// What else it is about, in the host's own words or by a name that was checked.
+    /// Sets a further subject, in the host's own words or by a name that was checked.
     pub fn of(&self, what: &str) {
         self.of_tool(what);
     }
 
-    /// How it ended, where nobody has said so before.
+    /// Logs the outcome, unless it was logged before.
     pub fn end(&self, error: Option<&RpcError>) {
         let Some(entry) = &self.0 else { return };
         let outcome = match error.map(|error| error.code) {
@@ -137,7 +137,7 @@ impl Entry {
             who,
             peer: caller.from.address(),
             method: Some(method),
-            // What is of many members has none.
+            // Endpoints of many members have no member's key.
             member: Some(member.as_str()).filter(|member| !member.is_empty()),
             job: self.job.get().map(JobId::as_str),
             detail: self.tool.get().map(|tool| tool.as_str().into()),

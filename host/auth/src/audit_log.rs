@@ -1,10 +1,10 @@
-//! The audit log: who did what, one JSON object a line.
+//! The audit log: actors, operations and outcomes, one JSON object a line.
 //!
 //! Each line is one `write` at the file's end, under the file's lock, so that several hosts can share a file; it is
-//! there before its request is answered. After a line that was cut off, by a full disk say, the next begins on its own.
-//! What stands in a line is the host's own words, names that were checked, and numbers: no text of a caller gets in,
-//! and what is quoted is escaped, so that nobody can forge a line. What cannot be written, on a full disk say, is
-//! counted and reported in the next line that can be written: requests go on.
+//! written before its request is answered. After a line that was cut off, for example by a full disk, the next one
+//! begins on a line of its own. Lines contain only the host's own words, checked names, and numbers: no text of a
+//! caller gets in, and quoted text is escaped, so that no caller can forge a line. Lines that cannot be written are
+//! counted, and the next line that can be written reports their number: requests continue.
 
 use std::{
     borrow::Cow,
@@ -33,16 +33,18 @@ use serde::{Serialize, Serializer};
 
 /// The file's name in the user's state directory.
 const FILE_NAME: &str = "audit.jsonl";
-/// Refusals that are written in a second, and at once: a flood of them, which needs no token, must not fill the disk.
+/// The number of refusals that are written in a second, and in one burst: a flood of them, which needs no token, must
+/// not fill the disk.
 const REFUSALS_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 const REFUSALS_AT_ONCE: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
 
-/// How often to try for the file's lock, and the time between. Each holds it for one write; one that holds it for
-/// longer, as a program that stopped there, is not waited for: what it keeps from mixing is lines that were cut off.
+/// How often to try to lock the file, and the pause in between. Each host holds the lock for one write. A process that
+/// holds it for longer, such as a stopped program, is not waited for: without the lock, only lines that were cut off
+/// can mix with others.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-/// The log is named in `guild.toml`, and cannot be written.
+/// The audit log that `guild.toml` names cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("the audit log {} cannot be opened: {source}; `audit_log` in guild.toml names it", path.display())]
 pub struct AuditLogError {
@@ -50,19 +52,19 @@ pub struct AuditLogError {
     source: io::Error,
 }
 
-/// Who did something.
+/// The actor of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Who<'a> {
     /// The host itself.
     #[default]
     Host,
-    /// Whoever is on this machine, without a token.
+    /// A caller on this machine without a token.
     Local,
-    /// Nobody knows: there was no token, or no good one.
+    /// An unknown caller: without a token, or with an invalid one.
     Unknown,
-    /// Whoever has the token of that name.
+    /// The caller with the token of this name.
     Token(&'a str),
-    /// A user of this machine, at the command line.
+    /// A user of this machine on the command line.
     User(u32),
 }
 
@@ -84,28 +86,28 @@ impl Serialize for Who<'_> {
     }
 }
 
-/// What became of it.
+/// The outcome of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// Success.
     #[default]
     Ok,
-    /// The caller asked for something that cannot be: `code` says of which kind.
+    /// The request is invalid; `code` says why.
     Invalid,
-    /// The host or the caller's token was at a limit.
+    /// The host, or the caller's token, was at a limit.
     Busy,
-    /// The host could not do it.
+    /// The host failed to do it.
     Failed,
-    /// No token, or no good one.
+    /// The token is missing or invalid.
     Unauthorized,
-    /// The token is not for this.
+    /// The token does not permit it.
     Forbidden,
-    /// The caller went away before there was an answer. A dispatch may have made its job all the same.
+    /// The caller went away before the response. A dispatch may still have made its job.
     Abandoned,
 }
 
 impl Outcome {
-    /// The word for it.
+    /// The outcome in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -128,31 +130,31 @@ impl Serialize for Outcome {
 /// One line: one event.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Event<'a> {
-    /// What it was, as `request`, `host-started`, `token-added`.
+    /// The kind of event: `request`, `host-started`, `token-added`.
     pub event: &'a str,
-    /// Who did it.
+    /// The actor.
     pub who: Who<'a>,
-    /// Where the request came from: the caller, or the proxy before it.
+    /// The origin of the request: the caller, or the proxy in front of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<SocketAddr>,
-    /// The method, where it is one that the host knows.
+    /// The method, if the host knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<&'a str>,
-    /// The member, where the name can be one.
+    /// The member, if the name is a valid key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<&'a str>,
-    /// The job, where the id can be one.
+    /// The job, if the id is valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<&'a str>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The code of the JSON-RPC error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// The status of the HTTP answer where that is none of JSON-RPC's.
+    /// The status of the HTTP response, if it is not that of a JSON-RPC message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What else there is to say, in the host's or the operator's own words.
+    /// Further details, in the host's or the operator's own words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Cow<'a, str>>,
 }
@@ -162,10 +164,10 @@ struct Line<'a> {
     time: String,
     #[serde(flatten)]
     event: &'a Event<'a>,
-    /// Lines that could not be written before this one.
+    /// The number of lines before this one that could not be written.
     #[serde(skip_serializing_if = "is_zero")]
     lost: u64,
-    /// Refusals that were not written before this one, since there were too many.
+    /// The number of refusals before this one that were left out because of their rate.
     #[serde(skip_serializing_if = "is_zero")]
     suppressed: u64,
 }
@@ -175,12 +177,12 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// An audit log. Its file is opened, and made, with the first line.
+/// An audit log. Its file is opened, or created, for the first line.
 pub struct Log {
     path: PathBuf,
-    /// Whether it is in the user's state directory, which may have to be made.
+    /// Whether the file is in the user's state directory, which may not exist yet.
     is_usual: bool,
-    /// Refusals of those who brought a good token, and of all others: these cannot keep those from being written.
+    /// Separate rates for refusals of valid tokens and all others, so that the latter cannot crowd out the former.
     of_tokens: DefaultDirectRateLimiter,
     of_strangers: DefaultDirectRateLimiter,
     state: Mutex<State>,
@@ -188,20 +190,20 @@ pub struct Log {
 
 #[derive(Default)]
 struct State {
-    /// The file that is open, and which one it is: its device and its inode.
+    /// The open file, with its device and its inode.
     file: Option<(File, (u64, u64))>,
     lost: u64,
     suppressed: u64,
 }
 
 impl Log {
-    /// The log that `guild.toml` names, else the one in the user's state directory; `None`, and a warning, where the
+    /// The log that `guild.toml` names, or else the one in the user's state directory; `None`, with a warning, if the
     /// user has none.
     pub fn of(config: &Config) -> Option<Self> {
         Self::named(config.auth.audit_log.as_deref())
     }
 
-    /// [`Self::of`], where `path` is what `guild.toml` names.
+    /// [`Self::of`], with the path from `guild.toml`.
     pub fn named(path: Option<&Path>) -> Option<Self> {
         if let Some(path) = path {
             return Some(Self::at(path.to_owned()));
@@ -213,11 +215,11 @@ impl Log {
         Some(Self { is_usual: true, ..Self::at(directory.join(FILE_NAME)) })
     }
 
-    /// [`Self::of`], for a host, which is to know at its start that it can be written. Where that of the state
-    /// directory cannot be, there is none, and a warning.
+    /// [`Self::of`] for a host, which must know at its start that the log can be written. If the log in the state
+    /// directory cannot be opened, the host has none, and logs a warning.
     ///
     /// # Errors
-    /// Where the one that is named cannot be opened.
+    /// The log that `guild.toml` names cannot be opened.
     pub(crate) fn of_host(config: &Config) -> Result<Option<Self>, AuditLogError> {
         let Some(log) = Self::of(config) else { return Ok(None) };
         let opened = log.follow(&mut log.state()).map(drop);
@@ -240,17 +242,17 @@ impl Log {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it is, or will be.
+    /// The file's path, whether or not the file exists.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a line. It is at the file's end when this returns, or is counted among those that are lost.
+    /// Writes a line. On return it is at the file's end, or counted as lost.
     pub fn record(&self, event: &Event<'_>) {
         self.write(&mut self.state(), event);
     }
 
-    /// Writes a line about a request that was refused, as long as these are not too many.
+    /// Writes a line about a refused request, within the rate limit.
     pub(crate) fn record_refusal(&self, event: &Event<'_>) {
         let refusals = if matches!(event.who, Who::Token(_)) { &self.of_tokens } else { &self.of_strangers };
         let allowed = refusals.check().is_ok();
@@ -279,7 +281,7 @@ impl Log {
         state.lost = state.lost.saturating_add(1);
     }
 
-    /// The file: a new one where the old one was renamed or removed, as by a rotation.
+    /// Opens a new file if the old one was renamed or removed, as by a rotation.
     fn follow<'a>(&self, state: &'a mut State) -> io::Result<&'a File> {
         let is_named = |id: (u64, u64)| fs::metadata(&self.path).is_ok_and(|named| which(&named) == id);
         let open = match state.file.take().filter(|(_, id)| is_named(*id)) {
@@ -295,16 +297,16 @@ impl Log {
     }
 }
 
-/// JSON on one line, in which characters that steer a terminal are escaped: a line's texts are the only place for them.
+/// One line of JSON in which the control characters of terminals are escaped; they can occur only in the line's texts.
 ///
 /// # Errors
-/// Where the value has no JSON.
+/// The value cannot be serialised.
 pub fn json_line(line: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(line)?;
     Ok(escaped_json(&json).into_owned().into_bytes())
 }
 
-/// Writes a line at a file's end: the whole of it, or an error and perhaps its beginning.
+/// Appends a line to a file: the whole line, or an error and possibly its beginning.
 fn append(mut file: &File, mut line: Vec<u8>) -> io::Result<()> {
     let is_locked = lock(file);
     line.push(b'\n');
@@ -323,7 +325,7 @@ fn append(mut file: &File, mut line: Vec<u8>) -> io::Result<()> {
     written
 }
 
-/// Takes a file's lock, unless another holds it for longer, or the file system has none.
+/// Locks a file, unless another process holds the lock for too long, or the file system has no locks.
 fn lock(file: &File) -> bool {
     for tried in 0..LOCK_TRIES {
         if tried > 0 {
@@ -337,11 +339,11 @@ fn lock(file: &File) -> bool {
     false
 }
 
-/// Whether what is written next begins a line.
+/// Whether the file ends with a complete line.
 fn ends_in_a_line(file: &File) -> io::Result<bool> {
     let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
     let mut byte = [0];
-    // Where it was cut off meanwhile there is nothing at that place.
+    // If the file was truncated in the meantime, no byte is read.
     Ok(file.read_at(&mut byte, last)? == 0 || byte == *b"\n")
 }
 
@@ -349,8 +351,8 @@ fn which(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// Opens a file to append to, and to read its end, and says which it is; it is made for its owner only. What is no
-/// regular file is refused, and not waited for.
+/// Opens a file to append to it and to read its end, and returns its identity. A new file is readable by its owner
+/// only. Anything but a regular file is refused without waiting.
 fn open(path: &Path) -> io::Result<(File, (u64, u64))> {
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(nonblock).open(path)?;
@@ -480,7 +482,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let log = Log::at(path.clone());
-        // A directory in its place: nothing can be written there.
+        // A directory with the file's name prevents all writes.
         std::fs::create_dir(&path).unwrap();
         log.record(&Event { event: "lost", ..Event::default() });
         log.record(&Event { event: "lost", ..Event::default() });

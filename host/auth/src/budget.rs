@@ -1,6 +1,6 @@
-//! Amounts that callers share, and permits for parts of them.
+//! Budgets that callers share, and permits for parts of them.
 //!
-//! One caller has seven eighths of a budget at most: whatever it does, there is something left for others.
+//! One caller gets at most seven eighths of a budget, so that something is always left for others.
 
 use std::{
     collections::HashMap,
@@ -11,13 +11,13 @@ use std::{
 
 use tokio::{sync::Notify, time::timeout};
 
-/// The identity of a caller, for comparison with later requests: all with one token are one caller, so is each process that
-/// came by a Unix socket, and so is everybody else without a token.
+/// The identity of a caller, for comparison with later requests. All requests with one token have one identity, and so
+/// have those of one process on a Unix socket; all other requests without a token share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(pub(crate) Option<[u8; 32]>);
 
 impl Identity {
-    /// That of a process. It is no digest of a token: those do not end in 28 zeros.
+    /// The identity of a process. It cannot equal the digest of a token, since those do not end in 28 zeros.
     pub(crate) fn of_process(process: i32) -> Self {
         let mut identity = [0; 32];
         for (byte, of) in identity.iter_mut().zip(process.to_ne_bytes()) {
@@ -27,7 +27,7 @@ impl Identity {
     }
 }
 
-/// An amount that callers share: bytes of memory, or places of listeners.
+/// An amount that callers share: bytes of memory, or places for listeners.
 pub struct Budget {
     all: u64,
     of_one: u64,
@@ -41,7 +41,7 @@ struct Taken {
     by: HashMap<Identity, u64>,
 }
 
-/// The part of a budget that one caller has, until this is dropped.
+/// The part of a budget that one caller holds until the permit is dropped.
 pub struct Permit {
     budget: Arc<Budget>,
     who: Identity,
@@ -49,39 +49,39 @@ pub struct Permit {
 }
 
 impl Budget {
-    /// A budget of this amount.
+    /// A budget of this size.
     pub fn new(all: u64) -> Arc<Self> {
         let of_one = (all - all.div_ceil(8)).max(1);
         Arc::new(Self { all, of_one, taken: Mutex::default(), released: Notify::new() })
     }
 
-    /// How much one caller can have.
+    /// The maximum for one caller.
     pub fn of_one(&self) -> u64 {
         self.of_one
     }
 
-    /// How much is taken, by all together.
+    /// The amount that all callers hold together.
     pub fn taken(&self) -> u64 {
         self.now().all
     }
 
-    /// An empty permit of `who`.
+    /// An empty permit for `who`.
     pub fn permit(self: &Arc<Self>, who: Identity) -> Permit {
         Permit { budget: self.clone(), who, amount: 0 }
     }
 
-    /// A permit for this amount; `None` where less is left.
+    /// A permit for this amount; `None` if less is left.
     pub fn try_acquire(self: &Arc<Self>, who: Identity, amount: u64) -> Option<Permit> {
         let mut permit = self.permit(who);
         permit.try_resize(amount).then_some(permit)
     }
 
-    /// Tries something again each time that a permit shrinks, until it succeeds; false where it does not in time.
+    /// Repeats an attempt each time that a permit shrinks, until it succeeds; false if it does not in time.
     pub async fn retry(&self, patience: Duration, mut attempt: impl FnMut() -> bool) -> bool {
         let succeeds = async {
             loop {
                 let mut released = pin!(self.released.notified());
-                // A release is noticed from here on.
+                // Releases are noticed from here on.
                 released.as_mut().enable();
                 if attempt() {
                     return;
@@ -98,17 +98,17 @@ impl Budget {
 }
 
 impl Permit {
-    /// The amount.
+    /// The amount of the permit.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// Changes the amount; where too little is left, the permit stays as it was, and this is false.
+    /// Changes the amount; if too little is left, the permit is unchanged, and the result is false.
     pub fn try_resize(&mut self, amount: u64) -> bool {
         self.change(amount, false)
     }
 
-    /// Changes the amount, also where too little is left.
+    /// Changes the amount, even if too little is left.
     pub fn resize(&mut self, amount: u64) {
         self.change(amount, true);
     }

@@ -1,4 +1,4 @@
-//! Who asks, from the connection on.
+//! Callers: connections, admission of their requests, and the memory that requests reserve.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -22,41 +22,41 @@ use crate::{
     rules::Rules,
 };
 
-/// The address of whoever is on this machine and has no other.
+/// The address of callers on this machine that have no other.
 const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A connection to a host.
 pub struct Connection {
     pub(crate) ingress: Arc<Ingress>,
-    /// The other end.
+    /// The address of the peer.
     pub(crate) peer: SocketAddr,
-    /// This end, where it is a name of the host.
+    /// The address of the host's end, if that is a name of the host.
     at: Option<SocketAddr>,
-    /// The process at the other end, where it came by a Unix socket: the system vouches for it.
+    /// The peer's process on a Unix socket, as the system reports it.
     pub(crate) process: Option<Process>,
 }
 
-/// A process at the other end of a Unix socket.
+/// A peer process on a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its id; 0 where the system does not tell.
+    /// Its id; 0 if the system does not report it.
     pub pid: i32,
-    /// Its user.
+    /// The id of its user.
     pub user: u32,
 }
 
 impl Connection {
-    /// A connection from `peer`, to `at`, where that is a name of the host.
+    /// A connection from `peer` to `at`, if that address is a name of the host.
     pub fn new(ingress: Arc<Ingress>, peer: SocketAddr, at: Option<SocketAddr>) -> Self {
         Self { ingress, peer, at, process: None }
     }
 
-    /// A connection of a process of this host's user, by a Unix socket that nobody else can open.
+    /// A connection of a process of this host's user, on a Unix socket that no other user can open.
     pub fn of_process(ingress: Arc<Ingress>, process: Process) -> Self {
         Self { process: Some(process), ..Self::new(ingress, LOCAL, None) }
     }
 
-    /// Lets a request in that came by a Unix socket: it needs no token.
+    /// Admits a request on a Unix socket, which needs no token.
     pub fn admit_user(self: &Arc<Self>) -> Caller {
         let request = Arc::new(Underway { _place: None, memory: OnceLock::new() });
         Caller { rules: self.ingress.rules(), from: self.clone(), credential: None, request }
@@ -67,12 +67,12 @@ impl Connection {
         self.process.is_none().then_some(self.peer)
     }
 
-    /// The other end.
+    /// The address of the peer.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Whether a request calls this host by one of its names; else the text of a 403.
+    /// Checks that a request uses a name of this host; the error is the text of a 403.
     pub fn called_by(
         &self,
         rules: &Rules,
@@ -95,7 +95,7 @@ impl Connection {
         })
     }
 
-    /// Lets a request in, to the endpoint of a member where it is for one; or says why not.
+    /// Admits a request, to the endpoint of `member` if there is one; or says why not.
     pub fn admit(
         self: &Arc<Self>,
         rules: &Arc<Rules>,
@@ -134,7 +134,7 @@ impl Connection {
     }
 }
 
-/// The token of a request that brings one, and one only.
+/// The token of a request with exactly one.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut brought = headers.get_all(AUTHORIZATION).iter();
     let (Some(only), None) = (brought.next(), brought.next()) else { return None };
@@ -142,38 +142,38 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// What a request holds is counted where it is more than so many bytes, and such an answer keeps its caller's place until
-/// the last of it is with the system: what is smaller fits into the system's own buffers, and nobody can make the host hold
-/// it. So a small request takes no lock that others take.
+/// Requests with no more memory than this are not counted, and do not hold their caller's place until the response is
+/// with the system: smaller responses fit into the system's own buffers, so no caller can make the host hold them. So
+/// small requests take no shared lock.
 pub const LARGE: u64 = 64 * 1024;
-/// The largest answer of an operation that changes anything. A larger answer was only read, and can be refused.
+/// The maximum size of a response to a change. A larger response is only the result of a read, and can be refused.
 const MAX_MUTATION_RESPONSE: u64 = 512 * 1024;
-/// How long a request waits for memory that others hold.
+/// How long a request waits for memory that other requests hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(2);
 
 fn lock(memory: &Mutex<Permit>) -> MutexGuard<'_, Permit> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who came in. As long as this or a copy of it lives, the request has its place among those of its token, and what it
-/// holds is counted.
+/// An admitted caller. As long as this value or a copy of it lives, the request has its place among those of its token,
+/// and its memory is counted.
 #[derive(Clone)]
 pub struct Caller {
     pub(crate) from: Arc<Connection>,
-    /// By which it was let in.
+    /// The rules by which the request was admitted.
     pub(crate) rules: Arc<Rules>,
     pub(crate) credential: Option<Arc<Credential>>,
     pub(crate) request: Arc<Underway>,
 }
 
-/// What a request has taken.
+/// The resources of a request.
 pub(crate) struct Underway {
     pub(crate) _place: Option<OwnedSemaphorePermit>,
-    /// Once it has held more than [`LARGE`].
+    /// Set once the request has reserved more than [`LARGE`].
     pub(crate) memory: OnceLock<Mutex<Permit>>,
 }
 
-/// An answer that has not been sent, and the caller who waits for it.
+/// A response that has not been sent, and its caller.
 struct Awaited {
     answer: Bytes,
     _caller: Caller,
@@ -186,17 +186,17 @@ impl AsRef<[u8]> for Awaited {
 }
 
 impl Caller {
-    /// Whoever is on this machine and brought no token.
+    /// A caller on this machine without a token.
     pub fn of_this_machine(ingress: Arc<Ingress>) -> Self {
         Arc::new(Connection::new(ingress, LOCAL, None)).admit_user()
     }
 
-    /// What it may take.
+    /// The limits of the caller's rules.
     pub fn limits(&self) -> &Limits {
         &self.rules.limits
     }
 
-    /// Who it is.
+    /// The identity of the caller.
     pub fn identity(&self) -> Identity {
         match (&self.credential, self.from.process) {
             (Some(credential), _) => Identity(Some(credential.token.sha256)),
@@ -219,20 +219,20 @@ impl Caller {
         }
     }
 
-    /// The name of its token, if it brought one.
+    /// The name of the caller's token, if it has one.
     pub fn token(&self) -> Option<&str> {
         self.credential.as_ref().map(|credential| credential.token.name.as_str())
     }
 
-    /// Whether a member exists for the caller: its token is for it, or it needs none.
+    /// Whether the caller may see a member: its token permits it, or the caller needs no token.
     pub fn is_for(&self, member: &str) -> bool {
         self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))
     }
 
-    /// Lets the caller on to what is of all members, as the hall is.
+    /// Passes on a caller that may access what concerns all members, such as the hall.
     ///
     /// # Errors
-    /// Where its token is for some members only.
+    /// The token permits only some members.
     pub fn of_all(self) -> Result<Self, Refused> {
         match &self.credential {
             Some(credential) if !credential.token.is_for_all() => {
@@ -244,26 +244,26 @@ impl Caller {
         }
     }
 
-    /// Whether the caller's token is for methods that do that. Nothing is counted or written down: whoever has one carried
-    /// out asks [`Self::authorize`].
+    /// Whether the caller's token permits methods of this class. Nothing is counted or logged, so a method must not run
+    /// without [`Self::authorize`].
     pub fn permits(&self, access: Access) -> bool {
         self.credential.as_ref().is_none_or(|credential| credential.token.methods >= required_methods(access))
     }
 
-    /// Counts one more request of a batch.
+    /// Counts a further request of a batch.
     ///
     /// # Errors
-    /// Where there were too many.
+    /// There were too many requests.
     pub fn another(&self, member: &str, operation: Operation<'_>) -> Result<(), Refused> {
         self.checked(member, operation, |credential| credential.count_request())
     }
 
-    /// The answer, in whose place nothing else of the request is in memory any more. A large answer keeps the caller's place
+    /// Accounts for a response that replaces all other memory of the request. A large response holds the caller's place
     /// until it is sent.
     ///
     /// # Errors
-    /// Where the answer is so large that it was only read, and there is no memory for it. A caller is always told that its
-    /// change was carried out.
+    /// There is no memory for a response so large that it can only come from a read. Responses to changes are always
+    /// sent.
     pub fn respond(&self, answer: Bytes) -> Result<Bytes, Refused> {
         self.resize(answer.len() as u64, answer.len() as u64)?;
         if answer.len() as u64 <= LARGE {
@@ -272,21 +272,21 @@ impl Caller {
         Ok(Bytes::from_owner(Awaited { answer, _caller: self.clone() }))
     }
 
-    /// How many bytes of memory are reserved for the request.
+    /// The number of bytes that are reserved for the request.
     pub fn reserved(&self) -> u64 {
         self.request.memory.get().map_or(0, |memory| lock(memory).amount())
     }
 
-    /// Reserves memory that the request is about to use besides, once other requests have released enough.
+    /// Reserves further memory for the request, after waiting for other requests to release enough.
     ///
     /// # Errors
-    /// Where they do not within a few seconds.
+    /// No memory became free within a few seconds.
     pub async fn reserve(&self, bytes: u64) -> Result<(), Refused> {
         if bytes <= LARGE {
             return Ok(());
         }
         let (budget, memory) = (&self.from.ingress.memory, self.memory());
-        // A request for more than one caller can have gets all of that, when the caller has nothing else.
+        // A request for more than the maximum of one caller gets that maximum, once the caller holds nothing else.
         let wanted = lock(memory).amount().saturating_add(bytes).min(budget.of_one());
         match budget.retry(MEMORY_WAIT, || lock(memory).try_resize(wanted)).await {
             true => Ok(()),
@@ -294,10 +294,10 @@ impl Caller {
         }
     }
 
-    /// Sets the memory that is reserved for the request, with an answer of this length among it.
+    /// Sets the size of the memory that the request has reserved, including a response of this length.
     ///
     /// # Errors
-    /// Where the answer is so large that it was only read, and there is no memory for it.
+    /// There is no memory for a response so large that it can only come from a read.
     pub fn resize(&self, bytes: u64, answer: u64) -> Result<(), Refused> {
         let bytes = if bytes > LARGE { bytes } else { 0 };
         let memory = match self.request.memory.get() {
@@ -327,13 +327,13 @@ impl Caller {
         refused
     }
 
-    /// The one gate: whether the caller may have a method of a member carried out now.
+    /// The gate: checks that the caller may call a method of a member now.
     ///
     /// # Errors
-    /// Where its token is not good any more, not for this, or used too much.
+    /// The token is no longer valid, does not permit the method, or was used too much.
     pub fn authorize(&self, member: &str, operation: Operation<'_>) -> Result<Authorized, Refused> {
         self.checked(member, operation, |credential| {
-            // The body may have taken its time, and so may what came before in the batch.
+            // The token may have been revoked while the body, or an earlier request of the batch, took time.
             if !self.rules.tokens()?.has(credential) {
                 return Err(Refused::Unauthorized);
             }
@@ -358,7 +358,7 @@ impl Caller {
     }
 }
 
-/// A caller who may have a method of a member carried out, as [`Caller::authorize`] found. What comes of it is written down.
+/// A caller that [`Caller::authorize`] has admitted to a method of a member. The outcome of the method is logged.
 #[derive(Clone)]
 pub struct Authorized {
     pub(crate) caller: Caller,

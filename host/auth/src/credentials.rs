@@ -1,7 +1,7 @@
-//! The tokens that are good at this moment, and how much each may still ask.
+//! The valid tokens, and the remaining limits of each.
 //!
-//! The file is looked at with each request that brings a token, and with each of its methods, which costs one system
-//! call each: what was added or revoked holds from the next method on. What a token has used of its bounds outlives a
+//! The file is checked for changes with each request that has a token, and with each of its methods, which costs one
+//! system call each: additions and revocations apply from the next method on. The used limits of a token survive a
 //! change of the file.
 
 use std::{
@@ -24,7 +24,7 @@ use crate::{
     tokens::{Token, TokenError, TokenFile, digest},
 };
 
-/// How much of one token's there may be.
+/// The limits of one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     requests_per_second: NonZeroU32,
@@ -32,7 +32,7 @@ struct Bounds {
     requests_at_once: usize,
 }
 
-/// A token that is in the file.
+/// A token in the file.
 pub(crate) struct Credential {
     pub(crate) token: Token,
     requests: DefaultDirectRateLimiter,
@@ -50,17 +50,17 @@ impl Credential {
         }
     }
 
-    /// Counts a request; an error where there were too many.
+    /// Counts a request; an error if there were too many.
     pub(crate) fn count_request(&self) -> Result<(), Refused> {
         count(&self.requests, &self.token, "token_requests_per_second")
     }
 
-    /// Counts a dispatch; an error where there were too many.
+    /// Counts a dispatch; an error if there were too many.
     pub(crate) fn count_dispatch(&self) -> Result<(), Refused> {
         count(&self.dispatches, &self.token, "token_dispatches_per_minute")
     }
 
-    /// A place among the requests that are under way.
+    /// Acquires a place for a running request.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refused> {
         let limit = "token_requests_at_once";
         self.places.clone().try_acquire_owned().map_err(|_| Refused::TooMany {
@@ -79,11 +79,11 @@ fn count(limiter: &DefaultDirectRateLimiter, token: &Token, limit: &'static str)
     })
 }
 
-/// What was found when the file was looked at.
+/// The result of a check of the file.
 pub(crate) struct Look {
-    /// The tokens; none where the file cannot be read.
+    /// The tokens; none if the file cannot be read.
     pub(crate) good: Option<Good>,
-    /// What is new since the last look: how many tokens there are, or what is wrong with the file.
+    /// The change since the last check: the number of tokens, or the error of the file.
     pub(crate) change: Option<Result<usize, TokenError>>,
 }
 
@@ -92,7 +92,8 @@ pub(crate) struct Look {
 pub(crate) struct Good(Arc<[Arc<Credential>]>);
 
 impl Good {
-    /// The pass of a token, as it was presented. All are compared, each in constant time, whether or not one was equal.
+    /// Finds the credential of a presented token. All are compared, each in constant time, whether or not an earlier
+    /// one was equal.
     pub(crate) fn find(&self, token: &[u8]) -> Option<Arc<Credential>> {
         let presented = digest(token);
         let mut found = None;
@@ -105,12 +106,12 @@ impl Good {
         found.filter(|credential| !credential.token.has_expired(Timestamp::now())).cloned()
     }
 
-    /// The token of that name.
+    /// The token with this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Token> {
         self.0.iter().map(|credential| &credential.token).find(|token| token.name == name)
     }
 
-    /// Whether a pass that was found earlier is still good.
+    /// Whether a credential that was found earlier is still valid.
     pub(crate) fn has(&self, credential: &Credential) -> bool {
         let is_there = self.0.iter().any(|now| now.token == credential.token);
         is_there && !credential.token.has_expired(Timestamp::now())
@@ -118,9 +119,9 @@ impl Good {
 }
 
 struct Known {
-    /// What the file was when it was read; none where it has to be read again.
+    /// The file's fingerprint when it was read; none if it must be read again.
     stamp: Option<Option<StrictFingerprint>>,
-    /// What it had when it could last be read.
+    /// The tokens when the file was last readable.
     credentials: Good,
     is_readable: bool,
 }
@@ -144,18 +145,18 @@ impl Bounds {
 }
 
 impl Credentials {
-    /// Nobody's yet: the first look finds those of the file.
+    /// Without tokens yet: the first check reads the file.
     pub(crate) fn new(file: Option<TokenFile>, limits: &Limits) -> Self {
         let bounds = Bounds::of(limits);
         Self { file, bounds, known: Mutex::new(Known { stamp: None, credentials: Good::default(), is_readable: true }) }
     }
 
-    /// Whether each token may ask as much as these limits say.
+    /// Whether the limits of each token are the same as in `limits`.
     pub(crate) fn is_bounded_by(&self, limits: &Limits) -> bool {
         self.bounds == Bounds::of(limits)
     }
 
-    /// The tokens as the file has them now.
+    /// Checks the file, and returns its present tokens.
     pub(crate) fn look(&self) -> Look {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let change = self.change(&mut known);
@@ -167,11 +168,11 @@ impl Credentials {
         if matches!((&stamp, &known.stamp), (Ok(now), Some(then)) if now == then) {
             return None;
         }
-        // The stamp is from before: what is written from here on is seen at the next look.
+        // The fingerprint is from before the read, so later changes are seen at the next check.
         let read = stamp.map_err(|error| (error, None)).and_then(|stamp| match self.tokens() {
             Ok(tokens) => Ok((tokens, stamp)),
             Err(error @ TokenError::Unsound { .. }) => Err((error, Some(stamp))),
-            // It may pass.
+            // The error may be temporary.
             Err(error) => Err((error, None)),
         });
         match read {

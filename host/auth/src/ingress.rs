@@ -1,4 +1,4 @@
-//! Where a host is asked, and by which rules.
+//! The ingress of a host: its address, its present rules, and its shared budgets.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -16,14 +16,14 @@ use crate::{
     tls::Tls,
 };
 
-/// Where a host is asked: its address, and the rules that hold now.
+/// The ingress of a host.
 pub struct Ingress {
     rules: RwLock<Arc<Rules>>,
-    /// Where the host listens.
+    /// The address at which the host listens.
     address: SocketAddr,
-    /// Whether callers have to speak TLS, for as long as the host runs.
+    /// Whether callers must use TLS, for as long as the host runs.
     has_tls: bool,
-    /// The bytes that may be held for requests.
+    /// The memory for requests, in bytes.
     pub(crate) memory: Arc<Budget>,
     ledger: Arc<Ledger>,
     /// Set if each request needs the token of a private host, or one of `guild.tokens`.
@@ -31,11 +31,11 @@ pub struct Ingress {
 }
 
 impl Ingress {
-    /// That of a host that listens at `address`, as `guild.toml` has it.
+    /// The ingress of a host that listens at `address`, with the rules of `guild.toml`.
     ///
     /// # Errors
-    /// Where the certificate, the named audit log or the tokens cannot be read, or there is no token and nobody could
-    /// come in without.
+    /// The certificate, the named audit log or the tokens cannot be read, or every request would need a token and there
+    /// is none.
     pub fn open(config: &Config, address: SocketAddr) -> Result<Self, IngressError> {
         let rules = Rules::of(config, address, None)?;
         let has_tls = rules.tls.is_some();
@@ -56,7 +56,7 @@ impl Ingress {
         Self { private: Some(host), ..self }
     }
 
-    /// That of a host for this machine only, without tokens and without an audit log.
+    /// The ingress of a host for this machine only, without tokens and audit log.
     pub fn of_this_machine(config: &Config) -> Self {
         Self {
             rules: RwLock::new(Arc::new(Rules::of_this_machine(config))),
@@ -68,26 +68,26 @@ impl Ingress {
         }
     }
 
-    /// The rules that hold now.
+    /// The present rules.
     pub fn rules(&self) -> Arc<Rules> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has other rules hold from now on. A request that was let in goes on by those that it was let in by.
+    /// Replaces the rules. Admitted requests keep the rules that admitted them.
     pub fn set_rules(&self, rules: Arc<Rules>) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
-    /// What the jobs of the host spend.
+    /// The ledger of the costs of the host's jobs.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
 
-    /// US dollars that may still be spent today on jobs that this token dispatched, or that nobody's did; `None` where there is
-    /// no cap.
+    /// The US dollars that may still be spent today on jobs of this token, or on jobs without a token; `None` if there
+    /// is no cap.
     ///
     /// # Errors
-    /// Where a cap is reached: which one, and until when.
+    /// A cap is reached; the text names the cap, and when it ends.
     pub fn may_spend(&self, token: Option<&str>) -> Result<Option<f64>, String> {
         let rules = self.rules();
         let own = token.and_then(|name| Some((name, rules.cap_of_token(name)?)));
@@ -110,20 +110,20 @@ impl Ingress {
         Ok(Some(left))
     }
 
-    /// Writes a line into the audit log, where there is one.
+    /// Writes a line to the audit log, if there is one.
     pub fn record(&self, event: &Event<'_>) {
         self.rules().record(event);
     }
 
-    /// What another `guild.toml` says, ready to apply. The address, and whether it is TLS, do not change.
+    /// Prepares the rules of a changed `guild.toml`. The address, and the use of TLS, do not change.
     ///
     /// # Errors
-    /// As where a host starts with it.
+    /// The errors of [`Self::open`].
     pub fn prepare(&self, config: &Config) -> Result<Rules, IngressError> {
         Rules::of(config, self.address, Some(&self.rules()))
     }
 
-    /// Where this machine's own processes reach it, which may listen on all addresses.
+    /// The URL for processes on this machine; the host may listen on all addresses.
     pub fn url(&self) -> String {
         let ip = match self.address.ip() {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -138,12 +138,12 @@ impl Ingress {
         if self.has_tls { "https" } else { "http" }
     }
 
-    /// The certificate, where callers have to speak TLS.
+    /// The certificate, if callers must use TLS.
     pub fn tls(&self) -> Option<Arc<Tls>> {
         if self.has_tls { self.rules().tls.clone() } else { None }
     }
 
-    /// Whether connections have to say which address they lead to.
+    /// Whether connections need their local address.
     pub fn own_address(&self) -> bool {
         !self.address.ip().is_loopback()
     }

@@ -1,14 +1,13 @@
-//! Who may ask, and how much of it.
+//! Authentication, authorisation and limits of a host's callers.
 //!
-//! A request passes here before anything is done for it, and again with each method that it asks for:
+//! A request is checked here before the host works on it, and again for each of its methods:
 //!
-//! - [`names`]: it calls the host by one of its names, so that no web page can have sent it;
-//! - [`tokens`], [`credentials`]: it brings a token that is good, for this member and this method, and that has not been
-//!   used too much. A caller on this machine that uses a loopback name needs no token unless
-//!   `require_token` is set;
-//! - [`private`]: of a host that `guild mcp` started, it brings that host's own token;
-//! - [`budget`]: the memory of its requests, together with that of others' requests, is bounded;
-//! - [`audit`], [`audit_log`]: what was asked for, and what came of it, is written down.
+//! - [`names`]: it uses a name of the host, so that no web page can have sent it;
+//! - [`tokens`], [`credentials`]: it has a valid token that permits the member and the method, and is within its
+//!   limits. A caller on this machine that uses a loopback name needs no token unless `require_token` is set;
+//! - [`private`]: for a host that `guild mcp` started, it has that host's own token;
+//! - [`budget`]: the memory of its requests, and of all requests together, is bounded;
+//! - [`audit`], [`audit_log`]: the request and its outcome are logged.
 
 mod audit;
 pub mod audit_log;

@@ -1,9 +1,9 @@
-//! By which names requests may call this host.
+//! Checks that requests use a name of this host and come from no other site.
 //!
-//! A page in a browser can reach whatever its user can reach, under any name that its owner bound to that address.
-//! What it cannot do is change the name in `Host` and `Origin`: a request whose names are not this host's is refused,
-//! whatever it asks for. An address that stands there in place of a name cannot be bound to anything else. Some of a
-//! page's requests have no `Origin`; of those a browser says in `Sec-Fetch-Site` that they come from another site.
+//! A page in a browser can reach whatever its user can reach, under any name that its owner bound to the host's
+//! address. But it cannot change the name in `Host` and `Origin`: a request whose names are not this host's is refused,
+//! whatever it asks for. An address in place of a name cannot be bound to anything else. Some of a page's requests have
+//! no `Origin`; for these the browser states in `Sec-Fetch-Site` that they come from another site.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,22 +14,22 @@ use http::{
     uri::Authority,
 };
 
-/// What a request called the host by.
+/// The kind of name by which a request addressed the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalledBy {
-    /// Only names of this machine that mean nothing elsewhere.
+    /// Only names of this machine that have no meaning elsewhere.
     Loopback,
-    /// A name or an address by which others can reach it, too; or any, by way of a proxy.
+    /// A name or an address that other machines can use, too; or any name, through a proxy.
     Name,
 }
 
-/// Where a browser says how the page that sends a request is related to this host.
+/// The header in which a browser states how the page that sends a request is related to this host.
 static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether proxies add a header field of that name, to say that they passed the request on, or for whom: it comes from
-/// this machine, and its caller may not. What stands in it is not read.
+/// Whether proxies add a header of this name to forwarded requests: such a request comes from this machine, but its
+/// caller may not. The value is not read.
 fn is_by_proxy(name: &HeaderName) -> bool {
-    // Most fields begin with another letter; those of each request are looked at.
+    // Most headers begin with another letter, and this runs for all headers of each request.
     let name = name.as_str();
     match name.as_bytes().first() {
         Some(b'a') => name.starts_with("ali-cdn-") || name.starts_with("akamai-"),
@@ -56,7 +56,7 @@ fn is_by_proxy(name: &HeaderName) -> bool {
     }
 }
 
-/// Those that begin with `x-`; `*` stands for any rest.
+/// Headers that begin with `x-`; `*` matches any rest.
 const BY_PROXY_WITH_X: [&str; 31] = [
     "x-akamai-*",
     "x-amz-cf-*",
@@ -91,7 +91,7 @@ const BY_PROXY_WITH_X: [&str; 31] = [
     "x-via",
 ];
 
-/// Every name of a host.
+/// The configured names of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     hosts: Vec<HostName>,
@@ -102,8 +102,8 @@ impl Names {
         Self { hosts }
     }
 
-    /// Whether a request means this host by one of its names, and comes from no other place. `at` is the address that
-    /// it was sent to, where that is to be one of them.
+    /// Checks that a request uses only names of this host, and comes from no other site. `at` is the address that it
+    /// was sent to, if that counts as a name.
     pub(crate) fn check(
         &self,
         target: Option<&Authority>,
@@ -124,7 +124,7 @@ impl Names {
             None => (false, true),
         };
         let (mut is_own_origin, mut has_origin, mut is_own_site, mut by_proxy) = (true, false, true, false);
-        // All of them in one go: it is done for each request.
+        // A single loop over all headers, since it runs for each request.
         for (name, value) in headers {
             let text = || value.to_str().unwrap_or_default();
             if *name == HOST {
@@ -146,7 +146,7 @@ impl Names {
             }
             (false, ..) => Err("a request names its host"),
             (.., false) => Err("requests from other origins are not answered"),
-            // Where it says which page sent it, that has been checked.
+            // An `Origin` has been checked already.
             _ if !is_own_site && !has_origin => {
                 Err("requests that a page of another site makes a browser send are not answered")
             }
@@ -175,7 +175,7 @@ impl Names {
     }
 }
 
-/// Whether it is a loopback address or `localhost`.
+/// Whether the name is a loopback address or `localhost`.
 fn is_loopback(name: &str, bracketed: bool) -> bool {
     match name {
         "localhost" | "127.0.0.1" => !bracketed,

@@ -1,26 +1,26 @@
-//! What a caller asks for, as far as it matters for who may ask for it.
+//! Operations of callers, and the methods that a token needs for each.
 
 use guild_contract::operation::Access;
 
 use crate::tokens::Methods;
 
-/// A method, by its name.
+/// An operation with its access class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// Its name; of a method that the host does not have, the caller's text.
+    /// The name; for an unknown method, the caller's text.
     pub name: &'a str,
-    /// What it does.
+    /// The access class.
     pub access: Access,
 }
 
 impl Operation<'_> {
-    /// Its name, where that is a method's and no text of a caller's.
+    /// The name, unless it is a caller's text.
     pub(crate) fn known_name(&self) -> Option<&str> {
         Some(self.name).filter(|_| !matches!(self.access, Access::Notification | Access::Unknown))
     }
 }
 
-/// The least that a token has to be for, so that its bearer may have an operation of this class carried out.
+/// The least methods that a token must permit for operations of this class.
 pub(crate) fn required_methods(access: Access) -> Methods {
     match access {
         Access::Open | Access::Notification | Access::Reads | Access::Unknown => Methods::Read,

@@ -1,8 +1,9 @@
 //! The token of a private host, and the locks of the clients that use it.
 //!
-//! A private host is a `guild serve` that `guild mcp` starts for itself. Each request needs its token, which is in the file
-//! `mcp-PORT`; only the user can open that file. A client holds a shared lock on the file for as long as it uses the host. The
-//! system releases the lock when the process ends, also by SIGKILL, so the host has no client once it gets the exclusive lock.
+//! A private host is a `guild serve` that `guild mcp` starts for itself. Each request needs its token, which is in the
+//! file `mcp-PORT`; only the user can open that file. A client holds a shared lock on the file for as long as it uses
+//! the host. The system releases the lock when the process ends, even by SIGKILL, so the host has no client once it
+//! gets the exclusive lock.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -20,9 +21,9 @@ use subtle::ConstantTimeEq as _;
 
 use crate::tokens::{digest, random};
 
-/// What the name of a private host's file begins with; the port follows.
+/// The prefix of a private host's file; the port follows.
 const PREFIX: &str = "mcp-";
-/// A token is shorter.
+/// The maximum length of a token in a file.
 const MAX_BYTES: u64 = 1024;
 /// The mode of the files.
 const FILE_MODE: u32 = 0o600;
@@ -36,10 +37,10 @@ pub struct PrivateHost {
 }
 
 impl PrivateHost {
-    /// Makes the token of the host at `port`, which has to be bound by this process.
+    /// Makes the token of the host at `port`, which this process must have bound.
     ///
     /// # Errors
-    /// Where its file cannot be written; the text names it.
+    /// The file cannot be written; the text names it.
     pub fn create(port: u16) -> io::Result<Self> {
         let directory = directory()?;
         remove_unused(&directory);
@@ -49,7 +50,7 @@ impl PrivateHost {
     }
 
     fn create_at(path: PathBuf) -> io::Result<Self> {
-        // The file has the token and a lock from the moment that it has its name.
+        // The file has the token and a lock before it has its name.
         let new = path.with_extension("new");
         if let Err(e) = fs::remove_file(&new)
             && e.kind() != io::ErrorKind::NotFound
@@ -64,15 +65,15 @@ impl PrivateHost {
         Ok(Self { sha256: digest(token.expose().as_bytes()), path, file })
     }
 
-    /// Whether a request brought the token.
+    /// Whether a presented token is the host's.
     pub(crate) fn has_token(&self, presented: &[u8]) -> bool {
         self.sha256.ct_eq(&digest(presented)).into()
     }
 
-    /// Waits until no client uses the host. From then on, none can begin to.
+    /// Waits until no client uses the host. After that, no client can start to use it.
     ///
     /// # Errors
-    /// Where the system cannot lock the file.
+    /// The system cannot lock the file.
     pub fn wait_until_unused(&self) -> io::Result<()> {
         self.file.lock()
     }
@@ -97,22 +98,22 @@ impl Drop for TokenGuard {
 #[derive(Debug)]
 pub struct Lease(File);
 
-/// What a client can do with the host at a port.
+/// The result of joining the host at a port.
 #[derive(Debug)]
 pub enum Joined {
     /// It is not a private host.
     NotPrivate,
-    /// It is a private host that is about to end.
+    /// It is a private host that is ending.
     Ending,
-    /// It is a private host, which this process uses from now on.
+    /// It is a private host, which this process now uses.
     Client(Lease),
 }
 
 impl Lease {
-    /// Begins to use the host at `port`, if that is a private one.
+    /// Joins the host at `port`, if it is private.
     ///
     /// # Errors
-    /// Where its file cannot be opened or locked.
+    /// The file cannot be opened or locked.
     pub fn join(port: u16) -> io::Result<Joined> {
         let Some(file) = open(port)? else { return Ok(Joined::NotPrivate) };
         match file.try_lock_shared() {
@@ -128,7 +129,7 @@ impl Lease {
     }
 }
 
-/// The token of the private host at `port`; `None` where that is not a private host of this user.
+/// The token of the private host at `port`; `None` if that is not a private host of this user.
 pub fn token(port: u16) -> Option<Secret> {
     let mut token = String::new();
     let file = open(port).ok()??;
@@ -140,10 +141,10 @@ pub fn token(port: u16) -> Option<Secret> {
     Some(token.into())
 }
 
-/// Waits until no other process starts a private host for these members. The lock ends when it is dropped.
+/// Waits until no other process starts a private host for these members. Dropping the file releases the lock.
 ///
 /// # Errors
-/// Where the file cannot be made or locked; the text names it.
+/// The file cannot be created or locked; the text names it.
 pub fn lock_start(members: &Path) -> io::Result<File> {
     let members = members.canonicalize().map_err(|e| at(members, e))?;
     let name = hex(&Sha256::digest(members.as_os_str().as_encoded_bytes()));
@@ -171,7 +172,7 @@ fn open(port: u16) -> io::Result<Option<File>> {
     }
 }
 
-/// The directory of the files, made if it is missing.
+/// The directory of the files, created if it is missing.
 fn directory() -> io::Result<PathBuf> {
     let none = || io::Error::other("there is no directory for the token of a private host; set HOME");
     let directory = directories::running().ok_or_else(none)?;
@@ -179,7 +180,7 @@ fn directory() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Removes the files of hosts that were killed: nobody holds a lock on them.
+/// Removes the files of hosts that were killed: no process holds a lock on them.
 fn remove_unused(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -192,7 +193,7 @@ fn remove_unused(directory: &Path) {
     }
 }
 
-/// Removes a file that this process holds the lock on, unless another file has its name by now.
+/// Removes a file that this process has locked, unless another file has its name now.
 fn remove(path: &Path, file: &File) {
     let is_named = || -> io::Result<bool> {
         let (named, own) = (fs::symlink_metadata(path)?, file.metadata()?);
@@ -203,7 +204,7 @@ fn remove(path: &Path, file: &File) {
     }
 }
 
-/// An error with the path.
+/// Adds the path to an error.
 fn at(path: &Path, e: io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("{}: {e}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Why a request is not carried out.
+//! Refusals of requests, as HTTP statuses and JSON-RPC errors.
 
 use std::fmt;
 
@@ -10,53 +10,53 @@ use http::{StatusCode, header::HeaderValue};
 
 use crate::audit_log::Outcome;
 
-/// When to ask again where there was no memory.
+/// Seconds until a retry after a lack of memory.
 const AGAIN_SECONDS: u64 = 1;
 
-/// Why a request, or one method of a batch, is not carried out.
+/// Why a request, or one method of a batch, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No token, or an invalid one: unknown, expired or revoked, for which the answer is the same.
+    /// No token, or an invalid one. Unknown, expired and revoked tokens get the same response.
     Unauthorized,
-    /// The host cannot tell which tokens are good.
+    /// The host cannot read its tokens.
     Unreadable,
-    /// The token is not for this member.
+    /// The token does not permit this member.
     Member {
         /// The token's name.
         token: String,
-        /// The member, where the name can be one.
+        /// The member, if the name is a valid key.
         member: Option<MemberKey>,
     },
-    /// The token is for some members, and this is of all.
+    /// The token permits only some members, and the operation concerns all of them.
     SomeMembers {
         /// The token's name.
         token: String,
     },
-    /// The token is not for this method.
+    /// The token does not permit this method.
     Method {
         /// The token's name.
         token: String,
         /// The method.
         method: String,
     },
-    /// There were too many with this token.
+    /// The token made too many requests.
     TooMany {
         /// The token's name.
         token: String,
         /// The limit's name.
         limit: &'static str,
-        /// After how long to ask again.
+        /// Seconds until a retry.
         seconds: u64,
     },
-    /// The host holds as much for requests as it may.
+    /// The host's memory for requests is in use.
     NoMemory {
-        /// The token's name, where there is one.
+        /// The token's name, if there is one.
         token: Option<String>,
     },
 }
 
 impl Refused {
-    /// The status of an HTTP answer.
+    /// The status of the HTTP response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -123,7 +123,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// As an element of a batch is answered.
+/// The error of a single element of a batch.
 impl From<Refused> for RpcError {
     fn from(refused: Refused) -> Self {
         let code = match refused {

@@ -1,4 +1,4 @@
-//! What `guild.toml` says of who may ask, and what of it is written down.
+//! Rules of `guild.toml` for callers, and for the audit log.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -18,26 +18,26 @@ use crate::{
     tokens::{TokenError, TokenFile},
 };
 
-/// Why a host does not start with what `guild.toml` says of who may ask.
+/// Why a host does not start with its rules for callers.
 #[derive(Debug, thiserror::Error)]
 pub enum IngressError {
-    /// Others can reach the host, and nobody could come in.
+    /// Other machines can reach the host, but there is no token.
     #[error(
         "{address} can be reached from other machines, so requests need a token, and there is none in {tokens}; make one \
          with `{command}`"
     )]
     NoToken {
-        /// Where the host would listen.
+        /// The address of the host.
         address: SocketAddr,
-        /// Where the tokens would be.
+        /// The path of the token file.
         tokens: String,
-        /// What makes one.
+        /// The command that makes a token.
         command: String,
     },
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
-    /// The certificate or its key is not sound.
+    /// The certificate or its key is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The audit log cannot be written.
@@ -45,20 +45,20 @@ pub enum IngressError {
     AuditLog(#[from] AuditLogError),
 }
 
-/// Who may come in, and what is written down of it.
+/// The rules for callers and the audit log.
 pub struct Rules {
     pub(crate) names: Names,
     credentials: Arc<Credentials>,
     /// Whether every request needs a token.
     pub(crate) token_required: bool,
     pub(crate) log: Option<Arc<Log>>,
-    /// What of `guild.toml` names that log.
+    /// The path of the audit log in `guild.toml`.
     log_path: Option<PathBuf>,
     pub(crate) log_reads: bool,
     pub(crate) tls: Option<Arc<Tls>>,
-    /// What a request may take.
+    /// The limits of requests.
     pub(crate) limits: Arc<Limits>,
-    /// What may be spent in a day.
+    /// The caps on costs in a day.
     pub(crate) spend: Spend,
 }
 
@@ -67,7 +67,8 @@ fn no_token(address: SocketAddr, file: &TokenFile) -> IngressError {
 }
 
 impl Rules {
-    /// What `guild.toml` says of a host that listens at `address`. Of the rules `before`, it keeps what is the same.
+    /// The rules in `guild.toml` for a host that listens at `address`. Unchanged parts are taken from the rules
+    /// `before`.
     pub fn of(config: &Config, address: SocketAddr, before: Option<&Self>) -> Result<Self, IngressError> {
         let options = &config.auth;
         let is_local = address.ip().is_loopback();
@@ -78,18 +79,18 @@ impl Rules {
             Err(_) => None,
         };
         let credentials = match before {
-            // What was used of the bounds counts under the new ones.
+            // The used part of the limits still counts.
             Some(before) if before.credentials.is_bounded_by(&config.limits) => before.credentials.clone(),
             _ => Arc::new(Credentials::new(file.clone(), &config.limits)),
         };
         if before.is_some() {
-            // A file that is not sound refuses what else is new, too.
+            // An invalid token file also rejects all other changes.
             let tokens = file.as_ref().map_or(Ok(Vec::new()), TokenFile::read)?;
             if let (true, false, Some(file)) = (tokens.is_empty(), is_local, file) {
                 return Err(no_token(address, &file));
             }
         } else {
-            // The first look is no news, but where it fails.
+            // The first check is logged only if it fails.
             match (credentials.look().change, file) {
                 (Some(Ok(0)), Some(file)) if !is_local => {
                     return Err(no_token(address, &file));
@@ -105,7 +106,7 @@ impl Rules {
         };
         let tls = options.tls.as_ref().map(Tls::open).transpose()?.map(Arc::new);
         let tls = match before {
-            // Whether it is TLS is known since the start.
+            // The use of TLS was fixed when the host started.
             Some(before) => before.tls.as_ref().map(|before| tls.unwrap_or_else(|| before.clone())),
             None => tls,
         };
@@ -122,7 +123,7 @@ impl Rules {
         })
     }
 
-    /// Those of a host for this machine only, without tokens and without an audit log.
+    /// The rules of a host for this machine only, without tokens and audit log.
     pub(crate) fn of_this_machine(config: &Config) -> Self {
         Self {
             names: Names::default(),
@@ -137,19 +138,19 @@ impl Rules {
         }
     }
 
-    /// Whether these have a certificate, and it is another one than that of `before`.
+    /// Whether these rules have a certificate that differs from that of `before`.
     pub fn has_other_certificate(&self, before: &Self) -> bool {
         self.tls.as_ref().zip(before.tls.as_ref()).is_some_and(|(tls, before)| !tls.is_same(before))
     }
 
-    /// Writes a line into the audit log, where there is one.
+    /// Writes a line to the audit log, if there is one.
     pub fn record(&self, event: &Event<'_>) {
         if let Some(log) = &self.log {
             log.record(event);
         }
     }
 
-    /// Writes down that a process of another user connected to a Unix socket of this host's user, and was sent away.
+    /// Records that a process of another user connected to a Unix socket of this host's user, and was rejected.
     pub fn record_stranger(&self, user: Option<u32>) {
         if let Some(log) = &self.log {
             log.record_refusal(&Event {
@@ -162,14 +163,14 @@ impl Rules {
         }
     }
 
-    /// US dollars that a token may spend in a day, and what says so.
+    /// The US dollars that a token may spend in a day, and the setting with this cap.
     pub(crate) fn cap_of_token(&self, name: &str) -> Option<(f64, &'static str)> {
         let own = self.tokens().ok().and_then(|good| good.named(name)?.usd_per_day);
         let of_all = || Some((self.spend.token_usd_per_day?, "spend.token_usd_per_day"));
         own.map(|usd| (usd, "its --usd-per-day")).or_else(of_all)
     }
 
-    /// The tokens as they are now. That they are others than before is told.
+    /// The present tokens. A change is logged.
     pub(crate) fn tokens(&self) -> Result<Good, Refused> {
         let Look { good, change } = self.credentials.look();
         match change {
@@ -190,7 +191,7 @@ impl Rules {
         good.ok_or(Refused::Unreadable)
     }
 
-    /// Writes down, and logs, that a request of `peer` was refused.
+    /// Records and logs that a request of `peer` was refused.
     pub fn record_refusal(
         &self,
         peer: SocketAddr,

@@ -1,8 +1,8 @@
-//! What is spent in a day, and whether more may be: `[spend]` of `guild.toml`, and `usd_per_day` of a token.
+//! The ledger of daily costs, and the caps on them: `[spend]` of `guild.toml`, and `usd_per_day` of a token.
 //!
-//! The ledger is a file of the host's state directory, one for each directory of a `guild.toml`: all hosts that use the same
-//! share its caps. It has the dollars of each day, of UTC, in all and by the names of tokens. A host adds to it what its sessions
-//! cost as they go on, in a thread of its own, so that no session waits for the disk.
+//! The ledger is a file in the host's state directory, one for each directory with a `guild.toml`: all hosts that use
+//! the same `guild.toml` share its caps. It has the dollars of each UTC day, in all and by token name. A host adds the
+//! costs of its sessions as they run, in a separate thread, so that no session waits for the disk.
 
 use std::{
     collections::BTreeMap,
@@ -30,45 +30,45 @@ use sha2::{Digest as _, Sha256};
 const DIRECTORY: &str = "spend";
 /// The file that is locked while a ledger is written.
 const LOCK: &str = ".lock";
-/// Who may read it: its owner.
+/// The mode of the file: only its owner may read it.
 const MODE: u32 = 0o600;
-/// Bytes of a ledger that are read at most: it has a line for each token and day.
+/// The maximum size of a ledger that is read: it has a line for each token and day.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// Days that are kept, for people who look at it.
+/// Days that are kept, for people who read the file.
 const DAYS: usize = 62;
-/// How long other hosts may take to write, and how long the end of a host waits for its own.
+/// How long to wait for other hosts that write, and how long the end of a host waits for its own writes.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// The pause between two checks.
 const POLL: Duration = Duration::from_millis(2);
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// What was spent in a day.
+/// The costs of a day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Day {
     /// US dollars in all.
     usd: f64,
-    /// US dollars by the names of tokens.
+    /// US dollars by token name.
     #[serde(default)]
     tokens: BTreeMap<String, f64>,
 }
 
-/// By date, as `2026-01-31`.
+/// Days by date, as `2026-01-31`.
 type Days = BTreeMap<String, Day>;
 
-/// What is spent in a day, in US dollars.
+/// The daily costs in US dollars.
 pub struct Ledger {
-    /// The directory and the file's name; none where the user has no state directory.
+    /// The directory and the file's name; none if the user has no state directory.
     place: Option<(PathBuf, String)>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What the file had, and what the file was then.
+    /// The contents of the file, and its fingerprint at that time.
     read: Days,
     file: Option<Fingerprint>,
-    /// What is being written now, and what is to be written after that.
+    /// The costs that are being written, and those to be written next.
     writing: Days,
     unwritten: Days,
     is_writing: bool,
@@ -79,7 +79,7 @@ fn today() -> String {
     Timestamp::now().strftime("%Y-%m-%d").to_string()
 }
 
-/// When the next day begins.
+/// The start of the next day.
 pub(crate) fn tomorrow() -> Timestamp {
     let now = Timestamp::now().as_second();
     Timestamp::from_second((now.div_euclid(DAY) + 1) * DAY).unwrap_or(Timestamp::MAX)
@@ -96,11 +96,11 @@ fn add(days: &mut Days, more: Days) {
 }
 
 impl Ledger {
-    /// That of the hosts with this configuration.
+    /// The ledger of the hosts with this configuration.
     pub fn of(config: &Config) -> Arc<Self> {
         let place = directories::state().map(|state| {
             let of = config.directory.clone().unwrap_or_default();
-            // It may be written in several ways.
+            // The same directory can have several spellings.
             let of = of.canonicalize().unwrap_or(of);
             let of = hex(&Sha256::digest(of.as_os_str().as_encoded_bytes()));
             (state.join(DIRECTORY), format!("{}.json", of.get(..16).unwrap_or(&of)))
@@ -112,7 +112,7 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what a job has spent now that this token dispatched, if one did.
+    /// Adds the cost of a job, which this token dispatched if there is one.
     pub fn add(self: &Arc<Self>, usd: f64, token: Option<&str>) {
         if !usd.is_finite() || usd <= 0.0 {
             return;
@@ -125,23 +125,23 @@ impl Ledger {
         }
         let this = self.clone();
         if thread::Builder::new().name("ledger".to_owned()).spawn(move || this.write_all()).is_err() {
-            // The next one tries again.
+            // The next addition tries again.
             state.is_writing = false;
         }
     }
 
-    /// US dollars that were spent today in all.
+    /// The US dollars that were spent today in all.
     ///
     /// # Errors
-    /// Where the ledger cannot be read.
+    /// The ledger cannot be read.
     pub fn spent_today(&self) -> Result<f64, String> {
         self.spent(None).map(|(all, _)| all)
     }
 
-    /// Dollars that were spent today: in all, and of that token.
+    /// The US dollars that were spent today: in all, and with this token.
     ///
     /// # Errors
-    /// Where the ledger cannot be read, so that nobody knows.
+    /// The ledger cannot be read, so the amounts are unknown.
     pub(crate) fn spent(&self, token: Option<&str>) -> Result<(f64, f64), String> {
         let mut state = self.state();
         if !state.is_writing {
@@ -154,7 +154,7 @@ impl Ledger {
         Ok(parts.fold((0.0, 0.0), |(all, one), day| (all + day.usd, one + own(day))))
     }
 
-    /// Waits until all that was counted is in the file, for a while.
+    /// Waits a limited time until everything counted is in the file.
     pub fn flush(&self) {
         let until = Instant::now() + PATIENCE;
         while self.state().is_writing && Instant::now() < until {
@@ -226,7 +226,7 @@ impl Ledger {
         }
     }
 
-    /// Adds to the file, and returns what it has then.
+    /// Adds costs to the file, and returns its new contents.
     fn write(&self, more: Days) -> io::Result<(Days, Fingerprint)> {
         let (path, name) = self.place()?;
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;

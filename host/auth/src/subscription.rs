@@ -1,4 +1,4 @@
-//! Callers whose streams are open for longer than a request takes.
+//! Subscriptions: callers whose streams outlive their requests.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,20 +9,20 @@ use crate::{
     refused::Refused,
 };
 
-/// What a listener is called in the audit log.
+/// The operation of a listener in the audit log.
 const EVENTS: &str = "events";
 
-/// Which events a listener may receive. It has no permit among the requests of its token: streams have bounds of their own.
+/// The permissions of a listener. It holds no place among the requests of its token: streams have limits of their own.
 pub struct Subscription {
     from: Arc<Connection>,
     credential: Option<Arc<Credential>>,
 }
 
 impl Caller {
-    /// Releases the permit of the request, for a stream of the events of these members; if none are named, of all.
+    /// Releases the place of the request, for a stream of the events of these members; of all members if none is named.
     ///
     /// # Errors
-    /// Where the token is not for one of them.
+    /// The token does not permit one of them.
     pub fn subscribe<'a>(self, members: impl Iterator<Item = &'a str> + Clone) -> Result<Subscription, Refused> {
         let subscription = self.into_subscription();
         let (peer, rules, credential) =
@@ -41,7 +41,7 @@ impl Caller {
                 who: credential.as_ref().map_or(Who::Local, |credential| Who::Token(&credential.token.name)),
                 peer: Some(*peer),
                 method: Some(EVENTS),
-                // Where there are several, none is named.
+                // The member is logged only if there is exactly one.
                 member: members.next().filter(|_| members.next().is_none()),
                 ..Event::default()
             });
@@ -49,14 +49,14 @@ impl Caller {
         Ok(subscription)
     }
 
-    /// Releases the permit of the request, for a stream that was authorised as any request is.
+    /// Releases the place of the request, for a stream that was authorised like any request.
     pub fn into_subscription(self) -> Subscription {
         Subscription { from: self.from, credential: self.credential }
     }
 }
 
 impl Subscription {
-    /// Who it is, as one who asks now. It has no place among the requests of its token.
+    /// The caller with its present permissions. It holds no place among the requests of its token.
     pub fn caller(&self) -> Caller {
         let request = Arc::new(Underway { _place: None, memory: OnceLock::new() });
         Caller {
@@ -67,7 +67,8 @@ impl Subscription {
         }
     }
 
-    /// Whether it may go on: its token is in the file still, and has not expired; it has none, and still needs none.
+    /// Whether the stream may continue: its token is still in the file and has not expired; or it has none, and still
+    /// needs none.
     pub fn is_good(&self) -> bool {
         match &self.credential {
             Some(credential) => self.from.ingress.rules().tokens().is_ok_and(|good| good.has(credential)),
@@ -75,7 +76,7 @@ impl Subscription {
         }
     }
 
-    /// Whether it may hear of a member.
+    /// Whether the listener may see a member.
     pub fn may_see(&self, member: &str) -> bool {
         self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))
     }

@@ -1,4 +1,4 @@
-//! TLS: the certificate of `[tls]`, and the one that replaces it.
+//! TLS: the certificate of `[tls]`, and its replacement while the host runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,12 +18,12 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A file that is larger is not read: more than any chain of certificates has.
+/// The maximum size of a file, which exceeds any chain of certificates.
 const MAX_PEM_BYTES: u64 = 1 << 20;
-/// How often the files are looked at, at most.
+/// The minimum interval between two checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why there is no TLS. Each text names the file.
+/// Why TLS cannot be used. Each text names the file.
 #[derive(Debug, thiserror::Error)]
 #[error("[tls] of guild.toml: {}: {why}", path.display())]
 pub struct TlsError {
@@ -31,8 +31,8 @@ pub struct TlsError {
     why: String,
 }
 
-/// TLS 1.2 and 1.3 for HTTP/1.1, with a certificate that can be replaced on disk: a connection that comes later than a
-/// second after that is given the new one. One that is not sound is logged, and the old one stays.
+/// TLS 1.2 and 1.3 for HTTP/1.1, with a certificate that can be replaced on disk: connections get the new one after at
+/// most a second. If it is invalid, an error is logged, and the old one stays.
 pub struct Tls {
     files: TlsFiles,
     current: Mutex<Current>,
@@ -46,7 +46,7 @@ struct Current {
 
 impl Tls {
     /// # Errors
-    /// Where one of the files cannot be read, has no certificate or no key, or they do not belong together.
+    /// A file cannot be read, has no certificate or no key, or the two do not match.
     pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
         let stamps = stamps(files);
         let current = Mutex::new(Current { acceptor: acceptor(files)?, stamps, looked: Instant::now() });
@@ -54,28 +54,28 @@ impl Tls {
         Ok(Self { files: files.clone(), current })
     }
 
-    /// Whether clients take the certificates at this time.
+    /// Whether clients accept the certificates at this time.
     ///
     /// # Errors
-    /// Which one has expired, or is of no use yet.
+    /// A certificate has expired, or is not valid yet; the text names it.
     pub fn check_times(&self) -> Result<(), TlsError> {
         check_times(&self.files)
     }
 
-    /// Whether the files are in the state in which `other` read its own.
+    /// Whether the files are unchanged since `other` read them.
     pub fn is_same(&self, other: &Self) -> bool {
         let stamps = |tls: &Self| tls.current.lock().unwrap_or_else(PoisonError::into_inner).stamps;
         self.files == other.files && stamps(self) == stamps(other)
     }
 
-    /// What a connection is taken with.
+    /// The acceptor for a connection.
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked.elapsed() >= LOOK {
             current.looked = Instant::now();
             let stamps = stamps(&self.files);
             if stamps != current.stamps {
-                // Of a pair of which one is new and the other is yet to come, the old pair stays until then.
+                // While only one file of the pair has been replaced, the old pair stays in use.
                 current.stamps = stamps;
                 match acceptor(&self.files) {
                     Ok(acceptor) => {
@@ -95,7 +95,7 @@ fn stamps(files: &TlsFiles) -> [Option<StrictFingerprint>; 2] {
     [&files.certificate, &files.key].map(|file| StrictFingerprint::of(file).ok().flatten())
 }
 
-/// Logs what [`check_times`] says: such a certificate is served, since clients can be told to take it.
+/// Logs the error of [`check_times`]: such a certificate is still served, since clients can be configured to accept it.
 fn warn_of_times(files: &TlsFiles) {
     if let Err(error) = check_times(files) {
         tracing::warn!("clients refuse to connect: {error}");
@@ -114,7 +114,7 @@ fn check_times(files: &TlsFiles) -> Result<(), TlsError> {
                 format!("certificate {number} of the file {why} {time}; put a new one there"),
             ))
         };
-        // There is nobody whom it trusts. Before it says so, it says that a certificate is not of this time.
+        // The verifier trusts no authority. It checks the times first.
         let checked = ParsedCertificate::try_from(&certificate)
             .and_then(|parsed| verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], now, algorithms.all));
         match checked {
@@ -130,7 +130,7 @@ fn check_times(files: &TlsFiles) -> Result<(), TlsError> {
     Ok(())
 }
 
-/// The certificates of the file, of which there is one at least.
+/// The certificates in the file, at least one.
 fn chain(files: &TlsFiles) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = &files.certificate;
     let pem = read(certificates)?;

@@ -1,9 +1,9 @@
-//! `guild.tokens`, next to `guild.toml`: the tokens that callers authenticate with.
+//! Tokens of callers: the file `guild.tokens` next to `guild.toml`.
 //!
-//! The file has the SHA-256 of each token, never a token: a reader of the file cannot authenticate. That needs neither salt nor
-//! a slow hash, since a token is 256 random bits, which nobody can guess their way to. It is written by `guild token`
-//! only, one command at a time, and replaced as a whole, so that hosts see the old tokens or the new. A file that is
-//! not sound lets nobody in.
+//! The file has the SHA-256 of each token, never a token: a reader of the file cannot authenticate. That needs neither
+//! salt nor a slow hash, since a token is 256 random bits, which nobody can guess. Only `guild token` writes the file,
+//! one command at a time, and replaces it as a whole, so that hosts see the old tokens or the new ones. An invalid file
+//! admits no caller.
 
 use std::{
     collections::BTreeSet,
@@ -28,45 +28,46 @@ use sha2::{Digest as _, Sha256};
 
 /// The file's name.
 pub const FILE_NAME: &str = "guild.tokens";
-/// What every token begins with, so that people and scanners of leaked secrets know one.
+/// The prefix of every token, by which people and scanners for leaked secrets recognise it.
 pub const PREFIX: &str = "guild_";
-/// No sensible file is larger; reading stops here.
+/// The maximum size of a file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// Who may read and write it: its owner.
+/// The mode of the file: only its owner may read and write it.
 const MODE: u32 = 0o600;
-/// Random bytes of a token.
+/// The number of random bytes in a token.
 const RANDOM_BYTES: usize = 32;
 const HEADER: &str = "# Made by `guild token`: the SHA-256 of each token, never the token itself.\n\n";
 
-/// A new token, out of the operating system's randomness.
+/// Makes a token from the operating system's randomness.
 pub(crate) fn random() -> io::Result<Secret> {
     let mut random = [0_u8; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     Ok(Secret::from(format!("{PREFIX}{}", hex(&random))))
 }
 
-/// The SHA-256 of a token, as it was presented.
+/// The SHA-256 of a presented token.
 pub(crate) fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// Which methods a token is for.
+/// The methods that a token permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Methods {
-    /// What changes nothing: `worker/list`, `worker/status`, `worker/result`, and what MCP asks before.
+    /// Methods that change nothing: `worker/list`, `worker/status`, `worker/result`, and MCP's own methods that precede
+    /// them.
     Read,
-    /// `worker/dispatch` too.
+    /// Also `worker/dispatch`.
     Dispatch,
-    /// `worker/cancel` and `worker/delete` too.
+    /// Also `worker/cancel` and `worker/delete`.
     All,
 }
 
 impl Methods {
-    /// Each of them, from the least to the most.
+    /// All values, from the least to the most.
     pub const EACH: [Self; 3] = [Self::Read, Self::Dispatch, Self::All];
 
-    /// The word for it.
+    /// The value in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -91,46 +92,46 @@ impl FromStr for Methods {
     }
 }
 
-/// A token, as the file has it.
+/// A token in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
-    /// What its operator calls it, and the audit log: 1 to 64 letters, digits, `-`, `_` or `.`.
+    /// The name for the operator and the audit log: 1 to 64 letters, digits, `-`, `_` or `.`.
     pub name: String,
     #[serde(with = "digits")]
     pub(crate) sha256: [u8; 32],
-    /// Which methods it is for.
+    /// The permitted methods.
     pub methods: Methods,
-    /// For which members: a key, where `*` stands for any characters.
+    /// The permitted members: keys, where `*` matches any characters.
     pub members: Vec<Pattern>,
-    /// When it was made.
+    /// When the token was made.
     pub created: Timestamp,
-    /// From when on it is refused.
+    /// When the token expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// US dollars that it may spend in a day, in place of `spend.token_usd_per_day`.
+    /// The US dollars that it may spend in a day, in place of `spend.token_usd_per_day`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_day: Option<f64>,
 }
 
 impl Token {
-    /// Whether it is for a member.
+    /// Whether the token permits a member.
     pub(crate) fn is_for(&self, member: &str) -> bool {
         self.members.iter().any(|pattern| pattern.matches(member))
     }
 
-    /// Whether it is for all members, those that are still to come included.
+    /// Whether the token permits all members, including future ones.
     pub(crate) fn is_for_all(&self) -> bool {
         self.members.iter().any(|pattern| pattern.0 == "*")
     }
 
-    /// Whether it is refused at that time.
+    /// Whether the token has expired at this time.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
 }
 
-/// A SHA-256, in hexadecimal digits.
+/// Serialises a SHA-256 as hexadecimal digits.
 mod digits {
     use guild_contract::text::hex;
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
@@ -163,15 +164,15 @@ fn check_name(name: &str) -> Result<(), String> {
 /// Why tokens cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// There is no place for them.
+    /// The user has no configuration directory.
     #[error("there is no configuration directory to keep tokens in: set HOME, or name a guild.toml with --config")]
     NoPlace,
-    /// The file says something that cannot be, or may have been written by anybody.
+    /// The file is invalid, or other users could have written it.
     #[error("{}: {why}", path.display())]
     Unsound {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The file cannot be read or written.
@@ -179,15 +180,15 @@ pub enum TokenError {
     Io {
         /// The file, or its directory.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// What was asked for cannot be.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What a new token is to be.
+/// The properties of a new token.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     /// [`Token::name`].
@@ -218,41 +219,41 @@ struct Written {
 }
 
 impl TokenFile {
-    /// The file next to that `guild.toml`, where it is or would be.
+    /// The file next to the `guild.toml`, whether or not it exists.
     ///
     /// # Errors
-    /// Where the user has no configuration directory.
+    /// The user has no configuration directory.
     pub fn of(config: &Config) -> Result<Self, TokenError> {
         let directory = config.directory.clone().ok_or(TokenError::NoPlace)?;
         Ok(Self { path: directory.join(FILE_NAME), directory, policy_option: config.policy_option() })
     }
 
-    /// A command of `guild` on these tokens, wherever it is typed: `guild token` with `words`.
+    /// A command line for these tokens that works in any directory: `guild token` with `words`.
     pub fn command(&self, words: &str) -> String {
         format!("guild token {words}{}", self.policy_option)
     }
 
-    /// Where it is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The tokens; none where there is no file.
+    /// Reads the tokens; none if there is no file.
     ///
     /// # Errors
-    /// Where the file is not sound, or anybody could have written it.
+    /// The file is invalid, or other users could have written it.
     pub fn read(&self) -> Result<Vec<Token>, TokenError> {
         let unsound = |why: String| TokenError::Unsound { path: self.path.clone(), why };
         let text = match self.text() {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            // The system could not; it may pass.
+            // A system error, which may be temporary.
             Err(source) if source.raw_os_error().is_some() => {
                 return Err(TokenError::Io { path: self.path.clone(), source });
             }
             Err(wrong) => return Err(unsound(wrong.to_string())),
         };
-        // The parser's own text would repeat lines of the file.
+        // The parser's full text would repeat lines of the file.
         let written: Written = from_toml(&text).map_err(|e| unsound(e.message().to_owned()))?;
         let mut names = BTreeSet::new();
         for token in &written.token {
@@ -265,7 +266,7 @@ impl TokenFile {
     }
 
     fn text(&self) -> io::Result<String> {
-        // A FIFO that stands there must not be waited for.
+        // A FIFO with this name must not be waited for.
         let nonblock = OFlags::NONBLOCK.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(nonblock).open(&self.path)?;
         let metadata = file.metadata()?;
@@ -285,10 +286,10 @@ impl TokenFile {
         Ok(text)
     }
 
-    /// Makes a token. What is returned is all that there ever is of it.
+    /// Makes a token. The secret is returned here and stored nowhere.
     ///
     /// # Errors
-    /// Where the name is taken or cannot be one, or the file cannot be read or written.
+    /// The name is in use or invalid, or the file cannot be read or written.
     pub fn add(&self, new: NewToken) -> Result<Secret, TokenError> {
         check_name(&new.name).map_err(TokenError::Refused)?;
         let secret = random().map_err(|source| self.failed(source))?;
@@ -306,10 +307,10 @@ impl TokenFile {
         Ok(secret)
     }
 
-    /// Ends a token: hosts refuse it from the next request on.
+    /// Revokes a token: hosts refuse it from the next request on.
     ///
     /// # Errors
-    /// Where there is no such token, or the file cannot be read or written.
+    /// There is no such token, or the file cannot be read or written.
     pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
         self.change(|tokens| {
             let before = tokens.len();
@@ -324,7 +325,7 @@ impl TokenFile {
         })
     }
 
-    /// Changes the tokens while nobody else does.
+    /// Changes the tokens under the file's lock.
     fn change(&self, change: impl FnOnce(&mut Vec<Token>) -> Result<(), TokenError>) -> Result<(), TokenError> {
         let held = DirectoryLock::acquire(&self.directory).map_err(|source| self.failed(source))?;
         let mut token = self.read()?;
