@@ -1,4 +1,4 @@
-//! Connecting to a host, and reading its answers and errors.
+//! Connects to a host, and reads its responses and errors.
 
 use std::{borrow::Cow, io, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::Error;
 
 /// The default timeout of a call. Guild Hall's own client has the same.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum size of an event, which has a whole result.
+/// The maximum size of an event, which can contain a whole result.
 pub(crate) const EVENT_BYTES: usize = 16 * 1024 * 1024;
-/// The timeout without any message. A host sends a keep-alive more often.
+/// How long a stream may be silent. A host sends a keep-alive more often.
 pub(crate) const SILENCE: Duration = Duration::from_secs(45);
 /// The first pause between two attempts.
 pub(crate) const FIRST: Duration = Duration::from_millis(50);
@@ -40,8 +40,8 @@ pub struct Options {
     pub token: Option<Secret>,
     /// The certificate authorities to trust instead of the system's.
     pub authorities: Option<Authorities>,
-    /// The timeout of a call; 30 s by default. A host answers a dispatch within 20 s. For calls of tools, only the host sets a
-    /// time limit.
+    /// The timeout of a call; 30 s by default. A host answers a dispatch within 20 s. For calls of tools, only the host
+    /// sets a time limit.
     pub timeout: Duration,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn longer(pause: Duration) -> Duration {
     (pause * 3 / 2).min(SLOWEST)
 }
 
-/// A client of one endpoint. `timeout` is that of a complete answer; without it, an answer may take forever.
+/// A client of one endpoint. `timeout` covers a complete response; without it, a response may take forever.
 pub(crate) fn client(
     endpoint: &Url,
     options: &Options,
@@ -104,7 +104,7 @@ pub(crate) fn client(
     http.build().map_err(|e| Error::Address { url: endpoint.to_string(), reason: e.to_string() })
 }
 
-/// What all clients have in common.
+/// The settings of all clients.
 pub(crate) fn builder(endpoint: &Url, options: &Options, mut headers: HeaderMap) -> Result<ClientBuilder, Error> {
     if let Some(token) = &options.token {
         headers.insert(AUTHORIZATION, authorization(token, endpoint)?);
@@ -187,8 +187,8 @@ pub(crate) async fn json<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|e| protocol(url, e.to_string()))
 }
 
-/// The reason in a host's HTTP error: the body as text; at an endpoint, the message of the JSON-RPC error in it; of a hall, the
-/// text of its error.
+/// The reason in a host's HTTP error: the body as text; at an endpoint, the message of its JSON-RPC error; in a hall's
+/// API, the text of its error.
 pub fn refusal(text: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
     struct Refusal<'a> {
@@ -218,7 +218,7 @@ pub(crate) async fn refused(url: &Url, response: &mut Response) -> Error {
     Error::Http { url: url.clone(), status: response.status(), text }
 }
 
-/// The error for an answer that no host gives.
+/// The error for a response that is not from a host.
 pub(crate) fn protocol(url: &Url, reason: impl Into<String>) -> Error {
     Error::Protocol { url: url.clone(), reason: reason.into() }
 }
@@ -226,7 +226,7 @@ pub(crate) fn protocol(url: &Url, reason: impl Into<String>) -> Error {
 /// Server-sent events.
 pub(crate) type Stream = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 
-/// The server-sent events that a request is answered with. The timeout is that of the answer's head.
+/// The server-sent events in the response to a request. The timeout covers only the head of the response.
 pub(crate) async fn events(url: &Url, request: RequestBuilder, max: usize, timeout: Duration) -> Result<Stream, Error> {
     let request = request.header(ACCEPT, "text/event-stream").send();
     let answered = tokio::time::timeout(timeout, request).await;

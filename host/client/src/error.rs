@@ -1,4 +1,4 @@
-//! Errors of calls.
+//! Errors of calls to a host.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The events of a host, as a stream.
+//! Streams the events of a host.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     endpoint::events,
 };
 
-/// The timeout without any message. A host sends a keep-alive every 15 s.
+/// How long the stream may be silent. A host sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 /// The maximum size of an event.
 const EVENT_BYTES: usize = 1024 * 1024;
@@ -46,8 +46,8 @@ pub struct ReceivedEvent {
 
 /// The events of a host, beginning with the first call of [`Self::connect`] or [`Self::next`].
 ///
-/// A broken connection is made again, and continues after the last event. If the host has not kept all events since then, or
-/// was restarted, that is an event, too ([`EventDetail::Gap`](guild_contract::EventDetail::Gap)).
+/// A broken connection is made again, and continues after the last event. If the host has not kept all events since
+/// then, or was restarted, that is an event, too ([`EventDetail::Gap`](guild_contract::EventDetail::Gap)).
 pub struct Events {
     http: reqwest::Client,
     url: Url,
@@ -58,8 +58,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events of the host at `url`. If that is a member's endpoint, they are that member's events, unless `filter` names
-    /// other members. Nothing is sent yet.
+    /// The events of the host at `url`. If that is a member's endpoint, they are that member's events, unless `filter`
+    /// names other members. Nothing is sent yet.
     ///
     /// # Errors
     /// As [`WorkerHandle::with_options`](crate::WorkerHandle::with_options).

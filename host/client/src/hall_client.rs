@@ -1,4 +1,4 @@
-//! The hall of a host: projects, and commissions on them. Guild Hall's own daemon has the same API.
+//! A client of a host's hall. Guild Hall's own daemon has the same API.
 
 use std::{path::Path, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::{
 
 /// The maximum size of an answer: a list of all commissions, each with its prompt and result.
 const ANSWER_BYTES: usize = 256 * 1024 * 1024;
-/// The least timeout of an operation that takes as long as a network or a model does.
+/// The least timeout of an operation that waits for a network or a model.
 const SLOW: Duration = Duration::from_secs(600);
-/// What requests over a socket name as their host.
+/// The URL that requests over a socket carry.
 const LOCAL: &str = "http://localhost/";
 
 /// A client of a host's hall.
@@ -34,10 +34,10 @@ pub struct HallClient {
 }
 
 impl HallClient {
-    /// The hall whose socket this is. No token is sent: the socket's mode decides who may ask.
+    /// The hall with this socket. No token is sent: the socket's mode protects it.
     ///
     /// # Errors
-    /// If there can be no client.
+    /// The HTTP client cannot be made.
     pub fn at_socket(socket: &Path, options: &Options) -> Result<Self, Error> {
         let invalid = |reason: String| Error::Address { url: socket.display().to_string(), reason };
         let base: Url = LOCAL.parse().map_err(|_| invalid(LOCAL.to_owned()))?;
@@ -57,7 +57,7 @@ impl HallClient {
         Ok(Self { http, base, timeout: options.timeout })
     }
 
-    /// Has an operation carried out.
+    /// Calls an operation.
     ///
     /// ```no_run
     /// # async fn example(hall: guild_client::HallClient) -> Result<(), guild_client::Error> {
@@ -78,7 +78,7 @@ impl HallClient {
         Reply::parse(&url, connect::json(&url, response, ANSWER_BYTES, timeout).await?)
     }
 
-    /// Has an operation carried out that is answered with the events of a turn.
+    /// Calls an operation that responds with the events of a turn.
     ///
     /// # Errors
     /// See [`Error`]. A refusal of the hall is an event.
@@ -89,16 +89,16 @@ impl HallClient {
         Ok(TurnEvents { meeting, now: Some(now), is_joined: false, ..self.turn_events()? })
     }
 
-    /// The turn under way, or else the last one, behind the event with the number `after`; all of it behind 0. Nothing is
-    /// sent before the first call of [`TurnEvents::next`].
+    /// The turn under way, or else the last one, from after the event with the number `after`; the whole turn after 0.
+    /// Nothing is sent before the first call of [`TurnEvents::next`].
     ///
     /// # Errors
-    /// If there can be no address of it.
+    /// The id does not fit into an address.
     pub fn join_turn(&self, id: &str, after: u64) -> Result<TurnEvents, Error> {
         Ok(TurnEvents { meeting: Some(id.to_owned()), after, ..self.turn_events()? })
     }
 
-    /// The events of a turn that is to be joined.
+    /// The events of a turn that will be joined.
     fn turn_events(&self) -> Result<TurnEvents, Error> {
         let route = JoinTurn::ROW.route.map_or("", |route| route.path);
         Ok(TurnEvents {
@@ -146,7 +146,7 @@ impl HallClient {
         Ok((url, request))
     }
 
-    /// What happens from now on. Nothing is sent before the first call of [`HallEvents::connect`] or
+    /// The events from now on. Nothing is sent before the first call of [`HallEvents::connect`] or
     /// [`HallEvents::next`].
     pub fn events(&self) -> HallEvents {
         HallEvents { hall: self.clone(), now: None, pause: None }
@@ -157,7 +157,7 @@ impl HallClient {
     }
 }
 
-/// The events of a hall. Earlier ones are not sent again, so what happens while there is no connection is missed.
+/// The events of a hall. Earlier events are not sent again, so those without a connection are lost.
 pub struct HallEvents {
     hall: HallClient,
     now: Option<connect::Stream>,
@@ -185,9 +185,8 @@ impl HallEvents {
     /// Waits for the next event. Dropping the future is safe.
     ///
     /// # Errors
-    /// If there is no connection, or it ended: see [`Error`]. After one that [may pass](Error::may_pass), the next
-    /// call makes a
-    /// new one.
+    /// If there is no connection, or it ended: see [`Error`]. After one that [may pass](Error::may_pass), the next call
+    /// makes a new connection.
     pub async fn next(&mut self) -> Result<Reply<HallEvent>, Error> {
         loop {
             self.connect().await?;

@@ -1,4 +1,4 @@
-//! The methods of a worker (REQ-WD-36).
+//! A client of the methods of a worker (REQ-WD-36).
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -154,15 +154,15 @@ impl WorkerHandle {
         self.call(method::DELETE, &JobParams { job_id: job.to_owned() }).await
     }
 
-    /// `worker/log`: what a job's transcript and its log have after what was read before.
+    /// `worker/log`: the entries of a job's transcript and log after a position.
     ///
     /// # Errors
-    /// See [`Error`]; a token has to be for all methods.
+    /// See [`Error`]; the token must permit all methods.
     pub async fn log(&self, job: &str, after: Option<LogPosition>) -> Result<Reply<LogView>, Error> {
         self.call(method::LOG, &LogParams { job_id: job.to_owned(), after }).await
     }
 
-    /// `worker/resume`: lets a job on that is held back after a crash.
+    /// `worker/resume`: continues a job that is held back after a crash.
     ///
     /// # Errors
     /// See [`Error`]; a job that is not held back is [`Error::Refused`].
@@ -170,8 +170,8 @@ impl WorkerHandle {
         self.call(method::RESUME, &JobParams { job_id: job.to_owned() }).await
     }
 
-    /// Waits until a job has ended, and returns its last status. It polls with growing intervals, up to 2 s. A host that is
-    /// busy or being restarted is given more than half a minute. Dropping the future does not end the job.
+    /// Waits until a job has ended, and returns its last status. It polls with growing intervals, up to 2 s. A host
+    /// that is busy or being restarted is given more than half a minute. Dropping the future does not end the job.
     ///
     /// # Errors
     /// The error of the first poll that fails permanently: see [`Error::may_pass`].
@@ -251,7 +251,7 @@ mod tests {
         let pauses: Vec<_> = std::iter::successors(Some(FIRST), |pause| Some(longer(*pause))).take(12).collect();
         assert!(pauses.windows(2).take(9).all(|two| two[1] > two[0]), "{pauses:?}");
         assert_eq!(pauses.last(), Some(&Duration::from_secs(2)));
-        // Of a host that is being restarted.
+        // The pauses for a host that is being restarted.
         let all: Duration =
             std::iter::successors(Some(FIRST), |pause| Some(longer(*pause))).take(MAX_FAILED_POLLS as usize).sum();
         assert!(all.as_secs() < 60 && all.as_secs() > 20, "{all:?}");

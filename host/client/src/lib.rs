@@ -1,4 +1,4 @@
-//! A client of a plugin host, for dispatching work to a member, following it, and fetching its result.
+//! A client of a plugin host: it dispatches work to a member, follows it, and fetches its result.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), guild_client::Error> {

@@ -1,4 +1,4 @@
-//! The members of a host and their states.
+//! Lists the members of a host and their states.
 
 use guild_contract::{MemberKey, MemberReport};
 use reqwest::{StatusCode, header::HeaderMap};
@@ -8,8 +8,8 @@ use crate::{Error, Options, Reply, WorkerHandle, connect, endpoint};
 /// The maximum size of the answer, for about ten thousand members.
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// The host's report of the members that the token allows: which are in service, and why the present state of a directory is
-/// not.
+/// The host's report of the members that the token permits: whether each is in service, and the error of a directory
+/// whose present state is not.
 ///
 /// # Errors
 /// See [`Error`].
@@ -29,8 +29,8 @@ pub struct Served {
     pub worker: WorkerHandle,
 }
 
-/// The members that the host at `url` serves and the token allows, sorted by key. If `url` is the endpoint of one member, only
-/// that one, and nothing is sent. All handles share their connections.
+/// The members that the host at `url` serves and the token allows, sorted by key. If `url` is the endpoint of one
+/// member, only that one, and nothing is sent. All handles share their connections.
 ///
 /// # Errors
 /// See [`Error`].
@@ -42,7 +42,7 @@ pub async fn served(url: &str, options: &Options) -> Result<Vec<Served>, Error> 
     }
     let report = match members(url, options).await {
         Ok(Reply { value, .. }) => value,
-        // A process that serves one worker, and has no report of members.
+        // The process serves one worker, and has no report of members.
         Err(Error::Http { status: StatusCode::NOT_FOUND, .. }) => {
             return Ok(vec![Served { member: None, worker: host }]);
         }
@@ -55,7 +55,8 @@ pub async fn served(url: &str, options: &Options) -> Result<Vec<Served>, Error> 
         let endpoint = endpoint::endpoint(url, Some(&key))?;
         all.push(Served { worker: host.sharing(endpoint), member: Some(key) });
     }
-    // A host that was started for one member serves it at /mcp; a host of a directory with one member serves it elsewhere.
+    // A host that was started for one member serves it at /mcp; a host of a directory with one member serves it
+    // elsewhere.
     if let [one] = all.as_mut_slice()
         && !one.worker.is_there().await?
     {

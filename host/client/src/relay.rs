@@ -1,4 +1,4 @@
-//! Relaying of MCP messages to a host and back, unchanged.
+//! Relays MCP messages to a host and back, unchanged.
 
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ impl Head {
         Self::of([(SESSION, id), (VERSION, version)])
     }
 
-    /// The headers of a self-describing message, as of protocol version 2026-07-28. `name` is that of the tool, prompt,
-    /// resource or task that it is about.
+    /// The headers of a self-describing message, as in protocol version 2026-07-28. `name` is the tool, prompt,
+    /// resource or task in the message.
     pub fn of_message(version: &str, method: &str, name: Option<&str>) -> Self {
         let mut head = Self::of([(VERSION, version), (METHOD, method)]);
         head.0.extend(name.and_then(|name| Some((NAME, HeaderValue::try_from(encode(name)).ok()?))));
@@ -86,8 +86,8 @@ enum Messages {
 }
 
 impl Relay {
-    /// A relay to the endpoint at `url`. If `url` only names a host, it leads to the endpoint with everything that the host
-    /// offers, or everything of `member`.
+    /// A relay to the endpoint at `url`. If `url` only names a host, it leads to the endpoint with everything that the
+    /// host offers, or everything of `member`.
     ///
     /// # Errors
     /// See [`WorkerHandle::with_options`](crate::WorkerHandle::with_options).

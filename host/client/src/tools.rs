@@ -1,4 +1,4 @@
-//! The tools of a member's component, over MCP.
+//! Lists and calls the tools of a member's component, over MCP.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{Error, Reply, WorkerHandle};
 pub struct Tool {
     /// The name by which it is called.
     pub name: String,
-    /// What it does.
+    /// The description.
     #[serde(default)]
     pub description: String,
 }
@@ -58,8 +58,8 @@ impl WorkerHandle {
         Ok(tools)
     }
 
-    /// `tools/call`: calls a tool of the member's component. Only the host sets a time limit, according to its operator.
-    /// Dropping the future stops waiting.
+    /// `tools/call`: calls a tool of the member's component. Only the host sets a time limit, according to its
+    /// operator. Dropping the future stops waiting.
     ///
     /// # Errors
     /// See [`Error`]; an unknown tool is [`Error::Refused`]. An error of the tool itself is a result.

@@ -1,4 +1,4 @@
-//! The events of a turn of a meeting.
+//! Streams the events of a turn in a meeting.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     connect::{self, EVENT_BYTES, FIRST, SILENCE, longer, protocol},
 };
 
-/// The events of a turn. The turn goes on without them.
+/// The events of a turn. The turn continues if they are dropped.
 ///
-/// A connection that breaks before the end of the turn is made again, and goes on behind the last event.
+/// A connection that breaks before the end of the turn is made again, and continues after the last event.
 pub struct TurnEvents {
     pub(crate) http: reqwest::Client,
-    /// Where a turn is joined.
+    /// The URL at which a turn is joined.
     pub(crate) route: Url,
     pub(crate) timeout: Duration,
     /// The meeting, once its id is known.
@@ -26,20 +26,21 @@ pub struct TurnEvents {
     /// The number of the last event.
     pub(crate) after: u64,
     pub(crate) now: Option<connect::Stream>,
-    /// Whether the connection is one that joined a turn, and not the one that began it.
+    /// Whether the connection joined a turn, and did not begin it.
     pub(crate) is_joined: bool,
-    /// Whether no event came from this connection.
+    /// Whether this connection has received no event.
     pub(crate) is_empty: bool,
     pub(crate) is_over: bool,
     pub(crate) pause: Option<Duration>,
 }
 
 impl TurnEvents {
-    /// Waits for the next event; `None` behind the end of the turn. Where the host was restarted in between, no event may
-    /// tell of the end. Dropping the future is safe.
+    /// Waits for the next event; `None` after the end of the turn. If the host was restarted in between, no event may
+    /// report the end. Dropping the future is safe.
     ///
     /// # Errors
-    /// See [`Error`]. After one that [may pass](Error::may_pass), the next call waits briefly, and joins the turn again.
+    /// See [`Error`]. After one that [may pass](Error::may_pass), the next call waits briefly, and joins the turn
+    /// again.
     pub async fn next(&mut self) -> Result<Option<Reply<TurnEvent>>, Error> {
         while !self.is_over {
             self.connect().await?;
@@ -60,7 +61,7 @@ impl TurnEvents {
                 }
                 // A keep-alive.
                 Ok(Some(Ok(_))) => continue,
-                // There is no more of this turn.
+                // The turn has no further events.
                 Ok(None) if self.is_joined && self.is_empty => {
                     self.is_over = true;
                     continue;

@@ -29,7 +29,7 @@ const READS: [&str; 4] = ["list_commissions", "read_commission", "list_projects"
 const DISPATCHES: [&str; 5] =
     ["create_commission", "update_commission", "dispatch_commission", "redispatch_commission", "add_commission_note"];
 const ENDS: [&str; 2] = ["cancel_commission", "abandon_commission"];
-/// Reading tools about other things than commissions.
+/// Read-only tools for other things than commissions.
 const OTHER_READS: [&str; 9] = [
     "read_dependency_graph",
     "list_meetings",
