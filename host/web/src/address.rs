@@ -1,13 +1,13 @@
-//! Which addresses are on the public internet.
+//! Decides whether an address is on the public internet.
 //!
-//! The ranges are those of the IANA registries of special-purpose addresses, and a few that clouds put services of
-//! their own machines at. IPv6 is the other way round: only what is in 2000::/3 can be public at all, and of that
-//! the special ranges are not. So an address that carries an IPv4 address inside (IPv4-mapped, IPv4-compatible, NAT64,
-//! 6to4, Teredo) is never public, whatever the inner address is: what would be reached is the inner one.
+//! The ranges are those of the IANA registries of special-purpose addresses, and a few in which clouds offer services
+//! to their own machines. For IPv6 only addresses in 2000::/3 can be public at all, except for the special ranges in
+//! it. So an address that contains an IPv4 address (IPv4-mapped, IPv4-compatible, NAT64, 6to4, Teredo) is never public,
+//! whatever the inner address is, since a connection would reach the inner one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The ranges of IPv4 that are not public, and what they are.
+/// The ranges of IPv4 that are not public, with their descriptions.
 const SPECIAL_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8, "an unspecified address"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private address"),
@@ -27,8 +27,8 @@ const SPECIAL_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4, "a reserved address"),
 ];
 
-/// The ranges of IPv6 that are not public, and what they are. What is in none of them and not in [`GLOBAL_V6`] is
-/// reserved.
+/// The ranges of IPv6 that are not public, with their descriptions. Addresses in none of them and outside of
+/// [`GLOBAL_V6`] are reserved.
 const SPECIAL_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::UNSPECIFIED, 128, "an unspecified address"),
     (Ipv6Addr::LOCALHOST, 128, "a loopback address"),
@@ -48,10 +48,10 @@ const SPECIAL_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "a multicast address"),
 ];
 
-/// The only range of IPv6 whose addresses are given out for the public internet.
+/// The only range of IPv6 whose addresses are assigned for the public internet.
 const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// What an address is that is not public, in words that follow "it is"; nothing for a public one.
+/// The description of an address that is not public, as words that follow "it is"; none for a public one.
 pub(crate) fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
@@ -69,12 +69,12 @@ pub(crate) fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether the first `length` bits are the same; `length` is 1 to 32.
+/// Whether the first `length` bits are equal; `length` is 1 to 32.
 fn within_v4(address: Ipv4Addr, net: Ipv4Addr, length: u32) -> bool {
     (address.to_bits() ^ net.to_bits()) >> (Ipv4Addr::BITS - length) == 0
 }
 
-/// Whether the first `length` bits are the same; `length` is 1 to 128.
+/// Whether the first `length` bits are equal; `length` is 1 to 128.
 fn within_v6(address: Ipv6Addr, net: Ipv6Addr, length: u32) -> bool {
     (address.to_bits() ^ net.to_bits()) >> (Ipv6Addr::BITS - length) == 0
 }

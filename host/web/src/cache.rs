@@ -1,19 +1,19 @@
-//! The pages that a job has read.
+//! A cache of the pages that a job has read.
 
 use std::{collections::VecDeque, sync::Mutex};
 
-/// A job keeps at most so many pages.
+/// The maximum number of pages.
 const MAX_PAGES: usize = 32;
-/// The pages that a job keeps have at most so many bytes together.
+/// The maximum size of all pages together, in bytes.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Pages by their address. A page that was asked for longest ago goes first.
+/// Pages by address. The least recently used page is dropped first.
 #[derive(Default)]
 pub(crate) struct Cache(Mutex<Pages>);
 
 #[derive(Default)]
 struct Pages {
-    /// The address and the text, latest last.
+    /// Addresses and texts, the most recently used last.
     kept: VecDeque<(String, String)>,
     bytes: usize,
 }

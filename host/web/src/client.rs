@@ -1,4 +1,4 @@
-//! Requests: the two clients, one request at a time, and bodies that end.
+//! Sends HTTP requests, and reads bodies up to a maximum size.
 
 use std::{
     error::Error,
@@ -23,19 +23,20 @@ use crate::{
     robots::AGENT,
 };
 
-/// An idle connection is closed after this.
+/// The time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
-/// How answers may be compressed. The client decompresses all but `deflate`, which it knows in one of two forms only.
+/// The accepted compressions. The client decompresses all but `deflate`, of which it knows only one of two forms.
 const ACCEPTED_ENCODINGS: &str = "gzip, br, deflate";
 
-/// The clients. They differ in the addresses that they connect to.
+/// The HTTP clients. They differ in the addresses that they may connect to.
 pub(crate) struct Clients {
     resolver: Arc<dyn Resolver>,
     public: Made,
     any: Made,
 }
 
-/// Made with its first request: reading the system's certificates takes long, and a host may never need it.
+/// A client that is made for its first request: reading the system's certificates is slow, and a host may never need
+/// them.
 type Made = OnceLock<Result<Client, String>>;
 
 impl Clients {
@@ -43,7 +44,7 @@ impl Clients {
         Self { resolver, public: Made::new(), any: Made::new() }
     }
 
-    /// A request of the client that connects to the addresses that `reach` allows.
+    /// A request through the client that connects to the addresses in `reach`.
     pub(crate) fn get(&self, url: Url, reach: Reach) -> Result<RequestBuilder, ToolError> {
         let client = match reach {
             Reach::Public => &self.public,
@@ -69,7 +70,7 @@ impl Clients {
     }
 }
 
-/// Why a request to `url` failed.
+/// The error for a failed request to `url`.
 pub(crate) fn failed(url: &Url, error: &reqwest::Error) -> ToolError {
     if let Some(refused) = NotPublic::cause_of(error) {
         return private_address(url, &refused.to_string());
@@ -78,13 +79,13 @@ pub(crate) fn failed(url: &Url, error: &reqwest::Error) -> ToolError {
     ToolError::Unavailable(format!("{} {what}: {}", shown(url), cause(error)))
 }
 
-/// The innermost cause: the outer ones say only that there is one.
+/// The innermost cause, since the outer ones carry no information.
 fn cause(error: &reqwest::Error) -> String {
     let causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Whether the body of an answer is compressed as `deflate`, which [`body`] undoes.
+/// Whether a response is compressed as `deflate`, which [`body`] decompresses.
 pub(crate) fn is_deflated(response: &Response) -> bool {
     response
         .headers()
@@ -92,7 +93,7 @@ pub(crate) fn is_deflated(response: &Response) -> bool {
         .is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"deflate"))
 }
 
-/// A body of at most `max_bytes`, after decompression, and whether that is all of it. Reading stops where it is not.
+/// Reads a body of at most `max_bytes` after decompression, and returns whether it is complete.
 pub(crate) async fn body(mut response: Response, max_bytes: u64) -> Result<(Vec<u8>, bool), ToolError> {
     let (url, is_deflated) = (response.url().clone(), is_deflated(&response));
     let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
@@ -113,7 +114,7 @@ pub(crate) async fn body(mut response: Response, max_bytes: u64) -> Result<(Vec<
     inflated.map_err(|why| ToolError::Unavailable(format!("{} could not be decompressed: {why}", shown(&url))))
 }
 
-/// Decompresses what is called `deflate`. HTTP means zlib's format by it, and some servers send the bare stream.
+/// Decompresses `deflate`. In HTTP that is zlib's format, but some servers send the raw stream.
 fn inflate(body: &[u8], max_bytes: usize) -> io::Result<(Vec<u8>, bool)> {
     let most = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
     let mut inflated = Vec::new();

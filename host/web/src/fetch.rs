@@ -1,4 +1,4 @@
-//! Reading a page: the policy at each step, redirects, `robots.txt`, and bounds on all of it.
+//! Reads a page within bounds, with the network policy and `robots.txt` applied at each redirect.
 
 use std::{
     sync::Arc,
@@ -21,11 +21,11 @@ use crate::{
     robots::{self, RobotsCache, Rules},
 };
 
-/// A page is looked for through at most so many redirects.
+/// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 10;
-/// So many pages are read at a time; others wait.
+/// The number of pages that are read concurrently; further ones wait.
 const MAX_READS: usize = 64;
-/// What a page is asked to be.
+/// The content types that are requested.
 const ACCEPTED: &str = "text/html, application/xhtml+xml, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5";
 
 /// Reads pages for all jobs.
@@ -34,15 +34,15 @@ pub(crate) struct Fetcher {
     clients: Arc<Clients>,
     page_bytes: u64,
     page_time: Duration,
-    /// Where `robots.txt` is honoured.
+    /// The rules of hosts, if `robots.txt` is honoured.
     robots: Option<RobotsCache>,
     reads: Semaphore,
-    /// Pages are made into text by at most two processes for each processor.
+    /// Limits the child processes that convert pages to two for each processor.
     conversions: Semaphore,
 }
 
 impl Fetcher {
-    /// Reads pages as `options` say; `policy` is what they open.
+    /// A fetcher with these options; `policy` decides which hosts it may read.
     pub(crate) fn new(policy: Policy, clients: Arc<Clients>, options: &WebOptions) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -56,8 +56,8 @@ impl Fetcher {
         }
     }
 
-    /// A page's text, for a member that reads these hosts. The time starts when it is this page's turn; making text of
-    /// it has its turn among the pages of its job, too.
+    /// Returns a page's text, for a member that may read these hosts. The timeout starts when the page's turn comes;
+    /// its conversion to text also waits for a turn among the pages of its job.
     pub(crate) async fn page(
         &self,
         url: Url,
@@ -98,7 +98,7 @@ impl Fetcher {
                 essence(content_type.as_deref().unwrap_or_default())
             )));
         }
-        // What could be decompressed has no such header any more.
+        // A decompressed body no longer has this header.
         let compressed = header(CONTENT_ENCODING).filter(|encoding| encoding != "identity" && !is_deflated(&response));
         if let Some(encoding) = compressed {
             return Err(ToolError::Unavailable(format!("{url} is compressed as {encoding:?}, which is not read")));
@@ -119,8 +119,8 @@ impl Fetcher {
         }
     }
 
-    /// The first answer that is no redirect, and its address. The policy, and `hosts`, hold at each step, and `robots`
-    /// too.
+    /// Follows redirects, and returns the first other response with its address. The policy, `hosts` and `robots` are
+    /// applied at each step.
     async fn follow(
         &self,
         mut url: Url,
@@ -143,7 +143,7 @@ impl Fetcher {
         Err(ToolError::Unavailable(format!("{} redirects more than {MAX_REDIRECTS} times", shown(&url))))
     }
 
-    /// Refuses what the host's `robots.txt` does not let us read.
+    /// Refuses a page that the host's `robots.txt` disallows.
     async fn ask_robots(&self, url: &Url, hosts: &MemberHosts, robots: &RobotsCache) -> Result<(), ToolError> {
         let host = url.origin().ascii_serialization();
         let rules = robots.of(&host);
@@ -160,7 +160,7 @@ impl Fetcher {
         )))
     }
 
-    /// As RFC 9309 has it: where there is none, all may be read; where it cannot be found out, nothing.
+    /// The rules of RFC 9309: without a `robots.txt` all pages may be read; if its existence is unknown, none.
     async fn read_robots(&self, page: &Url, hosts: &MemberHosts) -> Result<Rules, ToolError> {
         let mut url = page.clone();
         url.set_path("/robots.txt");
@@ -184,7 +184,7 @@ impl Fetcher {
     }
 }
 
-/// Where an answer redirects to; nothing for one that is no redirect.
+/// The target of a redirect; none if the response is no redirect.
 fn target(url: &Url, status: StatusCode, location: Option<&HeaderValue>) -> Result<Option<Url>, ToolError> {
     let redirects = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let Some(location) = location.filter(|_| redirects) else { return Ok(None) };

@@ -1,10 +1,10 @@
-//! The web, as far as the operator opened it: the one place through which a session or a component reaches it.
+//! Web access of sessions and components, within the operator's policy.
 //!
 //! [`Internet`] is made once for a host and gives each job its part, [`guild_session::web::Web`]. The network policy
-//! decides what may be reached; the top of `policy.rs` has the whole rule. A page comes back as text, its main part as
-//! Markdown; a search asks the provider that the operator named. Everything has a bound: the bytes of a page after
-//! decompression, the seconds for all of it, redirects, pages at a time, and what is kept. Pages and the
-//! answers of searches are parsed in a child process, whose time and memory are bounded.
+//! decides which hosts may be reached; the top of `policy.rs` has the whole rule. A page is returned as text, its main
+//! part as Markdown; a search goes to the operator's provider. Everything is bounded: the size of a page after
+//! decompression, the total time, redirects, concurrent pages, and the cache. Pages and search results are parsed in a
+//! child process with bounded time and memory.
 
 mod address;
 mod cache;
@@ -38,30 +38,29 @@ use policy::Policy;
 use resolver::SystemResolver;
 use search::Provider;
 
-/// A job reads at most so many pages at a time; others wait.
+/// The number of pages that a job reads concurrently; further ones wait.
 const MAX_READS_OF_A_JOB: usize = 8;
-/// Pages of a job that are made into text at a time: each may keep a processor busy.
+/// The number of a job's pages that are converted concurrently: each can keep a processor busy.
 const MAX_CONVERSIONS_OF_A_JOB: usize = 1;
-/// The web of a host.
+/// The web access of a host.
 pub struct Internet {
     fetcher: Option<Arc<Fetcher>>,
     search: Option<Arc<dyn Search>>,
 }
 
 impl Internet {
-    /// The web as `options` open it.
+    /// The web access that `options` allow.
     ///
     /// # Errors
-    /// A sentence that names the key of guild.toml whose value is not acceptable, or the key of a provider that is
-    /// not there.
+    /// The text names the key of guild.toml whose value is invalid, or a provider's missing key.
     pub fn new(options: &WebOptions) -> Result<Arc<Self>, String> {
         Self::with_resolver(options, Arc::new(SystemResolver))
     }
 
-    /// [`Internet::new`] with another way to find the addresses of names.
+    /// [`Internet::new`] with another resolver.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Internet::new`].
     pub fn with_resolver(options: &WebOptions, resolver: Arc<dyn Resolver>) -> Result<Arc<Self>, String> {
         let policy = Policy::new(options)?;
         let clients = Arc::new(Clients::new(resolver));
@@ -74,8 +73,8 @@ impl Internet {
         Ok(Arc::new(Self { fetcher, search: search.map(|search| Arc::new(search) as Arc<dyn Search>) }))
     }
 
-    /// The web of one job, as far as `granted` goes: it keeps the pages that the job has read. Pages are read only where
-    /// `allow` names any host, and searched for only where there is a provider.
+    /// The web access of one job within its grants; it caches the pages that the job has read. There are pages only if
+    /// `allow` names any host, and a search only if there is a provider.
     pub fn for_job(&self, granted: &Granted) -> Web {
         let hosts = granted.hosts.as_ref().filter(|hosts| hosts.any());
         let pages = |(fetcher, hosts): (&Arc<Fetcher>, &MemberHosts)| -> Arc<dyn Fetch> {
@@ -94,17 +93,17 @@ impl Internet {
     }
 }
 
-/// What of the web a member is granted, out of what the operator opened.
+/// The web access that a member is granted within the operator's policy.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// The hosts whose pages it reads; none at all where there is nothing.
+    /// The hosts whose pages it may read; none without a value.
     pub hosts: Option<MemberHosts>,
-    /// Whether it asks the search provider.
+    /// Whether it may use the search provider.
     pub search: bool,
 }
 
 impl Granted {
-    /// All that the operator opened.
+    /// Everything that the operator allows.
     pub fn all() -> Self {
         Self { hosts: Some(MemberHosts::default()), search: true }
     }

@@ -1,7 +1,7 @@
-//! The network policy: which addresses a session or a component may have the host read.
+//! The network policy: rules for the addresses that the host may read for sessions and components.
 //!
-//! The whole of the rule, in the order in which it is applied. It is applied to the address that was asked for, to
-//! the `robots.txt` that is read before it, and again to each redirect ([`crate::fetch`] follows them one by one).
+//! The whole rule, in the order in which it is applied. It is applied to the requested address, to the `robots.txt`
+//! that is read before it, and again to each redirect ([`crate::fetch`] follows them one by one).
 //!
 //! 1. **Scheme.** `http` and `https`. A redirect from `https` to `http` is refused.
 //! 2. **No credentials** in the address. Requests carry no cookies, no authorisation and no `Referer`.
@@ -32,10 +32,10 @@ use url::{Host, Url};
 
 use crate::address::not_public;
 
-/// No address is longer, in bytes.
+/// The maximum length of an address, in bytes.
 const MAX_URL_BYTES: usize = 4096;
 
-/// What `[web]` of guild.toml opens.
+/// The policy in `[web]` of guild.toml.
 #[derive(Debug)]
 pub(crate) struct Policy {
     allow: Vec<HostPattern>,
@@ -43,12 +43,12 @@ pub(crate) struct Policy {
     private: Vec<HostPattern>,
 }
 
-/// Which addresses a host may be reached at.
+/// The addresses at which a host may be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Public ones only: rule 4 holds.
+    /// Only public addresses: rule 4 applies.
     Public,
-    /// Any: the operator named the host in `[web] private`.
+    /// All addresses: the operator named the host in `[web] private`.
     Any,
 }
 
@@ -56,7 +56,7 @@ impl Policy {
     /// The policy of `[web]`.
     ///
     /// # Errors
-    /// A sentence that names the key of guild.toml and the pattern.
+    /// The text names the key of guild.toml and the pattern.
     pub(crate) fn new(options: &WebOptions) -> Result<Self, String> {
         let WebPatterns { allow, deny, private } = options.patterns()?;
         Ok(Self { allow, deny, private })
@@ -67,7 +67,7 @@ impl Policy {
         !self.allow.is_empty()
     }
 
-    /// Rules 3 and 5, and rule 4 for a host that is an address. For a name, rule 4 is the resolver's.
+    /// Applies rules 3 and 5, and rule 4 for a host that is an address. For a name, the resolver applies rule 4.
     pub(crate) fn check(&self, url: &Url) -> Result<Reach, ToolError> {
         let (host, port) = host_and_port(url)?;
         let shown = shown(url);
@@ -95,7 +95,7 @@ impl Policy {
     }
 }
 
-/// Which hosts one member reads, out of those that `[web]` opens: rule 6. By default all of them.
+/// The hosts that one member may read, among those that `[web]` allows: rule 6. By default all of them.
 #[derive(Clone, Debug, Default)]
 pub struct MemberHosts {
     all_of: Vec<Vec<HostPattern>>,
@@ -106,14 +106,14 @@ impl MemberHosts {
     /// The hosts that `names` grants.
     ///
     /// # Errors
-    /// A sentence that names what is no pattern of hosts.
+    /// The text names the invalid pattern.
     pub fn new(names: &Names) -> Result<Self, String> {
         let read = |patterns: &Vec<String>| patterns.iter().map(|text| HostPattern::parse(text)).collect();
         let all_of = names.all_of.iter().map(read).collect::<Result<_, _>>()?;
         Ok(Self { all_of, none_of: read(&names.none_of)? })
     }
 
-    /// Whether it can be that a host is granted.
+    /// Whether any host may be granted.
     pub(crate) fn any(&self) -> bool {
         self.all_of.iter().all(|patterns| !patterns.is_empty())
     }
@@ -154,13 +154,13 @@ pub(crate) fn private_address(url: &Url, why: &str) -> ToolError {
     ))
 }
 
-/// The host of an address as a pattern names it: with its port, where that is not the scheme's own.
+/// The host of an address as a pattern names it, with its port unless that is the scheme's default.
 pub(crate) fn shown(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// An address in the form that the policy compares: rules 1 and 2, no fragment, no dot at the host's end.
+/// Normalises an address for comparison: rules 1 and 2, no fragment, no dot at the host's end.
 pub(crate) fn parse(text: &str) -> Result<Url, ToolError> {
     let invalid = |why: String| Err(ToolError::InvalidInput(why));
     if text.len() > MAX_URL_BYTES {

@@ -1,5 +1,7 @@
-//! Names to addresses, with the rule that addresses are public at the only place where it cannot be bypassed: a
-//! connection is made to what this answers, and to nothing else.
+//! Resolves names to addresses, and filters out those that are not public.
+//!
+//! The filter is in the resolver because it cannot be bypassed here: connections are made only to the addresses that
+//! the resolver returns.
 
 use std::{
     error::Error,
@@ -19,7 +21,7 @@ pub trait Resolver: Send + Sync {
     /// The addresses of `host`, best first.
     ///
     /// # Errors
-    /// There are none, or none could be found out.
+    /// There is no address, or the lookup failed.
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -33,7 +35,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Answers with those addresses of a name that may be reached.
+/// Resolves a name to its addresses within `reach`.
 pub(crate) struct WithinReach {
     pub(crate) resolver: Arc<dyn Resolver>,
     pub(crate) reach: Reach,
@@ -52,20 +54,20 @@ impl Resolve for WithinReach {
                     return Err(NotPublic(first).into());
                 }
             }
-            // Port 0 stands for the port of the address that is read.
+            // Port 0 stands for the port of the requested address.
             let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })
     }
 }
 
-/// A name resolves to nothing but addresses that are not public; this is one of them.
+/// The name resolves only to addresses that are not public; this is one of them.
 #[derive(Debug, thiserror::Error)]
 #[error("it resolves to {0}, {what}", what = not_public(*.0).unwrap_or("a public address"))]
 pub(crate) struct NotPublic(IpAddr);
 
 impl NotPublic {
-    /// The refusal among the causes of an error, if there is one.
+    /// Finds the refusal among the causes of an error.
     pub(crate) fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
         std::iter::successors(Some(error), |error| (*error).source()).find_map(|cause| cause.downcast_ref())
     }
@@ -77,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers each time with what comes next.
+    /// A resolver that returns the next item at each call.
     struct Changing(Mutex<VecDeque<Vec<&'static str>>>);
 
     #[async_trait]

@@ -1,8 +1,8 @@
-//! `robots.txt`, as RFC 9309 has it: which paths of a host a robot of our name may read.
+//! Parses `robots.txt` (RFC 9309), and checks which paths of a host a robot of our name may read.
 //!
-//! A group is ours if it names `guild`, and else if it names `*`; all groups of one name are one. The longest pattern
-//! that matches a path decides, and `allow` where two are equally long. `*` stands for anything, `$` at the end for
-//! the end. No crate is used, since those for it have been unmaintained for years.
+//! A group applies if it names `guild`, or else if it names `*`; all groups with one name are merged. The longest
+//! pattern that matches a path decides, and `allow` wins a tie. `*` matches anything, `$` at the end the end. The
+//! available crates have been unmaintained for years, so none is used.
 
 use std::{
     collections::HashMap,
@@ -12,30 +12,30 @@ use std::{
 
 use tokio::sync::OnceCell;
 
-/// The name that a group calls us by, and that requests carry.
+/// The name in groups and in requests.
 pub(crate) const AGENT: &str = "guild";
 
-/// Of a file, no more is read; RFC 9309 asks for this much at least.
+/// The maximum size of a file that is read; RFC 9309 requires at least this much.
 pub(crate) const MAX_FILE_BYTES: usize = 500 * 1024;
 
-/// The patterns of a group are kept up to so many bytes together, since each is compared with each path.
+/// The maximum size of a group's patterns together, since each is compared with each path.
 const MAX_PATTERN_BYTES: usize = 32 * 1024;
 
-/// The rules of a host are read again after this.
+/// The time after which the rules of a host are read again.
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
-/// The rules of so many hosts are kept.
+/// The maximum number of hosts whose rules are kept.
 const MAX_HOSTS: usize = 256;
 
-/// What a host lets us read. Without rules: all.
+/// The rules of a host. Without rules all paths are allowed.
 #[derive(Debug, Default)]
 pub(crate) struct Rules(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
     allow: bool,
-    /// Normalised, without the `$`.
+    /// The normalised pattern without the `$`.
     pattern: Vec<u8>,
-    /// Whether the path has to end where the pattern does.
+    /// Whether the path must end where the pattern does.
     anchored: bool,
 }
 
@@ -74,7 +74,7 @@ impl Rules {
                         add(&mut anyones);
                     }
                 }
-                // A sitemap or a delay says nothing about names or paths.
+                // Other lines, such as sitemaps and delays, are irrelevant here.
                 _ => {}
             }
         }
@@ -88,7 +88,7 @@ impl Rules {
         Self(rules)
     }
 
-    /// Whether a path, with its query, may be read.
+    /// Whether a path with its query may be read.
     pub(crate) fn allow(&self, path: &str) -> bool {
         let path = normal(path);
         let longest = self.0.iter().filter(|rule| rule.matches(&path)).max_by_key(|rule| (rule.length(), rule.allow));
@@ -112,8 +112,8 @@ impl Rule {
         self.pattern.len() + usize::from(self.anchored)
     }
 
-    /// Each piece between two `*` is looked for from where the one before it ended: the first place is as good as any
-    /// later one, but for the last piece of an anchored pattern, which has to be at the end.
+    /// Each piece between two `*` is searched from the end of the previous one. The first match is as good as any later
+    /// one, except for the last piece of an anchored pattern, which must match at the end.
     fn matches(&self, path: &[u8]) -> bool {
         let mut pieces = self.pattern.split(|byte| *byte == b'*');
         let Some(mut rest) = pieces.next().and_then(|first| path.strip_prefix(first)) else { return false };
@@ -133,8 +133,8 @@ impl Rule {
     }
 }
 
-/// A path or pattern in one form: what is not ASCII is percent-encoded, what is encoded needlessly is not, and the
-/// digits of an encoding are upper case.
+/// Normalises a path or pattern: other characters than ASCII are percent-encoded, needless encodings are decoded, and
+/// the digits of encodings are upper case.
 fn normal(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.as_bytes();
@@ -166,7 +166,7 @@ struct CachedRules {
 }
 
 impl RobotsCache {
-    /// The cell for the rules of a host, which is empty at first.
+    /// The cell for the rules of a host, which is initially empty.
     pub(crate) fn of(&self, host: &str) -> Arc<OnceCell<Rules>> {
         let mut hosts = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         hosts.retain(|_, kept| kept.since.elapsed() < MAX_AGE);

@@ -1,4 +1,4 @@
-//! What becomes of a page, and what of one that is not as it should be.
+//! Texts of pages, and errors for pages that are not as they should be.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;

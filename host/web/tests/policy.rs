@@ -1,4 +1,4 @@
-//! What the network policy lets through, seen from the server that is not to be reached.
+//! The network policy, observed from a server that must not be reached.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -100,7 +100,7 @@ async fn a_name_is_judged_by_what_it_resolves_to_when_the_connection_is_made() {
         assert!(why.contains(&format!(r#"`[web] private = ["{}"]`"#, site.at(host))), "{why}");
     }
     assert_eq!(site.connections(), 0);
-    // A second look-up, after one that was judged, could answer differently: there is none.
+    // A second lookup, after the checked one, could return other addresses, so there is none.
     assert_eq!(names.asked(), ["loopback.example", "mapped.example", "several.example"]);
 }
 
@@ -238,13 +238,13 @@ async fn a_request_says_who_asks_and_nothing_else() {
     }
 }
 
-/// Behind a proxy, the addresses that are connected to would be the proxy's business.
+/// Behind a proxy, the proxy would choose the addresses of connections.
 #[test]
 fn a_proxy_of_the_environment_is_not_used() {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", "a_page_is_read"]);
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
-        // Nothing listens there.
+        // No server listens there.
         again.env(name, "http://127.0.0.1:1");
     }
     let output = again.env_remove("no_proxy").env_remove("NO_PROXY").output().unwrap();

@@ -1,4 +1,4 @@
-//! `robots.txt`, where it is honoured.
+//! `robots.txt`, if it is honoured.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;

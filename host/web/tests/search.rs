@@ -1,4 +1,4 @@
-//! Searching through the providers.
+//! Searches through the providers.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;

@@ -1,14 +1,14 @@
-//! The main text of an HTML page, as Markdown.
+//! Extracts the main text of an HTML page as Markdown.
 //!
-//! The text is found and written by libraries: html5ever reads the page into a tree, dom_smoothie finds the main text
-//! in it, dom_query writes that as Markdown. This module bounds the work that a hostile page can cause, since none of
-//! them can be interrupted: HTML can be written so that its tree has the square of its length, lists can stand in lists
-//! so deep that the indentation is longer than the text, and a base address of a megabyte is repeated in each link. So
-//! the page is read piece by piece while its tree and the clock are watched, and the tree is simplified before it is
-//! passed on. The child process bounds the rest.
+//! Libraries find and write the text: html5ever parses the page into a tree, dom_smoothie finds the main text in it,
+//! dom_query writes it as Markdown. This module bounds the work that a hostile page can cause, since none of them can
+//! be interrupted: the tree of a page can have the square of the page's length, nested lists can have more indentation
+//! than text, and a base address of a megabyte is repeated in each link. So the page is parsed piece by piece while the
+//! tree's size and the time are checked, and the tree is simplified before it is passed on. The child process bounds
+//! the rest.
 //!
-//! It also makes boundaries visible that Markdown has no sign for: `x<sup>2</sup>` becomes `x^2`, and a term and what
-//! it means become paragraphs, the second after a colon.
+//! The module also keeps boundaries that Markdown cannot express: `x<sup>2</sup>` becomes `x^2`, and a term and its
+//! definition become paragraphs, the second after a colon.
 
 mod table;
 
@@ -26,55 +26,55 @@ use html5ever::{
 };
 use url::Url;
 
-/// A tree has at most so many nodes. The longest pages that people write have some 100,000.
+/// The maximum number of nodes in a tree. The longest pages that people write have some 100,000.
 const MAX_NODES: usize = 200_000;
-/// Elements stand at most so deep in each other; browsers stop at 512.
+/// The maximum depth of elements; browsers stop at 512.
 const MAX_DEPTH: usize = 256;
-/// The parser holds at most so many elements open, counting those that it would open again: each of its steps can take
-/// as long as there are of them.
+/// The maximum number of open elements in the parser, including those that it would reopen, since the time of each of
+/// its steps can grow with them.
 const MAX_OPEN: usize = 2 * MAX_DEPTH;
-/// Elements that Markdown indents, or marks at both ends, stand at most so deep in each other; those below become plain.
+/// The maximum nesting of elements that Markdown indents, or marks at both ends; deeper ones become plain text.
 const MAX_NESTED: usize = 8;
-/// A page is read in pieces of so many bytes, between which the tree and the clock are looked at.
+/// The size of the pieces in which a page is parsed. The tree and the time are checked between them.
 const PIECE_BYTES: usize = 1024;
-/// A base address, an address that a link is resolved to, or another attribute, is at most so long.
+/// The maximum length of a base address, a resolved link, or another attribute.
 const MAX_LINK_BYTES: usize = 2048;
-/// The links of a page have at most so many bytes together, and those behind it lose their address.
+/// The maximum size of all links of a page; later links lose their address.
 const MAX_LINKS_BYTES: usize = 2 * 1024 * 1024;
-/// Longer texts are split into pieces of so many bytes: writing one as HTML looks through all of it at each `&`.
+/// The size of the pieces into which long texts are split: writing a text as HTML scans all of it at each `&`.
 const MAX_PIECE_BYTES: usize = 2 * 1024;
-/// The cells that tables are filled up with have so many bytes together, each with one more than its text.
+/// The maximum size of the cells that are added to tables. Each counts one byte more than its text.
 const MAX_ADDED_BYTES: usize = 256 * 1024;
-/// An exponent or index is looked at for so many bytes.
+/// How many bytes of an exponent or index are examined.
 const MAX_SCRIPT_BYTES: usize = 64;
-/// Reading a page takes at most so long, since a processor is busy with it.
+/// The maximum time for parsing a page, since it keeps a processor busy.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(10);
-/// A title is at most so many characters long.
+/// The maximum length of a title.
 const MAX_TITLE_CHARS: usize = 300;
-/// Where the main text is shorter than so many characters, the whole page is shown: it is short, or no article.
+/// If the main text is shorter than this, the whole page is shown: it is short, or not an article.
 const MIN_MAIN_CHARS: usize = 500;
 
-/// Elements in which others are indented or marked by Markdown.
+/// Elements whose contents Markdown indents or marks.
 const NESTING: &[&str] = &["a", "b", "blockquote", "code", "em", "i", "ol", "pre", "strong", "table", "ul"];
-/// What tables are made of. A table in which another stands is no table but a layout, and becomes plain.
+/// The elements of tables. A table that contains another is only layout, and becomes plain text.
 const TABLE: &[&str] = &["caption", "table", "tbody", "td", "tfoot", "th", "thead", "tr"];
-/// Elements that browsers show on lines of their own, and Markdown does not.
+/// Elements that browsers show on separate lines, and Markdown does not.
 const LINES: &[&str] = &["address", "dd", "dt", "figcaption", "legend", "summary"];
-/// Elements that show nothing.
+/// Elements without visible text.
 const HIDDEN: &str = "script, style, template, noscript, iframe, object, embed, svg, canvas, audio, video, base, \
                       [hidden], [aria-hidden=true]";
-/// Elements around the main text, where a page says so itself.
+/// Elements around the main text, if the page marks them.
 const FRAME: &str = "body > header, body > nav, body > footer, nav, [role=navigation], [role=banner], \
                      [role=contentinfo], [role=search]";
 
-/// The title, where there is one, and the main text without it.
+/// The title, if there is one, and the main text without it.
 pub(super) fn main_text(html: &str, url: &Url, until: Instant) -> Result<(Option<String>, String), String> {
     let document = parse(html, until)?;
     simplify(&document, url)?;
     let config = Config {
-        // What scripts say about the page in JSON is no text of the page.
+        // Scripts' JSON about the page is not part of its text.
         disable_json_ld: true,
-        // They name the language of code.
+        // Classes name the language of code.
         keep_classes: true,
         char_threshold: MIN_MAIN_CHARS,
         text_mode: TextMode::Markdown,
@@ -100,7 +100,7 @@ pub(super) fn main_text(html: &str, url: &Url, until: Instant) -> Result<(Option
     Ok(((!title.is_empty()).then_some(title), text.to_owned()))
 }
 
-/// Reads a page into a tree.
+/// Parses a page into a tree.
 fn parse(html: &str, until: Instant) -> Result<Document, String> {
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let options = ParseOpts { tree_builder, ..ParseOpts::default() };
@@ -126,7 +126,7 @@ fn parse(html: &str, until: Instant) -> Result<Document, String> {
     Ok(parser.finish())
 }
 
-/// Counts the elements that the parser holds open, and those that it would open again.
+/// Counts the elements that the parser holds open, and those that it would reopen.
 struct Open(Cell<usize>);
 
 impl Tracer for Open {
@@ -145,8 +145,9 @@ fn too_slow() -> String {
     "it took too long to make text of it".to_owned()
 }
 
-/// Makes a tree such that whatever is done with it takes time and room in the order of its size: see [`MAX_DEPTH`],
-/// [`MAX_NESTED`], [`MAX_PIECE_BYTES`] and the bounds of links. Links become absolute, and what shows nothing is removed.
+/// Simplifies a tree so that all later work takes time and memory proportional to its size: see [`MAX_DEPTH`],
+/// [`MAX_NESTED`], [`MAX_PIECE_BYTES`] and the bounds on links. Links become absolute, and invisible elements are
+/// removed.
 fn simplify(document: &Document, url: &Url) -> Result<(), String> {
     let base = document.select_single("base[href]").attr("href");
     let base = base.filter(|base| base.len() <= MAX_LINK_BYTES).and_then(|base| url.join(&base).ok());
@@ -197,13 +198,13 @@ fn simplify(document: &Document, url: &Url) -> Result<(), String> {
             node.rename(if is_block { "div" } else { "span" });
         }
         let open_node = |node| OpenNode { node, depth: depth + 1, nested: nested + usize::from(nests), in_layout };
-        // The last is taken first, so the first child has to come last.
+        // The last node is visited first, so the first child is pushed last.
         open.extend(node.children_it(true).map(open_node));
     }
     Ok(())
 }
 
-/// The paragraph that a block begins with; the block itself, where it begins with something else.
+/// The paragraph at the start of a block; or the block itself, if it starts with something else.
 fn first_paragraph(mut block: NodeRef<'_>) -> NodeRef<'_> {
     let is_blank = |node: &NodeRef<'_>| node.is_comment() || node.is_text() && node.text().trim().is_empty();
     while let Some(first) = block.children_it(false).find(|node| !is_blank(node)).filter(|node| node.has_name("p")) {
@@ -212,8 +213,8 @@ fn first_paragraph(mut block: NodeRef<'_>) -> NodeRef<'_> {
     block
 }
 
-/// Puts a mark before an exponent or index, which would else run together with what stands before it. One that is no
-/// word or number by itself, as `n + 1`, stands in brackets; one that begins with a sign, as `[1]`, needs no mark.
+/// Inserts a mark before an exponent or index, which would otherwise run together with the text before it. A text that
+/// is no single word or number, as `n + 1`, gets brackets; one that begins with a sign, as `[1]`, needs no mark.
 fn mark(node: &NodeRef<'_>, mark: char) {
     let mut text = String::new();
     for part in node.descendants_it().filter(NodeRef::is_text) {
@@ -235,17 +236,17 @@ fn mark(node: &NodeRef<'_>, mark: char) {
     }
 }
 
-/// A node that is still to be visited, with its depth.
+/// A node to visit, with its depth.
 struct OpenNode<'a> {
     node: NodeRef<'a>,
     depth: usize,
-    /// How many elements it stands in that Markdown indents or marks.
+    /// The number of ancestors that Markdown indents or marks.
     nested: usize,
-    /// Whether the table that it belongs to only lays out others.
+    /// Whether its table is only layout.
     in_layout: bool,
 }
 
-/// Makes several texts of a long one.
+/// Splits a long text into several.
 fn split(node: &NodeRef<'_>) {
     let text = node.text();
     if text.len() <= MAX_PIECE_BYTES {
@@ -262,7 +263,7 @@ fn split(node: &NodeRef<'_>) {
     }
 }
 
-/// Makes an address absolute, or removes it where it leads to no page, is too long, or there is no more room for it.
+/// Makes an address absolute, or removes it if it leads to no page, is too long, or exceeds the remaining room.
 fn resolve(node: &NodeRef<'_>, attribute: &str, base: &Url, room: &mut usize) {
     let Some(link) = node.attr(attribute) else { return };
     let link = link.trim();
@@ -351,7 +352,7 @@ mod tests {
         assert_eq!(link(&format!("/{}/", "b".repeat(5000))), "[y](https://example.org/docs/x)");
     }
 
-    /// Each of these would, without a bound, take minutes or gigabytes.
+    /// Without bounds, each of these pages would take minutes or gigabytes.
     #[test]
     fn a_hostile_page_takes_bounded_time_and_room() {
         const BYTES: usize = 1024 * 1024;

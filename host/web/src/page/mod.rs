@@ -1,6 +1,7 @@
-//! Makes text for an agent of what was read from the web.
+//! Converts pages of the web into text for an agent.
 //!
-//! A child process makes it, so that its time and memory are bounded however a page is written. It ends with its caller.
+//! A child process converts each page, so that time and memory are bounded whatever the page contains. It ends with its
+//! caller.
 
 mod html;
 
@@ -11,16 +12,16 @@ use guild_session::charset;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// How long the child may take to make text of a page: somewhat longer than [`html::MAX_TIME`], which says what is wrong.
+/// The timeout of the child: somewhat longer than [`html::MAX_TIME`], whose error says more.
 const MAX_SECONDS: u32 = 12;
-/// Memory of the child for each byte that a page may have, and its fixed part.
+/// The child's memory for each byte of the maximum page size, and a fixed amount.
 const MEMORY: (u64, u64) = (48, 128 << 20);
 
-/// Makes text of a page. The request is the [`PageHead`] and how long the text may be, then the page's bytes; the reply is
-/// the text, or why there is none.
+/// Converts a page into text. The request is the [`PageHead`] and the maximum length of the text, then the page's
+/// bytes; the reply is the text, or the reason for its absence.
 pub static PAGE_TASK: Task = Task { name: "page", run };
 
-/// What is text besides `text/*` and what ends in `+json`, `+xml` or `+yaml`.
+/// Content types with text besides `text/*` and those that end in `+json`, `+xml` or `+yaml`.
 const TEXTS: &[&str] = &[
     "application/json",
     "application/jsonl",
@@ -33,7 +34,7 @@ const TEXTS: &[&str] = &[
     "application/ecmascript",
 ];
 
-/// Whether a page of a content type is read; one without a content type may be.
+/// Whether a page with this content type is read; one without a content type may be.
 pub(crate) fn is_readable(content_type: Option<&str>) -> bool {
     let Some(content_type) = content_type else { return true };
     let kind = essence(content_type);
@@ -41,7 +42,7 @@ pub(crate) fn is_readable(content_type: Option<&str>) -> bool {
     kind.starts_with("text/") || suffixed || TEXTS.contains(&kind.as_str())
 }
 
-/// Whether a page of a content type is shown as Markdown of its main text, and not as it is.
+/// Whether a page with this content type becomes the Markdown of its main text instead of staying unchanged.
 fn is_html(content_type: &str) -> bool {
     matches!(essence(content_type).as_str(), "text/html" | "application/xhtml+xml")
 }
@@ -51,17 +52,17 @@ pub(crate) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The response with a page, but for its body.
+/// The response with a page, without its body.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PageHead {
-    /// Where it was read in the end.
+    /// The final address, after redirects.
     pub(crate) url: Url,
-    /// Whether that is another address than the one asked for.
+    /// Whether that differs from the requested address.
     pub(crate) redirected: bool,
     pub(crate) content_type: Option<String>,
 }
 
-/// A page's text, made in a child process. Dropping the future ends it. See [`read`].
+/// Converts a page in a child process. Dropping the future ends the child. See [`read`].
 pub(crate) async fn read_confined(head: &PageHead, body: Vec<u8>, max_bytes: u64) -> Result<String, String> {
     let failed = |error: postcard::Error| format!("it could not be made into text: {error}");
     let mut request = postcard::to_allocvec(&(head, max_bytes)).map_err(failed)?;
@@ -86,12 +87,12 @@ fn run(request: &[u8]) -> Vec<u8> {
     postcard::to_allocvec(&text()).unwrap_or_default()
 }
 
-/// A page's text.
+/// The text of a page.
 ///
-/// The text is at most `max_bytes` long: what is longer is cut, and says so.
+/// The text is at most `max_bytes` long: a longer one is cut, with a note.
 ///
 /// # Errors
-/// A sentence about a page that is not read: it is no text after all, or made so that reading it takes too much.
+/// Why the page is not read: it is not text, or would take too much to parse.
 fn read(head: &PageHead, body: &[u8], max_bytes: usize) -> Result<String, String> {
     let content_type = head.content_type.as_deref();
     let text = charset::decode(body, content_type);

@@ -1,4 +1,4 @@
-//! Brave Search: `GET /res/v1/web/search?q=..&count=..` with the key in a header.
+//! Searches with Brave Search: `GET /res/v1/web/search?q=..&count=..` with the key in a header.
 
 use guild_config::KeySource;
 use guild_session::{tools::ToolError, web::Hit};
@@ -71,7 +71,7 @@ impl Provider {
     }
 }
 
-/// The hits in an answer, unchanged.
+/// The hits in a response, unchanged.
 pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
     let answer: BraveResponse = json(body)?;
     let found = answer.web.map(|web| web.results).unwrap_or_default().into_iter();

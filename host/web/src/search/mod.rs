@@ -1,7 +1,7 @@
-//! Searching the web through a provider that the operator named.
+//! Searches the web through a provider that the operator configured.
 //!
-//! The provider is the operator's: it may stand at a private address, and the patterns of `[web]` say nothing about
-//! it. So it is read from, but never followed: a redirect is an error.
+//! The operator trusts the provider: it may have a private address, and the patterns of `[web]` do not apply to it. But
+//! its redirects are not followed; they are errors.
 
 mod brave;
 mod searxng;
@@ -26,28 +26,28 @@ use crate::{
     policy::{Reach, shown},
 };
 
-/// A search has at most so many answers.
+/// The maximum number of hits.
 const MAX_HITS: usize = 20;
-/// A query is at most so many characters long.
+/// The maximum length of a query, in characters.
 const MAX_QUERY_CHARS: usize = 400;
-/// So many searches run at a time; others wait.
+/// The number of concurrent searches; further ones wait.
 const MAX_SEARCHES: usize = 16;
-/// Of an answer no more is read.
+/// The maximum size of a response.
 const MAX_ANSWER_BYTES: u64 = 4 * 1024 * 1024;
-/// Titles and texts of hits are at most so many characters long.
+/// The maximum lengths of titles and texts of hits, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 const MAX_SNIPPET_CHARS: usize = 600;
-/// The address of a hit is at most so long, in bytes; a hit with a longer one is left out.
+/// The maximum length of a hit's address, in bytes; a hit with a longer one is left out.
 const MAX_URL_BYTES: usize = 2048;
 
-/// What a child process may take to find the hits in an answer.
+/// The limits of a child process that parses a response.
 const BOUNDS: Bounds = Bounds { seconds: 10, memory_bytes: 512 << 20 };
 
-/// Finds the hits in a provider's answer. The request is the [`Wire`], then the answer's bytes; the reply is the hits, or
-/// why there are none.
+/// Finds the hits in a provider's response. The request is the [`Wire`], then the response's bytes; the reply is the
+/// hits, or the reason for their absence.
 pub static SEARCH_TASK: Task = Task { name: "search", run };
 
-/// The format of an answer.
+/// The format of a response.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Wire {
     SearXng,
@@ -66,15 +66,14 @@ fn run(request: &[u8]) -> Vec<u8> {
     postcard::to_allocvec(&hits()).unwrap_or_default()
 }
 
-/// What a provider answered in JSON.
+/// Parses a provider's response as JSON.
 fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("its answer is not what was expected: {error}"))
 }
 
-/// A provider, ready to be asked.
+/// A configured provider.
 pub(crate) struct Provider {
     options: SearchOptions,
-    /// Its address.
     url: Url,
     clients: Arc<Clients>,
     time: Duration,
@@ -95,7 +94,7 @@ impl Provider {
         Ok(self.clients.get(self.url.clone(), Reach::Any)?.header(ACCEPT, "application/json"))
     }
 
-    /// Sends a request to the provider: the status of its answer, and its body.
+    /// Sends a request to the provider, and returns the status and the body of the response.
     async fn ask(&self, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), ToolError> {
         let response = request.send().await.map_err(|error| failed(&self.url, &error))?;
         let status = response.status();
@@ -111,7 +110,7 @@ impl Provider {
         }
     }
 
-    /// The hits in an answer, which a child process finds.
+    /// The hits in a response, which a child process parses.
     async fn hits(&self, wire: Wire, body: &[u8]) -> Result<Vec<Hit>, ToolError> {
         let failed = |error: postcard::Error| self.unavailable(&format!("its answer was not read: {error}"));
         let mut request = postcard::to_allocvec(&wire).map_err(failed)?;
@@ -152,7 +151,7 @@ impl Search for Provider {
     }
 }
 
-/// A hit as a session sees it: plain text within bounds, and the address of a page.
+/// Cleans a hit for a session: plain text within limits, and the address of a page.
 fn tidy(hit: Hit) -> Option<Hit> {
     let url = Url::parse(&hit.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     let url = String::from(url);
@@ -161,9 +160,9 @@ fn tidy(hit: Hit) -> Option<Hit> {
     (url.len() <= MAX_URL_BYTES).then(|| Hit { title, snippet: plain(&hit.snippet, MAX_SNIPPET_CHARS), url })
 }
 
-/// HTML as one line of plain text.
+/// Converts HTML to one line of plain text.
 fn plain(html: &str, max_chars: usize) -> String {
-    // Marks and entities take room too, but not without an end.
+    // Markup and entities need room, too, but within a limit.
     let html: String = html.chars().take(max_chars * 8).collect();
     let text = Document::fragment(html).text();
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());

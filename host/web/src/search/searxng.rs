@@ -1,4 +1,4 @@
-//! SearXNG: `GET /search?q=..&format=json`.
+//! Searches with SearXNG: `GET /search?q=..&format=json`.
 
 use guild_session::{tools::ToolError, web::Hit};
 use reqwest::StatusCode;
@@ -10,7 +10,7 @@ use super::{Provider, Wire, json};
 #[derive(Deserialize)]
 struct SearxngResponse {
     results: Vec<SearxngResult>,
-    /// Pairs of an engine and what is wrong with it.
+    /// Pairs of an engine and its error.
     #[serde(default)]
     unresponsive_engines: Vec<Vec<Value>>,
 }
@@ -39,7 +39,7 @@ impl Provider {
     }
 }
 
-/// The hits in an answer, unchanged.
+/// The hits in a response, unchanged.
 pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
     let answer: SearxngResponse = json(body)?;
     if answer.results.is_empty() && !answer.unresponsive_engines.is_empty() {
@@ -56,7 +56,7 @@ fn hit(found: SearxngResult) -> Hit {
     }
 }
 
-/// `name (what is wrong)` of the first few.
+/// `name (error)` of the first few engines.
 fn engines(unresponsive: &[Vec<Value>]) -> String {
     let said =
         |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("?").chars().take(60).collect::<String>();

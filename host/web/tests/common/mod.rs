@@ -1,4 +1,4 @@
-//! A web server on the loopback interface, and names for it.
+//! A web server on the loopback interface, and a resolver with names for it.
 #![allow(missing_docs, dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses some of it")]
 
 use std::{
@@ -21,7 +21,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A request, as the server saw it.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The path, with its query.
@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-/// What the server answers.
+/// A response of the server.
 #[derive(Clone, Debug)]
 pub struct Reply {
     status: u16,
@@ -46,11 +46,11 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 enum Body {
     Whole(Vec<u8>),
-    /// This, again and again, with a pause after each, until the client goes away.
+    /// These bytes, again and again with a pause after each, until the client goes away.
     Endless(Vec<u8>, Duration),
-    /// Less than its length says.
+    /// A body shorter than its length header.
     CutShort(Vec<u8>),
-    /// Not even a status.
+    /// No response, not even a status.
     Silence,
 }
 
@@ -109,7 +109,7 @@ pub struct Site {
     pub port: u16,
     connections: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<Request>>>,
-    /// How many replies could not be written to their end.
+    /// The number of replies that could not be written completely.
     abandoned: Arc<AtomicUsize>,
 }
 
@@ -143,7 +143,7 @@ impl Site {
         site
     }
 
-    /// An address of this server by a host name, or a literal address.
+    /// The URL of this server with a host name or a literal address.
     pub fn url(&self, host: &str, path: &str) -> String {
         format!("http://{host}:{}{path}", self.port)
     }
@@ -164,7 +164,7 @@ impl Site {
         self.requests().into_iter().map(|request| request.path).collect()
     }
 
-    /// Waits until a reply could not be written to its end.
+    /// Waits until a reply could not be written completely.
     pub async fn abandoned(&self) {
         for _ in 0..1000 {
             if self.abandoned.load(Ordering::SeqCst) > 0 {
@@ -225,7 +225,7 @@ async fn serve(mut stream: TcpStream, handler: &Handler, requests: &Mutex<Vec<Re
     stream.shutdown().await
 }
 
-/// Names, and the addresses that they have.
+/// A resolver with these names and their addresses.
 #[derive(Default)]
 pub struct Names {
     names: HashMap<String, Vec<IpAddr>>,
@@ -239,7 +239,7 @@ impl Names {
         Arc::new(Self { names, asked: Mutex::default() })
     }
 
-    /// The names that were asked for.
+    /// The names that were looked up.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -258,12 +258,12 @@ pub fn options(allow: &[&str], private: &[&str]) -> WebOptions {
     WebOptions { allow: own(allow), private: own(private), robots: false, page_seconds: 10, ..WebOptions::default() }
 }
 
-/// Everything is allowed, and this server may be private.
+/// All hosts are allowed, and this server may be private.
 pub fn open_to(site: &Site) -> WebOptions {
     options(&["*"], &[&site.at("127.0.0.1")])
 }
 
-/// What reads pages for a job.
+/// A job's reader of pages.
 pub fn reader(options: &WebOptions) -> Arc<dyn Fetch> {
     Internet::new(options).unwrap().for_job(&Granted::all()).fetch.unwrap()
 }
@@ -272,7 +272,7 @@ pub fn reader_with(options: &WebOptions, names: &Arc<Names>) -> Arc<dyn Fetch> {
     Internet::with_resolver(options, names.clone()).unwrap().for_job(&Granted::all()).fetch.unwrap()
 }
 
-/// The refusal that a page was answered with.
+/// The text of the refusal of a page.
 pub async fn refusal(reader: &Arc<dyn Fetch>, url: &str) -> String {
     match reader.fetch(url).await {
         Err(ToolError::NotGranted(why)) => why,
@@ -280,7 +280,7 @@ pub async fn refusal(reader: &Arc<dyn Fetch>, url: &str) -> String {
     }
 }
 
-/// Why a page could not be read.
+/// The error of a page that could not be read.
 pub async fn unavailable(reader: &Arc<dyn Fetch>, url: &str) -> String {
     match reader.fetch(url).await {
         Err(ToolError::Unavailable(why)) => why,

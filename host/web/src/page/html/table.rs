@@ -1,17 +1,17 @@
-//! Tables: a cell that reaches over several rows or columns stands in each of them, so that all rows have the same
-//! columns, which Markdown asks for.
+//! Expands table cells over several rows or columns, since Markdown requires equal columns in all rows.
 
 use dom_query::NodeRef;
 
-/// The text of such a cell is repeated up to so many bytes.
+/// The maximum length of a cell's text that is repeated, in bytes.
 const MAX_REPEATED_BYTES: usize = 100;
 
-/// Gives all rows of a table the same columns. `room` is how many bytes and cells may still be added to the page.
+/// Gives all rows of a table the same columns. `room` is the number of bytes and cells that may still be added to the
+/// page.
 ///
-/// It is false where there is no room for them.
+/// Returns false if the room is too small.
 pub(super) fn align(table: &NodeRef<'_>, room: &mut usize) -> bool {
     let rows: Vec<NodeRef<'_>> = table.descendants_it().filter(|node| node.has_name("tr")).collect();
-    // A cell may claim any number of columns. No row has more than the longest one has cells.
+    // A cell may claim any number of columns, so no row gets more than the longest has cells.
     let widest = rows.iter().map(|row| cells(row).len()).max().unwrap_or(0);
     let mut columns: Vec<Column> = Vec::new();
     let mut widths = Vec::new();
@@ -66,10 +66,10 @@ pub(super) fn align(table: &NodeRef<'_>, room: &mut usize) -> bool {
     true
 }
 
-/// The cell above that reaches down into a column.
+/// A cell above that extends down into a column.
 #[derive(Default)]
 struct Column {
-    /// Over how many more rows.
+    /// The number of further rows.
     rows: usize,
     text: String,
 }
@@ -78,7 +78,7 @@ fn cells<'a>(row: &NodeRef<'a>) -> Vec<NodeRef<'a>> {
     row.children_it(false).filter(|node| node.has_name("td") || node.has_name("th")).collect()
 }
 
-/// The beginning of a cell's text.
+/// The beginning of a cell's text, for repetition.
 fn start_of(cell: &NodeRef<'_>) -> String {
     let mut text = String::new();
     for node in cell.descendants_it().filter(NodeRef::is_text) {
@@ -92,7 +92,7 @@ fn start_of(cell: &NodeRef<'_>) -> String {
     text
 }
 
-/// A new cell of the same kind as another, where there is room for it.
+/// A new cell of the same kind as `like`, if there is room for it.
 fn repeated<'a>(like: &NodeRef<'a>, text: &str, room: &mut usize) -> Option<NodeRef<'a>> {
     *room = room.checked_sub(text.len() + 1)?;
     let cell = like.tree.new_element(if like.has_name("th") { "th" } else { "td" });
