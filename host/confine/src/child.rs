@@ -1,4 +1,4 @@
-//! The child: it limits itself, then answers requests one after another until the host closes the connection.
+//! The child: it limits its own resources, then handles requests until the host closes the connection.
 
 use std::{
     ffi::OsString,
@@ -25,13 +25,14 @@ use crate::{Bounds, Task};
 
 /// The first argument of a child.
 pub(crate) const COMMAND: &str = "confined-task";
-/// Files that a child may have open: its standard streams, and what its runtime opens for a moment to count the cores.
+/// The maximum number of open files in a child: its standard streams, and the files that its runtime opens to count the
+/// cores.
 const OPEN_FILES: u64 = 16;
 /// Further files that a child with directories may have open, to walk them.
 const OPEN_BELOW: u64 = 256;
-/// Most directories that a child can receive. The system sends no more in one message.
+/// The maximum number of directories that a child can receive. The system sends no more in one message.
 pub(crate) const MAX_DIRECTORIES: usize = 253;
-/// Most bytes of a message, either way: more than any real one has, and little enough to allocate.
+/// The maximum size of a message in both directions: more than any real one has, and little enough to allocate.
 pub(crate) const MESSAGE_BYTES: u64 = 1 << 30;
 
 /// Whether this program's main function serves tasks.
@@ -50,12 +51,12 @@ pub fn directories() -> &'static [OwnedFd] {
     DIRECTORIES.get().map_or(&[], Vec::as_slice)
 }
 
-/// Says that this program's main function serves tasks.
+/// Records that the main function of this program serves tasks.
 pub(crate) fn set_served() {
     SERVED.store(true, Ordering::Relaxed);
 }
 
-/// Runs the task that the command line names until the host closes the connection.
+/// Runs the task in the command line until the host closes the connection.
 pub(crate) fn serve_task(tasks: &[&Task], arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.filter_map(|argument| argument.into_string().ok());
     let number = |arguments: &mut dyn Iterator<Item = String>| arguments.next()?.parse::<u64>().ok();
@@ -74,7 +75,7 @@ pub(crate) fn serve_task(tasks: &[&Task], arguments: impl Iterator<Item = OsStri
 }
 
 fn limit_itself(bounds: Bounds, handed: u64) -> io::Result<()> {
-    // Makes the system end this process first where it runs out of memory. Not every system has this.
+    // The system then kills this process first if it runs out of memory. Not every system supports this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     set_no_new_privs(true)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -85,7 +86,7 @@ fn limit_itself(bounds: Bounds, handed: u64) -> io::Result<()> {
     set(Resource::Nofile, OPEN_FILES + below)
 }
 
-/// Takes the directories that the host sent before the first request.
+/// Receives the directories that the host sent before the first request.
 fn take(handed: u64) -> io::Result<()> {
     if handed > 0 {
         let taken = receive(handed)?;
@@ -94,7 +95,7 @@ fn take(handed: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives open descriptors through the socket that is this process's stdin.
+/// Receives open descriptors through the socket on this process's stdin.
 pub(crate) fn receive(handed: u64) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DIRECTORIES))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -114,7 +115,7 @@ fn set(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
 }
 
-/// Has the system end this process if the next request uses more CPU time than its share.
+/// Makes the system kill this process if the next request uses more CPU time than its share.
 fn limit_time(bounds: Bounds) -> io::Result<()> {
     let used = u64::try_from(clock_gettime(ClockId::ProcessCPUTime).tv_sec).unwrap_or_default();
     let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
@@ -122,7 +123,7 @@ fn limit_time(bounds: Bounds) -> io::Result<()> {
     Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(most), maximum: None })?)
 }
 
-/// Ends this process as soon as the host is gone, also during a request.
+/// Ends this process as soon as the host is gone, even during a request.
 fn end_with_host() -> io::Result<()> {
     const STACK: usize = 64 * 1024;
     let watch = || loop {

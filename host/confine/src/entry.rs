@@ -1,11 +1,11 @@
-//! What the program's main function calls first: a child's part is chosen by its first argument.
+//! The entry point of child processes, which the program's main function calls first.
 
 use std::{env, process::ExitCode};
 
 use crate::{Task, child, supervisor};
 
-/// If this process is a child, runs the task, or supervises the program, that the command line names until the host closes
-/// the connection. A program that uses any of these tasks, or supervisors, calls this before it does anything else.
+/// If this process is a child, runs the task, or supervises the program, in its command line until the host closes the
+/// connection. A program that uses tasks or supervisors must call this before anything else.
 pub fn serve_if_asked(tasks: &[&Task]) -> Option<ExitCode> {
     let mut arguments = env::args_os().skip(1);
     match arguments.next() {

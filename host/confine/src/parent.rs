@@ -1,4 +1,4 @@
-//! The host: it starts children, sends them requests, and ends them.
+//! The host's part: it starts children, sends them requests, and ends them.
 
 use std::{
     env,
@@ -34,22 +34,22 @@ use crate::{
     child::{self, COMMAND, MAX_DIRECTORIES, MESSAGE_BYTES},
 };
 
-/// Bytes that are read of the stderr of a child that failed.
+/// The maximum size of a failed child's stderr that is read.
 const STDERR_BYTES: u64 = 4096;
 /// How long a child that closed the connection may take to exit.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// Default of [`set_room`]: 8 GiB.
+/// The default of [`set_room`]: 8 GiB.
 const ALL_BYTES: u64 = 8 << 30;
-/// How long a request waits until there is room for its child.
+/// How long a request waits for room for its child.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The room of all children, in units of a MiB.
+/// The room for all children, in MiB.
 static ROOM: OnceLock<(u32, Arc<Semaphore>)> = OnceLock::new();
 
-/// Sets how much memory all children of this process may have together, before the first is started: the sum of their
-/// [`Bounds::memory_bytes`]. A request waits until there is room for its child; a child that may have more than the sum
-/// waits until it is the only one.
+/// Sets the maximum memory of all children of this process together: the sum of their [`Bounds::memory_bytes`]. It must
+/// be called before the first child starts. A request waits until there is room for its child; a child with a larger
+/// limit than the sum waits until it is the only one.
 pub fn set_room(bytes: u64) {
     let _ = room_of(bytes);
 }
@@ -68,7 +68,7 @@ fn mebibytes(bytes: u64) -> u32 {
 async fn room_for(bytes: u64) -> Result<OwnedSemaphorePermit, Ended> {
     let (all, room) = room_of(ALL_BYTES);
     let permit = time::timeout(PATIENCE, room.clone().acquire_many_owned(mebibytes(bytes).min(*all))).await;
-    // It is never closed.
+    // The semaphore is never closed.
     permit
         .ok()
         .and_then(Result::ok)
@@ -78,7 +78,7 @@ async fn room_for(bytes: u64) -> Result<OwnedSemaphorePermit, Ended> {
 /// Sends one request to a new child. Dropping the future ends the child.
 ///
 /// # Panics
-/// Outside of a Tokio runtime whose IO is enabled.
+/// Panics outside of a Tokio runtime with IO enabled.
 ///
 /// # Errors
 /// See [`Ended`].
@@ -86,7 +86,7 @@ pub async fn run(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Resul
     Worker::new(task, bounds).ask(request).await
 }
 
-/// [`run`], for a caller that blocks; it may be anywhere.
+/// [`run`] for callers in blocking code, inside or outside of a runtime.
 ///
 /// # Errors
 /// See [`Ended`].
@@ -105,10 +105,11 @@ pub fn run_blocking(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Re
     })
 }
 
-/// A child that answers requests of one kind, one after another. The first request starts it. Dropping this ends it.
+/// A child that handles requests of one kind, one after another. The first request starts it. Dropping the worker ends
+/// it.
 ///
 /// A program that does not call [`crate::serve_if_asked`], such as the tests of some crates, has no children: there the
-/// work runs on a thread of the process itself, without a bound of memory, and nothing ends it.
+/// work runs on a thread of the process itself, with no memory limit, and cannot be ended.
 #[derive(Debug)]
 pub struct Worker {
     task: &'static Task,
@@ -117,7 +118,7 @@ pub struct Worker {
     child: Option<Child>,
 }
 
-/// A child, and the socket that is its standard input: requests go through it, and open directories can.
+/// A child with the socket on its stdin, which carries requests and can carry open directories.
 #[derive(Debug)]
 struct Child {
     process: process::Child,
@@ -126,20 +127,21 @@ struct Child {
 }
 
 impl Worker {
-    /// A worker for this kind of request. Each request has the time of the bounds, and all together have their memory.
+    /// A worker for this kind of request. The time limit applies to each request, the memory limit to all together.
     pub fn new(task: &'static Task, bounds: Bounds) -> Self {
         Self { task, bounds, directories: Vec::new(), child: None }
     }
 
-    /// Sends the child these open directories, which it finds with [`crate::directories`] in their order: 253 at most.
+    /// Sends the child these open directories, at most 253. The child finds them in the same order with
+    /// [`crate::directories`].
     #[must_use]
     pub fn with_directories(mut self, directories: Vec<Arc<OwnedFd>>) -> Self {
         self.directories = directories;
         self
     }
 
-    /// The child's answer to a request. Without an answer, or if this future is dropped, the child is ended, and the next
-    /// request starts another one.
+    /// Sends a request to the child, and returns its response. Without a response, or if this future is dropped, the
+    /// child is ended, and the next request starts another one.
     ///
     /// # Errors
     /// See [`Ended`].
@@ -151,7 +153,7 @@ impl Worker {
             let done = time::timeout(deadline, work).await.map_err(|_| Ended::TooLong)?;
             return done.map_err(|e| Ended::Failed(e.to_string()));
         }
-        // It is put back only after a whole answer.
+        // The child is put back only after a complete response.
         let mut child = match self.child.take() {
             Some(child) => child,
             None => {
@@ -193,7 +195,7 @@ fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedS
 /// The executable of this process.
 ///
 /// # Errors
-/// Where the system does not tell.
+/// The system does not report the path.
 pub fn executable() -> io::Result<PathBuf> {
     // On Linux this is the file that runs, even if it was replaced on disk.
     let own = Path::new("/proc/self/exe");
@@ -226,10 +228,10 @@ async fn exchange(child: &mut Child, request: &[u8]) -> io::Result<Vec<u8>> {
     if answer.len() as u64 == length { Ok(answer) } else { Err(gone()) }
 }
 
-/// Why a child closed the connection.
+/// Finds out why a child closed the connection.
 async fn why(child: Child) -> Ended {
     let Child { process: mut child, requests, _room } = child;
-    // So that it does not wait for another request.
+    // The child then does not wait for another request.
     drop((requests, child.stdout.take()));
     let mut said = Vec::new();
     let last = async {

@@ -1,9 +1,9 @@
-//! Runs a program that the host does not control, and ends it with all that it started.
+//! Runs a program that the host does not control, and ends it with all processes that it started.
 //!
-//! The program is the child of a supervisor, which is this executable again. The supervisor is a subreaper: a process that
-//! forks twice, begins a session of its own or drops its environment becomes the supervisor's child as soon as its parent
-//! ends. None can leave it, but for one that kills the supervisor. When the program has ended, or the host closes the connection or is killed, the supervisor
-//! kills its children until it has none.
+//! The program is the child of a supervisor, which is this executable again. The supervisor is a subreaper: a process
+//! that forks twice, begins its own session or drops its environment becomes the supervisor's child as soon as its
+//! parent ends. A process can escape only by killing the supervisor. When the program has ended, or the host closes the
+//! connection or is killed, the supervisor kills its children until it has none.
 
 use std::{
     ffi::OsString,
@@ -35,28 +35,29 @@ use crate::{
 
 /// The first argument of a supervisor.
 pub(crate) const COMMAND: &str = "supervised-program";
-/// How long the program has between SIGTERM and SIGKILL.
+/// The program's time between SIGTERM and SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(2);
-/// How often orphans that ended are reaped while the program runs.
+/// How often ended orphans are reaped while the program runs.
 const REAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Between two looks whether all children have ended.
+/// The pause between two checks whether all children have ended.
 const POLL: Duration = Duration::from_millis(5);
-/// The exit code where the program cannot be started, as shells have it.
+/// The exit code if the program cannot be started, as in shells.
 const NOT_STARTED: u8 = 127;
 
 static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Has supervisors started from another executable, whose main function calls [`crate::serve_if_asked`]. For a program
-/// that cannot call it, such as a test with a harness. Only the first call counts.
+/// Sets the executable of supervisors, whose main function must call [`crate::serve_if_asked`]. It is for programs that
+/// cannot call it, such as tests with a harness. Only the first call has an effect.
 pub fn set_supervisor(executable: PathBuf) {
     let _ = SUPERVISOR.set(executable);
 }
 
-/// A program that is about to be started below a supervisor.
+/// A program that will be started below a supervisor.
 #[derive(Debug)]
 pub struct Supervised {
-    /// Starts the supervisor. The program gets what is added here: arguments, environment, directory, stdout and stderr.
-    /// It exits as the program does, with 128 and the signal's number where a signal ended that.
+    /// The command of the supervisor. The program gets its further arguments, environment, directory, stdout and
+    /// stderr. The supervisor exits with the program's code, or with 128 plus the number of the signal that ended the
+    /// program.
     pub command: Command,
     /// The program's stdin.
     pub stdin: PipeWriter,
@@ -64,16 +65,16 @@ pub struct Supervised {
     pub lifeline: Lifeline,
 }
 
-/// Once it is dropped, or this process has ended in any way, the supervisor sends the program SIGTERM, and kills what is
-/// left of it and of all that it started 2 s later.
+/// Keeps the program running. Once it is dropped, or this process has ended in any way, the supervisor sends the
+/// program SIGTERM, and 2 s later kills the program and all processes that it started.
 #[derive(Debug)]
 pub struct Lifeline(#[expect(dead_code, reason = "its drop closes the connection")] Socket);
 
 impl Supervised {
-    /// Prepares a program: an absolute path.
+    /// Prepares a program, given by its absolute path.
     ///
     /// # Errors
-    /// Where the system has no descriptors left, or this process can start no supervisor.
+    /// The system has no descriptors left, or this process cannot start a supervisor.
     pub fn new(program: &Path) -> io::Result<Self> {
         let own = match SUPERVISOR.get() {
             Some(supervisor) => supervisor.clone(),
@@ -85,13 +86,13 @@ impl Supervised {
         hand_over(&lifeline, &[Arc::new(OwnedFd::from(input))])?;
         let mut command = Command::new(own);
         command.arg0("guild").arg(COMMAND).arg(program).stdin(Stdio::from(OwnedFd::from(connection)));
-        // A Ctrl-C in the terminal is for the host, which then ends the program in order.
+        // A Ctrl-C in the terminal is for the host only, which then ends the program in order.
         command.process_group(0);
         Ok(Self { command, stdin, lifeline: Lifeline(lifeline) })
     }
 }
 
-/// Supervises the program that the command line names, until nothing of it is left.
+/// Supervises the program in the command line until it and all processes that it started have ended.
 pub(crate) fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = arguments.next() else { return ExitCode::from(2) };
     match run(&program, arguments) {
@@ -141,8 +142,9 @@ fn run(program: &OsString, arguments: impl Iterator<Item = OsString>) -> io::Res
     Ok(exit_code(status))
 }
 
-/// Kills all children until there are none; how `child` ended, if it is one of them. A child of one that ends becomes a
-/// child of this process. Only this process reaps its children, so no id is reused between listing and killing it.
+/// Kills all children until none is left, and returns how `child` ended if it is one of them. The children of an ended
+/// child become children of this process. Only this process reaps its children, so no id is reused between listing and
+/// killing it.
 fn end_children(child: Pid) -> Option<WaitStatus> {
     let mut status = None;
     loop {
@@ -168,7 +170,7 @@ fn children() -> impl Iterator<Item = Pid> {
     pids.filter(move |pid| parent(*pid) == Some(own))
 }
 
-/// The parent of a process: field 4 of its `stat`. The name before it may contain anything.
+/// The parent of a process: field 4 of its `stat`. The name before it may contain any character.
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);

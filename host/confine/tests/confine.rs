@@ -1,4 +1,6 @@
-//! Tasks in real children. This program is its own child, so it has no test harness: it runs the tests one after another.
+//! Tasks in real children.
+//!
+//! This program is its own child, so it has no test harness: it runs the tests one after another.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
@@ -41,7 +43,7 @@ static FALL: Task = Task {
         fall(0).to_le_bytes().to_vec()
     },
 };
-/// The names of its environment's variables.
+/// Returns the names of its environment variables.
 static ENVIRONMENT: Task =
     Task { name: "environment", run: |_| std::env::vars().map(|(name, _)| name).collect::<String>().into_bytes() };
 /// Writes a file.
@@ -52,7 +54,7 @@ static WRITE: Task = Task {
         format!("{:?}", std::fs::write(path, "x")).into_bytes()
     },
 };
-/// The names in the directories that it was handed.
+/// Returns the names in the directories that it received.
 static LIST: Task = Task {
     name: "list",
     run: |_| {
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
     if let Some(code) = serve_if_asked(&TASKS) {
         return code;
     }
-    // The runner asks which tests there are.
+    // The runner asks for a list of the tests.
     if std::env::args().any(|argument| argument == "--list") {
         if !std::env::args().any(|argument| argument == "--ignored") {
             println!("tasks_are_answered_bounded_and_ended: test");
@@ -138,7 +140,7 @@ async fn a_child_reaches_no_environment_and_writes_no_file() {
     assert_eq!(std::fs::read(&file).unwrap_or_default(), b"");
 }
 
-/// The room is for two.
+/// There is room for two children.
 async fn a_child_waits_until_there_is_room_for_it() {
     let [first, second] = [(), ()].map(|()| tokio::spawn(run(&LOOP, BOUNDS, vec![])));
     while children().len() < 2 {
@@ -149,7 +151,7 @@ async fn a_child_waits_until_there_is_room_for_it() {
     assert_eq!(children().len(), 2);
     first.abort();
     assert_eq!(third.await, Ok(vec![7]));
-    // One that may have more than all is not shut out.
+    // A child with a larger limit than the total is not excluded.
     second.abort();
     none_is_left().await;
     let large = Bounds { memory_bytes: 1024 * MIB, ..BOUNDS };
@@ -165,7 +167,7 @@ async fn nobody_works_for_a_caller_that_is_gone() {
     none_is_left().await;
 }
 
-/// The processes whose parent is this one.
+/// The processes whose parent is this process.
 fn children() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
