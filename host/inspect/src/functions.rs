@@ -1,18 +1,19 @@
-//! The functions of a component, before a compiler sees them. What a compiler takes for a function can grow with its locals
-//! times its loops; the process that it runs in is bounded, and here a component that is far beyond all others gets an error that says what
-//! is wrong with it.
+//! Checks the sizes of a component's functions before a compiler sees them.
+//!
+//! A compiler's memory for a function can grow with the number of its locals times that of its loops. The compiler's
+//! process is bounded, but this check rejects extreme components with an error that names the cause.
 
 use guild_contract::Limits;
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 
-/// Refuses a component of which a function is larger than the limits say.
+/// Rejects a component with a function that exceeds the limits.
 ///
 /// # Errors
-/// Which function of which module, the limit and its value.
+/// The text names the function, its module, the limit and its value.
 pub fn check(component: &[u8], limits: &Limits) -> Result<(), String> {
     let (mut module, mut function) = (0_u32, 0_u32);
     for payload in Parser::new(0).parse_all(component) {
-        // What is not valid is reported by the compiler, in its words.
+        // The compiler reports invalid components with better errors.
         let Ok(payload) = payload else { return Ok(()) };
         match payload {
             Payload::CodeSectionStart { .. } => {
@@ -31,7 +32,7 @@ pub fn check(component: &[u8], limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// The limit that a function is beyond.
+/// The limit that a function exceeds.
 fn beyond(body: &FunctionBody<'_>, limits: &Limits) -> Result<Option<String>, BinaryReaderError> {
     let bytes = body.range().len() as u64;
     if bytes > limits.function_bytes {

@@ -12,21 +12,21 @@ use guild_contract::{
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
 
-/// Why a component's bytes are not what a host can load for its manifest.
+/// Why a host cannot load a component for its manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// The bytes are no component.
+    /// The bytes are not a component.
     #[error("{0}")]
     NotAComponent(String),
-    /// An import that this host does not know.
+    /// The component has an import that this host does not know.
     #[error(
         "the component imports `{0}`, which this host does not have; a plugin can use guild:worker and WASI 0.2 only"
     )]
     UnknownImport(String),
-    /// Interfaces that the manifest does not ask for: all of them.
+    /// All interfaces that the component needs and the manifest does not request.
     #[error("{}", not_asked(.0))]
     NotAsked(BTreeMap<Interface, String>),
-    /// An interface of another version.
+    /// The component needs another version of an interface.
     #[error("the component uses `{name}`; this host has {package}@{host}, which serves {served}")]
     Version {
         /// The interface with its version, as the component spells it.
@@ -35,24 +35,24 @@ pub enum InspectError {
         package: &'static str,
         /// The host's version.
         host: String,
-        /// The versions that it serves.
+        /// The versions that the host serves.
         served: String,
     },
-    /// The component does not export what its world has, or exports what another world has.
+    /// The component lacks an export of its world, or has an export of another world.
     #[error("the manifest says `\"world\": \"{world}\"`, but the component {why}")]
     World {
-        /// The world of the manifest.
+        /// The world in the manifest.
         world: &'static str,
-        /// What does not fit, and what to do.
+        /// The mismatch, and the remedy.
         why: String,
     },
-    /// Imports that were not granted, where `strict_imports` refuses such a component: each as the component spells it, by
-    /// the reason.
+    /// Imports that were not granted, if `strict_imports` rejects such components: names as the component spells them,
+    /// by reason.
     #[error("the component imports {}", not_granted(.0))]
     NotGranted(BTreeMap<String, BTreeSet<String>>),
 }
 
-/// `"log": {}` for each, to add to a manifest.
+/// `"log": {}` for each interface, to add to a manifest.
 fn not_asked(imports: &BTreeMap<Interface, String>) -> String {
     let lines: Vec<_> = imports.keys().map(|interface| format!("`{}`", interface.kind().line)).collect();
     let add = if lines.len() == 1 { "the line" } else { "the lines" };
@@ -70,7 +70,7 @@ fn not_granted(imports: &BTreeMap<String, BTreeSet<String>>) -> String {
     imports.iter().map(refused).collect::<Vec<_>>().join("; and ")
 }
 
-/// Some names, each in backticks.
+/// Formats names, each in backticks.
 fn quoted<T: std::fmt::Display>(names: impl IntoIterator<Item = T>) -> String {
     let mut names = names.into_iter().map(|name| format!("`{name}`"));
     let some: Vec<_> = names.by_ref().take(NAMED).collect();
@@ -80,27 +80,27 @@ fn quoted<T: std::fmt::Display>(names: impl IntoIterator<Item = T>) -> String {
     }
 }
 
-/// Names that an error lists.
+/// The maximum number of names in an error.
 const NAMED: usize = 12;
 
-/// The newest WASI 0.2 whose interfaces this host links.
+/// The newest version of WASI 0.2 whose interfaces this host links.
 const WASI_VERSION: (u64, u64, u64) = (0, 2, 12);
-/// How deep modules and components may lie in each other.
+/// The maximum nesting depth of modules and components.
 const MAX_DEPTH: usize = 100;
 
-/// The outside of a component: names of imports and exports as it spells them, in its order.
+/// The imports and exports of a component, with names as it spells them and in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outside {
-    /// What it needs from the host.
+    /// The imports.
     pub imports: Vec<String>,
-    /// What it offers.
+    /// The exports.
     pub exports: Vec<String>,
 }
 
-/// Reads the outside of a component.
+/// Reads the imports and exports of a component.
 ///
 /// # Errors
-/// [`InspectError::NotAComponent`], with a text that says what the bytes are instead.
+/// [`InspectError::NotAComponent`], with a text that describes the bytes.
 pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
     let not = |why: &str| InspectError::NotAComponent(format!("the file is no WebAssembly component: {why}"));
     if bytes.starts_with(b"\x7fELF") {
@@ -144,20 +144,20 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
     Ok(outside)
 }
 
-/// The track of `guild:worker` that a component was built for: major and minor of the version of the first export or
-/// import that is of it. None where it has none, or one without a version.
+/// The track of `guild:worker` that a component was built for: the major and minor version of its first export or
+/// import of that package. None if it has none, or one without a version.
 pub fn worker_track(outside: &Outside) -> Option<(u64, u64)> {
     let names = outside.exports.iter().chain(&outside.imports);
     let name = names.map(|name| Name::of(name)).find(|name| name.package == WIT_PACKAGE)?;
     name.parsed_version().map(|(major, minor, _)| (major, minor))
 }
 
-/// Whether an import has nothing behind it: every call traps. Languages' runtimes drag such imports in.
+/// Whether every call of an import traps. The runtimes of some languages pull in such imports.
 pub fn is_denied(import: &str) -> bool {
     link(import) == Some(Link::Denied)
 }
 
-/// Checks that this host serves the version of an import or export, of a package that it knows.
+/// Checks that this host serves the version of an import or export, if it knows the package.
 pub fn check_version(import: &str) -> Result<(), InspectError> {
     let name = Name::of(import);
     match name.package {
@@ -166,7 +166,7 @@ pub fn check_version(import: &str) -> Result<(), InspectError> {
     }
 }
 
-/// What becomes of an import, where this host has it in that version.
+/// How this host links an import, if it has the import in that version.
 pub fn known(import: &str) -> Result<Link, InspectError> {
     let unknown = || InspectError::UnknownImport(import.to_owned());
     if !interfaces::knows_package(Name::of(import).package) {
@@ -176,7 +176,7 @@ pub fn known(import: &str) -> Result<Link, InspectError> {
     link(import).filter(|link| *link != Link::Exported).ok_or_else(unknown)
 }
 
-/// What becomes of an import or export; none for what this host does not have.
+/// How this host links an import or export; none if it does not have it.
 pub fn link(name: &str) -> Option<Link> {
     interfaces::link(without_version(name))
 }
@@ -186,14 +186,14 @@ pub fn without_version(name: &str) -> &str {
     name.split_once('@').map_or(name, |(path, _)| path)
 }
 
-/// The interface that an import of `guild:worker` needs a grant for.
+/// The interface whose grant an import of `guild:worker` needs.
 pub fn interface(import: &str) -> Option<Interface> {
     let name = Name::of(import);
     let found = Interface::ALL.into_iter().find(|interface| interface.as_str() == name.interface);
     found.filter(|_| name.package == WIT_PACKAGE)
 }
 
-/// What a world exports, by the names of its interfaces.
+/// The exports of a world, by the names of its interfaces.
 pub fn exports_of(world: World) -> &'static [&'static str] {
     match world {
         World::Worker => &["dispatch"],
@@ -203,17 +203,17 @@ pub fn exports_of(world: World) -> &'static [&'static str] {
     }
 }
 
-/// Whether an export is this interface of `guild:worker`.
+/// Whether an export is the given interface of `guild:worker`.
 pub fn is_export(export: &str, interface: &str) -> bool {
     let name = Name::of(export);
     name.package == WIT_PACKAGE && name.interface == interface
 }
 
-/// Checks a component's outside against what its manifest says, what it is granted, and what this host has.
+/// Checks a component's imports and exports against its manifest, its grants, and this host.
 ///
 /// # Errors
-/// The first that does not fit: an import that this host does not have, imports that were not asked for or granted, a world of
-/// other exports. See [`InspectError`].
+/// The first mismatch: an import that this host does not have, imports that were not requested or granted, or the
+/// exports of another world. See [`InspectError`].
 pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result<(), InspectError> {
     let (mut not_asked, mut not_granted) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for import in &outside.imports {
@@ -242,7 +242,8 @@ pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result
     check_exports(outside, spec.world)
 }
 
-/// Checks that a component exports what its world has, and nothing that another world has: no host would call that.
+/// Checks that a component exports everything in its world, and nothing of another world, since no host would call
+/// that.
 fn check_exports(outside: &Outside, world: World) -> Result<(), InspectError> {
     let found = |interface: &str| outside.exports.iter().find(|name| is_export(name, interface));
     let exported: Vec<&str> = EXPORTS.into_iter().filter(|interface| found(interface).is_some()).collect();
@@ -267,10 +268,10 @@ fn check_exports(outside: &Outside, world: World) -> Result<(), InspectError> {
     Err(InspectError::World { world: world.as_str(), why: format!("{why}; {remedy}") })
 }
 
-/// Why sockets and HTTP are denied.
+/// The reason for denying sockets and HTTP.
 pub const NO_NETWORK: &str = "a plugin has no network";
 
-/// `package/interface@version`, taken apart.
+/// The parts of `package/interface@version`.
 struct Name<'a> {
     whole: &'a str,
     package: &'a str,
@@ -293,7 +294,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The same track as one of the host's, and not newer than that.
+    /// Checks that the version is on one of the host's tracks, and not newer than the host's.
     fn check_version(&self, package: &'static str, host: &[(u64, u64, u64)]) -> Result<(), InspectError> {
         let version = self.parsed_version();
         let serves = |served: &&(u64, u64, u64)| {
