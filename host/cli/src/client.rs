@@ -1,4 +1,4 @@
-//! Options with which the client commands connect to a host.
+//! Options of the client commands for connecting to a host.
 
 use std::{
     env,
@@ -24,13 +24,13 @@ use crate::{
 const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
 /// The variable with the URL of a host.
 pub(crate) const URL_VARIABLE: &str = "GUILD_URL";
-/// A file of authorities that is larger is not read: a system's whole collection has a quarter of it.
+/// The maximum size of a file of authorities: a system's whole collection has a quarter of it.
 const MAX_CA_BYTES: u64 = 1 << 20;
 /// The maximum length of a host's refusal in an error.
 const REFUSAL_CHARS: usize = 400;
 
-/// How a client authenticates to a host, and the host to it. A token is never an argument, since every user of the machine
-/// can see those.
+/// How a client authenticates to a host, and the host to it. A token is never an argument, since every user of the
+/// machine can see those.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AccessArgs {
     /// Send the token in this file [default: $GUILD_TOKEN, if set]
@@ -84,7 +84,8 @@ impl AccessArgs {
     }
 
     /// Options for the host at `url`, which comes from a member's `.owner`. Anyone who can write that file can put any
-    /// address there, so the token is only sent to this machine and to the host that --url (`named`) or GUILD_URL names.
+    /// address there, so the token is only sent to this machine and to the host that --url (`named`) or GUILD_URL
+    /// names.
     pub(crate) fn options_of_owner(&self, url: &str, named: Option<&str>) -> Result<Options, Failure> {
         let mut options = self.options(url)?;
         let variable = env::var(URL_VARIABLE).ok();
@@ -100,7 +101,7 @@ impl AccessArgs {
         Ok(options)
     }
 
-    /// Options for the host at `url`, which the user named. Without a token of the user's, a private host is sent its own.
+    /// Options for the host at `url`, which the user named. If the user has no token, a private host is sent its own.
     pub(crate) fn options(&self, url: &str) -> Result<Options, Failure> {
         let source = match &self.token_file {
             Some(file) => Some(KeySource::File(file.clone())),

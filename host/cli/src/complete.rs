@@ -1,7 +1,7 @@
 //! Shell completion and man pages, made from the definition of the command line.
 //!
-//! Shells complete members and jobs, which are read from the directory of members, and of projects, commissions
-//! and meetings, which are read from the hall's home.
+//! Shells complete members and jobs from the directory of members, and projects, commissions and meetings from the
+//! hall's home.
 //!
 //! The shell's script starts `guild` with the present command line. Read errors result in no candidates, since there is
 //! nowhere to report them.
@@ -78,7 +78,7 @@ pub(crate) fn projects() -> Vec<CompletionCandidate> {
     projects.into_iter().map(|project| CompletionCandidate::new(project.name).help(Some(project.path.into()))).collect()
 }
 
-/// The newest commissions in the hall's home, with what they are about.
+/// The newest commissions in the hall's home, with their titles.
 pub(crate) fn commissions() -> Vec<CompletionCandidate> {
     let mut all = hall_home().and_then(|home| list_commissions(&home).ok()).unwrap_or_default();
     all.sort_by_cached_key(|one| Reverse(one.created().to_owned()));
@@ -89,7 +89,7 @@ pub(crate) fn commissions() -> Vec<CompletionCandidate> {
     all.iter().take(JOBS).map(candidate).collect()
 }
 
-/// The newest meetings in the hall's home, with what they are called.
+/// The newest meetings in the hall's home, with their titles.
 pub(crate) fn meetings() -> Vec<CompletionCandidate> {
     let mut all = hall_home().and_then(|home| list_meetings(&home).ok()).unwrap_or_default();
     all.sort_by_cached_key(|one| Reverse((one.record.date.clone(), one.meeting_id.to_string())));

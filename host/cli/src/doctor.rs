@@ -1,4 +1,4 @@
-//! `guild doctor`: checks what is usable, and reports why the rest is not.
+//! `guild doctor`: checks that everything is usable, and reports why the rest is not.
 
 mod running;
 
@@ -66,7 +66,7 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     Err(Failure::code(exit::ERROR))
 }
 
-/// The home of the hall that is looked at: the one that is asked for, else one that is there.
+/// The home of the hall to check: the requested one, or else an existing one.
 fn hall(asked: Option<&Option<PathBuf>>, config: &Config) -> Result<Option<PathBuf>, Failure> {
     match asked {
         Some(named) => local::hall_home(named.as_deref(), "--hall", config).map(Some),
@@ -78,7 +78,7 @@ fn hall(asked: Option<&Option<PathBuf>>, config: &Config) -> Result<Option<PathB
 fn members(args: &Doctor, hall: Option<&Path>, config: &Config) -> Result<Option<PathBuf>, Failure> {
     let local = &args.local;
     let is_named = local.members.is_some() || config.members.is_some();
-    // Without --hall, ./guild-members are those of a host without a hall.
+    // Without --hall, ./guild-members belongs to a host without a hall.
     let packages = || local::members_of_hall(None, hall, config).filter(|packages| packages.is_dir());
     if args.hall.is_some() && !is_named {
         return Ok(packages());

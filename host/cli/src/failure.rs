@@ -16,7 +16,7 @@ pub(crate) mod exit {
     pub(crate) const JOB_FAILED: u8 = 3;
     /// `run`: the job was cancelled by another client.
     pub(crate) const JOB_CANCELLED: u8 = 4;
-    /// `run`: Ctrl-C or SIGTERM ended the command, and cancelled the job where its host answered.
+    /// `run`: Ctrl-C or SIGTERM ended the command, and cancelled the job if its host answered.
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 

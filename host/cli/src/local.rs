@@ -39,7 +39,7 @@ pub(crate) fn config(policy: &PolicyArgs) -> Result<Config, Failure> {
     Config::load(policy.config.as_deref()).map_err(|e| Failure::error(e.to_string()))
 }
 
-/// The home of the hall: see [`Config::hall_home`]. `option` is what names it on the command line.
+/// The home of the hall: see [`Config::hall_home`]. `option` is the option that names it.
 pub(crate) fn hall_home(named: Option<&Path>, option: &str, config: &Config) -> Result<PathBuf, Failure> {
     let why = || Failure::error(format!("the user has no home directory; name the hall's with {option} HOME"));
     config.hall_home(named).ok_or_else(why)
@@ -60,14 +60,14 @@ pub(crate) fn members_directory(option: Option<&Path>, config: &Config) -> Resul
     }))
 }
 
-/// The directory of members of a host of a hall: the hall's own are the roster where no other is named.
+/// The directory of members for a host with a hall: by default the hall's own.
 pub(crate) fn members_of_hall(option: Option<&Path>, hall: Option<&Path>, config: &Config) -> Option<PathBuf> {
     let packages = || hall.filter(|_| config.members.is_none()).map(|hall| hall.join(guild_hall::PACKAGES));
     option.map(Path::to_owned).or_else(packages)
 }
 
-/// The directory of one member. A name without `/` is a key if the option names the directory of members. Otherwise it is
-/// a directory or a key; if both exist and are different members, that is an error.
+/// The directory of one member. A name without `/` is a key if the option names the directory of members. Otherwise it
+/// is a directory or a key; if both exist and are different members, that is an error.
 pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config) -> Result<PathBuf, Failure> {
     let members = match local.members.as_deref() {
         Some(named) => Some(members_directory(Some(named), config)?),
@@ -111,8 +111,8 @@ pub(crate) fn member(directory: &Path, local: &LocalArgs, config: &Config) -> Re
     single(directory, members.as_deref(), config)
 }
 
-/// Checks that the manifest of the member in a directory allows dispatches. Other problems are reported by the host that
-/// opens it.
+/// Checks that the manifest of the member in a directory allows dispatches. Other problems are reported by the host
+/// that opens it.
 pub(crate) fn check_worker(directory: &Path, local: &LocalArgs, config: &Config) -> Result<(), Failure> {
     let Ok(FoundMember { key, manifest, .. }) = member(directory, local, config) else { return Ok(()) };
     let Some(component) = manifest.component.as_ref().filter(|_| !manifest.is_worker()) else { return Ok(()) };
@@ -126,8 +126,8 @@ pub(crate) fn check_worker(directory: &Path, local: &LocalArgs, config: &Config)
     }))
 }
 
-/// Adds the command that approves the member in a directory, or one of its toolboxes, to a failure for want of an approval.
-/// The host only says that an approval is missing: the command has paths, which are not for every client.
+/// Adds the command that approves the member in a directory, or one of its toolboxes, to a failure for want of an
+/// approval. The host only says that an approval is missing: the command has paths, which are not for every client.
 pub(crate) fn with_approval(failure: Failure, directory: &Path, local: &LocalArgs, config: &Config) -> Failure {
     let Some(message) = failure.message.as_deref().filter(|message| message.contains("`guild approve`")) else {
         return failure;
@@ -156,14 +156,14 @@ fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// The members in a directory.
+/// Lists the members in a directory.
 pub(crate) fn discovered(directory: &Path) -> Result<Vec<Found>, Failure> {
     open(directory)
         .and_then(|dir| discover(&dir).map_err(|e| Failure::error(format!("cannot read {}: {e}", directory.display()))))
 }
 
-/// The member that a command names, or else all in the directory of members. The path of a named member is its name on the
-/// command line. A member whose manifest cannot be read has the error in its place.
+/// The member that a command names, or else all in the directory of members. The path of a named member is its name on
+/// the command line. A member whose manifest cannot be read has the error in its place.
 pub(crate) fn one_or_all(named: Option<&str>, local: &LocalArgs, config: &Config) -> Result<Vec<Found>, Failure> {
     let Some(name) = named else { return discovered(&members_directory(local.members.as_deref(), config)?) };
     let directory = member_directory(name, local, config)?;

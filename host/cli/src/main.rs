@@ -1,4 +1,4 @@
-//! The `guild` command: serve members, run a task, and call a running host.
+//! The `guild` command: it serves members, runs tasks, and calls running hosts.
 
 mod age;
 mod args;
@@ -38,9 +38,10 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
-            // Clap's own code, 2, means a port in use for Guild Hall if `serve` exits with it. For `audit`, 1 means findings.
+            // Clap's own code, 2, means a port in use for Guild Hall if `serve` exits with it. For `audit`, 1 means
+            // findings.
             let words: Vec<_> = std::env::args_os().collect();
-            // The first word that is neither an option nor the value of one that any command takes.
+            // The first word that is neither an option nor an option's value.
             let is_command = |(before, word): &(&OsString, &OsString)| {
                 *before != "--log-format" && !word.as_encoded_bytes().starts_with(b"-")
             };
@@ -114,7 +115,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Runs a command to its end. Blocking work that is left, such as a compilation or the reading of sources, is not awaited,
+/// Runs a command to its end. Remaining blocking work, such as a compilation or the reading of sources, is not awaited,
+/// so that the process stops at once.
 /// so that the process stops at once.
 fn on(runtime: &mut Builder, command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = runtime.enable_all().build().map_err(|e| Failure::error(format!("cannot start: {e}")))?;

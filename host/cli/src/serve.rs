@@ -19,7 +19,7 @@ use crate::{
     output::{one_line, print_json, tell, tell_error},
 };
 
-/// Serves until SIGTERM or Ctrl-C. A private host reports on stdout how it started, instead of on stderr.
+/// Serves until SIGTERM or Ctrl-C. A private host reports its start on stdout instead of stderr.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     if !args.private {
         return serve_until_stopped(args, tell_start).await;
@@ -39,11 +39,12 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     }
 }
 
-/// The address of a private host, or why it did not start: one line on stdout, for the `guild mcp` that started it.
+/// The address of a private host, or the reason of its failure: one line on stdout, for the `guild mcp` that started
+/// it.
 pub(crate) type Start = Result<String, String>;
 
 fn report_start(start: &Start) {
-    // If that process is gone, the host ends since it has no client.
+    // If that process is gone, the host ends because it has no client.
     let _ = print_json(start);
 }
 
@@ -54,7 +55,7 @@ async fn serve_until_stopped(args: Serve, started: impl FnOnce(&str, &Host, Opti
     let config = local::config(&args.policy)?;
     let hall = args.hall.map(|named| local::hall_home(named.as_deref(), "--hall", &config)).transpose()?;
     if let Some(home) = &hall {
-        // It has the members that are served where no others are named.
+        // The home has the members that are served by default.
         guild_hall::Home::make(home).map_err(|e| Failure::error(e.to_string()))?;
     }
     let (target, toolboxes) = match args.member {
@@ -100,7 +101,7 @@ async fn serve_until_stopped(args: Serve, started: impl FnOnce(&str, &Host, Opti
     })
 }
 
-/// Tells that clients can connect. `roster` is the directory of a hall's workers.
+/// Prints that clients can connect. `roster` is the directory of a hall's workers.
 fn tell_start(base: &str, host: &Host, roster: Option<&Path>) {
     tell(listening(base, host));
     if let Some(roster) = roster.filter(|_| host.members().is_empty()) {
@@ -133,7 +134,7 @@ fn listening(base: &str, host: &Host) -> String {
     lines.join("\n")
 }
 
-/// Reports each member as served once its component is in service. The log says why one is not.
+/// Reports each member as served once its component is in service. Failures are in the log.
 fn tell_served(base: &str, host: &Host) {
     let is_single = host.single_key().is_some();
     for member in host.members().values().filter_map(MemberEntry::member) {

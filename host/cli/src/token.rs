@@ -1,4 +1,4 @@
-//! `guild token`: tokens with which callers authenticate to the hosts of this `guild.toml`.
+//! `guild token`: manages the tokens with which callers authenticate to the hosts of this `guild.toml`.
 
 use guild_auth::{
     audit_log::{Event, Log, Who},

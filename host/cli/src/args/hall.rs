@@ -256,7 +256,7 @@ pub(crate) struct OverrideArgs {
 }
 
 impl OverrideArgs {
-    /// What the hall is told; `None` where nothing is overridden.
+    /// The overrides for the hall; `None` if there are none.
     pub(crate) fn overrides(self) -> Option<Overrides> {
         let Self { model, max_turns, max_budget_usd } = self;
         Some(Overrides { model, max_turns, max_budget_usd }).filter(|overrides| *overrides != Overrides::default())

@@ -1,7 +1,7 @@
-//! Reads `.guildaudit.toml`: findings that a company accepts, each with a reason and an end.
+//! Reads `.guildaudit.toml`: findings that a company accepts, each with a reason and a last day.
 //!
-//! It is found next to `guild.toml` or named, and never looked for in a member's or in the working directory: a member must
-//! not bring along what is accepted of it.
+//! The file is next to `guild.toml` or named on the command line. It is never read from a member's directory or the
+//! working directory, since a member must not decide which of its findings are accepted.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use toml::value::Datetime;
 use super::{fail, read_file};
 use crate::{failure::Failure, output::tell};
 
-/// Its name, next to `guild.toml`.
+/// The file's name, next to `guild.toml`.
 const FILE: &str = ".guildaudit.toml";
 
-/// What it says.
+/// The contents of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Accepted {
@@ -26,24 +26,25 @@ struct Accepted {
     accept: Vec<Entry>,
 }
 
-/// A finding that is accepted.
+/// An accepted finding.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// The member's key, or of a file its name; `*` stands for any characters.
+    /// The member's key, or the name of a file; `*` matches any characters.
     member: String,
     rule: Rule,
-    /// The finding's place, as it stands there; all places of the rule, where it is left out.
+    /// The finding's place, as the audit spells it; all places of the rule by default.
     place: Option<String>,
-    /// The most severe that is accepted: what becomes worse is a finding again. The rule's own severity, where it is left out.
+    /// The highest accepted severity: a finding that becomes more severe counts again. By default the rule's own
+    /// severity.
     severity: Option<Severity>,
-    /// Why.
+    /// The reason.
     reason: String,
-    /// The last day on which it counts.
+    /// The last day of the acceptance.
     until: Datetime,
 }
 
-/// Marks the findings of an audit that are accepted on a day.
+/// Marks the findings of an audit that are accepted on the day `today`.
 pub(super) fn mark(audit: &mut Audit, named: Option<&Path>, config: &Config, today: Date) -> Result<(), Failure> {
     let found = config.directory.as_ref().map(|directory| directory.join(FILE)).filter(|file| file.exists());
     let Some(file) = named.map(PathBuf::from).or(found) else { return Ok(()) };

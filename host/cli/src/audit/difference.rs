@@ -6,10 +6,10 @@ use serde::Serialize;
 use super::{counted, html, json, sarif, text};
 use crate::{args::AuditFormat, failure::Failure};
 
-/// The name of the JSON's form.
+/// The name of the JSON format.
 const FORMAT: &str = "guild-audit-difference/1";
 
-/// What `--format json` prints.
+/// The output of `--format json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Written<'a> {
@@ -32,7 +32,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Lines of each kind of change that are shown first.
+/// How many lines of each kind of change the first screen shows.
 const FIRST_LINES: usize = 8;
 
 pub(super) fn shown(

@@ -1,6 +1,6 @@
 //! Renders an audit as one page of HTML without other files, scripts or network, to go with a ticket.
 //!
-//! What came with the component is text only: it is escaped, and has no character that steers.
+//! Data from the component is text only: it is escaped, and has no control characters.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{counted, rows};
 use crate::output::{count, harmless, one_line};
 
-/// How much of a text of the component's is shown.
+/// The maximum length of a text from the component.
 const CHARS: usize = 600;
 
 const STYLE: &str = "
@@ -104,7 +104,7 @@ pub(super) fn audit(audit: &Audit) -> String {
     page(&format!("Audit of {title}"), &body)
 }
 
-/// Sources on the left, sinks on the right, and a line for each flow in the colour of what it matters.
+/// Sources on the left, sinks on the right, and a line for each flow, coloured by severity.
 fn picture(flows: &[Flow]) -> Markup {
     const ROW: usize = 34;
     let sources: BTreeSet<_> = flows.iter().map(|flow| &flow.source).collect();
@@ -114,7 +114,7 @@ fn picture(flows: &[Flow]) -> Markup {
     let right = |sink| 20 + ROW * sinks.iter().position(|other| *other == sink).unwrap_or_default();
     html! {
         svg viewBox=(format!("0 0 900 {height}")) role="img" aria-label="what can flow where" {
-            // What matters most is drawn last, above the others.
+            // The most severe flow is drawn last, above the others.
             @for flow in flows.iter().rev() {
                 line class=(flow.severity.map_or("", Severity::as_str))
                     x1="330" y1=(left(&flow.source)) x2="570" y2=(right(&flow.sink)) {
@@ -129,7 +129,7 @@ fn picture(flows: &[Flow]) -> Markup {
     }
 }
 
-/// What only a person can answer, with a box to tick; and a table for guild.toml that grants what it uses and no more.
+/// Questions for a person, each with a box to tick; and a table for guild.toml that grants only what the member uses.
 fn questions(audit: &Audit) -> Markup {
     let open = audit.findings.iter().filter(|finding| finding.severity <= Severity::Medium);
     let questions: Vec<_> = open.map(|finding| (safe(&finding.place), finding.rule.name())).collect();
@@ -142,7 +142,7 @@ fn questions(audit: &Audit) -> Markup {
     }
 }
 
-/// Hosts, what is packed, and the other files of its directory.
+/// Hosts, packed data, and the other files in the directory.
 fn evidence(audit: &Audit) -> Markup {
     html! {
         @if !audit.hosts.is_empty() {
@@ -173,7 +173,7 @@ fn evidence(audit: &Audit) -> Markup {
     }
 }
 
-/// What changed.
+/// The difference of two audits.
 pub(super) fn difference(old: &Identity, new: &Identity, difference: &Difference) -> String {
     let body = html! {
         table {
@@ -210,7 +210,7 @@ fn page(title: &str, body: &Markup) -> String {
     page.into_string() + "\n"
 }
 
-/// A text of the component's: on one line, not long, without what steers. The template escapes it.
+/// A text of the component on one line, shortened, without control characters. The template escapes it.
 fn safe(text: &str) -> String {
     one_line(text, CHARS)
 }

@@ -1,6 +1,6 @@
-//! `guild audit`: what a component can do, without running it.
+//! `guild audit`: reports the abilities of a component without running it.
 //!
-//! The findings decide the exit code; the formats show one and the same [`Audit`].
+//! The findings decide the exit code; all formats show the same [`Audit`].
 
 mod accepted;
 mod difference;
@@ -31,12 +31,12 @@ use crate::{
 };
 use subject::Subject;
 
-/// A file that is larger is not read: more than any limit of a component that makes sense.
+/// The maximum size of a file that is read: more than any sensible limit of a component.
 const MOST_BYTES: u64 = 512 * 1024 * 1024;
-/// A saved audit that is larger is not read: more than this command writes.
+/// The maximum size of a saved audit that is read: more than this command writes.
 const MOST_SAVED_BYTES: usize = 16 * 1024 * 1024;
 
-/// A pipe in a file's place is opened without waiting for a writer, and then refused.
+/// A FIFO in place of a file is opened without waiting for a writer, and then refused.
 const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// `guild audit`.
@@ -63,14 +63,14 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
         (true, true) => Some(exit::FINDINGS),
         (true, false) => None,
     };
-    // The verdict does not depend on how much of it was read. One that could not be written was not given.
+    // The verdict holds even if its reader stops early. An audit that could not be written is a failure.
     match print(|out| out.write_all(shown.as_bytes())) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(fail(format!("cannot write to stdout: {error}"))),
         _ => code.map_or(Ok(()), |code| Err(Failure::code(code))),
     }
 }
 
-/// What `guild audit` shows of a member first.
+/// The first screen of `guild audit` for a member.
 pub(crate) fn first_screen(member: &str, local: &local::LocalArgs, config: &Config) -> Result<String, Failure> {
     let mut audit = Subject::find(member, local, config)?.audit();
     accepted::mark(&mut audit, None, config, Zoned::now().date())?;
@@ -87,8 +87,8 @@ fn shown(audit: &Audit, format: AuditFormat, all: bool) -> Result<String, Failur
     }
 }
 
-/// What `--against` names: a saved audit, a component's file, or a member. A file is audited as the same member's, so that what
-/// differs are the bytes.
+/// The audit of `--against`: a saved audit, a component's file, or a member. A file is audited as the same member's, so
+/// that only the bytes differ.
 fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Result<Audit, Failure> {
     if !Path::new(old).is_file() {
         return Ok(Subject::find(old, &args.local, config)?.audit());
@@ -111,24 +111,24 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
     Ok(saved)
 }
 
-/// Pretty JSON in which no character steers a terminal: what came with a component is written as `\u....`.
+/// Pretty JSON without control characters: those in data from a component become `\u....`.
 fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|e| fail(format!("cannot write JSON: {e}")))?;
     Ok(escaped_json(&text).into_owned() + "\n")
 }
 
-/// A failure of finding or reading what is to be audited.
+/// The failure to find or read the subject of an audit.
 fn unreadable(failure: Failure) -> Failure {
     Failure { code: exit::CANNOT_READ, ..failure }
 }
 
-/// A file that the person named.
+/// Reads a file that the user named.
 fn read_file(path: &str) -> Result<Vec<u8>, Failure> {
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path);
     opened.map_err(|e| e.to_string()).and_then(read).map_err(|why| cannot_read(path, &why))
 }
 
-/// The bytes of an open file: a regular one, and not larger than what is read at most.
+/// Reads an open file, if it is regular and not too large.
 fn read(file: File) -> Result<Vec<u8>, String> {
     let found = file.metadata().map_err(|e| e.to_string())?;
     if !found.is_file() {
@@ -146,12 +146,12 @@ fn cannot_read(path: &str, why: &str) -> Failure {
     fail(format!("cannot read {path}: {why}"))
 }
 
-/// Why there is no audit.
+/// The failure without an audit.
 fn fail(why: String) -> Failure {
     Failure { code: exit::CANNOT_READ, message: Some(why) }
 }
 
-/// A severity, as a number of findings of it.
+/// The number of findings of each severity.
 fn counted(findings: &[guild_audit::Finding]) -> String {
     let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let counts: Vec<_> = Severity::ALL

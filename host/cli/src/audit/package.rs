@@ -1,4 +1,4 @@
-//! Reads the other files of a member's directory, and what the member would reach where it is installed.
+//! Reads the other files of a member's directory, and the capabilities that the member would have on this host.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,45 +26,45 @@ use memchr::memmem;
 
 use super::NO_WAIT;
 
-/// Files and links that are looked at.
+/// The maximum number of files and links in the audit.
 const FILES: usize = 10_000;
-/// Bytes of files that are looked into, in all.
+/// The maximum size of all files that are read, in bytes.
 const DOCUMENTS_BYTES: usize = 32 * 1024 * 1024;
-/// Directories in directories that are looked into.
+/// The maximum depth of directories that are read.
 const DEPTH: usize = 8;
-/// Bytes of a file by which its kind is told.
+/// How many bytes of a file decide its kind.
 const BEGINNING: usize = 4096;
-/// Bytes of a file in which another one is looked for.
+/// How many bytes of a file are searched for another one.
 const LOOKED_AT: u64 = 8 * 1024 * 1024;
 /// The directory with a member's memories.
 const MEMORY: &str = "memory";
-/// Bytes of one memory that are looked at.
+/// How many bytes of a memory are read.
 const MEMORY_BYTES: u64 = 256 * 1024;
 /// The directory with a member's jobs.
 const JOBS: &str = "jobs";
 /// The members that ship with the host.
 const SHIPPED: [&str; 4] = ["analyst", "digest", "researcher", "textkit"];
-/// The read root of which a flow is told where the operator has none yet.
+/// The read root in flows if the operator has none yet.
 const ANY_ROOT: &str = "(any read root)";
 
-/// The files of a member besides those that are its own.
+/// The files in a member's directory besides the member's own.
 #[derive(Default)]
 pub(super) struct Others {
-    /// All of them, sorted by name.
+    /// All files, sorted by name.
     pub(super) files: Vec<OtherFile>,
-    /// What they hold: path and content, as far as it was read.
+    /// Paths and contents, as far as they were read.
     pub(super) documents: Vec<(String, Vec<u8>)>,
-    /// Whether there are more.
+    /// Whether files are left out.
     pub(super) is_cut: bool,
     bytes: usize,
 }
 
-/// The files of a member that are neither its manifest, its posture, its component, a signature nor a memory. The jobs of one
-/// that this host has loaded are the host's.
+/// The files in a member's directory other than its manifest, posture, component, signatures and memories. The jobs of
+/// a member that this host has loaded are the host's, and left out, too.
 pub(super) fn other_files(member: &FoundMember, spec: &ComponentSpec, is_loaded: bool) -> io::Result<Others> {
     let mut own = vec![FILE_NAME.to_owned(), POSTURE.to_owned(), spec.file.clone(), format!("{}{SUFFIX}", spec.file)];
     own.extend(is_loaded.then(|| JOBS.to_owned()));
-    // What declares the member is read with its texts.
+    // The declaration of the member is read together with its texts.
     own.extend(declares(&member.dir, package::FILE_NAME).then(|| package::FILE_NAME.to_owned()));
     let mut others = Others::default();
     others.add(&member.dir, "", &own, 0)?;
@@ -73,8 +73,8 @@ pub(super) fn other_files(member: &FoundMember, spec: &ComponentSpec, is_loaded:
     Ok(others)
 }
 
-/// The memories of a member, which its sessions are shown: those that it comes with, and those that it has made since. What
-/// cannot be read is left out.
+/// The memories of a member, which its sessions receive: those in its package and those made since. Unreadable memories
+/// are left out.
 pub(super) fn memories(member: &FoundMember) -> Vec<(String, Vec<u8>)> {
     let Ok(dir) = member.dir.open_dir(MEMORY) else { return Vec::new() };
     let names = dir.entries().into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -90,7 +90,7 @@ pub(super) fn memories(member: &FoundMember) -> Vec<(String, Vec<u8>)> {
     memories
 }
 
-/// Whether a file in the directory of memories is one: regular, whatever else it is.
+/// Whether a file in the directory of memories is a memory: a regular file with its suffix.
 fn is_memory(dir: &Dir, name: &str) -> bool {
     name.ends_with(".md") && dir.symlink_metadata(name).is_ok_and(|found| found.is_file())
 }
@@ -109,10 +109,10 @@ impl Others {
                 self.is_cut = true;
                 return Ok(());
             }
-            // What a host writes meanwhile can be gone again.
+            // A file that a host writes at the same time can disappear.
             let Some(found) = if_there(entry.metadata())? else { continue };
             let kind = if found.is_symlink() {
-                // A directory handle follows no link that leads out.
+                // A directory handle follows no link to the outside.
                 if dir.metadata(&name).is_ok() { OtherKind::Link } else { OtherKind::LinkOut }
             } else if found.is_dir() {
                 if depth < DEPTH {
@@ -139,7 +139,7 @@ impl Others {
     }
 }
 
-/// The beginning of a file.
+/// Reads the beginning of a file.
 fn beginning(dir: &Dir, name: &Path) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(NO_WAIT);
@@ -149,7 +149,7 @@ fn beginning(dir: &Dir, name: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn kind(content: &[u8], mode: u32) -> OtherKind {
-    // Pictures and archives can go on after their end.
+    // Pictures and archives can have further data after their end.
     let modules = [&b"\0asm\x01\0\0\0"[..], b"\0asm\x0d\0\x01\0"];
     let is_wasm_inside = modules.iter().any(|magic| memmem::find(content, magic).is_some());
     match form_of(content.get(..BEGINNING).unwrap_or(content)) {
@@ -163,8 +163,8 @@ fn kind(content: &[u8], mode: u32) -> OtherKind {
     }
 }
 
-/// What a member could reach here. Where the operator has no read roots, or has not opened the web yet, it is judged as if
-/// both were there: they will be when it works.
+/// The capabilities of a member on this host. If the operator has no read roots, or has not allowed the web yet, the
+/// audit assumes both, since the member will need them.
 pub(super) fn operator(
     member: &FoundMember,
     spec: &ComponentSpec,
@@ -190,14 +190,14 @@ pub(super) fn operator(
     }
 }
 
-/// The members that are installed, or that lie next to this one.
+/// The installed members, and those next to this one.
 fn neighbours(member: &FoundMember, members: &BTreeSet<PathBuf>) -> Vec<FoundMember> {
     let open = |path: &PathBuf| Dir::open_ambient_dir(path, cap_std::ambient_authority()).ok();
     let found = members.iter().filter_map(open).filter_map(|dir| discover(&dir).ok()).flatten();
     found.filter_map(|found| found.member.ok()).filter(|other| other.key != member.key).collect()
 }
 
-/// The names of the members that ship with the host, and of those that are installed.
+/// The names of the members that ship with the host, and of the installed ones.
 fn names(member: &FoundMember, neighbours: &[FoundMember]) -> Vec<String> {
     let installed = neighbours.iter().map(|other| &other.manifest);
     let installed = installed.flat_map(|other| [other.name.clone(), other.display_name.clone()]);
@@ -208,7 +208,7 @@ fn names(member: &FoundMember, neighbours: &[FoundMember]) -> Vec<String> {
     names
 }
 
-/// The hosts that the members ask for whose tools this one names.
+/// The hosts that are requested by the toolboxes of this member.
 fn toolbox_hosts(spec: &ComponentSpec, neighbours: &[FoundMember]) -> BTreeMap<String, Vec<String>> {
     let named = neighbours.iter().filter(|other| spec.toolboxes.contains(&other.key));
     let hosts = named.filter_map(|other| {

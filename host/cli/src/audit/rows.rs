@@ -1,4 +1,4 @@
-//! The rows that the text and the HTML of an audit share.
+//! Rows of an audit, shared by its text and its HTML.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(super) fn export_state(state: ExportState) -> &'static str {
     }
 }
 
-/// What became of a request, and whether it is used.
+/// The decision on a request, and whether its capability is used.
 pub(super) fn request_state(request: &RequestedCapability) -> &'static str {
     match (request.state, request.used_by.is_empty()) {
         (RequestState::Denied, _) => "denied",
@@ -47,12 +47,12 @@ pub(super) fn request_state(request: &RequestedCapability) -> &'static str {
     }
 }
 
-/// Who uses what was requested.
+/// The users of a requested capability.
 pub(super) fn users(request: &RequestedCapability) -> String {
     if request.used_by.is_empty() { "nobody".to_owned() } else { request.used_by.join(" and ") }
 }
 
-/// What a function of an import does.
+/// The description of a function of an import.
 pub(super) fn does(function: &Function) -> &str {
     function.meaning.as_deref().unwrap_or("This host does not know it.")
 }
@@ -67,7 +67,7 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// What a file in a member's directory is.
+/// The description of a kind of file in a member's directory.
 pub(super) fn other_kind(kind: OtherKind) -> &'static str {
     match kind {
         OtherKind::Wasm => "WebAssembly",
@@ -81,7 +81,7 @@ pub(super) fn other_kind(kind: OtherKind) -> &'static str {
     }
 }
 
-/// What was looked at and what it can reach, in a few lines: a label, and what there is to say.
+/// The identity and the capabilities of the subject in a few lines, each with a label.
 pub(super) fn heading(audit: &Audit) -> Vec<(&'static str, String)> {
     let rows = identity(audit).into_iter();
     let of_bytes = ["file", "kind", "member", "sha256", "signature"];
@@ -91,7 +91,7 @@ pub(super) fn heading(audit: &Audit) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// What was looked at: a label, and what there is to say.
+/// The identity of the subject in lines with labels.
 pub(super) fn identity(audit: &Audit) -> Vec<(&'static str, String)> {
     let (identity, contents) = (&audit.identity, &audit.contents);
     let mut rows = vec![("file", identity.file.clone()), ("kind", kind(identity.kind).to_owned())];
@@ -157,7 +157,7 @@ pub(super) fn identity(audit: &Audit) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// What sessions may do. Empty where there are none.
+/// The permissions of sessions; empty if there are none.
 pub(super) fn sessions(audit: &Audit) -> Vec<(&'static str, String)> {
     let Some(sessions) = &audit.sessions else { return Vec::new() };
     let named = |granted: bool| {
@@ -194,12 +194,12 @@ pub(super) fn sessions(audit: &Audit) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// A limit's number, with commas where it is a whole one.
+/// A limit's number, with commas if it is an integer.
 pub(super) fn number(number: &serde_json::Number) -> String {
     number.as_u64().map_or_else(|| number.to_string(), count)
 }
 
-/// An import without its functions: what it reaches, which runtimes import it, why it is not available.
+/// An import without its functions: its capabilities, the runtimes that import it, the reason if it is unavailable.
 pub(super) fn notes(import: &guild_audit::model::Import) -> Vec<(&'static str, String)> {
     let mut notes = Vec::new();
     if let Some(reach) = &import.reach {
@@ -217,7 +217,7 @@ pub(super) fn notes(import: &guild_audit::model::Import) -> Vec<(&'static str, S
     notes
 }
 
-/// A table for guild.toml that allows what a member uses, by name, and leaves out what can go to any host.
+/// A table for guild.toml that allows by name what a member uses, except for access to arbitrary hosts.
 pub(super) fn narrowed(audit: &Audit) -> Option<String> {
     let member = audit.identity.member.as_ref()?;
     let used = audit.requested.iter().filter(|request| !request.used_by.is_empty());

@@ -8,7 +8,7 @@ pub(super) fn audit(audit: &Audit) -> Value {
     log(audit, audit.findings.iter().map(|finding| result(audit, finding, None)).collect())
 }
 
-/// What changed: findings that are new, and that are gone.
+/// The difference of two audits: new findings, and those that disappeared.
 pub(super) fn difference(audit: &Audit, difference: &Difference) -> Value {
     let new = difference.new_findings.iter().map(|finding| result(audit, finding, Some("new")));
     let gone = difference.gone_findings.iter().map(|finding| result(audit, finding, Some("absent")));
@@ -72,7 +72,7 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// A file's path as a reference: what a URI does not take is escaped.
+/// A file's path as a URI reference, with other characters escaped.
 fn uri(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     path.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

@@ -31,9 +31,9 @@ use crate::{
     output::progress::Progress,
 };
 
-/// What is audited.
+/// The subject of an audit.
 pub(crate) struct Subject {
-    /// The file, as it was named; a member's, as its manifest names it.
+    /// The file as the user named it, or as a member's manifest names it.
     file: String,
     bytes: Vec<u8>,
     limits: Limits,
@@ -53,7 +53,7 @@ struct Owner {
 }
 
 impl Subject {
-    /// What a person named: a file that exists, else a member.
+    /// Finds a subject by its name: an existing file, or else a member.
     pub(crate) fn find(target: &str, local: &LocalArgs, config: &Config) -> Result<Self, Failure> {
         if Path::new(target).is_file() {
             let bytes = read_file(target)?;
@@ -74,7 +74,7 @@ impl Subject {
         let path = directory.join(&spec.file);
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(NO_WAIT);
-        // Why it cannot be opened, a host says in the same words.
+        // A host reports the same reason in the same words.
         let why = |e: std::io::Error| found.component_sha256(&config.limits).err().unwrap_or_else(|| e.to_string());
         let opened = found.dir.open_with(&spec.file, &options).map_err(why);
         let bytes = opened.and_then(|file| read(file.into_std()));
@@ -99,7 +99,7 @@ impl Subject {
         })
     }
 
-    /// The same, with the tools that its component offers: it is compiled for this, and asked in the sandbox.
+    /// Adds the tools of the subject's component, which is compiled for this, and asked in the sandbox.
     pub(crate) fn with_tools(mut self, config: &Config) -> Result<Self, Failure> {
         let Some(owner) = self.member.as_mut().and_then(Rc::get_mut) else {
             return Err(fail("--list-tools needs a member: a file alone has no manifest to be loaded by".to_owned()));
@@ -112,7 +112,7 @@ impl Subject {
         Ok(self)
     }
 
-    /// The same member with another file's bytes, and the signature next to that file.
+    /// The same member with the bytes of another file, and the signature next to that file.
     pub(crate) fn with(&self, file: &str, bytes: Vec<u8>, config: &Config) -> Result<Self, Failure> {
         let key = self.member.as_ref().map(|owner| &owner.found.key);
         let signature = signature(Path::new(file), &bytes, config, key)?;
@@ -120,7 +120,7 @@ impl Subject {
         Ok(Self { file: file.to_owned(), bytes, limits, member, signature: Some(signature) })
     }
 
-    /// Its audit.
+    /// The audit of the subject.
     pub(crate) fn audit(&self) -> Audit {
         let member = self.member.as_ref().and_then(|owner| {
             let Owner { found: FoundMember { key, manifest, .. }, operator, .. } = &**owner;
@@ -166,7 +166,7 @@ fn is_loaded(member: &FoundMember, config: &Config) -> Result<bool, Failure> {
     Ok(directory_path(&member.dir).is_ok_and(|directory| lock.pins.contains_key(&directory)))
 }
 
-/// The state of the signature next to a component, which may be a member's.
+/// The state of the signature next to a component.
 fn signature(
     component: &Path,
     bytes: &[u8],

@@ -7,12 +7,12 @@ use guild_audit::{Audit, Finding, Severity, model::ImportState};
 use super::{counted, rows};
 use crate::output::{BAD, LABEL, STRONG, count, one_line};
 
-/// Where lines end, so that they fit a terminal of ordinary width.
+/// The maximum length of lines, for terminals of ordinary width.
 const COLUMNS: usize = 100;
-/// How much of a text of the component's is shown.
+/// The maximum length of a text from the component.
 const CHARS: usize = 300;
 
-/// The first screen: what it is, what it can reach, what was found.
+/// The first screen: identity, capabilities and findings.
 pub(super) fn summary(audit: &Audit) -> String {
     let mut out = Page::default();
     for (label, value) in rows::heading(audit) {
@@ -104,7 +104,7 @@ pub(super) fn audit(audit: &Audit) -> String {
     out.text
 }
 
-/// What can flow where, the texts for models, and what data and directory hold.
+/// Flows, texts for models, and the contents of data and directory.
 fn evidence(out: &mut Page, audit: &Audit) {
     if !audit.flows.is_empty() {
         out.title("Flows");
@@ -145,7 +145,7 @@ fn evidence(out: &mut Page, audit: &Audit) {
     }
 }
 
-/// Findings, each with what to do.
+/// Findings, each with a remedy.
 pub(super) fn findings(out: &mut Page, findings: &[Finding]) {
     for finding in findings {
         let head = format!("{} {}  {}", finding.rule.id(), finding.rule.name(), finding.place);
@@ -165,7 +165,7 @@ fn imported(out: &mut Page, import: &guild_audit::model::Import) {
     for (label, note) in rows::notes(import) {
         out.wrapped(14, &format!("{label}: {note}"));
     }
-    // That every call traps is said once.
+    // The note that every call traps is written only once.
     if import.state == ImportState::LinkedDenied {
         let names: Vec<_> = import.functions.iter().map(|function| function.name.as_str()).collect();
         out.wrapped(16, &names.join(", "));
@@ -176,7 +176,7 @@ fn imported(out: &mut Page, import: &guild_audit::model::Import) {
     }
 }
 
-/// Text that is written line by line. Nothing of a component's reaches it with its control characters.
+/// Text that is written line by line. Texts from a component lose their control characters.
 #[derive(Default)]
 pub(super) struct Page {
     pub(super) text: String,
@@ -196,19 +196,19 @@ impl Page {
         self.flow(14, 14, value);
     }
 
-    /// A state, and what is in it.
+    /// Writes a state and its subject.
     pub(super) fn item(&mut self, state: &str, what: &str, is_bad: bool) {
         let style = if is_bad { BAD } else { LABEL };
         let _ = write!(self.text, "  {style}{state:<11}{style:#} ");
         self.flow(14, 14, what);
     }
 
-    /// A text over as many lines as it takes.
+    /// Wraps a text over several lines.
     pub(super) fn wrapped(&mut self, indent: usize, text: &str) {
         self.flow(0, indent, text);
     }
 
-    /// Words from column `at`, and on lines that begin at `indent`.
+    /// Writes words from column `at`, with further lines indented by `indent`.
     fn flow(&mut self, at: usize, indent: usize, text: &str) {
         let mut column = at;
         for word in one_line(text, 4 * CHARS).split(' ') {

@@ -1,4 +1,4 @@
-//! Checks running hosts: which members they serve, and how that differs from a host that is started now.
+//! Checks running hosts: their members, and their differences from a host that would be started now.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ struct Running {
     name: String,
     /// One of its endpoints.
     url: String,
-    /// How it serves the local members, as far as it has published that.
+    /// The published settings with which it serves the local members.
     serving: Vec<Serving>,
     /// How a host that is started now would differ.
     differences: BTreeSet<String>,

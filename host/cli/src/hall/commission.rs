@@ -78,7 +78,7 @@ fn commission_params(id: &str) -> CommissionParams {
     CommissionParams { commission_id: id.to_owned() }
 }
 
-/// The one commission of that id, or whose id begins so; `commission-` may be left out.
+/// Finds the commission with this id or unique prefix; `commission-` may be left out.
 async fn find(hall: &Hall, wanted: &str) -> Result<CommissionView, Failure> {
     let mut filter = CommissionFilter::default();
     let mut all = Vec::new();
@@ -121,7 +121,7 @@ async fn create(args: CommissionCreate) -> Result<(), Failure> {
         return if args.hall.json { Ok(print_json(&created.json)?) } else { Ok(print(|out| writeln!(out, "{id}"))?) };
     }
     let answer = hall.ask(hall.client.ask::<DispatchCommission>(&commission_params(id.as_str())).await);
-    // What was made is told, whatever came of its dispatch.
+    // The new commission is printed even if its dispatch failed.
     match (args.hall.json, &answer) {
         (true, Ok(reply)) => {
             let mut made: Map<String, Value> = serde_json::from_str(created.json.get()).unwrap_or_default();
@@ -138,12 +138,12 @@ async fn create(args: CommissionCreate) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A dependency that is not there, on a line.
+/// A missing dependency on one line.
 fn blocked(Blocker { dependency, why }: &Blocker) -> String {
     one_line(&format!("{dependency}: {why}"), TEXT_CHARS)
 }
 
-/// Where a commission is, in a word or two: one whose dispatch was asked for begins by itself.
+/// The state of a commission in one or two words. A requested dispatch begins by itself.
 fn state(one: &CommissionView) -> String {
     match (one.status, one.queued) {
         (CommissionStatus::Pending, true) => "queued".to_owned(),
@@ -152,7 +152,7 @@ fn state(one: &CommissionView) -> String {
     }
 }
 
-/// What a dispatch came to.
+/// The result of a dispatch.
 fn dispatched(dispatched: &CommissionDispatched) -> String {
     match dispatched.status {
         DispatchStatus::Queued => {
@@ -219,7 +219,7 @@ async fn show(args: CommissionOf) -> Result<(), Failure> {
     }
 }
 
-/// Writes a commission for people, to the heading of its result.
+/// Writes a commission for people, up to the heading of its result.
 fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) -> io::Result<()> {
     let CommissionDetail { commission: one, timeline, .. } = detail;
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<12}{LABEL:#} {value}");
@@ -326,7 +326,7 @@ async fn ended(hall: &Hall, id: &CommissionId) -> Result<Option<CommissionView>,
     let params = ReadCommissionParams { commission_id: id.to_string(), project_name: None };
     match hall.client.ask::<ReadCommission>(&params).await {
         Ok(reply) => Ok(Some(reply.value.commission).filter(|one| outcome(one.status).is_some())),
-        // The next connection is followed by another look.
+        // The next connection is followed by another check.
         Err(error) if error.may_pass() => Ok(None),
         Err(error) => hall.ask(Err(error)),
     }
@@ -350,7 +350,7 @@ fn tell_event(as_json: bool, json: &impl Serialize, event: &HallEvent) -> io::Re
     if as_json { print_json(json) } else { print(|out| write_event(out, event)) }
 }
 
-/// Prints that a commission had ended before its events were listened for: JSON, or a line.
+/// Prints that a commission had ended before the subscription began: JSON, or a line.
 fn tell_ended(as_json: bool, one: &CommissionView) -> io::Result<()> {
     let (id, status) = (&one.id, one.status);
     if as_json {
@@ -360,7 +360,7 @@ fn tell_ended(as_json: bool, one: &CommissionView) -> io::Result<()> {
     print(|out| writeln!(out, "{STRONG}{id}{STRONG:#}  {style}{status}{style:#}"))
 }
 
-/// Writes an event on a line; nothing for one of another kind.
+/// Writes an event on a line; other kinds of events are ignored.
 fn write_event(out: &mut dyn Write, event: &HallEvent) -> io::Result<()> {
     let Some(id) = event.commission() else { return Ok(()) };
     let text = |text: &str| one_line(text, TEXT_CHARS);
@@ -384,12 +384,12 @@ fn write_event(out: &mut dyn Write, event: &HallEvent) -> io::Result<()> {
     }
 }
 
-/// What a commission is about.
+/// The title of a commission.
 fn title(one: &CommissionView) -> &str {
     one.title.strip_prefix("Commission: ").unwrap_or(&one.title)
 }
 
-/// Who made a commission or a meeting, in a word.
+/// The author of a commission or a meeting in one word.
 pub(crate) fn author(author: Author) -> &'static str {
     match author {
         Author::User => "user",

@@ -25,7 +25,7 @@ use crate::{
 /// The maximum length of a tool's input, or of its result, on its line.
 const TOOL_CHARS: usize = 100;
 
-/// Of a turn that the host was killed in.
+/// The message after a turn during which the host was killed.
 const CUT_OFF: &str =
     "the host was started again meanwhile, and the turn was cut off; `guild meeting show` has what was said";
 
@@ -92,11 +92,11 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
     }
     let events = conversation.hall.client.join_turn(one.id.as_str(), 0)?;
     let turn = match conversation.turn(events).await? {
-        // That it failed is said; the conversation goes on.
+        // The failure has been printed; the conversation continues.
         Turn::Failed => Turn::Ended,
         turn => turn,
     };
-    // A host that was started since has no events of earlier turns.
+    // A host that was started later has no events of earlier turns.
     if turn == Turn::Empty && !json {
         print(|out| exchange.try_for_each(|message| write_message(out, message, &one.worker)))?;
     }
@@ -113,7 +113,7 @@ struct Conversation {
     hall: Hall,
     signals: Signals,
     input: Lines<BufReader<Stdin>>,
-    /// Whether a person is there to answer.
+    /// Whether the input is a terminal.
     is_interactive: bool,
     json: bool,
     /// The meeting, once its id is known.
@@ -121,25 +121,25 @@ struct Conversation {
     page: Page,
 }
 
-/// What the user said.
+/// The input of the user.
 enum Said {
     Line(String),
-    /// There is no more.
+    /// The end of the input.
     End,
-    /// A signal tells to leave.
+    /// A signal ended the input.
     Stopped,
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Ended,
-    /// Ctrl-C, or somebody else, ended it.
+    /// Ctrl-C or another client interrupted it.
     Interrupted,
     Failed,
-    /// Nothing of it came.
+    /// No event of it arrived.
     Empty,
-    /// The user leaves while it is under way.
+    /// The user left during the turn.
     Left,
 }
 
@@ -147,7 +147,7 @@ enum Turn {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// Whether the last one was SIGTERM.
+    /// Whether the last signal was SIGTERM.
     is_end: bool,
 }
 
@@ -157,7 +157,7 @@ impl Signals {
         Ok(Self { interrupt, terminate, is_end: false })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -174,7 +174,7 @@ impl Conversation {
         Ok(Self { hall, signals, input, is_interactive, json, meeting: None, page: Page::default() })
     }
 
-    /// Notes which meeting it is, and tells of it.
+    /// Stores the id of the meeting, and prints it.
     fn is_at(&mut self, id: &str, worker: &str) {
         if self.meeting.is_none() {
             let [shown, worker] = [id, worker].map(|text| one_line(text, TEXT_CHARS));
@@ -202,7 +202,7 @@ impl Conversation {
         }
     }
 
-    /// The first turn of a meeting, and those after it.
+    /// Shows the first turn of a meeting, and continues with the conversation.
     async fn first(mut self, begun: TurnEvents) -> Result<(), Failure> {
         let turn = self.turn(begun).await?;
         match (&self.meeting, turn) {
@@ -212,7 +212,7 @@ impl Conversation {
         }
     }
 
-    /// Says what the user says, turn by turn.
+    /// Sends the user's messages, turn by turn.
     async fn go_on(mut self, mut turn: Turn) -> Result<(), Failure> {
         let Some(id) = self.meeting.clone() else { return Ok(()) };
         let shown = one_line(&id, TEXT_CHARS);
@@ -235,7 +235,7 @@ impl Conversation {
             };
             turn = match self.hall.ask(events) {
                 Ok(events) => match self.turn(events).await? {
-                    // The host that took the message is not there any more.
+                    // The host that took the message is gone.
                     Turn::Empty => {
                         tell_error(CUT_OFF);
                         Turn::Failed
@@ -255,7 +255,7 @@ impl Conversation {
         if code == 0 { Ok(()) } else { Err(Failure::code(code)) }
     }
 
-    /// Shows a turn as it comes, to its end. Ctrl-C ends it, and a second one leaves.
+    /// Shows a turn until its end. The first Ctrl-C interrupts the turn, the second leaves the conversation.
     async fn turn(&mut self, mut events: TurnEvents) -> Result<Turn, Failure> {
         let (mut is_stopped, mut is_lost, mut is_empty) = (false, false, true);
         let turn = loop {
@@ -319,7 +319,7 @@ impl Conversation {
         Ok(turn)
     }
 
-    /// Has the turn under way ended. Its events tell when it has.
+    /// Interrupts the turn under way. An event reports its end.
     async fn interrupt(&self) {
         let Some(id) = &self.meeting else { return };
         if let Err(error) = self.hall.client.ask::<InterruptTurn>(&MeetingIdParams { meeting_id: id.clone() }).await {
@@ -329,7 +329,7 @@ impl Conversation {
     }
 }
 
-/// Writes what was said, below who said it.
+/// Writes a message below the name of its author.
 pub(crate) fn write_message(out: &mut dyn Write, message: &MeetingMessage, worker: &str) -> io::Result<()> {
     let (who, style) = match message.role {
         Role::User => ("You".to_owned(), STRONG),
@@ -345,17 +345,17 @@ pub(crate) fn write_message(out: &mut dyn Write, message: &MeetingMessage, worke
     })
 }
 
-/// How far what is shown of a turn has come.
+/// The state of the output of a turn.
 #[derive(Default)]
 struct Page {
-    /// Whether the last line has no end.
+    /// Whether the last line is incomplete.
     is_open: bool,
-    /// Whether the last thing was no text of this turn, so that a text after it begins a paragraph.
+    /// Whether the last output was not a text of this turn, so that the next text begins a paragraph.
     is_behind_other: bool,
 }
 
 impl Page {
-    /// Writes an event. Each character of a text is looked at by itself, so it does not matter where the text is cut.
+    /// Writes an event. Each character of a text is handled separately, so the text may be cut anywhere.
     fn write(&mut self, out: &mut dyn Write, event: &TurnEvent) -> io::Result<()> {
         match event {
             TurnEvent::TextDelta { text } if text.is_empty() => {}

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// What ids may be given without.
+/// Prefixes of ids that may be left out.
 const PREFIXES: [&str; 3] = ["audience-", "meeting-request-", "followup-"];
 
 /// `guild meeting`.
@@ -61,7 +61,7 @@ pub(crate) async fn meeting(args: Meeting) -> Result<(), Failure> {
     }
 }
 
-/// The hall, and the one meeting of that id, or whose id begins so.
+/// Connects to the hall, and finds the meeting with this id or unique prefix.
 async fn found(args: &MeetingOf) -> Result<(Hall, MeetingView), Failure> {
     let hall = Hall::open(&args.hall)?;
     let (all, _) = meetings(hall.ask(hall.client.ask::<ListMeetings>(&all()).await)?.value);
@@ -74,7 +74,7 @@ fn all() -> MeetingFilter {
     MeetingFilter { view: Some(Named::Known(MeetingListView::All)), ..MeetingFilter::default() }
 }
 
-/// The meetings of an answer, and how many follow.
+/// The meetings in an answer, and the number of further ones.
 fn meetings(answer: MeetingsAnswer) -> (Vec<MeetingView>, usize) {
     match answer {
         MeetingsAnswer::Meetings(list) => (list.meetings, list.more),
@@ -139,7 +139,7 @@ async fn show(args: MeetingOf) -> Result<(), Failure> {
     }
 }
 
-/// Writes a meeting for people, to the heading of its notes.
+/// Writes a meeting for people, up to the heading of its notes.
 fn write_detail(out: &mut dyn Write, detail: &MeetingDetail) -> io::Result<()> {
     let one = &detail.meeting;
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<10}{LABEL:#} {value}");

@@ -1,4 +1,4 @@
-//! Commands about projects, commissions and meetings, and the connection to the running hall that they ask.
+//! Commands about projects, commissions and meetings, and their connection to the running hall.
 
 pub(crate) mod commission;
 pub(crate) mod meet;
@@ -26,10 +26,10 @@ use crate::{
 /// The maximum length of a text on a line.
 pub(crate) const TEXT_CHARS: usize = 200;
 
-/// A hall, and how the command line calls it.
+/// A connection to a hall, with its name for the user.
 pub(crate) struct Hall {
     pub(crate) client: HallClient,
-    /// What to do where it cannot be reached.
+    /// A hint for the case that it cannot be reached.
     hint: String,
 }
 
@@ -52,11 +52,11 @@ impl Hall {
         Ok(Self { client: HallClient::at_socket(&home.join(SOCKET), &Options::default())?, hint })
     }
 
-    /// The answer, or what its error means.
+    /// The answer, or the failure for its error.
     pub(crate) fn ask<T>(&self, answer: Result<T, Error>) -> Result<T, Failure> {
         answer.map_err(|error| match error {
             Error::Unreachable { reason, .. } => Failure::error(format!("{} ({reason})", self.hint)),
-            // The hall's own words say what to do.
+            // The hall's message includes the remedy.
             Error::Http { text, .. } if !text.is_empty() => Failure::error(one_line(&text, usize::MAX)),
             Error::Http { status, .. } if status.as_u16() == 404 => {
                 Failure::error("that host has no hall; `guild serve --hall` starts one with it")
@@ -66,7 +66,7 @@ impl Hall {
     }
 }
 
-/// The one of that id, or whose id begins so. `kind` is what they are called, and what ids may be given without.
+/// Finds the item with this id or unique prefix. `kind` has the items' name, and the prefixes that may be left out.
 pub(crate) fn pick<T>(
     all: Vec<T>,
     id: impl Fn(&T) -> &str,
@@ -96,7 +96,7 @@ pub(crate) fn pick<T>(
     }
 }
 
-/// What holds in place of a worker's own bounds, on a line; `None` where nothing does.
+/// The limits that override a worker's own, on one line; `None` if there are none.
 pub(crate) fn overridden(overrides: &Overrides) -> Option<String> {
     let Overrides { model, max_turns, max_budget_usd } = overrides;
     let parts = [
@@ -108,12 +108,12 @@ pub(crate) fn overridden(overrides: &Overrides) -> Option<String> {
     (!parts.is_empty()).then(|| one_line(&parts.join(", "), TEXT_CHARS))
 }
 
-/// Tells what became of a commission or a meeting.
+/// Prints the result of a change of a commission or a meeting.
 pub(crate) fn changed<T>(args: &HallArgs, reply: &Reply<T>, id: &str, what: &str) -> Result<(), Failure> {
     Ok(if args.json { print_json(&reply.json) } else { print(|out| writeln!(out, "{id} {what}")) }?)
 }
 
-/// A text of the command line, or what stdin has.
+/// A text from the command line, or from stdin.
 pub(crate) fn given(text: &str, what: &str) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text.to_owned());

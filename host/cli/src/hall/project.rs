@@ -1,4 +1,4 @@
-//! `guild project`: manages the repositories on which workers may be commissioned.
+//! `guild project`: manages the repositories that workers may be commissioned for.
 
 use std::{
     fs,
@@ -61,7 +61,7 @@ async fn add(args: ProjectAdd) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How a host comes to know a new permission: it reads `guild.toml` when it starts, and on SIGHUP.
+/// How a host learns of a changed permission: it reads `guild.toml` when it starts, and on SIGHUP.
 fn reread(home: &Path, changed: bool) -> String {
     if UnixStream::connect(home.join(SOCKET)).is_err() {
         return format!("`guild serve --hall {}`, then ", shell_word(home));
@@ -151,7 +151,7 @@ fn remove(name: &str, args: &HomeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The operator's policy, and the hall's home.
+/// Reads the operator's policy, and finds the hall's home.
 fn open(args: &HomeArgs) -> Result<(Config, PathBuf), Failure> {
     let config = local::config(&args.policy)?;
     let home = local::hall_home(args.home.as_deref(), "--home", &config)?;

@@ -77,7 +77,7 @@ pub(crate) struct Row {
     pub(crate) made: Option<Timestamp>,
 }
 
-/// With `--json`: a host's view of a job, with the job's member where there are several.
+/// The JSON of a job: a host's view, with the job's member if there are several.
 #[derive(Serialize)]
 struct JobJson<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub(crate) struct Status {
     pub(crate) interrupted: bool,
 }
 
-/// What was read from files, in the form of a host's reply.
+/// A reply like a host's, with a value that was read from files.
 pub(crate) fn reply<T: Serialize>(value: T) -> Result<Reply<T>, Failure> {
     Ok(Reply { json: to_json(&value)?, value })
 }
@@ -193,7 +193,7 @@ impl Jobs {
         Ok(Self::Host { members: served(endpoint).await?, url: endpoint.url() })
     }
 
-    /// The jobs of the host at a URL that the user named, of one member where that is named.
+    /// The jobs of the host at a URL that the user named, or of one of its members.
     pub(crate) async fn at(url: &str, member: Option<&str>, access: &AccessArgs) -> Result<Self, Failure> {
         let member = member.map(|member| {
             let why = || Failure::error(format!("{} is no member's key", one_line(member, 80)));
@@ -243,13 +243,13 @@ impl Jobs {
         }
     }
 
-    /// The job with that id, with the only id that has that prefix, or, for `@latest`, the newest job.
+    /// Finds the job with this id or unique prefix, or, for `@latest`, the newest job.
     pub(crate) async fn find(&self, wanted: &str) -> Result<JobRef, Failure> {
         self.search(wanted, false).await
     }
 
-    /// Like [`Self::find`], for a command that changes the job. Anything but a full id is an error while a member cannot be
-    /// queried, because it could mean a job of that member.
+    /// Like [`Self::find`], for a command that changes the job. Anything but a full id is an error while a member
+    /// cannot be queried, because it could mean a job of that member.
     pub(crate) async fn find_to_change(&self, wanted: &str) -> Result<JobRef, Failure> {
         self.search(wanted, true).await
     }
@@ -318,7 +318,7 @@ impl Jobs {
         self.member(found.at)?.parse().ok()
     }
 
-    /// The jobs with exactly that id.
+    /// The jobs with exactly this id.
     async fn of_id(&self, id: &str) -> (Vec<JobRef>, Vec<String>) {
         let found = |at| JobRef { at, id: id.to_owned() };
         match self {
@@ -485,7 +485,7 @@ impl Jobs {
         }
     }
 
-    /// Lets a job on that is held back: through the host that serves its member, else in its files.
+    /// Continues a job that is held back: through the host that serves its member, or else in its files.
     pub(crate) async fn let_on(&self, found: &JobRef) -> Result<Reply<Resumed>, Failure> {
         match self {
             Self::Files(files) if !self.is_served(found) => {
@@ -517,7 +517,7 @@ impl Jobs {
                 Ok(Reply { value, .. }) => {
                     rows.extend(value.jobs.into_iter().map(|listed| Row::served(self.member(at), listed)));
                 }
-                // Parameters that one member refuses, all refuse.
+                // If one member rejects the parameters, all do.
                 Err(error @ Error::Refused { code: code::INVALID_PARAMS, .. }) => return Err(error.into()),
                 Err(error) => left_out.extend(self.reason(at, &error)),
             }

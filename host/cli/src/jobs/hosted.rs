@@ -1,7 +1,6 @@
 //! Finds the host that already serves a member, and checks that it serves the member as the command line asks.
 //!
-//! That process has to serve the member as the command line asks for. Otherwise the command fails, and its error names the
-//! process, how it serves the member, and what to do.
+//! Otherwise the command fails, and its error names the process, how it serves the member, and what to do.
 
 use std::{
     env,
@@ -27,9 +26,9 @@ use crate::{
     output::{harmless, tell},
 };
 
-/// How long a new owner may take to publish how it serves a member.
+/// How long a new owner may take to publish its settings for a member.
 const PUBLISHED: Duration = Duration::from_secs(3);
-/// The interval of checks for that.
+/// The interval of checks for these settings.
 const POLL: Duration = Duration::from_millis(20);
 
 /// What a command line requires of the host that runs a member's jobs.
@@ -86,8 +85,8 @@ impl Terms {
         Ok(Self { planned, parts, variable })
     }
 
-    /// Checks that the owner of a member satisfies the terms; `None` if there are none. It blocks while a new owner has not
-    /// yet published how it serves the member.
+    /// Checks that the owner of a member satisfies the terms; `None` if there are none. It blocks while a new owner has
+    /// not yet published how it serves the member.
     ///
     /// # Errors
     /// If the owner does not satisfy the terms.
@@ -139,7 +138,7 @@ fn published(member: &Dir, owner: &Owner) -> Result<Serving, String> {
 
 fn refusal(key: &MemberKey, owner: &Owner, why: &str) -> String {
     let Owner { pid, url, .. } = owner;
-    // The number that a file has may be that of another process by now.
+    // The process id in a file may belong to another process by now.
     let (who, end) = match owner.is_alive() {
         true => (format!("process {pid} serves {key} at {url}"), format!("End that process (`kill {pid}`)")),
         false => (format!("a process that its .owner does not name serves {key}"), "End that process".to_owned()),

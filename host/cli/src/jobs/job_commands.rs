@@ -54,7 +54,7 @@ pub(crate) async fn list(args: List) -> Result<(), Failure> {
     if all.left_out.is_empty() { Ok(()) } else { Err(Failure::code(exit::ERROR)) }
 }
 
-/// Jobs, as `guild list` shows them.
+/// The table of `guild list`.
 fn table(rows: &[Row], with_summary: bool) -> Table {
     let mut table = Table::new(["JOB", "STATUS", "MEMBER", "AGE"].map(Column::Left)).rest("DESCRIPTION");
     let now = Timestamp::now();
@@ -109,7 +109,7 @@ pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
         false => Some(jobs.status(&found).await?.reply.value),
     };
     let reply = match offline {
-        // There is nothing to cancel, and a host would answer the same.
+        // The job has ended, and a host would answer the same.
         Some(StatusView { job_id, status: status @ (JobStatus::Completed | JobStatus::Cancelled), .. }) => {
             find::reply(CancelView { job_id, status })?
         }

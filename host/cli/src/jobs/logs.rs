@@ -1,7 +1,7 @@
 //! `guild logs`: shows a job's transcript and log in readable form.
 //!
-//! The files are read without owning the job; a host elsewhere is asked for what they have. Their contents come from a model,
-//! tools, the component and the web, so they are shown without control characters, and shortened.
+//! The files are read without owning the job; a host elsewhere sends their lines on request. The contents come from a
+//! model, tools, the component and the web, so they are shown without control characters, and shortened.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -65,10 +65,10 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
     let mut merged = Merged { source, transcript: VecDeque::new(), log: VecDeque::new() };
     let mut out = Out { is_json: args.json, pages: Pages::default() };
     let mut is_empty = true;
-    // When it was noticed that no process runs the job.
+    // Set when no process runs the job any more.
     let mut alone: Option<Instant> = None;
     loop {
-        // Read before the lines: a job writes its last line before it ends.
+        // The state is read before the lines, since a job writes its last line before it ends.
         let (state, error) = merged.source.state(&config.limits).await?;
         while let Some(line) = merged.next().await? {
             is_empty = false;
@@ -110,7 +110,7 @@ enum State {
     Ended,
 }
 
-/// Where a job's transcript and log are read.
+/// The source of a job's transcript and log.
 enum Source<'a> {
     /// In the files of the member in this directory.
     Files(Box<Follow>, &'a Dir),
@@ -122,9 +122,9 @@ enum Source<'a> {
 struct AtHost {
     worker: WorkerHandle,
     id: JobId,
-    /// What was read; none of it at first.
+    /// The position up to which lines were read; none at first.
     after: Option<LogPosition>,
-    /// The last answer, of which lines were not taken yet.
+    /// The last answer, with lines that are still to be taken.
     page: Option<LogView>,
 }
 
@@ -141,7 +141,7 @@ impl AtHost {
 }
 
 impl Source<'_> {
-    /// The state of the job, and its error. All that it wrote before is read afterwards.
+    /// The state of the job, and its error. All lines that it wrote before are read afterwards.
     async fn state(&mut self, limits: &Limits) -> Result<(State, Option<String>), Failure> {
         match self {
             Self::Files(job, member) => {
@@ -168,7 +168,7 @@ impl Source<'_> {
         }
     }
 
-    /// Some more lines of the transcript, and of the log, of those that are wanted at least; none where there are none yet.
+    /// Further lines of the transcript and of the log, at least of those that are wanted; none if there are none yet.
     async fn more(&mut self, wanted: (bool, bool)) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), Failure> {
         match self {
             Self::Files(job, _) => {
@@ -249,7 +249,7 @@ struct Out {
 }
 
 impl Out {
-    /// What is left when there are no more lines.
+    /// Writes the remaining output after the last line.
     fn rest(&mut self) -> io::Result<()> {
         if self.is_json { Ok(()) } else { print(|out| self.pages.write_rest(out)) }
     }
@@ -260,7 +260,7 @@ impl Out {
             (Written::Log(at, text), true) => print_json(&json!({"at": at, "type": "log", "text": text})),
             (Written::Transcript(line), false) => print(|out| match serde_json::from_slice::<Line>(line) {
                 Ok(line) => self.pages.write(out, &line),
-                // A crash truncated it, or another version of the host wrote it.
+                // A crash truncated the line, or another version of the host wrote it.
                 Err(_) => {
                     writeln!(out, "{LABEL}?{LABEL:#} {}", one_line(&String::from_utf8_lossy(line), SHOWN_CHARS))
                 }
@@ -270,7 +270,7 @@ impl Out {
     }
 }
 
-/// Readable output, and the state that a line has from earlier ones.
+/// Readable output, with state from earlier lines.
 #[derive(Default)]
 struct Pages {
     /// The last day that was written.
@@ -299,7 +299,7 @@ impl Pages {
         writeln!(out, "{LABEL}{time:<8} {:>3}{LABEL:#}  {LOG}{:<8}{LOG:#}  {}", "", "log", one_line(text, usize::MAX))
     }
 
-    /// The answers under way, which nothing follows.
+    /// Writes the unfinished answers after the last line.
     fn write_rest(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let answers = mem::take(&mut self.answers);
         answers.iter().try_for_each(|(session, text)| self.write_cut_off(out, *session, text))
@@ -314,7 +314,7 @@ impl Pages {
 
     fn write(&mut self, out: &mut dyn Write, line: &Line) -> io::Result<()> {
         match &line.entry {
-            // It has the whole text.
+            // The entry has the whole text.
             Entry::Turn { session, .. } => drop(self.answers.remove(session)),
             Entry::Message { session, .. } | Entry::Resumed { session } | Entry::End { session, .. } => {
                 if let Some(text) = self.answers.remove(session) {

@@ -1,7 +1,7 @@
 //! `guild prune`: removes old ended jobs.
 //!
-//! If no host serves the member, this process becomes its owner and removes the jobs itself. Otherwise the host is asked
-//! when each job ended, and to delete it, so that the host's index never lists a deleted job.
+//! If no host serves the member, this process becomes its owner and removes the jobs itself. Otherwise the host is
+//! asked when each job ended, and to delete it, so that the host's index never lists a deleted job.
 
 use std::{
     io::{self, Write},
@@ -42,7 +42,7 @@ struct Pruned {
     errors: Vec<String>,
 }
 
-/// Which jobs to remove.
+/// The criteria for jobs to remove.
 struct Choice {
     older_than: Duration,
     statuses: Vec<JobStatus>,
@@ -61,7 +61,7 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
                 let no_component = format!("member {member} has no component: its own process keeps its jobs");
                 return Err(Failure::error(no_component));
             }
-            // The others are pruned all the same.
+            // The other members are still pruned.
             Err(why) if args.member.is_none() => Err(why),
             Err(why) => return Err(Failure::error(why)),
         };

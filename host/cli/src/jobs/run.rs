@@ -1,7 +1,7 @@
 //! `guild run`: runs one task and prints its report.
 //!
-//! The member is opened in this process, without a server. If a host already serves it, the task goes through that host,
-//! since a member's jobs have one owner.
+//! The member is opened in this process, without a server. If a host already serves it, the task goes through that
+//! host, since a member's jobs have one owner.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::{args::Run, client::AccessArgs, failure::Failure, local};
 
 /// `guild run`.
 pub(crate) async fn run(args: Run) -> Result<(), Failure> {
-    // A host in this process has no other runtime; a running one is requested to use it.
+    // A host in this process has only this runtime; a running host is asked to use it.
     let agent = args.session.agent;
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
     let mut config = local::config(&args.local.policy)?;

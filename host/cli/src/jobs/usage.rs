@@ -100,7 +100,7 @@ pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
     if left_out.is_empty() { Ok(()) } else { Err(Failure::code(exit::ERROR)) }
 }
 
-/// What a member has used by runtime and models, with the runtime's name, or `memory` for compactions.
+/// The usage of a member by runtime and models, with the runtime's name, or `memory` for compactions.
 fn rows(usage: &MemberUsage) -> impl Iterator<Item = (&str, &Sum)> {
     let jobs = usage.jobs.iter().map(|sum| (sum.agent.as_str(), sum));
     jobs.chain(usage.compactions.iter().map(|sum| ("memory", sum)))
@@ -129,7 +129,7 @@ fn cells(member: &str, agent: &str, sum: &Sum) -> Vec<Cell> {
     cells
 }
 
-/// Notes on what the sums include, and do not.
+/// Notes on the contents of the sums.
 fn remarks(total: &Total) -> impl Iterator<Item = String> {
     let remarks = [
         (

@@ -1,4 +1,4 @@
-//! `guild watch`: prints the events of a host as they happen.
+//! `guild watch`: prints the events of a host.
 
 use std::io::{self, Write};
 

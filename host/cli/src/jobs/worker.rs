@@ -88,8 +88,8 @@ fn interrupted_early(id: &str) -> Failure {
     ))
 }
 
-/// Follows a job to its end, and prints its outcome. `id` is its id, `job` its name on stderr; with `is_to_end`, it is
-/// cancelled at once.
+/// Follows a job to its end, and prints its outcome. `id` is its id, `job` its name on stderr; with `is_to_end`, the
+/// job is cancelled at once.
 pub(crate) async fn carry_out(
     worker: &Worker,
     id: &str,
@@ -278,7 +278,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Handles a signal: the first one cancels the job. A host that does not answer is an error, and so is a second signal.
+    /// Handles a signal: the first one cancels the job. A host that does not answer is an error, and so is a second
+    /// signal.
     async fn end(&self, id: &str, interrupted: &mut bool, stop: &mut StopSignals) -> Result<(), Failure> {
         if *interrupted {
             return Err(interrupted_early(id));
@@ -336,8 +337,8 @@ impl Worker {
     }
 }
 
-/// Waits until the host at `url` serves the present state of the member's directory and of its toolboxes. A change that the
-/// host does not load by itself is an error, since an older component would run the task.
+/// Waits until the host at `url` serves the present state of the member's directory and of its toolboxes. A change that
+/// the host does not load by itself is an error, since an older component would run the task.
 async fn wait_until_current(
     access: &AccessArgs,
     url: &str,
@@ -371,7 +372,7 @@ async fn wait_until_current(
             progress.waiting(&format!("the host at {url} is compiling the component of {loading}"));
             until = Instant::now() + NOTICED;
         } else if is_same || served.state == MemberService::Error {
-            // The dispatch reports the error.
+            // The dispatch will report the error.
             return Ok(());
         } else if let Some(why) = &served.error {
             return Err(Failure::error(format!(

@@ -1,8 +1,8 @@
-//! Relays lines of the client and messages of a host.
+//! Relays messages between an MCP client on stdin and a host.
 //!
-//! Messages of protocol version 2026-07-28 are self-describing; over HTTP, part of the description is repeated in headers.
-//! An older client begins with `initialize`, which opens a session at the host. If that host ends, another one is found, and
-//! the client's `initialize` is repeated there.
+//! Messages of protocol version 2026-07-28 are self-describing; over HTTP, part of the description is repeated in
+//! headers. An older client begins with `initialize`, which opens a session at the host. If that host ends, another one
+//! is found, and the client's `initialize` is repeated there.
 
 use std::{
     collections::HashMap,
@@ -46,7 +46,8 @@ const RECONNECT: Duration = Duration::from_secs(1);
 const INITIALIZED: &str = "notifications/initialized";
 const LISTEN: &str = "subscriptions/listen";
 
-/// Relays messages from `input` to the host, and the host's messages to `output`, until the input ends or `stop` is ready.
+/// Relays messages from `input` to the host, and the host's messages to `output`, until the input ends or `stop` is
+/// ready.
 ///
 /// Each message waits for the host in a task of its own, so the end of the input and `stop` are noticed at any time.
 pub(super) async fn run(
@@ -66,7 +67,7 @@ pub(super) async fn run(
         out,
     });
     let mut tasks = JoinSet::new();
-    // Cancelled when the last message that comes first was delivered.
+    // Cancelled when the last message with priority was delivered.
     let mut turn = CancellationToken::new();
     turn.cancel();
     let mut line = Vec::new();
@@ -219,7 +220,7 @@ struct Bridge {
     host: AsyncMutex<Host>,
     /// The client's `initialize`, to be repeated at another host.
     opening: Mutex<Option<String>>,
-    /// Requests that are cancelled by closing their connection, by their ids, and whether they listen.
+    /// Pending requests by id, which are cancelled by closing their connection, and whether they listen.
     pending: Mutex<HashMap<String, (CancellationToken, bool)>>,
     out: mpsc::Sender<String>,
 }
@@ -229,7 +230,8 @@ impl Bridge {
         let _ = self.out.send(message).await;
     }
 
-    /// Registers a message, and returns the token that cancels it. Without a session, closing the connection cancels it at the
+    /// Registers a message, and returns the token that cancels it. Without a session, closing the connection cancels it
+    /// at the host; in a session, the client's cancellation is relayed like any other message.
     /// host; in a session, the client's cancellation is relayed like any other message.
     fn register(&self, message: &Message) -> CancellationToken {
         let cancellation = CancellationToken::new();
@@ -293,8 +295,8 @@ impl Bridge {
         Err(gone)
     }
 
-    /// The connection to the host, with a session if the client opened one; `None` if the host ended in between. Concurrent
-    /// calls wait for the first one.
+    /// The connection to the host, with a session if the client opened one; `None` if the host ended in between.
+    /// Concurrent calls wait for the first one.
     async fn link(&self) -> Result<Option<Arc<Link>>, String> {
         let mut host = self.host.lock().await;
         let is_changed = host.found.as_ref().is_some_and(|found| !found.is_unchanged());
@@ -380,7 +382,7 @@ impl Bridge {
                 else {
                     return Err(refusal(&response, &text));
                 };
-                // It is no message as the host reads it. The code of the error says why.
+                // The host did not accept it as a message. The error's code says why.
                 self.send_to_client(error(id, refused.code, &refused.message)).await;
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Parses a client's messages, as far as the relay needs it.
+//! Parses the parts of MCP messages that the relay needs.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -80,8 +80,8 @@ struct Params {
 }
 
 impl Message {
-    /// Parses a line; `None` if it is empty. The error for an invalid message has its id if that can be read, as JSON-RPC
-    /// requires.
+    /// Parses a line; `None` if it is empty. The error for an invalid message has its id if that can be read, as
+    /// JSON-RPC requires.
     pub(super) fn read(mut line: Vec<u8>) -> Result<Option<Self>, Refused> {
         let parse = |why: String| Refused::new(None, code::PARSE_ERROR, format!("Parse error: {why}"));
         repair_surrogates(&mut line);
@@ -134,7 +134,8 @@ impl Message {
         self.method.as_deref() == Some(method)
     }
 
-    /// Whether later messages have to wait until it was delivered: it opens a session, or it has no answer that would order
+    /// Whether later messages must wait for its delivery: it opens a session, or it has no answer that would order it
+    /// before them.
     /// it before them.
     pub(super) fn comes_first(&self) -> bool {
         self.id.is_none() || self.is(INITIALIZE)
@@ -151,7 +152,7 @@ pub(super) fn one_line(text: String) -> Option<String> {
     if !text.contains(['\n', '\r']) {
         return (!text.is_empty()).then_some(text);
     }
-    // The caller refuses what is not JSON.
+    // The caller rejects invalid JSON.
     serde_json::from_str::<Value>(&text).map(|value| value.to_string()).ok().or(Some(text))
 }
 

@@ -1,7 +1,8 @@
 //! `guild mcp`: MCP on stdin and stdout, for clients that start their servers themselves.
 //!
-//! It relays messages to a host and back. If a host already serves the members, it is that one: a member has one owner, which
-//! all its clients share. Otherwise it starts a private host, which ends with its last client.
+//! The command relays messages to a host and back. If a host already serves the members, that host is used: a member
+//! has one owner, which all its clients share. Otherwise the command starts a private host, which ends with its last
+//! client.
 
 mod bridge;
 mod message;
@@ -70,15 +71,15 @@ struct LocatedHost {
     relay: Relay,
     /// Set if the host satisfies the terms of the command line.
     verified: Option<VerifiedHost>,
-    /// The use of it, if it is a private host.
+    /// The lease of the host, if it is private.
     joined: Joined,
     /// Set if this process started it.
     started: Option<StartedHost>,
 }
 
 impl LocatedHost {
-    /// Whether it is still the same host with the same configuration. Only this check notices another host at its address,
-    /// or a reload.
+    /// Whether it is still the same host with the same configuration. Only this check notices another host at its
+    /// address, or a reload.
     fn is_unchanged(&self) -> bool {
         self.verified.as_ref().is_none_or(VerifiedHost::is_unchanged)
     }
@@ -96,15 +97,15 @@ impl LocatedHost {
 enum Search {
     /// A host serves the members.
     Found(RunningHost),
-    /// None does, and no other process starts one while this lock is held.
+    /// No host serves the members, and no other process starts one while this lock is held.
     NotFound(File),
 }
 
-/// A host that serves the members already.
+/// A host that already serves the members.
 struct RunningHost {
     base: String,
     joined: Joined,
-    /// What it published, if the command line sets terms.
+    /// Its published settings, if the command line sets terms.
     verified: Option<VerifiedHost>,
 }
 
@@ -122,7 +123,7 @@ impl Locator {
             Some(member) => {
                 let directory = local::member_directory(&member, &local, &config)?;
                 let key = local::member(&directory, &local, &config).map_err(Failure::error)?.key;
-                // Where guild.toml names the directory, each host reads that itself.
+                // If guild.toml names the directory, each host reads it there.
                 let named = local.members.is_some() || config.members.is_none();
                 (Target::Member(directory), members.ok().filter(|_| named), Some(key))
             }
@@ -172,7 +173,7 @@ impl Locator {
 }
 
 impl Here {
-    /// Looks for a host; where there is none, again once no other process is starting one.
+    /// Looks for a host; if there is none, again once no other process is starting one.
     ///
     /// # Errors
     /// If the host that serves the members does not satisfy the terms, or no host could be started.
@@ -208,8 +209,8 @@ impl Here {
         .await
     }
 
-    /// The host that serves the members, if there is one that is not ending. It blocks, since a new owner may take a moment to
-    /// publish how it serves them.
+    /// The host that serves the members, if there is one that is not ending. It blocks, since a new owner may take a
+    /// moment to publish how it serves them.
     ///
     /// # Errors
     /// If that host does not satisfy the terms.
@@ -265,7 +266,7 @@ impl Here {
     }
 }
 
-/// Does what blocks.
+/// Runs blocking work.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
     spawn_blocking(work).await.map_err(|e| Failure::error(e.to_string()))?
 }
@@ -288,7 +289,7 @@ fn refusal(response: &RelayResponse, text: &str) -> String {
     format!("the host answered HTTP {}: {}", response.status, one_line(text.trim(), 400))
 }
 
-/// Whether the host does not listen any more, so that another one has to be found.
+/// Whether the host no longer listens, so that another one must be found.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. })
 }

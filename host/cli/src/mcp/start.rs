@@ -30,13 +30,13 @@ const LINE_BYTES: u64 = 64 * 1024;
 /// The options of a private host.
 pub(super) struct HostCommand {
     pub(super) target: Target,
-    /// Where the toolboxes of a single member are, if guild.toml does not say so.
+    /// The directory of a single member's toolboxes, if guild.toml does not name one.
     pub(super) toolboxes: Option<PathBuf>,
     pub(super) sources: Vec<PathBuf>,
     pub(super) agent: Option<Runtime>,
     pub(super) config: Option<PathBuf>,
     pub(super) log: LogArgs,
-    /// Each notification is passed on to the host as SIGHUP.
+    /// Each notification is passed to the host as SIGHUP.
     pub(super) hangup: Arc<Notify>,
 }
 
@@ -103,7 +103,7 @@ impl HostCommand {
     }
 
     fn arguments(&self) -> Vec<OsString> {
-        // A value that begins with `-` is not taken for an option then.
+        // With `=`, a value that begins with `-` is not parsed as an option.
         let option = |name: &str, value: &OsStr| {
             let mut word = OsString::from(format!("--{name}="));
             word.push(value);

@@ -74,7 +74,7 @@ fn approve_member(
     };
     let granted = Granted::of(&found, spec, config, approval).map_err(Failure::error)?;
     let max = granted.limits.limits.component_bytes;
-    // What is shown has to be what is approved.
+    // The state that is shown must be the state that is approved.
     let (_, before) = approval.look(&found.key, &found.dir, spec, max)?;
     let screen = screen()?;
     let (_, standing) = approval.look(&found.key, &found.dir, spec, max)?;
@@ -154,7 +154,7 @@ fn what_follows(approval: &Approval, found: &FoundMember) -> String {
              address shows whether it is in service"
         )
     } else {
-        // The number that a file has may be that of another process by now.
+        // The process id in a file may belong to another process by now.
         let kill = if owner.is_alive() { format!(" (`kill {pid}`)") } else { String::new() };
         format!(
             "process {pid} serves it alone at {url}, and loads it when it is started again: end it{kill}, and start it anew"
@@ -162,7 +162,7 @@ fn what_follows(approval: &Approval, found: &FoundMember) -> String {
     }
 }
 
-/// Writes what is about to be approved.
+/// Writes the changes that are about to be approved.
 fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::Result<()> {
     let mut row =
         |label: &str, value: &str| writeln!(out, "{LABEL}{label:<10}{LABEL:#} {}", one_line(value, usize::MAX));

@@ -63,7 +63,7 @@ pub(crate) async fn call(args: Call) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the member: at the host that is named, or that serves the member; else in this process.
+/// Opens the member: at the host that is named, or that serves the member; or else in this process.
 async fn open(args: &Call) -> Result<Worker, Failure> {
     if args.url.is_some() {
         return served(args).await;

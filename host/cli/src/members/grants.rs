@@ -31,12 +31,12 @@ use crate::{
     output::{self, LABEL, STRONG, count, one_line, print, print_json},
 };
 
-/// A member as it is shown, and its form with `--json`.
+/// A member in the output, also with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
     member: String,
-    /// Why it is not in service, if it is not. Its grants and limits are then those it would have.
+    /// Why it is not in service, if so. The grants and limits are then those that it would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,9 +52,9 @@ struct ShownGrants {
     grants: Grants,
     /// The read roots of guild.toml, and whether each is granted.
     read_roots: Vec<ShownRoot>,
-    /// The tools that a session can be given: they are granted, and there is something to read.
+    /// The tools that a session can receive: they are granted, and there is something to read.
     session_tools: Vec<String>,
-    /// What a search tool of a session searches.
+    /// The source that a session's search tool searches.
     searched: Searched,
     /// The bounds on what a job's sessions may use.
     bounds: Bounds,
@@ -204,7 +204,7 @@ fn write_verdict(out: &mut dyn Write, name: &str, verdict: &Verdict) -> io::Resu
     }
 }
 
-/// What is searched, and if that is not the web, why not.
+/// The searched source, and if that is not the web, the reason.
 fn searches(ShownGrants { grants, searched, .. }: &ShownGrants) -> String {
     let why = if grants.sessions.search { "guild.toml has no [web.search]" } else { "`web:search` is not granted" };
     match searched {

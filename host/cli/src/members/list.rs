@@ -1,7 +1,8 @@
 //! `guild members`: lists the members and their states.
 //!
-//! It checks members as a host does when it starts: it reads manifests, and compiles components or takes them from the cache.
-//! The owner is found by its lock. With `--url` it queries a running host, which may serve an earlier state of a directory.
+//! It checks members as a host does when it starts: it reads manifests, and compiles components or takes them from the
+//! cache. The owner is found by its lock. With `--url` it queries a running host, which may serve an earlier state of a
+//! directory.
 
 use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
@@ -27,7 +28,7 @@ use crate::{
     },
 };
 
-/// A member as it is shown, and its form with `--json`.
+/// A member in the output, also with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
@@ -58,7 +59,7 @@ struct Shown {
 /// The trust in a member, from guild.lock and guild.trust.
 #[derive(Serialize)]
 struct ShownTrust {
-    /// How it became trusted, or `new`, or `changed`.
+    /// The kind of its approval, or `new`, or `changed`.
     approval: &'static str,
     signature: Signature,
 }

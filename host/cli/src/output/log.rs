@@ -1,4 +1,4 @@
-//! Logs to stderr: one event is one line, whatever texts of plugins and callers it contains.
+//! Logs to stderr, with one line for each event whatever the texts of plugins and callers contain.
 
 use std::{
     env,
@@ -39,8 +39,8 @@ const FILTER: &str = "GUILD_LOG";
 /// Silences rmcp, whose warnings and errors are about clients: they disconnect, or request something unknown.
 const QUIET: &str = "rmcp=off";
 
-/// Starts logging according to `GUILD_LOG`, else warnings, and more with each `-v`. Without `-v`, warnings of the target
-/// `printed` are left out, since the command's own error has them.
+/// Starts logging according to `GUILD_LOG`, else warnings, and more with each `-v`. Without `-v`, warnings of the
+/// target `printed` are left out, since the command's own error has them.
 pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failure> {
     let LogArgs { verbose, log_format: format } = options;
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
@@ -53,7 +53,7 @@ pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failu
             EnvFilter::new(format!("warn,{NOTICE}=info,{QUIET}{printed}"))
         }
         (None, 1) => EnvFilter::new(format!("info,{QUIET}")),
-        // Details of this program only: those of its libraries are for developers.
+        // Details of this program only, since those of its libraries are for developers.
         (None, 2) => EnvFilter::new(format!("info,guild=debug,{QUIET}")),
         (None, _) => EnvFilter::new("debug"),
     };
@@ -77,8 +77,8 @@ pub(crate) fn tell(level: Level, message: &str) {
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Log more on stderr: -v information, -vv each request, dispatch, denial and error of a tool, -vvv everything (GUILD_LOG
-    /// sets a filter)
+    /// Log more on stderr: -v information, -vv each request, dispatch, denial and error of a tool, -vvv everything
+    /// (GUILD_LOG sets a filter)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// How the log on stderr is written
@@ -273,7 +273,7 @@ mod tests {
         });
         let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let shown = r"a\nERROR b\r\u{1b}[2J\u{0}\u{202e}\u{2066}\u{200b}";
-        // What is quoted is escaped by its quoting already.
+        // Quoted texts are escaped by the quoting already.
         let quoted = r#""a\nERROR b\r\u{1b}[2J\0\u{202e}\u{2066}\u{200b}""#;
         assert_eq!(
             log,

@@ -1,8 +1,8 @@
 //! Renders Markdown reports on a terminal, with styles in place of the markup.
 //!
-//! Reports come from workers and are untrusted. Control characters never reach the terminal, including those written as an
-//! entity (`&#27;`); a link shows its target; HTML is shown as source text. The size of the output is bounded by the size of
-//! the input, however deeply that is nested.
+//! Reports come from workers and are untrusted. Control characters never reach the terminal, including those written as
+//! an entity (`&#27;`); a link shows its target; HTML is shown as source text. The size of the output is bounded by the
+//! size of the input, however deeply that is nested.
 
 use std::io::{self, Write as _};
 
@@ -24,8 +24,8 @@ const CELL_CHARS: usize = 40;
 /// The largest report that is rendered.
 const RENDERED_BYTES: usize = 1024 * 1024;
 
-/// Prints a worker's report: rendered on a terminal with styles, unless it is too large; without control characters on any
-/// other terminal; unchanged into a file or a pipe.
+/// Prints a worker's report: rendered on a terminal with styles, unless it is too large; without control characters on
+/// any other terminal; unchanged into a file or a pipe.
 pub(crate) fn print_report(report: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let shows_styles = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
@@ -424,7 +424,7 @@ mod tests {
         let shown = plain(report);
         assert!(shown.contains("<b onclick=x>") && shown.contains("(https://evil.example/\u{fffd}]8;;x)"), "{shown}");
         assert!(!shown.contains(|c: char| c.is_control() && c != '\n') && !shown.contains('\u{202e}'), "{shown:?}");
-        // What is left of escapes are the styles of this module.
+        // The remaining escapes are the styles of this module.
         let escapes = rendered(report).matches('\u{1b}').count();
         let styles = rendered(report).matches("\u{1b}[").count();
         assert_eq!(escapes, styles);

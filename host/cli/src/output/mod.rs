@@ -1,7 +1,7 @@
-//! Output of the commands: results on stdout, and everything else on stderr.
+//! Prints results to stdout, and everything else to stderr.
 //!
-//! A reader that closes stdout early (`guild list | head -1`) ends a command without an error. Control characters in texts of
-//! workers never reach a terminal.
+//! A reader that closes stdout early (`guild list | head -1`) ends a command without an error. Control characters in
+//! texts of workers never reach a terminal.
 
 pub(crate) mod log;
 pub(crate) mod markdown;
@@ -38,12 +38,12 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io:
     out.flush()
 }
 
-/// Prints JSON on one line, as [`escaped_json`] has it.
+/// Prints JSON on one line, formatted by [`escaped_json`].
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print_json_text(&serde_json::to_string(value)?)
 }
 
-/// Prints a line of JSON, as [`escaped_json`] has it.
+/// Prints a line of JSON, formatted by [`escaped_json`].
 pub(crate) fn print_json_text(json: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(escaped_json(json).as_bytes())?;

@@ -1,4 +1,4 @@
-//! Progress of a command that waits: a line on a terminal that changes, and plain lines elsewhere.
+//! Shows the progress of a command that waits: a changing line on a terminal, and plain lines elsewhere.
 
 use std::{
     io::{self, IsTerminal},
@@ -17,7 +17,7 @@ const FRAME: Duration = Duration::from_millis(120);
 pub(crate) struct Progress {
     /// `None` if stderr is not a terminal.
     line: Option<ProgressBar>,
-    /// What the command is waiting for.
+    /// The reason for waiting.
     waits: Mutex<Option<String>>,
 }
 

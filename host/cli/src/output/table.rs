@@ -1,8 +1,8 @@
-//! Tables: aligned columns under a header on a terminal, tab-separated fields in a pipe.
+//! Prints tables: aligned columns under a header on a terminal, tab-separated fields in a pipe.
 //!
-//! On a terminal, times are shown as ages, digits are grouped, and a long text is cut at the end of the line. In a pipe, the
-//! output is for scripts: no header, full texts, times as RFC 3339, plain digits, and `-` for a missing value. Every row has
-//! the same fields in the same order.
+//! On a terminal, times are shown as ages, digits are grouped, and a long text is cut at the end of the line. In a
+//! pipe, the output is for scripts: no header, full texts, times as RFC 3339, plain digits, and `-` for a missing
+//! value. Every row has the same fields in the same order.
 
 use std::io::{self, Write};
 
@@ -98,7 +98,8 @@ impl Table {
         self
     }
 
-    /// Adds a row, with a cell for each column. A note is shown below the row, indented; in a pipe it is one more field.
+    /// Adds a row, with a cell for each column. A note is shown below the row, indented; in a pipe it is one more
+    /// field.
     pub(crate) fn row(&mut self, cells: impl Into<Vec<Cell>>, note: Option<String>) {
         self.rows.push(Row { cells: cells.into(), note });
     }
