@@ -40,7 +40,7 @@ pub(crate) fn compression() -> CompressionLayer<And<DefaultPredicate, SizeAbove>
 }
 
 /// Answers a request whose handler panics.
-pub(crate) fn panics(shape: Shape) -> CatchPanicLayer<impl ResponseForPanic<ResponseBody = Body> + Clone> {
+pub(crate) fn panics(shape: Shape) -> CatchPanicLayer<impl ResponseForPanic<ResponseBody = Body>> {
     CatchPanicLayer::custom(move |_| {
         tracing::error!("the handler of a request panicked");
         shape.decline(RpcError::internal("the host could not answer; its log says why").into())

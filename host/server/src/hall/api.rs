@@ -111,8 +111,9 @@ impl Api {
         let bytes = json::check(&asked.body, limits).map_err(refused)?;
         caller.reserve(bytes.saturating_add(row.answer_bytes)).await?;
         let authorized = caller.authorize("", Operation { name: row.name, access: row.access })?;
+        let no_place = || events::no_place(&self.events);
         let place = match row.answer {
-            AnswerKind::Turn => Some(self.place(&caller)?),
+            AnswerKind::Turn => Some(self.events.place(caller.identity()).ok_or_else(no_place)?),
             AnswerKind::Json | AnswerKind::File => None,
         };
         let token = caller.token().map(str::to_owned);
@@ -134,11 +135,6 @@ impl Api {
         let whole = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
         Ok(Response::from_parts(head, Body::from(caller.respond(whole)?)))
     }
-
-    /// A place among the listeners of the host.
-    fn place(&self, caller: &Caller) -> Result<Permit, Declined> {
-        self.events.place(caller.identity()).ok_or_else(|| events::no_place(&self.events))
-    }
 }
 
 /// The response for an unknown route.
@@ -153,7 +149,7 @@ async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>, me
     }
     let listened = async {
         let authorized = caller.authorize("", LISTENS)?;
-        let place = api.place(&caller)?;
+        let place = api.events.place(caller.identity()).ok_or_else(|| events::no_place(&api.events))?;
         let response = authorized.run(async |_| Ok(stream::listen(&api.hall))).await?;
         Ok::<_, Declined>(listened(response, caller.into_subscription(), place))
     };
