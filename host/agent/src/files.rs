@@ -1,9 +1,9 @@
-//! The granted read roots, over cap-std directories that were opened once.
+//! Reads files of the granted read roots, over cap-std directories that were opened once.
 //!
-//! Sessions read files through [`ReadRoots`] only: no ambient path is used after the roots are opened, and cap-std refuses
-//! `..`, absolute paths and symlinks that lead out of a root. Hidden files, and files that a `.gitignore` excludes, are
-//! neither listed nor read. A worktree of the host's is shown whole but for hidden files: what is there is tracked or was
-//! written by the job, so rules could only hide what the project has.
+//! Sessions read files through [`ReadRoots`] only: no ambient path is used after the roots are opened, and cap-std
+//! refuses `..`, absolute paths and symlinks that lead out of a root. Hidden files, and files that a `.gitignore`
+//! excludes, are neither listed nor read. A worktree of the host is shown without regard to `.gitignore`: its files are
+//! tracked or were written by the job, so rules could only hide files of the project.
 //!
 //! Walks and searches run in a child process, see `confined.rs`.
 
@@ -44,39 +44,39 @@ use visible::{Rules, VisibleFile, Walk};
 
 /// Files larger than this are neither searched nor read line by line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// What one `read` answers at most, in bytes.
+/// The most bytes that one `read` returns.
 const MAX_READ_BYTES: usize = 256 << 10;
-/// Where a long line is cut, in characters.
+/// The characters after which a long line is cut.
 const MAX_LINE_CHARS: usize = 2000;
-/// A file is read line by line in pieces of so many bytes.
+/// The bytes of a piece of a file that is read line by line.
 const PIECE_BYTES: usize = 64 << 10;
-/// The paths of a listing have at most so many bytes together.
+/// The most bytes of all paths of a listing together.
 const MAX_LISTED_BYTES: usize = 64 << 20;
 /// Bytes that a path of a listing takes besides its text.
 const OVERHEAD: usize = 64;
 
-/// How many files are looked at for each document that is wanted.
+/// The number of files that are looked at for each wanted document.
 const LOOKED_AT: u32 = 1000;
 
-/// What there is to read in a root.
+/// The files of a root, by what sessions can do with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
     /// The root's name.
     pub name: String,
-    /// Why the directory itself cannot be read.
+    /// The reason that the directory itself cannot be read.
     pub unreadable: Option<String>,
     /// Files with text that the built-in runtime quotes.
     pub documents: u32,
-    /// Files that it takes for documents, and that have no text.
+    /// Documents without text.
     pub empty: u32,
-    /// What it does not read, and why, as its reports say it.
+    /// The files that it does not read, and the reasons, as its reports have them.
     pub unread: Unread,
-    /// Whether there may be more: it stopped before the end.
+    /// Whether the look stopped before the end, so that there may be more files.
     pub stopped: bool,
 }
 
 impl Looked {
-    /// Why there is nothing to read; none where there is.
+    /// The reason that there is nothing to read; `None` if there are documents.
     pub fn problem(&self) -> Option<String> {
         if let Some(why) = &self.unreadable {
             return Some(format!("cannot be read: {why}"));
@@ -96,7 +96,7 @@ impl Looked {
         self.documents > 0 || self.empty > 0 || other.iter().any(|count| *count > 0)
     }
 
-    /// The files that are no documents, and why; `None` where there are none.
+    /// The files that are no documents, and the reasons; `None` if all are.
     pub fn left_out(&self) -> Option<String> {
         let empty = (self.empty > 0).then(|| format!("without text ({})", self.empty));
         let all: Vec<String> = self.unread.lines().chain(empty).collect();
@@ -105,17 +105,17 @@ impl Looked {
     }
 }
 
-/// Why there are no read roots: the first directory that is missing or no directory, or two directories of one name, by
-/// which roots are granted and denied.
+/// The error of opening read roots: a directory is missing or no directory, or two directories have the same name.
+/// Roots are granted and denied by name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RootError(String);
 
 struct Root {
     name: String,
-    /// As it was named.
+    /// The path as it was given.
     path: PathBuf,
-    /// Where that led when it was opened.
+    /// The real path when it was opened.
     real: PathBuf,
     dir: Dir,
     /// Whether a `.gitignore` hides files.
@@ -124,13 +124,13 @@ struct Root {
 
 /// The directories that the operator lets sessions read.
 ///
-/// A root's name is the one that the operator gave it, else its directory's base name. No two have the same.
+/// A root's name is the operator's name for it, else its directory's base name. Names are unique.
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
     /// Directories that have no sources, as sessions spell them.
     no_sources: Vec<String>,
-    /// A sentence on the files that are not there.
+    /// A sentence about files that are missing.
     absent: Option<String>,
     child: ChildSearch,
 }
@@ -138,16 +138,14 @@ pub struct ReadRoots {
 impl ReadRoots {
     /// Opens directories under their own names.
     ///
-    /// # Errors
-    /// The first that is missing, is no directory, or has the name of one before it.
+    /// # Errors Names the first that is missing, is no directory, or has the name of an earlier one.
     pub fn open<P: AsRef<Path>>(directories: impl IntoIterator<Item = P>) -> Result<Self, RootError> {
         Self::open_named(directories.into_iter().map(|path| (None, path)))
     }
 
-    /// Opens directories, under the names that are given.
+    /// Opens directories under the given names.
     ///
-    /// # Errors
-    /// The first that is missing, is no directory, or has the name of one before it.
+    /// # Errors Names the first that is missing, is no directory, or has the name of an earlier one.
     pub fn open_named<P: AsRef<Path>>(
         directories: impl IntoIterator<Item = (Option<String>, P)>,
     ) -> Result<Self, RootError> {
@@ -180,18 +178,17 @@ impl ReadRoots {
         Ok(Self { roots, no_sources: Vec::new(), absent: None, child: ChildSearch::new(&Limits::default()) })
     }
 
-    /// Those of these names, as they are open already, for one member: its searches share permits with each other, and with
-    /// no other member's.
+    /// The open roots with these names, for one member: its searches share permits with each other, and with no other
+    /// member's.
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
         let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
         Self { roots, child: self.child.for_member(), ..self.clone() }
     }
 
-    /// These and others, for one job. Searches share permits with those of `self`.
+    /// These roots and others, for one job. Searches share permits with those of `self`.
     ///
-    /// # Errors
-    /// The first that is missing, is no directory, or has the name of one before it.
+    /// # Errors Names the first that is missing, is no directory, or has the name of an earlier one.
     pub fn and(&self, others: &Self) -> Result<Self, RootError> {
         let mut roots = self.roots.clone();
         for root in &others.roots {
@@ -208,27 +205,27 @@ impl ReadRoots {
         Ok(Self { roots, no_sources, absent, child: self.child.clone() })
     }
 
-    /// The same, where what is in these directories is no source for reports; sessions read it all the same. A
+    /// Excludes the files of these directories from the sources of reports; sessions can read them all the same. A
     /// directory is `<root's name>/<path in it>`.
     #[must_use]
     pub fn without_sources(self, directories: Vec<String>) -> Self {
         Self { no_sources: directories, ..self }
     }
 
-    /// The same, with a sentence that says which files are not there that one could look for.
+    /// Sets the sentence about files that a session may look for and that are missing.
     #[must_use]
     pub fn without(self, absent: Option<String>) -> Self {
         Self { absent, ..self }
     }
 
-    /// The same, with these limits of searches; the default limits hold where this is not said.
+    /// Sets the limits of searches, in place of the default ones.
     #[must_use]
     pub fn with_limits(self, limits: &Limits) -> Self {
         Self { child: ChildSearch::new(limits), ..self }
     }
 
-    /// Opens directories of a worktree, where no `.gitignore` hides files: worktrees have only files that are tracked, and those that were written
-    /// there.
+    /// Opens directories of a worktree, where no `.gitignore` hides files: worktrees have only tracked files and files
+    /// that the job wrote.
     ///
     /// # Errors
     /// As [`Self::open_named`].
@@ -243,11 +240,10 @@ impl ReadRoots {
         self.roots.iter().map(|root| (root.name.as_str(), root.real.as_path()))
     }
 
-    /// What there is to read in each root. It stops in a root after `enough` documents, or after a thousand files for each
-    /// of them.
+    /// Looks at the files of each root. The look stops in a root after `enough` documents, or after a thousand files
+    /// for each of them.
     ///
-    /// # Errors
-    /// Where the roots cannot be looked at: it takes too long, or too much memory.
+    /// # Errors The look takes too long, or too much memory.
     pub fn look(&self, enough: u32) -> Result<Vec<Looked>, ToolError> {
         self.ask(Operation::Look { enough }, &CancellationToken::new())
     }
@@ -271,7 +267,7 @@ impl ReadRoots {
                 looked.stopped = looked.documents >= enough || seen >= enough.saturating_mul(LOOKED_AT);
                 Ok(if looked.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             };
-            // A break is that of `stopped`.
+            // A break means `stopped`.
             let mut walk = Walk::new(cancel, &self.child.beyond, &mut each);
             let _ = walk.root(root)?;
             let unread = walk.unread();
@@ -281,7 +277,7 @@ impl ReadRoots {
         self.roots.iter().map(look).collect()
     }
 
-    /// The root and the path in it that a session's path means; the path is empty for the root itself.
+    /// The root of a session's path, and the path in the root, which is empty for the root itself.
     fn locate<'a>(&self, path: &'a str) -> Result<(&Root, &'a str), ToolError> {
         let (name, inner) = plain(path).split_once('/').unwrap_or((plain(path), ""));
         let Some(root) = self.roots.iter().find(|root| root.name == name) else {
@@ -319,7 +315,7 @@ impl ReadRoots {
         Ok((file, meta))
     }
 
-    /// Calls `each` with all files that a session can see at a path, sorted by path; everywhere, without a path.
+    /// Calls `each` with all files that a session can see at a path, or in all roots without one, sorted by path.
     fn for_each_file(
         &self,
         path: Option<&str>,
@@ -342,7 +338,7 @@ impl ReadRoots {
         Ok(walk.unread())
     }
 
-    /// The files at a path that are wanted, in the order of their paths; and what could not be read there.
+    /// The wanted files at a path, in the order of their paths, and the files that could not be read there.
     fn list(
         &self,
         path: Option<&str>,
@@ -371,7 +367,7 @@ impl ReadRoots {
         let path = request.path.as_deref().filter(|path| !everything(path));
         let mut search = Search::new(request, path.map_or("", plain), cancel)?;
         let unread = if request.wanted == GrepWanted::Files {
-            // The newest come first, so all are listed before one is opened.
+            // The newest files come first, so all are listed before any is opened.
             let mut wanted = self.list(path, cancel, &mut |entry| search.wants(entry))?;
             newest_first(&mut wanted.files);
             for entry in wanted.files {
@@ -409,8 +405,8 @@ impl ReadRoots {
     }
 }
 
-/// Reads a line, and keeps its first bytes only: enough for the characters that are shown, and one more. `None` at the
-/// end of the file.
+/// Reads a line, and keeps only its first bytes, enough for one character more than is shown. `None` at the end of the
+/// file.
 fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     const KEPT: u64 = 4 * (MAX_LINE_CHARS as u64 + 1);
     let mut line = Vec::new();
@@ -423,10 +419,10 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(line))
 }
 
-/// A file's bytes.
+/// Reads all bytes of a file.
 fn whole(file: File, size: u64, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    // One more than allowed, in case the file grew since it was looked at.
+    // One byte more than allowed is read, in case the file has grown.
     file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > max {
         return Err(ToolError::OverLimit(format!("{path:?} has more than {max} bytes")));
@@ -434,15 +430,15 @@ fn whole(file: File, size: u64, path: &str, max: u64) -> Result<Vec<u8>, ToolErr
     Ok(bytes)
 }
 
-/// Opens a file for reading. A path that has become a pipe is opened without waiting for its writer; one that has
-/// become a symlink is not opened.
+/// Opens a file for reading. A file that was replaced by a pipe is opened without waiting for its writer; a symlink is
+/// not opened.
 fn open(dir: &Dir, path: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
     dir.open_with(path, &options)
 }
 
-/// A path without what agents put around it: a `/` before it, as if it were absolute, and one behind it.
+/// A path without the `/` that agents put before it, as if it were absolute, or behind it.
 fn plain(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path).trim_end_matches('/')
 }
@@ -456,7 +452,8 @@ fn hidden(path: &str) -> ToolError {
     ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
 }
 
-/// The error for a path of a session. It has the error's kind only: its text could name a path of the host.
+/// The error for a path of a session. It has only the error's kind, since the error's text could name a path of the
+/// host.
 fn unreadable(path: &str, error: &io::Error) -> ToolError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -552,7 +549,7 @@ impl Files for ReadRoots {
     }
 }
 
-/// Whether a file that is a document has text, by its beginning; or why it is not read.
+/// Whether a document has text, judged by its beginning; the error tells why it is not read.
 fn has_text(file: &VisibleFile<'_>) -> Result<bool, Reason> {
     document_format(&file.entry)?;
     let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;

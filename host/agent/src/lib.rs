@@ -1,7 +1,7 @@
-//! Agent sessions: the runtimes that run them, the tool set of each session, and the read-only tools.
+//! Runs agent sessions: the runtimes, the tool set of each session, and the read-only tools.
 //!
-//! A session can do only what its [`ToolSet`] offers; it reads only what [`ReadRoots`] was opened on; and what it found
-//! out leaves it through the internal tools of its job, never through a file that it writes itself.
+//! A session can do only what its [`ToolSet`] offers, and reads only the directories that [`ReadRoots`] was opened on.
+//! Its results leave it through the internal tools of its job, never through a file that it writes itself.
 
 pub mod api;
 pub mod claude;

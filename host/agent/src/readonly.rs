@@ -1,7 +1,7 @@
-//! The built-in read-only tools: Read, Grep and Glob over the granted read roots, as agents know them, and WebSearch
-//! and WebFetch over the web as far as it was opened.
+//! Provides the built-in read-only tools: Read, Grep and Glob over the granted read roots, as agents know them, and
+//! WebSearch and WebFetch over the parts of the web that the operator opened.
 //!
-//! What a model reads of a tool are the doc comments of its input.
+//! The doc comments of a tool's input are its description for models.
 
 mod local;
 mod web;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// Bytes of an answer that are reserved for the line that says how to continue.
 const LAST_LINE_BYTES: usize = 200;
 
-/// A tool with what it reads.
+/// A tool with its sources.
 pub(crate) enum ReadOnly {
     Read(Arc<dyn Files>),
     Grep(Arc<dyn Files>),
@@ -30,7 +30,7 @@ pub(crate) enum ReadOnly {
 }
 
 impl ReadOnly {
-    /// Calls the tool. Its answer has at most `room` bytes where it can be given in parts.
+    /// Calls the tool. A result that can be given in parts has at most `room` bytes.
     pub(crate) async fn call(&self, input: Value, room: usize, cancel: CancellationToken) -> Result<String, ToolError> {
         let room = room.saturating_sub(LAST_LINE_BYTES);
         match self {
@@ -74,7 +74,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// The tools over these read roots. Without any there are only those that read the web.
+    /// The tools over these read roots. Without read roots there are only the tools of the web.
     pub fn new(files: Option<Arc<dyn Files>>) -> Self {
         let files = files.filter(|files| !files.roots().is_empty());
         let roots = files.as_ref().map(|files| files.roots()).unwrap_or_default();
@@ -91,8 +91,8 @@ impl Broker {
         Self { files, definitions: definitions().into_iter().map(complete).collect() }
     }
 
-    /// Whether a session can be given the tool of this name: whether it exists, and there is something for it to read.
-    /// It is the one rule; what is granted to a session follows it.
+    /// Whether a session can be granted the tool of this name: the tool exists and has sources to read. This rule
+    /// decides alone.
     pub fn offers(&self, name: &str, web: &Web) -> bool {
         self.tool(name, web).is_some()
     }

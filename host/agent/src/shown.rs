@@ -1,30 +1,30 @@
-//! The text of one answer as it is shown while it comes, over all attempts to get it: none of it is shown twice.
+//! Tracks the shown text of one answer over all attempts to get it, so that no part of it is shown twice.
 
-/// A continuation whose first so many characters are those of the text that it was to continue repeats that text.
+/// A continuation whose first so many characters equal the beginning of the text repeats the text.
 const REPEATED_CHARS: usize = 24;
 
-/// What was shown of an answer.
+/// The shown part of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     text: String,
-    /// How many bytes of the text this attempt has repeated so far; `None` where what comes is new.
+    /// The bytes of the text that this attempt has repeated so far; `None` once its text is new.
     repeated: Option<usize>,
-    /// Whether the attempt was asked to go on after the text. Otherwise it is expected to begin the answer anew.
+    /// Whether the attempt was asked to continue the text. Otherwise it is expected to begin the answer anew.
     continues: bool,
 }
 
 impl Shown {
-    /// All that was shown.
+    /// The whole shown text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Another attempt begins, since the one before broke off.
+    /// Begins another attempt, since the previous one broke off.
     pub(crate) fn begin_again(&mut self, continues: bool) {
         (self.repeated, self.continues) = ((!self.text.is_empty()).then_some(0), continues);
     }
 
-    /// Takes a piece of the attempt; returns what is to be shown of it.
+    /// Takes a piece of the attempt; returns the part of it to show.
     pub(crate) fn accept(&mut self, piece: &str) -> String {
         let Some(before) = self.repeated else {
             self.text.push_str(piece);
@@ -46,7 +46,7 @@ impl Shown {
         new
     }
 
-    /// The attempt has come to its end; returns what is still to be shown of it.
+    /// Ends the attempt; returns the rest of it to show.
     pub(crate) fn finish(&mut self) -> String {
         let held = self.repeated.take().filter(|now| self.is_continuation(*now)).map(|now| self.held(now));
         let held = held.unwrap_or_default();
@@ -54,13 +54,14 @@ impl Shown {
         held
     }
 
-    /// Whether an attempt that equals the first `now` bytes of the text is no repetition of it.
+    /// Whether an attempt that equals the first `now` bytes of the text continues the text, and does not repeat it.
     fn is_continuation(&self, now: usize) -> bool {
         self.continues && self.text.get(..now).unwrap_or_default().chars().count() < REPEATED_CHARS
     }
 
-    /// What is shown of an attempt's first `now` bytes, which are those of the text, where it differs after them: all of
-    /// it where it is a continuation that begins alike by chance, else the word in which it differs, on a line of its own.
+    /// The part to show of an attempt's first `now` bytes, which equal the beginning of the text, when the attempt
+    /// differs after them. It is all of them for a continuation that begins alike by chance, else the differing word on
+    /// a line of its own.
     fn held(&self, now: usize) -> String {
         let same = self.text.get(..now).unwrap_or_default();
         if self.is_continuation(now) {
@@ -75,7 +76,7 @@ impl Shown {
 mod tests {
     use super::*;
 
-    /// What is shown of attempts, each of which but the last breaks off.
+    /// The shown text of attempts, of which all but the last break off.
     fn shown(continues: bool, attempts: &[&[&str]]) -> String {
         let (mut shown, mut all) = (Shown::default(), String::new());
         for (index, attempt) in attempts.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The tool set of a session: all that it can call (REQ-WD-31).
+//! Serves the tool set of a session: all tools that it can call (REQ-WD-31).
 //!
-//! All runtimes call their tools through it. It writes each call into the transcript before it is made and after it was
-//! answered, bounds each result, and answers a call of a resumed session from the transcript where the transcript has its
-//! result.
+//! All runtimes call their tools through it. It writes each call into the transcript before the call is made and after
+//! it was answered, bounds each result, and answers a call of a resumed session from the transcript if its result is
+//! there.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -20,31 +20,30 @@ use tracing::Span;
 
 use crate::readonly::{Broker, ReadOnly};
 
-/// Names that no tool of a session can have, in whatever case: those by which agents know tools that write files or run
-/// commands. A tool that is called so would be taken for one of them.
+/// Names that no tool of a session can have, in any case: agents know them as tools that write files or run commands,
+/// and would take a tool of such a name for one of these.
 const FORBIDDEN: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "PowerShell"];
 /// Bytes of a cut result that are reserved for the line that says so.
 const CUT_LINE_BYTES: usize = 200;
 /// Characters of a text that the host's log repeats.
 const LOGGED_CHARS: usize = 300;
 
-/// What answers the calls of one tool.
+/// The implementation of one tool.
 enum Target {
-    /// One of the sets of tools.
+    /// A set of tools.
     Set(Arc<dyn Tools>),
     /// A read-only tool, over the read roots or the web.
     ReadOnly(ReadOnly),
 }
 
-/// The tools of one session: sets of tools that were made elsewhere, and those of the read-only tools that were both
-/// granted and asked for.
+/// The tools of one session: given sets of tools, and the read-only tools that were both granted and asked for.
 pub struct ToolSet {
     session: u32,
     tools: Vec<(Arc<ToolDefinition>, Target)>,
     journal: Arc<dyn Journal>,
     /// Calls that were answered before the host restarted, by id, with their results.
     past_calls: HashMap<String, (ToolCall, Result<Value, ToolError>)>,
-    /// Whether no call of the history is made again, whatever is known of it.
+    /// Whether no call of the history is made again, even without a known result.
     converses: bool,
     result_bytes: usize,
     cancel: CancellationToken,
@@ -53,11 +52,10 @@ pub struct ToolSet {
 }
 
 impl ToolSet {
-    /// A tool set made of whole sets: the job's internal tools, and those that a component answers itself. Where two have a
-    /// tool of the same name, the first set's is the one that exists. `session` is the session's number in its job.
+    /// A tool set made of whole sets: the job's internal tools, and the tools that a component answers itself. Of two
+    /// tools with the same name, the first set's is used. `session` is the session's number in its job.
     ///
-    /// # Errors
-    /// `InvalidInput` that names the tool, where one is called as a tool that writes files or runs commands.
+    /// # Errors `InvalidInput` names a tool whose name is that of a tool that writes files or runs commands.
     pub fn new(session: u32, sets: impl IntoIterator<Item = Arc<dyn Tools>>) -> Result<Self, ToolError> {
         let mut tools = Self {
             session,
@@ -84,8 +82,8 @@ impl ToolSet {
         Ok(tools)
     }
 
-    /// Adds those of the read-only tools that were asked for, out of what was granted. What there is nothing for is
-    /// left out: Read, Grep and Glob without read roots, WebSearch and WebFetch without the half of the web they need.
+    /// Adds the read-only tools that were both asked for and granted. Tools without sources are left out: Read, Grep
+    /// and Glob without read roots, WebSearch and WebFetch without the half of the web that they need.
     #[must_use]
     pub fn with_read_only(mut self, broker: &Broker, web: &Web, granted: &[String], asked: &[String]) -> Self {
         for name in asked.iter().filter(|name| granted.contains(name)) {
@@ -96,7 +94,7 @@ impl ToolSet {
         self
     }
 
-    /// Writes every call and its result down, and denials into the job's log too.
+    /// Records every call and its result in the transcript, and denials in the job's log too.
     #[must_use]
     pub fn with_journal(mut self, journal: Arc<dyn Journal>) -> Self {
         self.journal = journal;
@@ -104,8 +102,8 @@ impl ToolSet {
     }
 
     /// Answers calls that have a result in `history`, the session's entries from before its host stopped, with that
-    /// result: nothing is called or written down for them. A different call under the same id, which a session makes
-    /// whose sources have changed, is made.
+    /// result; they are neither made nor recorded again. A different call under the same id, as a session with changed
+    /// sources makes it, is made.
     #[must_use]
     pub fn with_history(mut self, history: &[Entry]) -> Self {
         let mut calls = HashMap::new();
@@ -128,8 +126,8 @@ impl ToolSet {
         self
     }
 
-    /// As [`Self::with_history`], of a session that converses: no call of it is ever made again, not even one that has no
-    /// result, or one with another input.
+    /// As [`Self::with_history`], for a conversation: none of its calls is ever made again, even without a result or
+    /// with another input.
     #[must_use]
     pub fn with_conversation(mut self, history: &[Entry]) -> Self {
         for entry in history {
@@ -142,15 +140,15 @@ impl ToolSet {
         self.with_history(history)
     }
 
-    /// Cuts results that are longer (`limits.tool_result_bytes`); the default limit holds where this is not said.
+    /// Sets the length at which results are cut (`limits.tool_result_bytes`), in place of the default one.
     #[must_use]
     pub fn with_result_bytes(mut self, bytes: u64) -> Self {
         self.result_bytes = size(bytes);
         self
     }
 
-    /// The session's end: it stops searches that are under way, as does dropping their call; and a call that fails
-    /// by then counts as not answered.
+    /// Sets the token of the session's end. It stops searches under way, as dropping their call does, and a call that
+    /// has failed by then counts as not answered.
     #[must_use]
     pub fn with_cancel(mut self, cancel: CancellationToken) -> Self {
         self.cancel = cancel;
@@ -240,7 +238,8 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// A result of at most `max` bytes. What is longer becomes a text: its beginning, and a line that says so.
+/// A result of at most `max` bytes. A longer result becomes a text: its beginning, and a line that says that it was
+/// cut.
 fn bounded(result: Result<Value, ToolError>, max: usize) -> Result<Value, ToolError> {
     match result {
         Ok(Value::String(text)) => Ok(Value::String(cut(text, max))),

@@ -1,4 +1,4 @@
-//! What is said between a session and its model: the messages of a request, and the parts of an answer.
+//! Messages of a request to a model, and parts of its answer, in the terms of no provider.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ pub(crate) struct Request<'a> {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) enum Message {
-    /// What the user, or the host in the user's place, says.
+    /// A message of the user, or of the host in the user's place.
     User(String),
-    /// What the model answered.
+    /// An answer of the model.
     Assistant(Vec<Part>),
-    /// What the tools answered to the calls of the message before.
+    /// The results of the calls in the message before.
     Results(Vec<CallResult>),
 }
 
@@ -84,7 +84,7 @@ impl Part {
 /// A tool call of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelCall {
-    /// The provider's id of the call, or one that the host chose where the provider sent none.
+    /// The provider's id of the call, or an id that the host chose because the provider sent none.
     pub(crate) id: String,
     /// Whether the host chose the id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -124,7 +124,8 @@ impl ModelAnswer {
         Self::deserialize(content).map_err(|e| format!("a turn in the transcript cannot be read: {e}"))
     }
 
-    /// The answer with this as all of its text: what was shown of it before it broke off, and what it went on with.
+    /// The answer with `text` as its whole text: the part that was shown before the answer broke off, and its
+    /// continuation.
     pub(crate) fn with_text(mut self, text: &str) -> Self {
         let is_said = |part: &Part| matches!(part, Part::Text { .. } | Part::Call(_));
         let at = self.parts.iter().position(is_said).unwrap_or(self.parts.len());
@@ -135,12 +136,12 @@ impl ModelAnswer {
         self
     }
 
-    /// What the model said.
+    /// The text of the answer.
     pub(crate) fn text(&self) -> String {
         text_of(&self.parts)
     }
 
-    /// What the model calls, in order.
+    /// The calls of the answer, in order.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &ModelCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::Call(call) => Some(call),
@@ -148,7 +149,7 @@ impl ModelAnswer {
         })
     }
 
-    /// The input of one of the calls, or the error for the model: a call whose input was not received whole is not made.
+    /// The input of a call, or the error for the model: a call whose input was not received whole is not made.
     pub(crate) fn input(&self, call: &ModelCall, max_output_tokens: u32) -> Result<Value, String> {
         match &call.input {
             Some(input) => Ok(Value::Object(input.clone())),
@@ -175,9 +176,9 @@ pub(crate) fn text_of(parts: &[Part]) -> String {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) answer: ModelAnswer,
-    /// What was used, as the provider counted it; `None` where it did not.
+    /// The tokens that the provider counted; `None` if it counted none.
     pub(crate) tokens: Option<Tokens>,
-    /// What was passed over of the answer, a sentence each.
+    /// A sentence about each part of the answer that was ignored.
     pub(crate) notes: Vec<String>,
 }
 

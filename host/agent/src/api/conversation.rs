@@ -1,4 +1,4 @@
-//! The loop of a session: model, tool calls, tools, model, until the model says something without a call.
+//! Runs the loop of a session: the model answers and its calls are made, until an answer has no call.
 
 use std::{collections::HashSet, ops::ControlFlow};
 
@@ -19,7 +19,7 @@ use super::{
     request::{Completion, within},
 };
 
-/// Calls of one turn that run at a time, where all of them only read.
+/// The number of calls that run at a time in a turn whose calls all only read.
 const PARALLEL_CALLS: usize = 8;
 
 /// A session under way.
@@ -27,15 +27,15 @@ pub(super) struct Conversation<'a> {
     api: &'a Api,
     session: &'a Session,
     model: &'a str,
-    /// What was said so far, without the system prompt.
+    /// The messages so far, without the system prompt.
     messages: Vec<Message>,
     /// The last turn.
     turn: u32,
-    /// The text that the session would end with: that of the last turn, after those that it continues.
+    /// The text that the session would end with: the text of the last turn, after the texts that it continues.
     pub(super) text: String,
     /// Whether the last turn was cut, so that the next one continues its text.
     cut: bool,
-    /// Whether the provider did not say what the last turn used.
+    /// Whether the provider did not count the tokens of the last turn.
     uncounted: bool,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Conversation<'a> {
         Self { api, session, model, messages, turn: 0, text: String::new(), cut: false, uncounted: false }
     }
 
-    /// Runs to the end, first through what the session did before its host stopped; an error is why it did not end by
+    /// Replays the turns before the host stopped, then runs to the end. The error tells why the session did not end by
     /// itself.
     pub(super) async fn run(&mut self, history: Vec<Entry>) -> Result<(), Ending> {
         if self.session.converses {
@@ -62,8 +62,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Replays what the session did before its host stopped. All of its calls are made again, under their ids: the tool
-    /// set answers those that have a result in the transcript from there.
+    /// Replays the turns before the host stopped. All calls are made again under their ids; the tool set answers a call
+    /// from the transcript if its result is there.
     async fn recall(&mut self, history: Vec<Entry>) -> Result<ControlFlow<()>, Ending> {
         for entry in &history {
             let Entry::Turn { turn, content, usage, .. } = entry else { continue };
@@ -78,7 +78,7 @@ impl<'a> Conversation<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Takes up what was said before, which ends with what the user said.
+    /// Restores the earlier messages of a conversation. The last of them is the user's.
     fn recall_conversation(&mut self, history: &[Entry]) -> Result<(), Ending> {
         let options = &self.api.options;
         let recalled = messages::recall(self.session.number, history, self.max_chars(), options.max_output_tokens);
@@ -87,12 +87,12 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// How much of a conversation the model is given.
+    /// The characters of a conversation that the model is given at most.
     fn max_chars(&self) -> usize {
         usize::try_from(self.session.conversation_chars).unwrap_or(usize::MAX)
     }
 
-    /// Leaves out the oldest of a conversation that does not fit.
+    /// Leaves out the oldest messages of a conversation that does not fit.
     fn compact(&mut self) {
         let (session, max) = (self.session, self.max_chars());
         let left_out = if session.converses { messages::compact(&mut self.messages, max) } else { 0 };
@@ -105,7 +105,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Has the model answer, within the bounds, and writes the answer down.
+    /// Asks the model for an answer, within the bounds, and appends the answer to the transcript.
     async fn next_turn(&mut self) -> Result<ModelAnswer, Ending> {
         let Self { api, session, model, .. } = *self;
         if self.uncounted {
@@ -140,7 +140,7 @@ impl<'a> Conversation<'a> {
         Ok(answer)
     }
 
-    /// Does what an answer asks for. It breaks where the session ends with the answer.
+    /// Makes the calls of an answer. Breaks if the session ends with the answer.
     async fn apply(&mut self, answer: &ModelAnswer) -> Result<ControlFlow<()>, Ending> {
         let calls: Vec<&ModelCall> = answer.calls().collect();
         let text = answer.text();
@@ -157,7 +157,7 @@ impl<'a> Conversation<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Takes an answer without calls: the session's last, unless it was cut.
+    /// Handles an answer without calls, which is the session's last unless it was cut.
     fn say(&mut self, answer: &ModelAnswer, text: &str) -> Result<ControlFlow<()>, Ending> {
         let tokens = self.api.options.max_output_tokens;
         if !self.cut {

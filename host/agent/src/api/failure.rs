@@ -1,4 +1,4 @@
-//! Why a request failed, whether to repeat it, and after how long.
+//! Failures of requests: their reason, whether a repetition may succeed, and how long to wait before it.
 
 use std::{
     error::Error as _,
@@ -13,7 +13,7 @@ use reqwest::{
 };
 use serde_json::Value;
 
-/// No pause between two requests is longer, unless the provider asks for it.
+/// The longest pause between two requests, unless the provider asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Characters of an error that are shown; a provider may send any amount.
 const ERROR_CHARS: usize = 1000;
@@ -21,7 +21,7 @@ const ERROR_CHARS: usize = 1000;
 /// A request that failed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Failure {
-    /// What failed, for the job's error.
+    /// The reason, for the job's error.
     pub(crate) text: String,
     /// Whether the same request may succeed later.
     pub(crate) again: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure that a repetition would not change.
+    /// A permanent failure: the same request would fail again.
     pub(crate) fn last(text: impl Into<String>) -> Self {
         Self { text: text.into(), again: false, unpaid: false, after: None }
     }
@@ -51,7 +51,7 @@ impl Failure {
     pub(crate) fn of_connection(error: reqwest::Error) -> Self {
         let again = !error.is_builder();
         let error = error.without_url();
-        // The innermost cause is what says something: "connection refused", "certificate has expired".
+        // Only the innermost cause is useful: "connection refused", "certificate has expired".
         let cause = iter::successors(error.source(), |cause| (*cause).source()).last();
         let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
         let what = if error.is_connect() { "the provider cannot be reached" } else { "the connection broke" };
@@ -59,7 +59,7 @@ impl Failure {
         Self { text: format!("{what}{cause}"), again, unpaid, after: None }
     }
 
-    /// An answer with a status that is none of success. `key` names the source of the key, for a 401.
+    /// An answer with a status other than success. `key` names the source of the key, for a 401.
     pub(crate) fn of_status(status: StatusCode, body: &str, headers: &HeaderMap, key: Option<&str>) -> Self {
         let said = match message(body) {
             said if said.is_empty() => String::new(),
@@ -88,8 +88,8 @@ impl Failure {
         Self { text: format!("the provider broke its answer off: {said}{kind}"), again, unpaid: false, after: None }
     }
 
-    /// How long to wait before the next request, the `attempt`-th again: what the provider asks for, else longer each
-    /// time, and never the same for all that failed together.
+    /// The pause before the `attempt`-th repetition: the provider's own, or else one that grows with each attempt. It
+    /// has a random part, so that requests that failed together are not repeated together.
     pub(crate) fn pause(&self, first: Duration, attempt: u32) -> Duration {
         let doubled = first.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(LONGEST_PAUSE);
         match self.after {
@@ -110,7 +110,7 @@ impl Failure {
     }
 }
 
-/// What the body of an error says: its message where it is the JSON that providers send, else its text.
+/// The message in the body of an error: a field of the JSON that providers send, else the body's text.
 fn message(body: &str) -> String {
     let json: Option<Value> = serde_json::from_str(body).ok();
     let said = json.as_ref().and_then(|json| {
@@ -121,7 +121,7 @@ fn message(body: &str) -> String {
     said.unwrap_or(body).trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// What `Retry-After` asks for: seconds, or a date.
+/// The pause in `Retry-After`: seconds, or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse::<u64>() {

@@ -1,5 +1,4 @@
-//! The messages of a request: what was said so far. Those of a conversation are rebuilt from its transcript, without any
-//! call.
+//! Builds the messages of a request; the messages of a conversation are rebuilt from its transcript, without any call.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,15 +15,15 @@ pub(super) const CONTINUE: &str = "Your answer was cut off at the limit of outpu
 /// The message to a model whose answer broke off after some of it was shown.
 const GO_ON: &str = "Your answer was cut off by a failure of the connection. Go on exactly where it stopped, without \
                      repeating anything.";
-/// What the model is told in place of what is left out.
+/// The text that stands for the messages that are left out.
 const LEFT_OUT: &str = "(The beginning of this conversation is left out, since it became too long.)\n\n";
-/// What the model is told of a call that was never begun.
+/// The result of a call that was never begun.
 const NOT_MADE: &str = "not made: the turn was interrupted before it";
 
 /// The answer to a call: the tool's result as text, or why the call failed.
 pub(super) type Outcome = Result<String, String>;
 
-/// How a session names its calls.
+/// The id that a session gives a call.
 pub(super) fn call_id(session: u32, turn: u32, index: usize) -> String {
     format!("{session}.{turn}.{index}")
 }
@@ -39,7 +38,7 @@ pub(super) fn results_of(calls: &[&ModelCall], outcomes: impl IntoIterator<Item 
     Message::Results(calls.iter().zip(outcomes).map(result).collect())
 }
 
-/// The messages that have a model go on with an answer that broke off after this text of it was shown.
+/// The messages with which a model continues an answer that broke off after the text `shown`.
 pub(super) fn going_on(messages: &[Message], shown: &str) -> Vec<Message> {
     let mut messages = messages.to_vec();
     messages.extend([assistant(shown), user(GO_ON)]);
@@ -51,12 +50,12 @@ pub(super) struct Recalled {
     pub(super) messages: Vec<Message>,
     /// The number of the last turn.
     pub(super) turn: u32,
-    /// Whether the provider did not say what the last turn used.
+    /// Whether the provider did not count the tokens of the last turn.
     pub(super) uncounted: bool,
 }
 
-/// Rebuilds a conversation of session `number`. Where it did not fit, what was left out then is left out again, so that
-/// requests begin alike as long as they can.
+/// Rebuilds a conversation of session `number`. Messages that were left out before because they did not fit are left
+/// out again, so that requests keep the same beginning for a provider's cache.
 pub(super) fn recall(
     number: u32,
     history: &[Entry],
@@ -114,7 +113,7 @@ pub(super) fn recall(
     Ok(recalled)
 }
 
-/// What tools answered, by the calls' ids, and the ids of all calls that were begun.
+/// The results of calls by the calls' ids, and the ids of all calls that were begun.
 fn results(history: &[Entry]) -> (HashMap<&str, Result<String, String>>, HashSet<&str>) {
     let (mut results, mut begun) = (HashMap::new(), HashSet::new());
     for entry in history {
@@ -132,8 +131,8 @@ fn results(history: &[Entry]) -> (HashMap<&str, Result<String, String>>, HashSet
     (results, begun)
 }
 
-/// An answer without calls, or the pieces of one that was cut off; providers refuse messages without text. It may continue
-/// the one before.
+/// Adds an answer without calls, or the pieces of an answer that was cut off. It may continue the answer before it.
+/// Providers refuse messages without text.
 fn push_answer(messages: &mut Vec<Message>, text: &str, continued: bool) {
     if text.trim().is_empty() {
         return;
@@ -144,8 +143,8 @@ fn push_answer(messages: &mut Vec<Message>, text: &str, continued: bool) {
     messages.push(assistant(text));
 }
 
-/// What the user said; where nothing was answered before, it is one message with that, since some models take no two of
-/// them in a row.
+/// Adds a message of the user. If the message before it is the user's too, the two become one, since some models refuse
+/// two of them in a row.
 fn push_user(messages: &mut Vec<Message>, text: &str) {
     match messages.last_mut() {
         Some(Message::User(before)) => {
@@ -164,9 +163,9 @@ fn assistant(text: &str) -> Message {
     Message::Assistant(vec![Part::text(text)])
 }
 
-/// Leaves out the oldest of a conversation of more than `max_chars` characters, and some more than it must, so that the
-/// next requests begin alike. An exchange begins with what the user said; of the last one, calls are left out with their
-/// results. Returns how many messages are left out.
+/// Leaves out the oldest messages of a conversation of more than `max_chars` characters, and some more than necessary,
+/// so that the next requests have the same beginning. An exchange begins with a message of the user; in the last
+/// exchange, calls are left out together with their results. Returns how many messages are left out.
 pub(super) fn compact(messages: &mut Vec<Message>, max_chars: usize) -> usize {
     let sizes: Vec<usize> = messages.iter().map(chars).collect();
     if sizes.iter().sum::<usize>() <= max_chars {
@@ -180,7 +179,7 @@ pub(super) fn compact(messages: &mut Vec<Message>, max_chars: usize) -> usize {
     let mut kept = messages.split_off(first);
     let mut left_out = first;
     if from(first) > max_chars {
-        // What the user asked stays, and the last answer with the results of its calls.
+        // The user's last message stays, and the last answer with the results of its calls.
         let asked = sizes.get(first).copied().unwrap_or_default();
         let answers = starts(&kept, |message| matches!(message, Message::Assistant(_)));
         let fits = answers.iter().copied().find(|start| asked + from(first + start) <= target);
@@ -203,7 +202,7 @@ pub(super) fn compact(messages: &mut Vec<Message>, max_chars: usize) -> usize {
     left_out
 }
 
-/// Where such messages are, after the first message.
+/// The positions of the messages that match, after the first message.
 fn starts(messages: &[Message], is_start: impl Fn(&Message) -> bool) -> Vec<usize> {
     let found = messages.iter().enumerate().skip(1).filter(|(_, message)| is_start(message));
     found.map(|(index, _)| index).collect()

@@ -1,8 +1,8 @@
 //! The runtime `api`: sessions on a model provider over HTTP.
 //!
-//! `protocol/` writes requests and reads answers. What is here is the loop on top of it: bounds before each request, tools,
-//! retries, the transcript, and what a session cost. All sessions share one client; a session that waits for its
-//! provider holds its messages and one connection, and no thread.
+//! `protocol/` writes requests and reads answers. This module has the loop on top of it: bounds before each request,
+//! tools, retries, the transcript, and the cost of a session. All sessions share one client; a session that waits for
+//! its provider holds its messages and one connection, and no thread.
 
 use std::{collections::BTreeSet, mem, sync::OnceLock};
 
@@ -30,15 +30,14 @@ use protocol::{Protocol, Reader};
 pub struct Api {
     options: ApiOptions,
     endpoint: Endpoint,
-    /// Made with the first request: reading the system's certificates is most of a host's start.
+    /// The client is made with the first request, since reading the system's certificates is most of a host's start.
     client: OnceLock<Result<reqwest::Client, String>>,
 }
 
 impl Api {
-    /// A runtime; nothing is asked yet.
+    /// Makes a runtime without sending a request.
     ///
-    /// # Errors
-    /// A base URL that is none, or one to which the key would travel unencrypted, in a sentence that names the setting.
+    /// # Errors The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
     pub fn new(options: ApiOptions) -> Result<Self, String> {
         let endpoint = options.endpoint()?;
         Ok(Self { options, endpoint, client: OnceLock::new() })
@@ -49,7 +48,7 @@ impl Api {
         self.endpoint.base.as_str()
     }
 
-    /// Where its key is; none where it is asked without one.
+    /// The source of the provider's key; `None` for a provider without a key.
     pub fn key_source(&self) -> Option<&KeySource> {
         self.endpoint.key_source.as_ref()
     }
@@ -86,7 +85,7 @@ impl AgentRuntime for Api {
     fn models(&self) -> Vec<String> {
         let [operators, list] = self.options.prices.named();
         let named = self.options.model.as_deref().into_iter().chain(operators);
-        // Another address has models of its own.
+        // A provider at another address has other models.
         let list = list.filter(|_| self.options.base_url.is_none());
         let runs = named.chain(list).filter(|model| self.check_model(model).is_ok());
         runs.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
@@ -149,14 +148,14 @@ fn unknown_price(model: &str) -> String {
     )
 }
 
-/// What an answer says, as far as it matters to whoever reads it.
+/// The parts of an answer that tests and fuzz targets compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerRead {
     /// The text.
     pub text: String,
     /// The text as it was shown piece by piece.
     pub shown: String,
-    /// How many parts it has.
+    /// The number of parts.
     pub parts: usize,
     /// The calls: the name of the tool, and the input where it was received whole.
     pub calls: Vec<(String, Option<serde_json::Map<String, serde_json::Value>>)>,

@@ -1,4 +1,4 @@
-//! How a request is addressed at each provider, and how it carries the key.
+//! Builds the address and the headers of a request to each provider, with the key.
 
 use guild_config::Endpoint;
 use guild_contract::secret::Secret;

@@ -1,4 +1,4 @@
-//! One request to the provider, and its repetition after temporary failures.
+//! Sends a request to the provider, and repeats it after temporary failures.
 
 use std::time::{Duration, Instant};
 
@@ -23,22 +23,22 @@ use crate::shown::Shown;
 
 /// Bytes that are read of the body of an error.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
-/// How long the end of a body is waited for once the provider has said why the model stopped. What is used may follow, but
-/// some servers keep the connection open instead of ending the body.
+/// How long to wait for the end of a body after the model's reason to stop. The count of tokens may follow, but some
+/// servers keep the connection open instead of ending the body.
 const END_OF_BODY: Duration = Duration::from_secs(30);
 
 /// An answer, and the cost that has to be booked for it.
 pub(super) struct Completion {
     pub(super) answer: ModelAnswer,
-    /// What was used, where the provider says it.
+    /// The tokens, if the provider counted them.
     pub(super) tokens: Option<Tokens>,
-    /// The cost, open until it is resolved; `None` where the model costs nothing.
+    /// The cost, open until it is resolved; `None` for a model that costs nothing.
     pub(super) cost: Option<OpenCost>,
 }
 
 impl Api {
-    /// Whether another request may be made. Where the price is known, dollars bound the job, by what is known to be
-    /// spent; where it is not, tokens do, or nothing is asked at all.
+    /// Whether another request may be made. For a model with a known price, the known dollars spent bound the job. For
+    /// another model, tokens bound it, or the request is refused.
     pub(super) fn check_bounds(&self, session: &Session, model: &str) -> Result<(), Ending> {
         let meter = &session.meter;
         if Instant::now() >= meter.deadline() {
@@ -61,15 +61,15 @@ impl Api {
     }
 
     /// Requests the next answer, and repeats the request after temporary failures, with pauses between. The cost of a
-    /// request that breaks off after it was sent is unknown. Of a conversation, the answer is shown as it comes: the model
-    /// is asked to go on with one that broke off.
+    /// request that breaks off after it was sent is unknown. In a conversation the answer is shown while it is
+    /// received, and the model is asked to continue an answer that broke off.
     pub(super) async fn ask(&self, session: &Session, model: &str, messages: &[Message]) -> Result<Completion, Ending> {
         let mut failures = 0;
         let mut shown = Shown::default();
         loop {
             let more = is_shown(&shown).then(|| going_on(messages, shown.text()));
             let messages = more.as_deref().unwrap_or(messages);
-            // Dropped, as by a cancel, it makes the cost unknown.
+            // Dropping it, as a cancellation does, makes the cost unknown.
             let cost = (!self.options.prices.is_free(model)).then(|| session.meter.open_cost());
             let request = Box::pin(timeout(self.options.request, self.send(session, model, messages, &mut shown)));
             let failure = match within(session, request).await? {
@@ -138,7 +138,7 @@ impl Api {
         })
     }
 
-    /// Reads an answer to its end, and shows it as it comes.
+    /// Reads an answer to its end, and shows it while it is received.
     async fn read(&self, session: &Session, mut response: Response, shown: &mut Shown) -> Result<Received, Failure> {
         let mut reader = Reader::new(Protocol::of(self.endpoint.provider));
         let mut show = |text: &str| {
@@ -146,7 +146,7 @@ impl Api {
                 session.piece(&shown.accept(text));
             }
         };
-        // Until when the rest of an answer is waited for that may be whole.
+        // Until when to wait for the rest of an answer that may be whole already.
         let mut until = None;
         while !reader.is_ended() {
             if until.is_none() && reader.may_end() {
@@ -172,7 +172,7 @@ impl Api {
         Ok(received)
     }
 
-    /// The whole conversation so far, as the body of a request. It lives for as long as it takes to send it.
+    /// The whole conversation so far, as the body of a request. It is kept only while it is sent.
     fn body(&self, session: &Session, model: &str, messages: &[Message]) -> serde_json::Value {
         let protocol = Protocol::of(self.endpoint.provider);
         let tools = session.tools.definitions();
@@ -182,7 +182,7 @@ impl Api {
             messages,
             tools: &tools,
             max_output_tokens: self.options.max_output_tokens,
-            // A session with tools, and one that converses, sends the same beginning many times.
+            // Sessions with tools and conversations send the same beginning many times.
             cache: protocol.caches_on_request && (session.converses || !tools.is_empty()),
         };
         protocol.body(&request)
@@ -200,12 +200,12 @@ async fn error_body(response: &mut Response) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// Whether something was shown that a model can be asked to go on with.
+/// Whether a text was shown that a model can continue.
 fn is_shown(shown: &Shown) -> bool {
     !shown.text().trim().is_empty()
 }
 
-/// Waits for something as long as the session lasts.
+/// Waits for a future as long as the session lasts.
 pub(super) async fn within<T>(session: &Session, future: impl Future<Output = T>) -> Result<T, Ending> {
     tokio::select! {
         biased;
@@ -218,8 +218,8 @@ pub(super) async fn within<T>(session: &Session, future: impl Future<Output = T>
 /// A client, for all requests of a runtime.
 pub(super) fn client() -> Result<reqwest::Client, String> {
     reqwest::Client::builder()
-        // Requests go where the operator said, not where a variable of the environment or an answer leads: a proxy or a
-        // redirect would be shown the key.
+        // Requests go only to the operator's address, not to a proxy from the environment or the target of a redirect,
+        // which would be shown the key.
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         // Over HTTP/2 all sessions would share one connection, and its limit of streams.
@@ -228,9 +228,9 @@ pub(super) fn client() -> Result<reqwest::Client, String> {
         .tcp_keepalive(Duration::from_secs(60))
         .tcp_nodelay(true)
         .pool_max_idle_per_host(16)
-        // Asking again is the session's own decision, and one that it writes down.
+        // The session decides on a repetition, and records it.
         .retry(reqwest::retry::never())
-        // Decompression takes more memory than a session that waits.
+        // Decompression takes more memory than a waiting session.
         .no_gzip()
         .build()
         .map_err(|e| format!("the HTTP client cannot be made: {e}"))

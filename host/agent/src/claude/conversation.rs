@@ -1,4 +1,4 @@
-//! What a session of the CLI is: its options, what it resumes, and what ends it.
+//! Holds the context of a session of the CLI: its options, the session that it resumes, and its cancellation.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -17,7 +17,7 @@ pub(super) struct Conversation {
     pub(super) resumed: Option<String>,
     /// Cancelled when the future that runs the session is dropped.
     pub(super) dropped: CancellationToken,
-    /// What no error and no note shows.
+    /// Secrets, which no error and no note shows.
     pub(super) secrets: Secrets,
 }
 

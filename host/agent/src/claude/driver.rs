@@ -23,22 +23,22 @@ use super::{
     turns::Turns,
 };
 
-/// How long the CLI may take until it has begun the conversation.
+/// How long the CLI may take to begin the conversation.
 const STARTUP: Duration = Duration::from_secs(60);
-/// How long it may take to answer an interrupt with its result.
+/// How long the CLI may take to answer an interrupt with its result.
 const INTERRUPT: Duration = Duration::from_secs(2);
-/// How long its last lines may take after it has ended.
+/// How long the CLI's last lines may take after its end.
 const DRAIN: Duration = Duration::from_secs(1);
 /// How long a call waits for the rest of the model's answer while none of it arrives.
 const CALL_WAIT: Duration = Duration::from_secs(10);
-/// Calls at a time.
+/// The number of calls at a time.
 const MAX_CALLS: usize = 256;
-/// Skipped lines that are noted. A wrapper of the CLI may print any number.
+/// The number of skipped lines that are noted, since a wrapper of the CLI may print any number.
 const MAX_SKIP_NOTES: usize = 10;
 
-/// The id of our first request.
+/// The id of the host's first request.
 const BEGIN: &str = "begin";
-/// The id of our last one.
+/// The id of the host's last request.
 const STOP: &str = "stop";
 /// The message to the agent after a restart.
 const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not have \
@@ -46,7 +46,7 @@ had its effect; what you submitted or recorded before counts. Go on with your ta
 
 /// Why the session ended without the CLI's result.
 pub(super) enum Stop {
-    /// The host ends it. The CLI is asked to stop, and may say what it used.
+    /// The host ends the session. The CLI is asked to stop, and may report its usage.
     Ask(Ending),
     /// The CLI broke the protocol; nothing more is sent to it.
     Broken(String),
@@ -70,11 +70,11 @@ pub(super) struct Driver {
     calls: JoinSet<bool>,
     running: Vec<(CallKey, AbortHandle)>,
     /// Calls that arrived before the model's answer that makes them was complete. They wait for its end, so that the
-    /// turn stands in the transcript before what it does.
+    /// turn precedes its calls in the transcript.
     waiting: Vec<(String, mcp::Call)>,
     /// Calls whose turn has not come, in the order in which the CLI made them.
     queued: VecDeque<QueuedCall>,
-    /// Whether the call under way is one that runs alone.
+    /// Whether the call under way has to run alone.
     exclusive: bool,
     /// Calls to which the CLI gave no name.
     unnamed: usize,
@@ -83,17 +83,17 @@ pub(super) struct Driver {
     last_activity: Instant,
     /// Whether the agent has been asked.
     asked: bool,
-    /// Whether the CLI has said what its session is.
+    /// Whether the CLI has described its session.
     initialized: bool,
     /// When the process had ended.
     ended: Option<Instant>,
     /// Lines that could not be read.
     skipped: usize,
-    /// What the last of them said.
+    /// The error of the last of these lines.
     last_skipped: Option<String>,
 }
 
-/// What the CLI gives a call up by: the id of its request, and the id of the JSON-RPC message in it.
+/// Identifies a call that the CLI gives up: the id of its request, and the id of the JSON-RPC message in it.
 type CallKey = (String, Value);
 
 struct QueuedCall {
@@ -137,17 +137,17 @@ impl Driver {
         }
     }
 
-    /// What the CLI said outside of the protocol, for the error of a session without a result.
+    /// The last line of the CLI outside of the protocol, for the error of a session without a result.
     pub(super) fn last_skipped(&self) -> Option<String> {
         self.last_skipped.clone()
     }
 
-    /// What the CLI said on stderr, also after its end.
+    /// The CLI's stderr, also after its end.
     pub(super) fn stderr(&self) -> Stderr {
         self.process.stderr()
     }
 
-    /// Whether the CLI was to resume a session, and has not said that it did.
+    /// Whether the CLI was to resume a session and has not confirmed it.
     pub(super) fn may_have_lost_session(&self) -> bool {
         self.conversation.resumed.is_some() && !self.initialized
     }
@@ -186,7 +186,7 @@ impl Driver {
         match self.ended {
             Some(ended) => ended + DRAIN,
             None if !self.asked => self.begun + silence.min(STARTUP),
-            // It waits for the host; the deadline holds.
+            // The CLI waits for the host, so only the deadline bounds it.
             None if !self.calls.is_empty() => self.deadline,
             None if !self.waiting.is_empty() => self.last_activity + silence.min(CALL_WAIT),
             None => self.last_activity + silence,
@@ -213,7 +213,7 @@ impl Driver {
 
     fn send(&self, line: String) -> Result<(), Stop> {
         match self.outbox.try_send(line) {
-            // Closed: it has ended, or is about to; that shows where it is heard.
+            // A closed channel means that the CLI has ended or is about to, which the reading side reports.
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
             Err(TrySendError::Full(_)) => Err(broken("so many requests, without reading the answers")),
         }
@@ -288,7 +288,7 @@ impl Driver {
         self.send(protocol::user(&self.prompt()))
     }
 
-    /// What the agent is asked.
+    /// The message to the agent.
     fn prompt(&self) -> Cow<'_, str> {
         let Conversation { session, resumed, .. } = &*self.conversation;
         match session.message() {
@@ -366,7 +366,7 @@ impl Driver {
         }
     }
 
-    /// Refuses the calls that waited for the rest of an answer that broke off: the model does not wait for them.
+    /// Refuses the calls that waited for the rest of an answer that broke off, since the model does not wait for them.
     fn refuse_waiting(&mut self) -> Result<(), Stop> {
         for (request_id, _) in std::mem::take(&mut self.waiting) {
             self.send(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
@@ -401,7 +401,7 @@ impl Driver {
         self.waiting.len() + self.queued.len() + self.running.len()
     }
 
-    /// Starts the calls whose turn it is: in order, those of tools that only read in parallel, each other one alone.
+    /// Starts queued calls in order: calls of tools that only read run in parallel, each other call runs alone.
     fn start_calls(&mut self) {
         while let Some(next) =
             self.queued.pop_front_if(|next| self.calls.is_empty() || (next.read_only && !self.exclusive))
@@ -438,15 +438,15 @@ impl Driver {
         given_up.for_each(|(_, call)| call.abort());
         self.queued.retain(|QueuedCall { key: (request_id, rpc_id), .. }| !is_given_up(request_id, rpc_id));
         self.waiting.retain(|(request_id, call)| !is_given_up(request_id, &call.id));
-        // The call that those behind it waited for may be gone.
+        // The call that later calls waited for may be gone.
         self.start_calls();
     }
 
-    /// Stops the session. Returns what the CLI says that it used, where it is asked and answers.
+    /// Stops the session. Returns the CLI's own account of its usage, if it was asked and answered.
     pub(super) async fn stop(&mut self, why: &Stop) -> Option<Outcome> {
         self.calls.abort_all();
         if !matches!(why, Stop::Dropped) {
-            // Nothing more of a dropped session belongs in the transcript.
+            // The transcript gets no further entries of a dropped session.
             self.turns.complete();
         }
         match why {
@@ -476,12 +476,12 @@ impl Driver {
         timeout(INTERRUPT, result).await.ok().flatten()
     }
 
-    /// Books what is left to be booked, closes the CLI's stdin, and sees it to its end.
+    /// Books the remaining usage, closes the CLI's stdin, and waits for its end.
     pub(super) async fn close(mut self, outcome: Option<&Outcome>, patience: Duration) -> (Option<ExitStatus>, String) {
         self.turns.book_rest(outcome);
-        // Both hold the stdin open.
+        // Both keep the stdin open.
         drop((self.calls, self.outbox));
-        // It may still have something to say, and must not wait for a reader.
+        // The CLI may still write lines, and must not wait for a reader.
         let mut lines = self.lines;
         let reader = tokio::spawn(async move { while let Some(Ok(_)) = lines.next().await {} });
         let status = self.process.finish(patience).await;

@@ -1,4 +1,4 @@
-//! The command line and the environment that the CLI is given.
+//! Builds the command line and the environment of the CLI.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,11 +9,11 @@ use guild_contract::Bounds;
 
 use super::{conversation::Conversation, mcp::SERVER};
 
-/// Variables that the CLI is given where the host has them.
+/// Variables that the CLI inherits from the host.
 const VARIABLES: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "TERM", "CLAUDE_CONFIG_DIR"];
-/// Beginnings of the names of further ones: locale, directories, its login and its own settings.
+/// Prefixes of further variables that it inherits: locale, directories, its login and its own settings.
 const PREFIXES: &[&str] = &["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_CODE_"];
-/// Exceptions: these describe a session of the CLI around the host, not the one that is started.
+/// Exceptions: these variables describe a session of the CLI around the host, not the session that is started.
 const FOREIGN: &[&str] =
     &["CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_"];
 /// Variables that are always set: no requests but those of the session, no updates of the CLI.
@@ -25,8 +25,8 @@ const SET: &[(&str, &str)] = &[
 ];
 
 /// The built-in tools that the CLI has under the names by which the host grants them, and the rules that allow them.
-/// Read is confined to the working directory by its rule, Grep and Glob by `--restricted`. Its web tools are not among
-/// them: they would not obey the host's network policy.
+/// Read is confined to the working directory by its rule, Grep and Glob by `--restricted`. Its web tools are left out,
+/// since they would not obey the host's network policy.
 const BUILTIN: &[(&str, &str)] = &[("Read", "Read(./**)"), ("Grep", "Grep"), ("Glob", "Glob")];
 
 /// Whether the CLI may serve a tool of this name itself.
@@ -34,7 +34,7 @@ pub(super) fn is_builtin(tool: &str) -> bool {
     BUILTIN.iter().any(|(name, _)| *name == tool)
 }
 
-/// The variables that the CLI is given, out of the host's; `further` names those that the operator adds.
+/// The variables of the host that the CLI inherits; `further` names the variables that the operator adds.
 pub(super) fn environment(further: &[String]) -> Vec<(OsString, OsString)> {
     let given = |name: &OsStr| {
         let Some(name) = name.to_str() else { return false };
@@ -47,9 +47,9 @@ pub(super) fn environment(further: &[String]) -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| name != "PATH" && given(name)).chain(set).chain(path).collect()
 }
 
-/// The arguments. A value that comes from elsewhere is part of its flag's argument, so that it is never taken for another
-/// flag. `system_prompt` is a file: as an argument it could not be longer than 128 KiB. `builtin` are the tools that the
-/// CLI serves itself, `serves` is whether the host serves others, and `left` is what the session may use.
+/// The arguments. A value from outside is part of its flag's argument, so that it is never taken for another flag.
+/// `system_prompt` is a file: as an argument it could not be longer than 128 KiB. `builtin` are the tools that the CLI
+/// serves itself, `serves` tells whether the host serves others, and `left` are the remaining bounds of the session.
 pub(super) fn arguments(
     conversation: &Conversation,
     system_prompt: &Path,
@@ -63,7 +63,7 @@ pub(super) fn arguments(
         "--output-format=stream-json",
         "--input-format=stream-json",
         "--verbose",
-        // What is streamed says that the CLI is alive, and when an answer is complete.
+        // Streamed parts show that the CLI is alive, and when an answer is complete.
         "--include-partial-messages",
         "--strict-mcp-config",
         "--setting-sources=",

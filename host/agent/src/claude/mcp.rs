@@ -1,4 +1,4 @@
-//! The MCP server that serves a session's tools over the CLI's own pipe.
+//! Serves a session's tools as an MCP server over the CLI's own pipe.
 
 use std::sync::Arc;
 
@@ -7,26 +7,25 @@ use serde_json::{Value, json};
 
 /// The server's name. The model sees its tools as `mcp__worker-internal__update_summary`.
 pub(super) const SERVER: &str = "worker-internal";
-/// The version of the protocol that is spoken, where the CLI asks for none that is older.
+/// The version of the protocol, unless the CLI asks for an older one.
 const VERSION: &str = "2025-11-25";
-/// Up to here the CLI shows a result to the model as it is, and it takes no higher bound than this. A longer one, which
-/// only an operator's `limits.tool_result_bytes` of more than that lets through, it puts into a file and shows the
-/// beginning of.
+/// The longest result that the CLI shows to the model unchanged, and the highest bound that it accepts. The CLI puts a
+/// longer result into a file and shows its beginning; only a greater `limits.tool_result_bytes` lets one through.
 const MAX_RESULT_CHARS: u32 = 500_000;
 
-/// JSON-RPC: no such method.
+/// The code of JSON-RPC for an unknown method.
 const METHOD_NOT_FOUND: i32 = -32601;
-/// JSON-RPC: not these parameters.
+/// The code of JSON-RPC for invalid parameters.
 const INVALID_PARAMS: i32 = -32602;
 
-/// What a message wants.
+/// A message of the CLI, by the work that it needs.
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
-    /// Nothing but this answer.
+    /// The message needs only this answer.
     Answer(Value),
-    /// A tool.
+    /// The message calls a tool.
     Call(Call),
-    /// That the call with this JSON-RPC id is given up; and this answer.
+    /// The message gives up the call with this JSON-RPC id, and needs this answer.
     GiveUp(Value, Value),
 }
 
@@ -37,13 +36,13 @@ pub(super) struct Call {
     pub id: Value,
     pub name: String,
     pub arguments: Value,
-    /// What the model calls it.
+    /// The model's id of the call.
     pub tool_use_id: Option<String>,
 }
 
 /// Reads a message of the CLI, and answers all but calls.
 pub(super) fn read(message: &Value, definitions: &[Arc<ToolDefinition>]) -> Incoming {
-    // A notification is answered too: the pipe has a request around it.
+    // A notification is answered too, since the pipe wraps it in a request.
     let id = message.get("id").cloned().unwrap_or(json!(0));
     let params = message.get("params");
     let answer = |value: Value| Incoming::Answer(result(&id, &value));
@@ -97,7 +96,7 @@ fn definition(tool: &ToolDefinition) -> Value {
     definition
 }
 
-/// What a tool answered, as the model sees it: a failure is an answer too.
+/// The result of a tool as the model sees it. A failure is a result too.
 pub(super) fn called(id: &Value, answer: &Result<Value, ToolError>) -> Value {
     let (text, is_error) = match answer {
         Ok(Value::String(text)) => (text.clone(), false),

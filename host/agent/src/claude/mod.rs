@@ -1,11 +1,11 @@
 //! The runtime `claude`: the Claude Code CLI, driven over its stream-json protocol as the Agent SDK drives it.
 //!
-//! Each session is a child process with its own supervisor, scratch directory and environment. What the session may call
-//! is an MCP server on the same pipe: there is no port and no token, and the CLI has no tools of its own unless the operator
-//! says so. Its settings, hooks, skills and MCP servers are kept out; its login is used.
+//! Each session is a child process with its own supervisor, scratch directory and environment. The tools of the session
+//! are served by an MCP server on the same pipe, without a port or a token. The CLI has no tools of its own unless the
+//! operator allows them. Its settings, hooks, skills and MCP servers are kept out; its login is used.
 //!
-//! However a session or its host ends, the CLI ends with it, and so does all that the CLI started
-//! ([`guild_confine::Supervised`]): it is asked to stop, then gets SIGTERM, then is killed.
+//! When a session or its host ends in any way, the CLI and all processes that it started end too
+//! ([`guild_confine::Supervised`]): the CLI is asked to stop, then gets SIGTERM, then is killed.
 
 mod conversation;
 mod driver;
@@ -36,10 +36,10 @@ use tracing::Instrument as _;
 use conversation::Conversation;
 use version::Versions;
 
-/// Names by which the CLI takes its newest models, and what may follow them.
+/// The CLI's names for its newest models, which a suffix may follow.
 const ALIASES: [&str; 3] = ["haiku", "opus", "sonnet"];
 const LONG_CONTEXT: &str = "[1m]";
-/// A part of the whole names of all models of the CLI, at whichever provider.
+/// A part of the full name of each model of the CLI, at every provider.
 const CLAUDE: &str = "claude";
 
 /// The runtime that drives the Claude Code CLI.
@@ -50,10 +50,10 @@ pub struct Claude {
 }
 
 impl Claude {
-    /// A runtime with these options. Whether the CLI is there is looked at later, by [`AgentRuntime::check`].
+    /// Makes a runtime with these options. [`AgentRuntime::check`] looks for the CLI later.
     ///
-    /// # Errors
-    /// Options that exclude each other, or a state directory that is not the host's own; the text names the setting.
+    /// # Errors The options exclude each other, or the state directory is not the host's own. The text names the
+    /// setting.
     pub fn new(options: ClaudeOptions) -> Result<Self, String> {
         options.check()?;
         if let Some(state) = &options.state {
@@ -62,33 +62,32 @@ impl Claude {
         Ok(Self { options: Arc::new(options), versions: Versions::default() })
     }
 
-    /// Removes the scratch directories of sessions whose host was killed; returns how many. It blocks; call it once at the
-    /// start of a host, before its first session. Those of hosts that live are left alone.
+    /// Removes the scratch directories of sessions whose host was killed; returns how many. It blocks; call it once at
+    /// the start of a host, before its first session. Directories of live hosts are kept.
     pub fn sweep(&self) -> usize {
         self.options.state.as_deref().map_or(0, scratch::sweep)
     }
 
-    /// What the CLI says about its version. It is asked where that is not known of its executable, and blocks then.
+    /// The CLI's version. If the version of the executable is not known yet, this runs the CLI and blocks.
     ///
-    /// # Errors
-    /// As [`AgentRuntime::check`]: it is not there, or too old.
+    /// # Errors As for [`AgentRuntime::check`]: the CLI is missing or too old.
     pub fn version(&self) -> Result<String, String> {
         self.versions.usable(&self.program()?, &self.options.environment)
     }
 
-    /// Runs a session; the error is why it could not.
+    /// Runs a session; the error tells why it could not begin.
     async fn start(&self, session: Session) -> Result<SessionEnd, String> {
         if !session.converses && !session.history.is_empty() {
             self.can_resume(&session.history)?;
         }
         let (resumed, program) = (handle(&session.history), self.program()?);
-        // A separate task ends the session's processes also where this future is dropped.
+        // A separate task ends the session's processes even if this future is dropped.
         let dropped = CancellationToken::new();
         let conversation = Conversation::new(self.options.clone(), program, session, resumed, dropped.clone());
         let task = tokio::spawn(conversation.run().in_current_span());
         let _stop = dropped.drop_guard();
         match task.await {
-            // The host ends, and this with it: that is no end of the session.
+            // The host stops and this future with it, which does not end the session.
             Err(e) if e.is_cancelled() => pending().await,
             ended => ended.map_err(|e| format!("the session of claude broke off: {e}")),
         }
@@ -97,7 +96,7 @@ impl Claude {
     /// The CLI's executable file.
     fn program(&self) -> Result<PathBuf, String> {
         let command = &self.options.command;
-        // It is started in another directory.
+        // The CLI is started in another directory.
         let found =
             guild_confine::find_program(command).map(|program| std::path::absolute(&program).unwrap_or(program));
         found.ok_or_else(|| {
@@ -157,7 +156,7 @@ impl AgentRuntime for Claude {
 
     fn can_resume(&self, history: &[Entry]) -> Result<(), String> {
         if history.iter().any(|entry| matches!(entry, Entry::Message { .. })) {
-            // What the CLI has lost of a conversation, it is told from the transcript.
+            // The CLI is told the parts of a conversation that it lost from the transcript.
             return Ok(());
         }
         if !self.options.resume {
@@ -173,7 +172,7 @@ impl AgentRuntime for Claude {
     }
 }
 
-/// What the CLI called the session, the last time it did.
+/// The CLI's last id of the session.
 fn handle(history: &[Entry]) -> Option<String> {
     history.iter().rev().find_map(|entry| match entry {
         Entry::Handle { handle, .. } => Some(handle.clone()),

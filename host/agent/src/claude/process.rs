@@ -1,4 +1,4 @@
-//! One running CLI: its supervisor, its lines, its stderr, and its end.
+//! Runs one process of the CLI: its supervisor, its lines, its stderr, and its end.
 
 use std::{
     io,
@@ -24,18 +24,19 @@ use super::{protocol::plain, redact::Secrets, scratch::Scratch};
 
 /// The longest line. Lines of 3 MB occur.
 const MAX_LINE_BYTES: usize = 32 << 20;
-/// What is shown of stderr: its end.
+/// Bytes at the end of stderr that are shown.
 const STDERR_BYTES: usize = 4096;
-/// Lines that wait to be written. The CLI reads them at once; one that does not has failed.
+/// Lines that wait to be written. A CLI that does not read them at once has failed.
 const OUTBOX_LINES: usize = 1024;
-/// How long the supervisor may take to end the CLI and all that it started: it gives them 2 s to end by themselves.
+/// How long the supervisor may take to end the CLI and all processes that it started. It gives them 2 s to end by
+/// themselves.
 const END_PATIENCE: Duration = Duration::from_secs(7);
-/// How long the rest of stderr may take once nothing has it open.
+/// How long the rest of stderr may take once no process has it open.
 const REST: Duration = Duration::from_millis(200);
 
-/// A running CLI. Dropped before its end, it is ended with all that it started.
+/// A running CLI. Dropping it ends the CLI and all processes that it started.
 pub(super) struct Process {
-    /// The supervisor, which ends after the CLI and all that it started, with the CLI's exit code.
+    /// The supervisor, which ends after the CLI and all processes that it started, with the CLI's exit code.
     supervisor: Child,
     lifeline: Lifeline,
     stderr: Stderr,
@@ -43,10 +44,10 @@ pub(super) struct Process {
     scratch: Option<Scratch>,
 }
 
-/// What the CLI says, line by line.
+/// The CLI's stdout, line by line.
 pub(super) struct Lines(FramedRead<ChildStdout, AnyDelimiterCodec>);
 
-/// Where lines for the CLI go. Its stdin is closed with the last of them.
+/// Sends lines to the CLI. Its stdin is closed when the last sender is dropped.
 pub(super) type Outbox = mpsc::Sender<String>;
 
 impl Process {
@@ -74,13 +75,13 @@ impl Process {
         Ok((process, Lines(FramedRead::new(stdout, codec)), outbox))
     }
 
-    /// Waits until the CLI has ended, and all that it started.
+    /// Waits until the CLI and all processes that it started have ended.
     pub(super) async fn ended(&mut self) -> Option<ExitStatus> {
         self.supervisor.wait().await.ok()
     }
 
-    /// Ends the CLI: waits for it for `patience`, then has the supervisor end it. The status is `None` where the system does
-    /// not let it end.
+    /// Ends the CLI: waits for it for `patience`, then has the supervisor end it. The status is `None` if the system
+    /// does not let it end.
     pub(super) async fn finish(self, patience: Duration) -> Option<ExitStatus> {
         let Self { mut supervisor, lifeline, stderr: _, mut reading_stderr, scratch } = self;
         let mut status = timeout(patience, supervisor.wait()).await.ok();
@@ -91,7 +92,7 @@ impl Process {
         if timeout(REST, &mut reading_stderr).await.is_err() {
             reading_stderr.abort();
         }
-        // What the CLI leaves there may be much.
+        // The CLI may leave much data there.
         let _ = tokio::task::spawn_blocking(move || drop(scratch)).await;
         status.and_then(Result::ok)
     }
@@ -102,7 +103,7 @@ impl Process {
     }
 }
 
-/// The end of what the CLI says on stderr.
+/// The end of the CLI's stderr.
 #[derive(Clone)]
 pub(super) struct Stderr {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -113,12 +114,12 @@ impl Stderr {
     pub(super) fn text(&self) -> String {
         let tail = locked(&self.tail);
         let text = self.secrets.redact(plain(&tail));
-        // Where it was cut, it may begin with the end of a secret.
+        // A text that was cut may begin with the end of a secret.
         let unsure = if tail.len() < self.kept() { 0 } else { self.secrets.longest() };
         text.chars().skip(unsure).collect::<String>().trim().to_owned()
     }
 
-    /// Bytes that are kept: those that are shown, and as many before them as a secret may have.
+    /// The number of bytes kept: the bytes that are shown, and before them as many as the longest secret has.
     fn kept(&self) -> usize {
         STDERR_BYTES + self.secrets.longest()
     }
@@ -135,8 +136,8 @@ impl Stderr {
 }
 
 impl Lines {
-    /// The next line; `None` at the end. The error says what is wrong with it. Bytes that are not UTF-8 are replaced, so
-    /// that such a line is read as far as it can be.
+    /// The next line; `None` at the end. The error tells why the line is invalid. Bytes that are not UTF-8 are
+    /// replaced, so that the rest of such a line can be read.
     pub(super) async fn next(&mut self) -> Option<Result<String, String>> {
         let line = self.0.next().await?;
         let line = line.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -152,7 +153,7 @@ impl Lines {
 async fn write(mut stdin: Sender, mut lines: mpsc::Receiver<String>) {
     while let Some(mut line) = lines.recv().await {
         line.push('\n');
-        // It fails where the CLI has ended or closed its stdin: its own end says why.
+        // Writing fails after the CLI ended or closed its stdin; the CLI's end tells why.
         if stdin.write_all(line.as_bytes()).await.is_err() {
             return;
         }

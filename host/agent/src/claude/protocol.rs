@@ -1,5 +1,5 @@
-//! The lines of the stream-json protocol that a session needs. What is unknown is ignored. A line that cannot be read is
-//! skipped with a note, unless the session's outcome depends on it.
+//! Reads and writes the lines of the stream-json protocol that a session needs. Unknown lines and fields are ignored. A
+//! line that cannot be read is skipped with a note, unless the session's outcome depends on it.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -11,24 +11,24 @@ use super::redact::Secrets;
 
 /// The model of messages that the CLI makes itself, such as the text of an error.
 const SYNTHETIC: &str = "<synthetic>";
-/// How much of a line an error shows.
+/// Characters of a line that an error shows.
 pub(super) const SHOWN_CHARS: usize = 200;
 
 /// A line of the CLI.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Line {
-    /// It asks something.
+    /// A request of the CLI.
     ControlRequest {
         request_id: String,
         #[serde(default, deserialize_with = "lenient")]
         request: Request,
     },
-    /// It no longer waits for an answer.
+    /// The CLI no longer waits for an answer.
     ControlCancelRequest { request_id: String },
-    /// It answers.
+    /// The CLI's answer to a request of the host.
     ControlResponse { response: Response },
-    /// What it is, and what happens to it.
+    /// The state of the CLI and its session.
     System(System),
     /// A part of an answer of the model: one block of its content.
     Assistant {
@@ -41,7 +41,7 @@ pub(super) enum Line {
         event: Event,
         #[serde(default)]
         parent_tool_use_id: Option<String>,
-        /// With the end of a message: that it broke off, and which blocks of it do not count.
+        /// At the end of a message that broke off: its blocks that do not count.
         #[serde(default)]
         abandoned_blocks: Option<Value>,
     },
@@ -56,7 +56,7 @@ pub(super) enum Line {
 pub(super) enum Request {
     /// A JSON-RPC message for an MCP server of the host.
     McpMessage { server_name: String, message: Value },
-    /// Whether a tool may be used. The host denies all of these.
+    /// The CLI asks whether a tool may be used. The host denies all of these requests.
     CanUseTool,
     #[default]
     #[serde(other)]
@@ -116,7 +116,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Whether it is no answer of a model.
+    /// Whether the CLI made the message itself.
     pub(super) fn is_synthetic(&self) -> bool {
         self.model.as_deref() == Some(SYNTHETIC)
     }
@@ -171,8 +171,8 @@ pub(super) enum Delta {
     Other,
 }
 
-/// Tokens, as providers count them: those that were cached, or put into the cache, are not among `input_tokens`. In the
-/// counts by model, the CLI spells the names in camel case.
+/// Tokens as providers count them: `input_tokens` does not include tokens that were read from the cache or written to
+/// it. In the counts by model, the CLI spells the names in camel case.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct Tokens {
     #[serde(alias = "inputTokens")]
@@ -186,7 +186,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Takes over what a later count says.
+    /// Replaces the counts that a later message has.
     pub(super) fn update(&mut self, later: Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
@@ -194,7 +194,7 @@ impl Tokens {
         self.output_tokens = later.output_tokens.or(self.output_tokens);
     }
 
-    /// As the host counts them.
+    /// The tokens as the host counts them.
     pub(super) fn counted(self) -> guild_config::Tokens {
         let [cached, cache_write] =
             [self.cache_read_input_tokens, self.cache_creation_input_tokens].map(Option::unwrap_or_default);
@@ -202,7 +202,7 @@ impl Tokens {
         guild_config::Tokens { input, cached, cache_write, output: self.output_tokens.unwrap_or_default() }
     }
 
-    /// As usage of unknown cost.
+    /// The tokens as usage of unknown cost.
     pub(super) fn usage(self) -> Usage {
         self.counted().usage(None)
     }
@@ -218,14 +218,14 @@ pub(super) struct Outcome {
     pub result: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub errors: Vec<Value>,
-    /// Of the whole session, also of what it did before it was resumed, if the CLI could end by itself then; where it was
-    /// killed, only of what followed.
+    /// The cost of the whole session. It includes the time before the session was resumed only if the CLI ended by
+    /// itself then, and was not killed.
     #[serde(default, deserialize_with = "lenient")]
     pub total_cost_usd: Option<f64>,
-    /// Of what the session's model was asked for in this process.
+    /// The usage of the session's model in this process.
     #[serde(default, deserialize_with = "lenient")]
     pub usage: Option<Tokens>,
-    /// By model, of as much of the session as the cost, with what tools of the CLI's own asked for.
+    /// The usage by model, of the same part of the session as the cost, with requests of the CLI's own tools.
     #[serde(default, rename = "modelUsage", deserialize_with = "lenient")]
     pub model_usage: BTreeMap<String, Tokens>,
 }
@@ -240,7 +240,7 @@ impl Outcome {
         })
     }
 
-    /// What it says about a failure.
+    /// The error texts of a failure.
     pub(super) fn errors(&self) -> String {
         let errors = self.errors.iter().map(|error| error.as_str().map_or_else(|| error.to_string(), str::to_owned));
         let texts: Vec<String> = errors.chain(self.result.clone()).filter(|text| !text.trim().is_empty()).collect();
@@ -257,7 +257,7 @@ fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserialize
 /// A line that cannot be read.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    /// What is wrong with it, and its beginning, without secrets.
+    /// Why the line is invalid, and its beginning, without secrets.
     pub what: String,
     /// Whether the session's outcome depends on it.
     pub is_needed: bool,
@@ -266,7 +266,7 @@ pub(super) struct Unreadable {
 /// Reads a line.
 pub(super) fn parse(line: &str, secrets: &Secrets) -> Result<Line, Unreadable> {
     let read = serde_json::from_str(line);
-    // Only a line that fails is searched for them: a line can have megabytes.
+    // Only a line that fails is repaired, since a line can have megabytes.
     read.or_else(|e| if e.is_syntax() { serde_json::from_str(&repaired(line)) } else { Err(e) }).map_err(|e| {
         let shown: String = secrets.redact(line.to_owned()).chars().take(SHOWN_CHARS).collect();
         let what = if e.is_data() { "a message that this host does not understand" } else { "a line that is not JSON" };
@@ -274,19 +274,19 @@ pub(super) fn parse(line: &str, secrets: &Secrets) -> Result<Line, Unreadable> {
     })
 }
 
-/// A line as a strict parser reads it: JavaScript writes half a surrogate pair where a text was cut within one.
+/// A line that a strict parser accepts: JavaScript writes half a surrogate pair for a text that was cut within one.
 fn repaired(line: &str) -> Cow<'_, str> {
     replace_lone_surrogates(line, |_| char::REPLACEMENT_CHARACTER)
 }
 
-/// Whether a session cannot do without a line: its result, and the line that says which tools it has.
+/// Whether a session needs a line: its result, and the line that lists its tools.
 fn is_needed(line: &str) -> bool {
     let value: Value = serde_json::from_str(&repaired(line)).unwrap_or_default();
     let field = |name| value.get(name).and_then(Value::as_str);
     field("type") == Some("result") || (field("type") == Some("system") && field("subtype") == Some("init"))
 }
 
-/// Text of the CLI for an error: without what a terminal would act on.
+/// Text of the CLI for an error, without control characters for a terminal.
 pub(super) fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
@@ -303,7 +303,7 @@ pub(super) fn interrupt(request_id: &str) -> String {
     json!({"type": "control_request", "request_id": request_id, "request": {"subtype": "interrupt"}}).to_string()
 }
 
-/// What the agent is asked. `client_composed` keeps the CLI from reading files that the text names, and from taking a
+/// A message to the agent. `client_composed` keeps the CLI from reading files that the text names, and from taking a
 /// text that begins with a slash as a command.
 pub(super) fn user(text: &str) -> String {
     let message = json!({"role": "user", "content": text});

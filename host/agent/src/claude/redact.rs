@@ -2,7 +2,7 @@
 
 /// Variables whose values are secret.
 const SECRET: &[&str] = &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"];
-/// A value that is shorter is a word such as `true`, and no secret.
+/// The length of the shortest secret. A shorter value is a word such as `true`.
 const MIN_BYTES: usize = 8;
 /// The replacement for a secret.
 const SHOWN: &str = "***";
@@ -12,8 +12,8 @@ const SHOWN: &str = "***";
 pub(super) struct Secrets(Vec<String>);
 
 impl Secrets {
-    /// The values that the CLI is given: of its login, and of the variables that the operator names, which may be an
-    /// address with a password in it.
+    /// The secret values in the CLI's environment: its login, and the operator's variables, which may be addresses with
+    /// a password.
     pub(super) fn of(environment: &[String]) -> Self {
         let names = SECRET.iter().copied().chain(environment.iter().map(String::as_str));
         Self::new(names.filter_map(|name| std::env::var(name).ok()))
@@ -21,17 +21,17 @@ impl Secrets {
 
     fn new(values: impl Iterator<Item = String>) -> Self {
         let mut values: Vec<String> = values.filter(|value| value.len() >= MIN_BYTES).collect();
-        // One may be a part of another.
+        // A value may be a part of another.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Self(values)
     }
 
-    /// The text without them.
+    /// The text without the secrets.
     pub(super) fn redact(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, SHOWN) } else { text })
     }
 
-    /// How many bytes the longest has: a text that is cut may begin with so much less one of it.
+    /// The bytes of the longest secret. A text that was cut may begin with all but the first byte of it.
     pub(super) fn longest(&self) -> usize {
         self.0.first().map_or(0, String::len)
     }

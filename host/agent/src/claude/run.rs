@@ -16,11 +16,12 @@ use super::{
     scratch::Scratch,
 };
 
-/// How long the CLI may take to end once it has nothing more to do.
+/// How long the CLI may take to end after its result.
 const EXIT: Duration = Duration::from_secs(5);
 
 impl Conversation {
-    /// Runs the session to its end. When it returns, no process of it is left, and its scratch directory is removed.
+    /// Runs the session to its end. When this returns, no process of the session is left, and its scratch directory is
+    /// removed.
     pub(super) async fn run(self) -> SessionEnd {
         let secrets = self.secrets.clone();
         let this = Arc::new(self);
@@ -34,7 +35,7 @@ impl Conversation {
         }
     }
 
-    /// Runs a turn of a conversation. Where the CLI does not have the conversation any more, it is begun anew.
+    /// Runs a turn of a conversation. If the CLI lost the conversation, it is begun anew.
     async fn run_turn(self: Arc<Self>) -> SessionEnd {
         if self.resumed.is_none() {
             if retold::is_begun(&self.session.history) {
@@ -53,7 +54,7 @@ impl Conversation {
         }
     }
 
-    /// Says in the transcript and in the host's log that the conversation is begun anew.
+    /// Notes in the transcript and in the host's log that the conversation is begun anew.
     fn note_anew(&self, why: &str) {
         tracing::warn!(why, "claude does not have the conversation any more; it is begun anew from its transcript");
         let text = format!(
@@ -91,7 +92,7 @@ impl Conversation {
         }
     }
 
-    /// Makes the scratch directory, with a copy of the sources where the CLI reads them itself.
+    /// Makes the scratch directory, with a copy of the sources if the CLI reads them itself.
     async fn prepare(&self, copies: bool) -> Result<Scratch, String> {
         let options = self.options.clone();
         let system_prompt = self.session.system_prompt.clone();
@@ -162,13 +163,13 @@ impl Conversation {
     }
 }
 
-/// The end of a session that the CLI could not resume: it failed before it said which session it is.
+/// The end of a session that the CLI could not resume: it failed before it named its session.
 struct Lost(SessionEnd);
 
 /// The bound that is reached before the first turn.
 fn reached(left: &Bounds, deadline: std::time::Instant) -> Option<Ending> {
     if left.max_turns == Some(0) {
-        // The CLI takes 0 for no bound at all.
+        // For the CLI, 0 means no bound.
         return Some(Ending::MaxTurns);
     }
     if left.max_budget_usd.is_some_and(|usd| usd <= 0.0) {
@@ -177,7 +178,7 @@ fn reached(left: &Bounds, deadline: std::time::Instant) -> Option<Ending> {
     (deadline <= std::time::Instant::now()).then_some(Ending::Deadline)
 }
 
-/// How a session ended that has a result.
+/// The end of a session with a result.
 fn ended(outcome: Outcome, said: String) -> SessionEnd {
     let ending = match outcome.subtype.as_str() {
         "success" if !outcome.is_error => {
@@ -185,7 +186,7 @@ fn ended(outcome: Outcome, said: String) -> SessionEnd {
         }
         "error_max_turns" => Ending::MaxTurns,
         "error_max_budget_usd" => Ending::MaxBudget,
-        // A request to the model's provider failed, and all retries of it.
+        // A request to the model's provider failed, and so did its repetitions.
         "success" => Ending::Error(with_hint(format!("claude failed: {}", outcome.errors()))),
         "error_during_execution" => Ending::Error(with_hint(format!("claude broke off: {}", outcome.errors()))),
         other => Ending::Error(format!("claude ended with {other}: {}", outcome.errors())),
@@ -193,8 +194,8 @@ fn ended(outcome: Outcome, said: String) -> SessionEnd {
     SessionEnd { ending, text: said }
 }
 
-/// The error of a session whose CLI ended without a result. It quotes what the CLI said last: on stderr, in a line that
-/// could not be read, or else as the model's words.
+/// The error of a session whose CLI ended without a result. It quotes the CLI's last text: stderr, a line that could
+/// not be read, or else the model's words.
 fn ended_early(status: Option<ExitStatus>, stderr: &str, skipped: Option<String>, said: &str) -> String {
     let how = status.map_or_else(|| "it cannot be ended".to_owned(), |status| status.to_string());
     let skipped = skipped.map(|what| format!("it sent {what}"));
@@ -207,7 +208,7 @@ fn ended_early(status: Option<ExitStatus>, stderr: &str, skipped: Option<String>
     with_hint(format!("claude ended before its result ({how}){text}"))
 }
 
-/// Adds what to do about it, where that is known.
+/// Adds a known remedy to an error.
 fn with_hint(text: String) -> String {
     let hint = if text.contains("unknown option") {
         "update Claude Code (`claude update`)"

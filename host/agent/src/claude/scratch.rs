@@ -1,4 +1,4 @@
-//! A session's scratch directory.
+//! Makes and removes the scratch directories of sessions.
 //!
 //! ```text
 //! claude-XXXXXX/            readable by this user only
@@ -22,20 +22,20 @@ use tokio_util::sync::CancellationToken;
 
 /// The file that names the host.
 const RECORD: &str = "host.json";
-/// How the names of scratch directories begin.
+/// The prefix of the names of scratch directories.
 const PREFIX: &str = "claude-";
-/// A directory that is older and has no record is of a host that was killed while it was making it.
+/// The age at which a directory without a record belongs to a host that was killed while it made the directory.
 const MAKING: Duration = Duration::from_secs(60);
-/// Bytes of sources that are copied for the CLI's own tools at most.
+/// The most bytes of sources that are copied for the CLI's own tools.
 const MAX_COPIED_BYTES: u64 = 256 << 20;
 
 /// A host, which is not mistaken for a later process with the same id.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
-    /// The boot in which the rest means anything.
+    /// The boot in which the other fields are valid.
     boot: String,
     pid: u32,
-    /// When it started, in the system's clock ticks since it was booted.
+    /// When the host started, in the system's clock ticks since boot.
     started: u64,
 }
 
@@ -54,7 +54,7 @@ impl Scratch {
         if state.is_some() {
             let pid = std::process::id();
             let started = start_time(pid).ok_or_else(|| io::Error::other("/proc cannot be read"))?;
-            // Renamed, so that it is there whole or not at all.
+            // The rename makes the record appear whole or not at all.
             let new = scratch.0.path().join("host.new");
             fs::write(&new, serde_json::to_vec(&Record { boot: boot()?, pid, started })?)?;
             fs::rename(new, scratch.0.path().join(RECORD))?;
@@ -77,8 +77,8 @@ impl Scratch {
         self.0.path().join("system-prompt.md")
     }
 
-    /// Copies the granted sources into the working directory, under the paths by which sessions know them: for the CLI's
-    /// own tools, which must see nothing else. It blocks.
+    /// Copies the granted sources into the working directory, under their paths in sessions, for the CLI's own tools,
+    /// which must see no other files. It blocks.
     pub(super) fn copy(&self, files: &dyn Files, cancel: &CancellationToken) -> Result<(), String> {
         let failed = |e: String| format!("the sources cannot be copied for the tools of claude: {e}");
         let entries = files.walk(cancel).map_err(|e| failed(e.to_string()))?.files;
@@ -109,7 +109,7 @@ fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Removes the scratch directories that hosts left which were killed; returns how many.
+/// Removes the scratch directories of killed hosts, and returns their number.
 pub(super) fn sweep(state: &Path) -> usize {
     let (Ok(entries), Ok(boot)) = (fs::read_dir(state), boot()) else { return 0 };
     let mut removed = 0;

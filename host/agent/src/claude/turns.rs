@@ -1,4 +1,5 @@
-//! The model's turns: the message under way, what it said and used, and its entries in the meter and the transcript.
+//! Tracks the model's turns: the message under way, its text and usage, and its entries in the meter and the
+//! transcript.
 
 use std::{mem, sync::Arc};
 
@@ -14,20 +15,20 @@ use super::{
 };
 use crate::shown::Shown;
 
-/// Counts turns, and writes each down when it is complete.
+/// Counts turns, and records each when it is complete.
 pub(super) struct Turns {
     conversation: Arc<Conversation>,
-    /// What earlier turns of the CLI's session used; it is in the meter already.
+    /// The usage of earlier turns of the CLI's session, which is in the meter already.
     before: Usage,
-    /// From the moment at which the CLI is asked, until it has said what that cost.
+    /// The open cost, from the CLI's start until it reports its cost.
     open_cost: Option<OpenCost>,
     taken: u32,
     current: Option<Turn>,
-    /// The last complete message: further parts of it are no new turn.
+    /// The id of the last complete message. Further parts of it begin no new turn.
     last: String,
-    /// What was booked of this process's turns.
+    /// The booked usage of this process's turns.
     booked: Usage,
-    /// What was shown of the answer under way, where the session converses.
+    /// The shown part of the answer under way, in a conversation.
     shown: Shown,
     /// The last text of the model.
     pub(super) said: String,
@@ -40,9 +41,9 @@ struct Turn {
     tokens: Tokens,
     /// Whether the end of the message will be announced.
     streamed: bool,
-    /// Whether pieces came of the block of text under way.
+    /// Whether pieces of the current block of text were received.
     in_pieces: bool,
-    /// Whether a block of text came to its end before.
+    /// Whether an earlier block of text has ended.
     has_block: bool,
 }
 
@@ -55,10 +56,10 @@ impl Turns {
                     run.add(usage);
                     taken = *turn;
                 }
-                // It knows what its turns may not have known yet.
+                // The end's usage may include usage that was unknown during its turns.
                 Entry::End { usage, .. } => run = *usage,
                 Entry::Message { .. } => before.add(&mem::take(&mut run)),
-                // Another session of the CLI, which counts from zero.
+                // A new session of the CLI counts from zero.
                 Entry::Handle { handle, .. } if named != Some(handle) => {
                     (before, run, named) = (Usage::default(), Usage::default(), Some(handle));
                 }
@@ -106,7 +107,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Shows a piece of a text at once, where the session converses.
+    /// Shows a piece of a text at once, in a conversation.
     pub(super) fn piece(&mut self, text: &str) {
         let Self { conversation, current: Some(turn), shown, .. } = self else { return };
         if !conversation.session.converses {
@@ -131,7 +132,7 @@ impl Turns {
             self.begin(message, false)?;
         }
         for text in message.texts() {
-            // It comes whole where it was not streamed.
+            // A text that was not streamed is received whole.
             if self.current.as_ref().is_some_and(|turn| !turn.in_pieces) {
                 self.piece(text);
             }
@@ -167,8 +168,9 @@ impl Turns {
         self.complete();
     }
 
-    /// Ends the turn: writes it to the transcript, and books it at its price where that is known. Of a conversation, an
-    /// answer that broke off is none: what was shown of it is in the transcript, and is not shown again when it comes again.
+    /// Ends the turn: writes it to the transcript, and books it at its price if that is known. In a conversation an
+    /// answer that broke off does not count: its shown part is in the transcript, and is not shown again when it is
+    /// repeated.
     pub(super) fn complete(&mut self) {
         let Some(mut turn) = self.current.take() else { return };
         let Conversation { session, options, .. } = &*self.conversation;
@@ -194,23 +196,23 @@ impl Turns {
                 usage,
             });
         }
-        // The CLI says at the end what all turns cost; until then, `open_cost` marks the sum as unknown.
+        // The CLI reports the cost of all turns at its end; until then, `open_cost` marks the sum as unknown.
         let usage = Usage { cost_usd: Some(usage.known_cost()), known_cost_usd: None, ..usage };
         self.booked.add(&usage);
         session.meter.book(usage, model);
         self.last = turn.id;
     }
 
-    /// Books what the session used beyond its turns, once that is known. Without an outcome, that cost stays unknown, if
-    /// there can be any.
+    /// Books the session's usage beyond its turns, if it is known. Without an outcome that cost stays unknown, unless
+    /// there can be none.
     pub(super) fn book_rest(&mut self, outcome: Option<&Outcome>) {
         let (Some(open_cost), Some(outcome)) = (self.open_cost.take(), outcome) else { return };
         let own = outcome.usage.map(Tokens::usage);
         let whole = outcome.tokens_of_all_models();
         let resumed = self.conversation.resumed.is_some();
         let all = if resumed { own } else { whole.or(own) }.unwrap_or_default();
-        // The cost that the CLI reports starts from zero if the CLI was killed, and continues if it could end by itself:
-        // then the tokens it reports include those of before.
+        // The cost that the CLI reports starts from zero if the CLI was killed, and continues if it could end by
+        // itself: then its tokens include the earlier ones.
         let continues = whole
             .zip(own)
             .is_some_and(|(whole, own)| resumed && whole.tokens() >= own.tokens().saturating_add(self.before.tokens()));
@@ -226,12 +228,12 @@ impl Turns {
         open_cost.resolve(rest, None);
     }
 
-    /// Notes something in the transcript.
+    /// Adds a note to the transcript.
     pub(super) fn note(&self, text: String) {
         self.conversation.session.note(self.conversation.secrets.redact(text));
     }
 
-    /// Says in the transcript of a conversation that the CLI made what was said shorter.
+    /// Notes in the transcript of a conversation that the CLI compacted it.
     pub(super) fn compacted(&self) {
         let session = &self.conversation.session;
         if session.converses {
@@ -240,7 +242,7 @@ impl Turns {
         }
     }
 
-    /// Writes down what the CLI calls the session, where it can go on by that, and that is news.
+    /// Records the CLI's id of the session, if the session can be resumed by it and the id is new.
     pub(super) fn named(&self, handle: String) {
         let Conversation { session, options, resumed, .. } = &*self.conversation;
         if (!session.converses && !options.resume) || (session.converses && resumed.as_ref() == Some(&handle)) {

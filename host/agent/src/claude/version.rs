@@ -1,4 +1,4 @@
-//! Which version of the CLI there is, and whether it has the options that it is started with.
+//! Finds the version of the CLI, and whether it has the options that sessions need.
 
 use std::{
     io::Read as _,
@@ -18,11 +18,11 @@ use super::{flags, protocol};
 const LEAST: Version = [2, 1, 248];
 /// How long `claude --version` may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks whether it has ended.
+/// The pause between two checks whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
-/// Bytes of what it says that are read.
+/// Bytes of its output that are read.
 const BYTES: u64 = 256;
-/// For how long it is not asked again after an answer with which no session starts: it may be updated at any time.
+/// How long an unusable version is remembered. The CLI may be updated at any time.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// A version, such as 2.1.248.
@@ -44,10 +44,10 @@ fn find(text: &str) -> Option<Version> {
     })
 }
 
-/// Identifies an executable file, so that one that was replaced is asked again: its path without links, and its state.
+/// Identifies an executable file, so that a replaced file is asked again: its path without links, and its state.
 type ExecutableId = (PathBuf, StrictFingerprint);
 
-/// The last check: of which file, when, and its outcome.
+/// The last check: the file, the time and the outcome.
 #[derive(Debug)]
 struct CheckedVersion {
     executable: ExecutableId,
@@ -60,11 +60,10 @@ struct CheckedVersion {
 pub(super) struct Versions(Arc<Mutex<Option<CheckedVersion>>>);
 
 impl Versions {
-    /// What a program says its version is, if that has all that a session needs. It blocks while the program is asked, and
-    /// others wait for that.
+    /// A program's own version, if it has all options that a session needs. This blocks while the program is asked, and
+    /// so do other callers.
     ///
-    /// # Errors
-    /// Why no session starts with it, and what to do.
+    /// # Errors The text tells why no session can start with the program, and what to do.
     pub(super) fn usable(&self, program: &Path, environment: &[String]) -> Result<String, String> {
         let mut checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let executable: Option<ExecutableId> = program.canonicalize().ok().and_then(|path| {
@@ -102,10 +101,10 @@ fn check(program: &Path, text: String) -> Result<String, String> {
     }
 }
 
-/// What `program --version` says.
+/// The output of `program --version`.
 fn ask(program: &Path, environment: &[String]) -> Result<String, String> {
     let failed = |why: String| format!("{} --version: {why}", program.display());
-    // Its stdin is empty. Whatever it started ends with it.
+    // The program's stdin is empty. All processes that it started end with it.
     let Supervised { mut command, stdin: _, lifeline } = Supervised::new(program).map_err(|e| failed(e.to_string()))?;
     command.arg("--version").env_clear().envs(flags::environment(environment));
     command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -128,13 +127,13 @@ fn ask(program: &Path, environment: &[String]) -> Result<String, String> {
     }
     let mut text = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        // What it started may hold the pipe open: what is there already is all that is read.
+        // Processes that it started may keep the pipe open, so only the data that is there already is read.
         read_now(stdout, &mut text).map_err(|e| failed(e.to_string()))?;
     }
     Ok(protocol::plain(&text).trim().to_owned())
 }
 
-/// Reads what is in a pipe, without waiting for more.
+/// Reads the data in a pipe, without waiting for more.
 fn read_now(stdout: std::process::ChildStdout, text: &mut Vec<u8>) -> std::io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&stdout)?;
     rustix::fs::fcntl_setfl(&stdout, flags | rustix::fs::OFlags::NONBLOCK)?;

@@ -1,4 +1,4 @@
-//! Walks and searches in a child process, which inherits the open read roots.
+//! Walks and searches the read roots in a child process, which inherits their open directories.
 //!
 //! A regular expression and a `.gitignore` can take any time and memory, and neither can be interrupted in this process.
 //! So the child walks, reads ignore files and matches. It is killed after `limits.search_seconds`, when it takes more than
@@ -23,7 +23,7 @@ use super::{
     visible::{BeyondBounds, cancelled},
 };
 
-/// Searches of a member that may wait for their turn, each on a thread; more are answered "busy".
+/// The number of a member's searches that may wait for a permit, each on a thread; further ones are answered "busy".
 const MAX_WAITING: usize = 8;
 
 /// Walks and searches the read roots. Request and reply are in postcard's format.
@@ -63,7 +63,8 @@ pub(super) struct ChildSearch {
     /// Permits to run.
     turns: Arc<Semaphore>,
     pub(super) beyond: BeyondBounds,
-    /// The runtime on which the roots were opened: the caller may be on a runtime of components, which starts no children.
+    /// The runtime on which the roots were opened. The caller may be on a runtime of components, which starts no
+    /// children.
     runtime: Option<Handle>,
 }
 
@@ -90,7 +91,7 @@ impl ChildSearch {
         }
     }
 
-    /// A permit among the searches of the member; none where too many wait for one, or it takes too long.
+    /// A permit for a search of the member; `None` if too many searches wait or the wait takes too long.
     async fn turn(&self) -> Option<[SemaphorePermit<'_>; 2]> {
         let admitted = self.admitted.try_acquire().ok()?;
         let patience = Duration::from_secs(self.bounds.seconds.into());
@@ -106,7 +107,7 @@ impl ChildSearch {
             ))
         };
         let broke = |error: String| ToolError::Unavailable(format!("the search broke off: {error}"));
-        // Walking and looking are the host's own work, and need no permit of the member's.
+        // Walks and looks are the host's own work, and need no permit of the member.
         let _turn = match operation {
             Operation::Walk | Operation::Look { .. } => None,
             Operation::Grep(_) | Operation::Glob { .. } => Some(self.turn().await.ok_or_else(busy)?),

@@ -1,4 +1,4 @@
-//! Globs over the paths of read roots.
+//! Matches the paths of read roots against globs.
 
 use globset::GlobSet;
 use guild_session::{
@@ -7,22 +7,21 @@ use guild_session::{
     tools::ToolError,
 };
 
-/// A glob as agents write them: without a `/` it matches a file's name anywhere; with one, the whole path, as it is
-/// or from the directory that is looked in, or from the root. `*` and `?` stop at `/`, `**` does not. With a `!` before
-/// it, it matches what it would not match otherwise. Names match as they are, and in the form in which texts are
-/// compared.
+/// A glob as agents write it. Without a `/` it matches a file's name anywhere; with one, the whole path, or the path
+/// from the searched directory or from the root. `*` and `?` stop at `/`, `**` does not. A leading `!` inverts the
+/// match. Names match literally and folded.
 pub(super) struct PathGlob {
     matcher: GlobSet,
-    /// Of the folded pattern, for folded names.
+    /// The folded pattern, for folded names.
     folded: GlobSet,
     name_only: bool,
     negated: bool,
-    /// The directory that is looked in, with a `/` at its end; empty where it is everything.
+    /// The searched directory, with a `/` at its end; empty for all roots.
     directory: String,
 }
 
 impl PathGlob {
-    /// A glob, for files in a directory: a plain path, empty where it is everything.
+    /// A glob for files in a directory. `directory` is a plain path, or empty for all roots.
     pub(super) fn new(pattern: &str, directory: &str) -> Result<Self, ToolError> {
         if pattern.len() > MAX_GLOB_BYTES {
             let bytes = pattern.len();

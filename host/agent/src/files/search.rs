@@ -1,7 +1,6 @@
-//! Searching the contents of files.
+//! Searches the contents of files.
 //!
-//! A file is decoded, and a line is searched as it is, then in the form in which texts are compared. The lines that are
-//! found are shown as they are.
+//! A file is decoded, and a line is searched literally, then folded. The found lines are shown unfolded.
 
 use std::{
     borrow::Cow,
@@ -28,12 +27,12 @@ use super::{MAX_FILE_BYTES, glob::PathGlob, visible::cancelled};
 
 /// Memory for one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
-/// Memory for the part of a file that is looked at at once. A larger file is looked at line by line and as it is, and
-/// not at all for matches over several lines.
+/// Memory for the part of a file that is searched at once. A larger file is searched line by line and unfolded, and is
+/// not searched for matches over several lines.
 const MAX_SEARCH_BYTES: usize = 16 << 20;
 /// Bytes of results after which the search stops.
 const MAX_FOUND_BYTES: usize = 8 << 20;
-/// Where a line that was found is cut, in characters.
+/// The characters after which a found line is cut.
 const MAX_LINE_CHARS: usize = 500;
 /// Lines before and after a match, at most.
 const MAX_CONTEXT: u32 = 1000;
@@ -42,7 +41,7 @@ const OVERHEAD: usize = 64;
 
 /// A search under way.
 pub(super) struct Search<'a> {
-    /// Matches the pattern, as it is or folded.
+    /// Matches the pattern or its folded form.
     matcher: RegexMatcher,
     multiline: bool,
     /// The bytes of the file that is searched.
@@ -55,7 +54,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// A search for files in `directory`, a plain path that is empty where it is everything.
+    /// A search in `directory`, a plain path that is empty for all roots.
     pub(super) fn new(
         request: &GrepRequest,
         directory: &str,
@@ -74,7 +73,7 @@ impl<'a> Search<'a> {
         }
         let pattern = request.pattern.as_str();
         let build = || match fold_pattern(pattern) {
-            // Folded, it may be no pattern any more.
+            // A folded pattern may be invalid.
             Some(folded) => matcher.build_many(&[pattern, &folded]).or_else(|_| matcher.build(pattern)),
             None => matcher.build(pattern),
         };
@@ -111,7 +110,7 @@ impl<'a> Search<'a> {
         Ok(Self { matcher, multiline, bytes, searcher, glob, types, found: GrepResult::default(), matches })
     }
 
-    /// Whether a file is one of those that are wanted. It is asked before the file is opened.
+    /// Whether to search a file. It is asked before the file is opened.
     pub(super) fn wants(&mut self, entry: &FileEntry) -> bool {
         let name = entry.path.rsplit('/').next().unwrap_or(&entry.path);
         let wanted = self.glob.as_ref().is_none_or(|glob| glob.matches(&entry.path))
@@ -123,7 +122,7 @@ impl<'a> Search<'a> {
         wanted
     }
 
-    /// Searches a file, or notes that it could not be opened. It breaks where enough was found.
+    /// Searches a file, or notes that it could not be opened. Breaks once enough was found.
     pub(super) fn file(&mut self, path: &str, opened: io::Result<File>) -> Result<ControlFlow<()>, ToolError> {
         let Ok(file) = opened else {
             self.found.unread.add(Reason::Denied, path);
@@ -141,7 +140,7 @@ impl<'a> Search<'a> {
             return Err(cancelled());
         }
         if let Err(error) = searched {
-            // A file that vanished or cannot be read is no reason to leave the others out.
+            // A file that vanished or cannot be read does not end the search.
             tracing::debug!(path, %error, "could not be searched to its end");
             self.found.skipped += 1;
         }
@@ -161,7 +160,7 @@ impl<'a> Search<'a> {
     fn search(&mut self, file: File) -> io::Result<()> {
         let Self { matcher, searcher, matches, bytes, .. } = self;
         bytes.clear();
-        // Where there is no memory for it, the child ends and says so: `read_to_end` would only leave the file out.
+        // Without enough memory the child ends and reports it, while `read_to_end` would only leave the file out.
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         bytes.reserve(length.min(MAX_SEARCH_BYTES));
         let mut file = file.take(MAX_FILE_BYTES);
@@ -176,8 +175,8 @@ impl<'a> Search<'a> {
         let text = charset::decode(bytes, None);
         let text = text.split('\0').next().unwrap_or_default();
         let Cow::Owned(_) = fold(text) else { return searcher.search_slice(matcher, text.as_bytes(), matches) };
-        // What matches as it is has to be found as it is: a pattern may be for what folding takes away. Where a match
-        // may reach over lines, the whole text is one part: no text has the character at which it would be split.
+        // Literal matches are searched first, since a pattern may be for characters that folding removes. For matches
+        // over several lines the whole text is one part, since no text has the character at which it would be split.
         let mut folded = String::with_capacity(text.len());
         for part in text.split_inclusive(if self.multiline { char::MAX } else { '\n' }) {
             let is_match = matcher.is_match(part.as_bytes()).map_err(io::Error::other)?;
@@ -189,7 +188,7 @@ impl<'a> Search<'a> {
         searched
     }
 
-    /// What was found; `unread` is what the walk left out.
+    /// The matches; `unread` counts the files that the walk left out.
     pub(super) fn finish(mut self, mut unread: Unread) -> GrepResult {
         unread.extend(self.found.unread);
         self.found.unread = unread;
@@ -207,7 +206,7 @@ fn types(name: &str) -> Result<Types, ToolError> {
     })
 }
 
-/// Collects what matches in one file after another.
+/// Collects the matches of one file after another.
 struct Matches<'a> {
     wanted: GrepWanted,
     /// Lines or files that may still be found.
@@ -216,21 +215,21 @@ struct Matches<'a> {
     room: usize,
     cancel: &'a CancellationToken,
     file: FileMatches,
-    /// The file as it is, where it is searched in another form.
+    /// The unfolded file, if its folded form is searched.
     original: Option<Lines>,
 }
 
 /// The lines of a text, one after another.
 struct Lines {
     text: String,
-    /// Where the next line begins.
+    /// The offset of the next line.
     at: usize,
-    /// Its number.
+    /// The number of the next line.
     next: u64,
 }
 
 impl Lines {
-    /// The line of this number, from 1. Lines before one that was asked for are gone.
+    /// The line of this number, from 1. Numbers have to be asked for in ascending order.
     fn line(&mut self, number: u64) -> &str {
         let mut line = "";
         while self.next <= number {
@@ -244,7 +243,7 @@ impl Lines {
 }
 
 impl Matches<'_> {
-    /// Takes a line; says whether there is room for another one.
+    /// Adds a line; returns whether there is room for another.
     fn take(&mut self, number: Option<u64>, bytes: &[u8], matches: bool) -> bool {
         let text = match &mut self.original {
             Some(lines) => Cow::Borrowed(lines.line(number.unwrap_or_default())),

@@ -1,8 +1,10 @@
-//! Which files of a root exist for a session: not hidden, not left out by a `.gitignore`, no symlinks, no devices.
+//! Walks the files of a root that are visible to sessions: not hidden, not excluded by a `.gitignore`, no symlinks, no
+//! devices.
 //!
-//! A `.gitignore` is a document like any other, and becomes automata that are many times as large. So its bytes and its
-//! patterns are bounded, and those of all on the way to a directory together. What a file beyond the bounds would leave
-//! out is not known: all below its directory is hidden, and an error or a line of the log names the file.
+//! A `.gitignore` is a document like any other, and becomes automata that are many times as large. So the bytes and
+//! patterns of each file are bounded, and of all files on the way to a directory together. The rules of a file beyond
+//! the bounds are unknown, so everything below its directory is hidden, and an error or a line of the log names the
+//! file.
 
 use std::{
     collections::BTreeSet,
@@ -29,21 +31,21 @@ use super::{Root, hidden, unreadable};
 const MAX_DEPTH: usize = 64;
 /// Files that one walk looks at, at most.
 const MAX_FILES: usize = 500_000;
-/// Bytes of one `.gitignore`. Those that people write have some thousands.
+/// Bytes of one `.gitignore`. Usual ones have some thousands.
 const MAX_IGNORE_BYTES: usize = 64 << 10;
 /// Patterns of one `.gitignore`.
 const MAX_IGNORE_PATTERNS: usize = 2000;
-/// How many times as much all `.gitignore` on the way to a directory may have.
+/// All `.gitignore` on the way to a directory may together have so many times the bounds of one.
 const ON_THE_WAY: usize = 4;
-/// `.gitignore` beyond the bounds that are remembered, so that the log names each of them once.
+/// The number of `.gitignore` beyond the bounds that are remembered, so that the log names each of them once.
 const MAX_REMEMBERED: usize = 64;
 
-/// The `.gitignore` that go beyond the bounds, as far as they were found.
+/// The `.gitignore` beyond the bounds that were found so far.
 #[derive(Clone, Default)]
 pub(super) struct BeyondBounds(Arc<Mutex<BTreeSet<String>>>);
 
 impl BeyondBounds {
-    /// Adds the description of such a file, and logs it where it is new.
+    /// Adds the description of such a file, and logs it if it is new.
     pub(super) fn add(&self, why: String) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() < MAX_REMEMBERED && !known.contains(&why) {
@@ -58,14 +60,13 @@ impl BeyondBounds {
     }
 }
 
-/// The `.gitignore` files on the way from a root to the directory that is being looked at, outermost first, each
-/// with the path of its directory in the root.
+/// The `.gitignore` files on the way from a root to the current directory, outermost first.
 #[derive(Default)]
 pub(super) struct Rules(Vec<Ignore>);
 
-/// One of them.
+/// The rules of one `.gitignore`.
 struct Ignore {
-    /// The path of its directory in the root.
+    /// The path of the file's directory in the root.
     at: String,
     rules: Gitignore,
     bytes: usize,
@@ -73,7 +74,7 @@ struct Ignore {
 }
 
 impl Rules {
-    /// Whether a path is hidden by its names, or behind a symlink; no ignore file is read.
+    /// Whether a path is hidden by its names or lies behind a symlink; no ignore file is read.
     pub(super) fn is_hidden(root: &Root, inner: &str) -> bool {
         let mut path = String::new();
         inner.split('/').filter(|part| !part.is_empty()).any(|part| {
@@ -82,8 +83,8 @@ impl Rules {
         })
     }
 
-    /// The rules for the directory that holds `inner`, a path in a root; an error about `path`, as the session named it,
-    /// where it is hidden from sessions. The walk applies the same rule to all files.
+    /// The rules for the directory that holds `inner`, a path in a root. If the path is hidden from sessions, the error
+    /// names it as the session did, by `path`. The walk applies the same rules to all files.
     pub(super) fn on_the_way(root: &Root, inner: &str, path: &str, is_dir: bool) -> Result<Self, ToolError> {
         let mut rules = Self::default();
         let mut at = String::new();
@@ -103,11 +104,10 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Takes the `.gitignore` of a directory along, if it has one, and says so. `at` is its path in the root, `from` its
+    /// Adds the `.gitignore` of a directory, and returns whether it has one. `at` is its path in the root, `from` its
     /// path in `dir`.
     ///
-    /// # Errors
-    /// What is wrong with a file that goes beyond the bounds.
+    /// # Errors Describes a file beyond the bounds.
     fn enter(&mut self, root: &str, dir: &Dir, from: &str, at: &str) -> Result<bool, String> {
         let file = if from.is_empty() { ".gitignore".to_owned() } else { format!("{from}/.gitignore") };
         if !dir.symlink_metadata(&file).is_ok_and(|meta| meta.is_file()) {
@@ -144,7 +144,7 @@ impl Rules {
                 "and those of the directories that it is in have more than {all_bytes} bytes or {all_patterns} patterns"
             ));
         }
-        // One line that nests too deep makes all of them fail; what the others hide stays hidden.
+        // One line that nests too deep makes all lines fail, so the other lines are compiled without it.
         let sound = || -> Vec<&str> { lines.iter().copied().filter(|line| compile(&[line]).is_ok()).collect() };
         let Ok(rules) = compile(&lines).or_else(|_| compile(&sound())) else {
             return beyond("is too complex".to_owned());
@@ -173,7 +173,7 @@ impl Rules {
 fn compile(lines: &[&str]) -> Result<Gitignore, ignore::Error> {
     let mut builder = GitignoreBuilder::new("");
     for line in lines {
-        // As git does, a line that is no pattern is ignored.
+        // A line that is no pattern is ignored, as in git.
         let _ = builder.add_line(None, line);
     }
     builder.build()
@@ -187,14 +187,14 @@ fn join(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
-/// A file of a walk, and where it can be opened.
+/// A file of a walk, and the directory in which it can be opened.
 pub(super) struct VisibleFile<'a> {
     pub(super) entry: FileEntry,
     pub(super) dir: &'a Dir,
     pub(super) name: &'a str,
 }
 
-/// What a walk does with each file: an error, or a break, ends it.
+/// Handles each file of a walk. An error or a break ends the walk.
 type Each<'a> = dyn FnMut(VisibleFile<'_>) -> Result<ControlFlow<()>, ToolError> + 'a;
 
 /// A walk over directories, in the order of the paths of all files; symlinks are not followed.
@@ -203,7 +203,7 @@ pub(super) struct Walk<'a> {
     each: &'a mut Each<'a>,
     beyond: &'a BeyondBounds,
     rules: Rules,
-    /// Whether the root that is walked has rules.
+    /// Whether the current root has rules.
     has_rules: bool,
     seen: usize,
     unread: Unread,
@@ -214,7 +214,7 @@ impl<'a> Walk<'a> {
         Self { cancel, each, beyond, rules: Rules::default(), has_rules: true, seen: 0, unread: Unread::default() }
     }
 
-    /// What the walk left out. What is hidden, or left out by a `.gitignore`, is not in it.
+    /// Counts the files that the walk left out, without hidden and ignored ones.
     pub(super) fn unread(self) -> Unread {
         self.unread
     }
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
         self.directory(&root.name, &root.dir, "", 0)
     }
 
-    /// Walks what is at a path in a root: a file, or all in a directory.
+    /// Walks the file or the directory at a path in a root.
     pub(super) fn at(&mut self, root: &Root, inner: &str, path: &str) -> Result<ControlFlow<()>, ToolError> {
         let failed = |error| unreadable(path, &error);
         let meta = if inner.is_empty() { root.dir.dir_metadata() } else { root.dir.metadata(inner) };
@@ -343,7 +343,7 @@ fn file_entry(path: String, meta: &Metadata) -> FileEntry {
     FileEntry { path, size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) }
 }
 
-/// The error of a cancelled search, which has no reader.
+/// The error of a cancelled search, which nobody reads.
 pub(super) fn cancelled() -> ToolError {
     ToolError::Unavailable("the search was cancelled".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Read, Grep and Glob: their inputs, and how their answers look.
+//! Implements Read, Grep and Glob: their inputs, and the form of their results.
 
 use std::num::NonZeroU32;
 
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Lines that Read shows at most.
 const READ_LINES: u32 = 2000;
-/// Lines, files or paths that Grep and Glob show where no limit is asked for, and at most.
+/// The default and the greatest number of lines, files or paths that Grep and Glob show.
 const SHOWN: (u32, u32) = (250, 5000);
 
 /// Reads a text file. Each line comes with its number and a tab before it, as `cat -n` prints them; long lines are cut.
@@ -163,8 +163,7 @@ pub(super) fn grep(
     Ok(text)
 }
 
-/// What a model has to know of files that were not looked at: those that cannot be read always, the others where
-/// nothing was found.
+/// A note to the model about files that were not searched: unreadable files always, others only if nothing was found.
 fn not_read(unread: &Unread, nothing: bool) -> String {
     let tells = nothing && !unread.is_empty() || unread.count(Reason::Denied) > 0;
     if tells { format!("\n(not looked at: {})", unread.lines().collect::<Vec<_>>().join("; ")) } else { String::new() }
@@ -200,13 +199,13 @@ pub(super) fn glob(
         text.push_str(&format!("\n(cut after {next}: a narrower pattern or path finds the others)"));
     }
     if found.is_empty() {
-        // Only now is it worth a second walk.
+        // A second walk is worth its time only now.
         text.push_str(&not_read(&files.walk(cancel)?.unread, true));
     }
     Ok(text)
 }
 
-/// The lines from `offset` on, at most `most`, and as many as there is room for; and the offset of those that follow.
+/// The lines from `offset` on, at most `most` and as many as there is room for, and the offset of the next line.
 fn listed(lines: &[String], offset: u32, most: u32, room: usize, none: &str) -> (String, Option<u32>) {
     let rest = lines.get(offset as usize..).unwrap_or_default();
     if rest.is_empty() {
@@ -219,7 +218,7 @@ fn listed(lines: &[String], offset: u32, most: u32, room: usize, none: &str) -> 
     (text, (rest.len() > shown as usize).then(|| offset.saturating_add(shown)))
 }
 
-/// How many bytes and lines of those of these lengths there is room for.
+/// The bytes and the number of lines of these lengths that fit into the room.
 fn fitting(lengths: impl Iterator<Item = usize>, room: usize) -> (usize, u32) {
     let mut fitting = (0, 0);
     for length in lengths {

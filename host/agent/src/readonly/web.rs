@@ -1,4 +1,4 @@
-//! WebSearch and WebFetch.
+//! Implements WebSearch and WebFetch.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use guild_session::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Answers of a search where no limit is asked for, and at most.
+/// The default and the greatest number of hits of a search.
 const HITS: (u32, u32) = (10, 20);
 /// Characters of a page that are shown at a time.
 const PAGE_CHARS: usize = 40_000;
@@ -84,7 +84,7 @@ pub(super) async fn fetch(fetch: &dyn Fetch, input: FetchInput, room: usize) -> 
     };
     let rest = page.get(start..).unwrap_or_default();
     let (part, _) = cut(rest, PAGE_CHARS);
-    // However little room there is, it makes progress.
+    // At least one character is shown, so that the model makes progress.
     let first = part.chars().next().map_or(0, char::len_utf8);
     let part = part.get(..part.floor_char_boundary(room).max(first)).unwrap_or(part);
     if part.len() == rest.len() {

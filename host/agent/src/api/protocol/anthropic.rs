@@ -1,4 +1,4 @@
-//! Anthropic's Messages API, as gateways to Bedrock and Vertex speak it too.
+//! Speaks Anthropic's Messages API, which gateways to Bedrock and Vertex speak too.
 
 use std::sync::Arc;
 
@@ -119,13 +119,13 @@ fn read(assembly: &mut Assembly, event: &str, value: &Value) -> Result<(), Failu
             assembly.ended = true;
         }
         "ping" => {}
-        // The protocol may gain events, which clients are to pass over.
+        // The protocol may gain events, which clients have to ignore.
         other => assembly.note(format!("the provider sent an event that is not known: {other:?}")),
     }
     Ok(())
 }
 
-/// The block with this label; without one, the last that was begun.
+/// Matches the block with this label, or without a label the block that was begun last.
 fn of_index(index: Option<&str>) -> impl Fn(&CallDraft) -> bool {
     move |call: &CallDraft| index.is_none() || call.label.as_deref() == index
 }
@@ -177,8 +177,8 @@ fn delta(assembly: &mut Assembly, index: Option<String>, delta: &Value) -> Resul
     }
 }
 
-/// Counts what was used. What is cached and what is written to the cache is counted beside `input_tokens`, not in it. The
-/// end of the answer has all counts anew, or those that have changed.
+/// Counts tokens. Tokens that are read from the cache or written to it are counted beside `input_tokens`, not in it.
+/// The end of the answer has all counts again, or only the changed ones.
 fn usage(assembly: &mut Assembly, usage: Option<&Value>) {
     let Some(usage) = usage.filter(|usage| usage.is_object()) else { return };
     let before = assembly.tokens.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! An answer while it is received. Nothing in it is sized by a number that the provider sent: indexes are labels, and what
-//! is kept is counted before it is added.
+//! Assembles an answer from the messages that a provider sends. No number of the provider's determines a size: indexes
+//! are labels, and data is counted before it is added.
 
 use guild_config::Tokens;
 use guild_contract::{json::parsed_bytes, text::cut};
@@ -25,7 +25,7 @@ pub(super) struct Assembly {
     calls: usize,
     /// Bytes that were received of texts, reasoning and calls.
     size: usize,
-    /// Whether the message that is being read has halves of surrogate pairs.
+    /// Whether the current message has halves of surrogate pairs.
     pub(super) has_halves: bool,
     /// Text that was added since it was last taken.
     fresh: String,
@@ -33,7 +33,7 @@ pub(super) struct Assembly {
     pub(super) finish: Option<String>,
     /// Whether the provider said that nothing follows.
     pub(super) ended: bool,
-    /// What the model said in refusing to answer, where the protocol tells that apart from an answer.
+    /// The model's refusal, in protocols that tell a refusal from an answer.
     pub(super) refusal: String,
     pub(super) tokens: Option<Tokens>,
     notes: Vec<String>,
@@ -50,7 +50,7 @@ enum Draft {
 /// A call while it is received.
 #[derive(Default)]
 pub(super) struct CallDraft {
-    /// What the provider numbers the call by, as it was sent.
+    /// The provider's label of the call, as it was sent.
     pub(super) label: Option<String>,
     pub(super) id: String,
     pub(super) name: String,
@@ -59,14 +59,14 @@ pub(super) struct CallDraft {
     joiner: Joiner,
     /// Whether the input came as a JSON value, and is whole.
     whole: bool,
-    /// How far the JSON text of the input is.
+    /// The nesting of the input's JSON text so far.
     nesting: Nesting,
     /// Whether the provider said that no more of the input comes.
     closed: bool,
     signature: Option<String>,
 }
 
-/// Where a JSON text ends, as far as it was received.
+/// Finds the end of a JSON text that is received in pieces.
 #[derive(Default)]
 struct Nesting {
     depth: usize,
@@ -96,7 +96,7 @@ impl Nesting {
 }
 
 impl CallDraft {
-    /// Whether the input so far is one whole object, so that more of it would be another call's.
+    /// Whether the input so far is one whole object, so that further input belongs to another call.
     pub(super) fn is_complete(&self) -> bool {
         self.closed || self.whole || self.nesting.is_complete
     }
@@ -106,7 +106,7 @@ impl CallDraft {
         !self.input.trim().is_empty()
     }
 
-    /// The input, where it is one JSON object. `room` is how much memory it may take.
+    /// The input, if it is one JSON object of at most `room` bytes of memory.
     fn object(&self, room: &mut u64) -> Result<Option<Map<String, Value>>, Failure> {
         let input = self.input.trim();
         Ok(match parse(input, room)? {
@@ -146,7 +146,7 @@ impl Assembly {
         if piece.is_empty() && signature.is_none() {
             return Ok(());
         }
-        // A signature is of one piece, which is not joined with another.
+        // A piece with a signature is not joined with another.
         if signature.is_some() || !matches!(self.drafts.last(), Some(Draft::Text { signature: None, .. })) {
             self.push(Draft::Text { text: String::new(), joiner: Joiner::default(), signature })?;
         }
@@ -184,8 +184,8 @@ impl Assembly {
         Ok(())
     }
 
-    /// Where the block of reasoning with this label is among the parts. Without a label, reasoning that goes on after
-    /// something else is another block.
+    /// The position among the parts of the block of reasoning with this label. Without a label, reasoning after another
+    /// part is a new block.
     fn reasoning_block(&mut self, of: Option<&str>) -> Result<usize, Failure> {
         let is_block = |draft: &Draft| matches!(draft, Draft::Reasoning { label, .. } if label.as_deref() == of);
         let at = match of {
@@ -202,7 +202,7 @@ impl Assembly {
         }
     }
 
-    /// Adds a block that goes back to the provider as it is. A block that comes in pieces is one.
+    /// Adds a block that is sent back to the provider unchanged. The pieces of a block are joined.
     pub(super) fn opaque(&mut self, block: &Value) -> Result<(), Failure> {
         let text = block.to_string();
         self.count(text.len())?;
@@ -240,7 +240,7 @@ impl Assembly {
         })
     }
 
-    /// Adds what was sent of a call's input: a text is a piece of it, an object is all of it.
+    /// Adds to a call's input: a text is a piece of the input, an object is the whole input.
     pub(super) fn add_input(&mut self, is: impl Fn(&CallDraft) -> bool, input: &Value) -> Result<(), Failure> {
         let (piece, whole) = match input {
             Value::Null => return Ok(()),
@@ -269,14 +269,14 @@ impl Assembly {
         Ok(())
     }
 
-    /// No more input of a call comes.
+    /// Closes the input of a call.
     pub(super) fn close_call(&mut self, is: impl Fn(&CallDraft) -> bool) {
         if let Some(call) = self.find_call(is) {
             call.closed = true;
         }
     }
 
-    /// Notes what is passed over, for the transcript.
+    /// Adds a note about ignored data, for the transcript.
     pub(super) fn note(&mut self, note: String) {
         if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
             self.notes.push(note);
@@ -312,7 +312,7 @@ impl Assembly {
                     if call.name.trim().is_empty() {
                         return Err(Failure::passing("the provider sent a call that names no tool"));
                     }
-                    // An input without a word of it is that of a tool without input, unless the answer was cut there.
+                    // A missing input means a tool without input, unless the answer was cut there.
                     let input = match call.has_input() {
                         true => call.object(&mut room)?,
                         false => (stop != Stop::Cut || call.closed).then(Map::new),
@@ -333,7 +333,7 @@ impl Assembly {
         Ok((Received { answer, tokens, notes: self.notes }, fresh))
     }
 
-    /// A text ends where something else begins: half a surrogate pair at its end stays alone.
+    /// Ends the text before another part: half a surrogate pair at its end stays unpaired.
     fn end_text(&mut self) {
         if let Some(Draft::Text { text, joiner, .. }) = self.drafts.last_mut() {
             let end = joiner.finish();
@@ -363,7 +363,7 @@ impl Assembly {
     }
 }
 
-/// Takes a piece into the block that it continues: OpenRouter sends details of the reasoning so. False where the piece is
+/// Adds a piece to the block that it continues, as in OpenRouter's details of reasoning. Returns false if the piece is
 /// a block of its own.
 fn continues(block: &mut Value, piece: &Value) -> bool {
     if ["type", "index", "id"].iter().any(|field| block.get(field) != piece.get(field)) {

@@ -1,5 +1,5 @@
-//! The JSON messages in the body of an answer. Providers frame them as server-sent events, as a JSON text a line, or as one
-//! JSON text, and often not quite as the standard says. What is accepted does not depend on the declared content type.
+//! Reads the JSON messages in the body of an answer. Providers frame them as server-sent events, as a JSON text a line,
+//! or as one JSON text, and often deviate from the standard. The declared content type has no influence.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use crate::api::failure::Failure;
 
 /// Bytes of memory that one message may take once it is read.
 const MAX_PARSED_BYTES: u64 = 96 * 1024 * 1024;
-/// Characters that an error quotes of what cannot be read.
+/// Characters of unreadable data that an error quotes.
 const QUOTED_CHARS: usize = 300;
 
-/// What was read from the body.
+/// A part of the body that was read.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
     /// A JSON message, the name of its event where it has one, and whether it has halves of surrogate pairs.
@@ -35,11 +35,11 @@ pub(super) struct Frames {
     after_return: bool,
     /// The name of the event that is being received.
     event: String,
-    /// What was received of a message that takes several lines.
+    /// The part received so far of a message of several lines.
     message: String,
     /// Whether the message is bare JSON, which empty lines do not end.
     bare: bool,
-    /// The beginning of what belongs to no message.
+    /// The beginning of the data that belongs to no message.
     unread: String,
 }
 
@@ -71,14 +71,14 @@ impl Frames {
         Ok(())
     }
 
-    /// The body has ended.
+    /// Reads the rest after the end of the body.
     pub(super) fn finish(&mut self, take: &mut dyn FnMut(Frame) -> Result<(), Failure>) -> Result<(), Failure> {
         let line = std::mem::take(&mut self.line);
         self.line(&line, take)?;
         self.flush(take)
     }
 
-    /// The beginning of what was passed over since it belongs to no message, for an error.
+    /// The beginning of the data that belongs to no message, for an error.
     pub(super) fn unread(&self) -> Option<&str> {
         (!self.unread.is_empty()).then_some(self.unread.as_str())
     }
@@ -117,8 +117,8 @@ impl Frames {
         }
     }
 
-    /// A line of data. It is a message of its own where it is whole, as from servers that leave out the empty line between
-    /// two events.
+    /// Reads a line of data. A line with a whole JSON text is a message, since some servers leave out the empty line
+    /// between two events.
     fn data(&mut self, text: &str, take: &mut dyn FnMut(Frame) -> Result<(), Failure>) -> Result<(), Failure> {
         if self.message.is_empty() {
             match text.trim() {
@@ -135,7 +135,7 @@ impl Frames {
         Ok(())
     }
 
-    /// A line of bare JSON: a message where it is whole, else a part of one that the end of the body completes.
+    /// Reads a line of bare JSON: a whole message, or a part of a message that the end of the body completes.
     fn bare_line(&mut self, text: &str, take: &mut dyn FnMut(Frame) -> Result<(), Failure>) -> Result<(), Failure> {
         if self.message.is_empty() {
             if text.trim().is_empty() {
@@ -160,7 +160,7 @@ impl Frames {
         }
         match parse(&message)? {
             Some(parsed) => self.emit(parsed, take),
-            // An error that is a sentence, not JSON.
+            // The error is a sentence, not JSON.
             None if self.event == "error" => {
                 let value = Value::String(message.trim().to_owned());
                 self.emit(Parsed { value, has_halves: false }, take)

@@ -1,4 +1,4 @@
-//! `streamGenerateContent` of Gemini.
+//! Speaks `streamGenerateContent`, Gemini's protocol.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::api::{
     failure::Failure,
 };
 
-/// What Gemini 3 takes in place of the signature of a call that has none.
+/// The value that Gemini 3 accepts as the signature of a call without one.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) static PROTOCOL: Protocol = Protocol {
@@ -70,7 +70,7 @@ fn signed(mut part: Value, signature: Option<&str>) -> Value {
 
 fn sent_call(call: &ModelCall) -> Value {
     let mut sent = json!({"name": call.name, "args": sent_input(call)});
-    // An id that is not the provider's own is refused.
+    // The provider refuses ids that are not its own.
     if !call.own_id {
         set(&mut sent, "id", call.id.as_str());
     }
@@ -119,7 +119,7 @@ fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes a call, which comes whole.
+/// Takes a call, which is always sent whole.
 fn add(assembly: &mut Assembly, call: &Value, signature: Option<String>) -> Result<(), Failure> {
     if call.get("willContinue").and_then(Value::as_bool) == Some(true) {
         return Err(Failure::last("the provider sent the input of a call in pieces, which was not asked for"));
@@ -130,7 +130,7 @@ fn add(assembly: &mut Assembly, call: &Value, signature: Option<String>) -> Resu
     Ok(())
 }
 
-/// Counts what was used. Each message has the count of all before it. Reasoning is counted beside the answer.
+/// Counts tokens. Each message has the sum of all messages before it. Reasoning is counted beside the answer.
 fn usage(assembly: &mut Assembly, usage: Option<&Value>) {
     let Some(usage) = usage.filter(|usage| usage.is_object()) else { return };
     let of = |field: &str| count(usage, field).unwrap_or_default();

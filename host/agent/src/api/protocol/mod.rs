@@ -1,8 +1,8 @@
 //! The protocols of the providers: how a request is written, and how an answer is read.
 //!
-//! An answer is input from outside. What deviates from a protocol in form is understood as widely used servers mean it
-//! (`docs/reference/configuration.md` has the table), or it is an error that quotes the provider. No call is made whose input was not
-//! received whole. Calls, indexes and sizes are bounded before anything is allocated for them.
+//! An answer is untrusted input. A deviation from a protocol is understood as widely used servers mean it
+//! (`docs/reference/configuration.md` has the table), or it is an error that quotes the provider. A call is made only
+//! if its input was received whole. Calls, indexes and sizes are bounded before anything is allocated for them.
 
 use guild_config::Provider;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use super::{
     failure::Failure,
 };
 
-/// Bytes of one answer: its text, its reasoning and all of its calls together. No line of it is longer either.
+/// Bytes of one answer: its text, its reasoning and all of its calls together. It bounds each line of the answer, too.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// Parts of one answer: texts, blocks of reasoning, calls.
 const MAX_PARTS: usize = 4096;
@@ -31,7 +31,7 @@ const MAX_PARTS: usize = 4096;
 const MAX_CALLS: usize = 128;
 /// Bytes of memory that the inputs of an answer's calls may take together.
 const MAX_INPUT_BYTES: u64 = 96 * 1024 * 1024;
-/// Notes of what is passed over in one answer.
+/// Notes about ignored data in one answer.
 const MAX_NOTES: usize = 8;
 
 /// A protocol: where a request goes, how it is written, and how an answer is read.
@@ -39,13 +39,13 @@ pub(super) struct Protocol {
     /// The path below the base URL, where `{model}` stands for the name of the model.
     pub(super) path: &'static [&'static str],
     pub(super) query: Option<&'static str>,
-    /// The header of the key; that of `authorization` is a bearer token.
+    /// The header of the key. In `authorization` the key is a bearer token.
     pub(super) key_header: &'static str,
     /// Headers that every request has.
     pub(super) headers: &'static [(&'static str, &'static str)],
-    /// Whether the beginning of a request is cached where the request asks for that, and not by itself.
+    /// Whether the provider caches the beginning of a request only if the request asks for it.
     pub(super) caches_on_request: bool,
-    /// Whether only the end of the body ends an answer, since some servers give a reason to stop with each piece of it.
+    /// Whether only the end of the body ends an answer, since some servers send a reason to stop with each piece.
     ends_with_body: bool,
     body: fn(&Request<'_>) -> Value,
     /// Takes a message of the answer, with the name of its event.
@@ -107,7 +107,7 @@ impl Reader {
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<String, Failure> {
         let Self { protocol, frames, assembly } = self;
         let read = frames.push(bytes, &mut |frame| take(protocol, assembly, frame));
-        // What comes after the end has no meaning.
+        // Data after the end has no meaning.
         read.or_else(|failure| if assembly.ended { Ok(()) } else { Err(failure) })?;
         Ok(assembly.take_fresh())
     }
@@ -117,12 +117,12 @@ impl Reader {
         self.assembly.ended
     }
 
-    /// Whether the answer is whole even if its end never comes: the provider has said why the model stopped.
+    /// Whether the answer is whole even without its end marker: the provider has sent the model's reason to stop.
     pub(super) fn may_end(&self) -> bool {
         self.is_ended() || (!self.protocol.ends_with_body && self.assembly.finish.is_some())
     }
 
-    /// The answer, after the end of its body or what counts as such; and the text that was not returned before.
+    /// The answer, after the end of its body or its end marker, and the text that was not returned before.
     pub(super) fn finish(mut self) -> Result<(Received, String), Failure> {
         let may_end = self.may_end();
         let Self { protocol, frames, assembly } = &mut self;
@@ -140,7 +140,7 @@ impl Reader {
         self.assembly.finish(stop)
     }
 
-    /// What the provider's reason to stop means.
+    /// Translates the provider's reason to stop.
     fn stop(&mut self) -> Result<Stop, Failure> {
         if !self.assembly.refusal.is_empty() {
             return Ok(Stop::Withheld(format!("refusal: {}", word(&self.assembly.refusal))));
@@ -202,7 +202,7 @@ fn take(protocol: &Protocol, assembly: &mut Assembly, frame: Frame) -> Result<()
     (protocol.read)(assembly, &event, &value)
 }
 
-/// The failure that a message reports in place of an answer. A field that says that there is no error is none.
+/// The failure that a message reports in place of an answer. A field such as `"error": null` reports none.
 fn reported_failure(event: &str, value: &Value) -> Option<Failure> {
     let is_said = |error: &&Value| match error {
         Value::Null | Value::Bool(false) => false,
@@ -230,7 +230,7 @@ fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// A text field; empty where there is none.
+/// A text field; empty if it is missing.
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
@@ -248,7 +248,7 @@ fn count(value: &Value, field: &str) -> Option<u64> {
     }
 }
 
-/// What a provider numbers a call or a block by. It is a name, and never a position or a size.
+/// A provider's label of a call or a block. It is only compared, and never used as a position or a size.
 fn label(value: &Value, field: &str) -> Option<String> {
     match value.get(field)? {
         Value::Null => None,
@@ -257,7 +257,7 @@ fn label(value: &Value, field: &str) -> Option<String> {
     }
 }
 
-/// Takes over the reason to stop where a message has one.
+/// Records the reason to stop of a message that has one.
 fn finish(assembly: &mut Assembly, reason: Option<&Value>) {
     if let Some(reason) = reason.and_then(Value::as_str).filter(|reason| !reason.is_empty()) {
         assembly.finish = Some(word(reason));

@@ -1,4 +1,4 @@
-//! Ollama's own chat.
+//! Speaks Ollama's own chat API.
 
 use guild_config::Tokens;
 use serde_json::{Value, json};

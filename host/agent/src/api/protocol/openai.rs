@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as llama.cpp, vLLM, TGI, LiteLLM, Ollama and many gateways speak them too.
+//! Speaks OpenAI's chat completions, which llama.cpp, vLLM, TGI, LiteLLM, Ollama and many gateways speak too.
 
 use guild_config::Tokens;
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ use crate::api::{
     failure::Failure,
 };
 
-/// Beginnings of the names of OpenAI's models that take the limit of tokens as `max_completion_tokens` alone. Other servers
-/// know `max_tokens` alone.
+/// Prefixes of the names of OpenAI's models that accept the limit of tokens only as `max_completion_tokens`. Other
+/// servers know only `max_tokens`.
 const REASONING_MODELS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 pub(super) static PROTOCOL: Protocol = Protocol {
@@ -77,7 +77,7 @@ fn push(messages: &mut Vec<Value>, message: &Message) {
 
 /// Takes a chunk of the stream, or a whole answer.
 fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
-    // Groq has its count in a field of its own.
+    // Groq sends its count in a field of its own.
     usage(assembly, value.get("usage").filter(|usage| !usage.is_null()).or(value.pointer("/x_groq/usage")));
     let Some(choices) = value.get("choices").and_then(Value::as_array) else {
         // Proxies add messages of their own, such as the costs.
@@ -87,7 +87,7 @@ fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
         }
         return Ok(());
     };
-    // One answer is asked for.
+    // The request asks for one answer.
     let Some(choice) = choices.iter().find(|choice| matches!(label(choice, "index").as_deref(), None | Some("0")))
     else {
         return Ok(());
@@ -121,7 +121,7 @@ fn delta(assembly: &mut Assembly, delta: &Value) -> Result<(), Failure> {
         let function = call.get("function").unwrap_or(call);
         add(assembly, label(call, "index"), text(call, "id"), function)?;
     }
-    // What the protocol had before tools.
+    // The form of a call from before the protocol had tools.
     match delta.get("function_call").filter(|call| call.is_object()) {
         Some(call) => add(assembly, Some("function_call".to_owned()), "", call),
         None => Ok(()),
@@ -143,8 +143,8 @@ fn typed(assembly: &mut Assembly, piece: &Value) -> Result<(), Failure> {
     }
 }
 
-/// Takes a piece of a call. It belongs to the call with its index or its id. Servers that send calls whole may give several
-/// the same index, or none: another id, or another name after a whole input, begins another call.
+/// Takes a piece of a call. It belongs to the call with its index or its id. Servers that send whole calls may give
+/// several calls the same index, or none: another id, or another name after a whole input, begins another call.
 fn add(assembly: &mut Assembly, index: Option<String>, id: &str, function: &Value) -> Result<(), Failure> {
     let (name, input) = (text(function, "name"), function.get("arguments").unwrap_or(&Value::Null));
     let is = |call: &CallDraft| match (&index, id) {
@@ -186,8 +186,8 @@ fn add(assembly: &mut Assembly, index: Option<String>, id: &str, function: &Valu
     assembly.add_input(is, input)
 }
 
-/// Counts what was used: what is cached counts as input too. A later count takes the place of one before, as it is of all
-/// of the answer.
+/// Counts tokens; cached tokens count as input too. A later count replaces an earlier one, since each covers the whole
+/// answer.
 fn usage(assembly: &mut Assembly, usage: Option<&Value>) {
     let Some(usage) = usage else { return };
     let within = |object: &str, field: &str| count(usage.get(object)?, field);

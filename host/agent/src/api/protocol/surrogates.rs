@@ -1,16 +1,16 @@
-//! Characters that a provider cut in two. Servers that hold text as UTF-16 may send the halves of a surrogate pair in two
-//! messages. A Rust string cannot hold one half, so each travels as a character of Unicode's last private plane until the
-//! text is joined.
+//! Joins characters that a provider cut in two. Servers that hold text as UTF-16 may send the halves of a surrogate
+//! pair in two messages. A Rust string cannot hold one half, so each travels as a character of Unicode's last private
+//! plane until the text is joined.
 
 /// The characters that stand for the halves 0xD800 to 0xDFFF.
 const FIRST: u32 = 0x10_F800;
 
-/// The character that keeps half a surrogate pair.
+/// The character that stands for half a surrogate pair.
 pub(super) fn kept(half: u16) -> char {
     char::from_u32(FIRST + u32::from(half) - 0xD800).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The half that a character keeps.
+/// The half that a character stands for.
 fn half(character: char) -> Option<u32> {
     u32::from(character).checked_sub(FIRST).map(|offset| 0xD800 + offset).filter(|half| *half <= 0xDFFF)
 }
@@ -18,12 +18,13 @@ fn half(character: char) -> Option<u32> {
 /// Joins the halves in the pieces of one text. A half without its other half becomes U+FFFD.
 #[derive(Debug, Default)]
 pub(super) struct Joiner {
-    /// The first half of a pair, where the pieces so far end with one.
+    /// The first half of a pair, if the pieces so far end with one.
     high: Option<u32>,
 }
 
 impl Joiner {
-    /// The next piece of the text, as far as it is known. Without halves, every character of the piece means itself.
+    /// Joins the next piece of the text, and returns the text that is known. In a piece without halves, every character
+    /// stands for itself.
     pub(super) fn join(&mut self, piece: &str, has_halves: bool) -> String {
         if piece.is_empty() {
             return String::new();
@@ -51,7 +52,7 @@ impl Joiner {
         joined
     }
 
-    /// The end of the text.
+    /// Ends the text.
     pub(super) fn finish(&mut self) -> &'static str {
         if self.high.take().is_some() { "\u{fffd}" } else { "" }
     }
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(text + joiner.finish(), "a😀b\u{fffd}\u{fffd}c");
         assert_eq!(joined(&format!("{high}{high}{low}{high}")), "\u{fffd}😀\u{fffd}");
         assert_eq!(joined("\u{10f7ff}é"), "\u{10f7ff}é");
-        // Where nothing was cut, these are the characters that the provider sent.
+        // If no character was cut, these are the characters that the provider sent.
         let mut joiner = Joiner::default();
         assert_eq!(joiner.join(&format!("a{high}"), true), "a");
         assert_eq!(joiner.join("\u{10f83d}\u{10fa00}", false), "\u{fffd}\u{10f83d}\u{10fa00}");
