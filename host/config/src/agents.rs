@@ -1,4 +1,5 @@
-//! `agent`, `dispatch_agents`, and the tables of the runtimes: `[extractive]`, `[claude]`, `[api]` with `[[prices]]`.
+//! Reads `agent`, `dispatch_agents`, and the tables of the runtimes: `[extractive]`, `[claude]`, `[api]` with
+//! `[[prices]]`.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +21,7 @@ use crate::{
 /// The settings of a runtime: `[extractive]`, `[claude]`, or `[api]` with `[[prices]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuntimeConfig<T> {
-    /// `sessions`: how many are under way at a time; others wait.
+    /// `sessions`: the number of sessions at a time; others wait.
     pub sessions: u32,
     /// Everything else.
     pub options: T,
@@ -56,7 +57,7 @@ impl Default for RuntimeConfig<ApiOptions> {
     }
 }
 
-/// A runtime by its name, or what `key` says instead.
+/// The runtime of this name; the error names `key` and the known runtimes.
 pub(crate) fn runtime(key: &str, name: &Spanned<String>) -> Result<Runtime, Wrong> {
     name.get_ref().parse().map_err(|why| Wrong::at(name.span(), format!("{key}: {why}")))
 }
@@ -141,7 +142,8 @@ fn bypasses(permissions: &Spanned<String>) -> Result<bool, Wrong> {
     }
 }
 
-/// A program: a name is looked up on the `PATH`, a path is one, next to `guild.toml` where it is relative.
+/// A program: a name that is looked up on the `PATH`, or a path. A relative path begins at the directory of
+/// `guild.toml`.
 fn program(command: Spanned<PathBuf>, base: &Path) -> Result<PathBuf, Wrong> {
     let span = command.span();
     let command = command.into_inner();
@@ -153,7 +155,7 @@ fn program(command: Spanned<PathBuf>, base: &Path) -> Result<PathBuf, Wrong> {
     }
 }
 
-/// The name of a variable that a program is given.
+/// The name of a variable that the CLI is given.
 fn variable(name: Spanned<String>) -> Result<String, Wrong> {
     if name.get_ref().is_empty() || name.get_ref().contains(['=', '\0']) {
         let why = "claude.environment: a variable is named without its value, as \"HTTPS_PROXY\"";

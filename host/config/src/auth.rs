@@ -1,4 +1,4 @@
-//! Who may come in, and how: tokens, names, TLS, and the audit log.
+//! Reads the keys about access to the host: addresses, names, TLS, and the audit log.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -11,22 +11,22 @@ use toml::Spanned;
 use super::value::Wrong;
 use crate::host_name::HostName;
 
-/// What `guild.toml` says of who may call, and how. The default allows clients on this machine only.
+/// The settings about callers. The default allows clients on this machine only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthConfig {
     /// `bind`: the address to listen on.
     pub bind: IpAddr,
-    /// `require_token`: whether requests from this machine need a token too. All others do.
+    /// `require_token`: whether requests from this machine need a token too. All other requests do.
     pub require_token: bool,
     /// `behind_proxy`: a proxy on another machine speaks TLS to the callers, so that this host need not.
     pub behind_proxy: bool,
-    /// `hosts`: names by which requests may call the host, besides those of this machine.
+    /// `hosts`: names by which requests may call the host, besides the names of this machine.
     pub hosts: Vec<HostName>,
     /// `[tls]`.
     pub tls: Option<TlsFiles>,
-    /// `audit_log`: where who did what is written; `None` is the usual place.
+    /// `audit_log`: the file of the audit log; `None` is the usual place.
     pub audit_log: Option<PathBuf>,
-    /// `audit_log_reads`: whether that has what was only read, too.
+    /// `audit_log_reads`: whether the audit log has reads, too.
     pub audit_log_reads: bool,
 }
 
@@ -47,7 +47,7 @@ impl Default for AuthConfig {
 /// `[tls]`: two PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// `certificate`: the host's own, and those between it and the authority's.
+    /// `certificate`: the host's certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
     /// `key`: its private key.
     pub key: PathBuf,
@@ -120,7 +120,7 @@ impl WrittenAuth {
     }
 }
 
-/// Reads `bind`. A name other than `localhost` is not looked up: what it leads to could change.
+/// Reads `bind`. A name other than `localhost` is not looked up, since its address could change.
 fn parse_bind(bind: &str, encrypted: bool) -> Result<IpAddr, String> {
     if bind == "localhost" {
         return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));

@@ -1,4 +1,4 @@
-//! What differs between two readings of `guild.toml`, key by key.
+//! Compares two readings of `guild.toml`, key by key.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use toml::{Table, Value};
 
 /// Characters of a value that are shown.
 const SHOWN_CHARS: usize = 300;
-/// What is said of a key that the file does not have.
+/// The text for a key that the file does not have.
 const NOT_SET: &str = "not set";
 
-/// A key whose value is another one now.
+/// A key whose value has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change {
     /// The whole key, as `limits.task_bytes`.
     pub key: String,
-    /// What it was and what it is, or what of a list is gone and new.
+    /// The old and the new value, or the removed and added items of a list.
     pub text: String,
-    /// Whether a host has to be started again for it.
+    /// Whether the change needs a restart of the host.
     pub at_start: bool,
 }
 
-/// What differs, by key. There are no secrets in the file: it names where they are.
+/// The changes, by key. The file has no secrets, only the places of secrets.
 pub fn changes(old: &Table, new: &Table) -> Vec<Change> {
     let (before, now) = (leaves(old), leaves(new));
     let keys: Vec<_> = before.keys().chain(now.keys().filter(|key| !before.contains_key(*key))).collect();
@@ -39,7 +39,7 @@ pub fn changes(old: &Table, new: &Table) -> Vec<Change> {
     changes
 }
 
-/// Every value that is no table, by the keys that lead to it.
+/// Every value that is no table, by its path of keys.
 fn leaves(table: &Table) -> BTreeMap<Vec<&str>, &Value> {
     let (mut leaves, mut tables) = (BTreeMap::new(), vec![(Vec::new(), table)]);
     while let Some((path, table)) = tables.pop() {
@@ -81,7 +81,7 @@ fn difference(old: Option<&Value>, new: Option<&Value>) -> String {
     }
 }
 
-/// A list; an empty one where there is no value.
+/// The value as a list; an empty list if there is no value.
 fn list(value: Option<&Value>) -> Value {
     value.cloned().unwrap_or_else(|| Value::Array(Vec::new()))
 }
@@ -93,7 +93,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Whether a running host keeps what it was started with.
+/// Whether a running host keeps the value that it was started with.
 fn is_at_start(key: &[&str]) -> bool {
     match key {
         ["members" | "bind" | "port" | "behind_proxy"] | ["hall", "home"] | ["member", _, "mcp"] => true,

@@ -1,5 +1,4 @@
-//! Files next to `guild.toml`, in which the operator's decisions are kept: `guild.lock`, `guild.trust`, `guild.tokens`,
-//! `guild.seal`.
+//! Locks and replaces the files next to `guild.toml`: `guild.lock`, `guild.trust`, `guild.tokens`, `guild.seal`.
 
 use std::{
     fs::DirBuilder,
@@ -25,18 +24,18 @@ const FILES: [&str; 3] = ["guild.lock", "guild.tokens", "guild.seal"];
 
 /// How long others may take to change a file. Each takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// The pause between two attempts to take the lock.
 const POLL: Duration = Duration::from_millis(2);
 
-/// A lock of the directory of `guild.toml`, under which its files are changed: the operating system's lock of a file there,
-/// which other users cannot open, and which ends with the process.
+/// A lock of the directory of `guild.toml`, under which its files are changed. It is the operating system's lock of a
+/// file there, which other users cannot open, and it ends with the process.
 pub struct DirectoryLock {
     dir: Arc<Dir>,
     _lock: FileLock,
 }
 
 impl DirectoryLock {
-    /// Waits for the lock of a directory, which is made where it is missing.
+    /// Waits for the lock of a directory, and makes the directory if it is missing.
     pub fn acquire(directory: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let dir = Arc::new(open_dir(&open_directory(directory)?, ".")?);
@@ -59,7 +58,7 @@ impl DirectoryLock {
         &self.dir
     }
 
-    /// Replaces a file, or makes it, with that mode: a reader, or a crash, sees the old or the new.
+    /// Replaces or makes a file with that mode, atomically: readers see the old or the new file, also after a crash.
     pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Fingerprint> {
         replace_as(&self.dir, name, bytes, Write { mode, survives: Survives::PowerCut })
     }

@@ -1,4 +1,4 @@
-//! `[hall]` and `[[project]]`: where the hall is, and what it may do with which repository.
+//! Reads `[hall]` and `[[project]]`: the hall's home, and the permissions for each repository.
 
 use std::{
     env,
@@ -12,9 +12,9 @@ use toml::Spanned;
 
 use super::value::{Wrong, amount};
 
-/// The variable that names the hall's home where no option does. The original Guild Hall has the same.
+/// The variable that names the hall's home if no option does. The original Guild Hall uses it too.
 const HOME_VARIABLE: &str = "GUILD_HALL_HOME";
-/// The hall's home in the user's own, where nothing names one.
+/// The default directory of the hall, in the user's home directory.
 const USUAL: &str = ".guild-hall";
 
 /// The hall of `guild serve --hall`.
@@ -52,7 +52,7 @@ pub(crate) struct WrittenProject {
     pull_requests: bool,
 }
 
-/// One of `[[project]]`.
+/// An entry of `[[project]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermittedProject {
     /// The top directory of the working tree.
@@ -107,7 +107,7 @@ pub(crate) fn projects(written: Vec<WrittenProject>, base: &Path) -> Result<Vec<
     Ok(rules)
 }
 
-/// The hall's home; `None` where the user has no home directory either.
+/// The hall's home; `None` if it is not set and the user has no home directory.
 pub(crate) fn home(option: Option<&Path>, configured: Option<&Path>) -> Option<PathBuf> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let usual = || Some(variable("HOME").filter(|home| home.is_absolute())?.join(USUAL));

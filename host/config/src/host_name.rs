@@ -1,13 +1,13 @@
-//! Names by which requests may call a host.
+//! Parses the names by which requests may call a host.
 
 use std::str::FromStr;
 
-/// A name of `hosts` in `guild.toml`, or an address: with a port where only that one is meant.
+/// A name or an address of `hosts` in `guild.toml`, with a port if only that port is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName {
     /// The name, or the address.
     pub name: String,
-    /// The one port, where only that is meant.
+    /// The port, if only that port is meant.
     pub port: Option<u16>,
 }
 
@@ -35,14 +35,14 @@ impl FromStr for HostName {
 pub struct Called<'a> {
     /// The name, or the address without its brackets.
     pub name: &'a str,
-    /// The port, where it has one.
+    /// The port, if there is one.
     pub port: Option<u16>,
-    /// Whether it stood in brackets, as an IPv6 address does.
+    /// Whether the name stood in brackets, as an IPv6 address does.
     pub bracketed: bool,
 }
 
 impl<'a> Called<'a> {
-    /// Reads it; none where it is not one.
+    /// Parses an authority; `None` if it is invalid.
     pub fn read(authority: &'a str) -> Option<Self> {
         let (name, port, bracketed) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((address, "")) => (address, None, true),

@@ -1,7 +1,8 @@
-//! Patterns of hosts on the web.
+//! Matches hosts of the web against patterns.
 //!
-//! Patterns and hosts are compared in one form, that of the WHATWG URL standard: lower case, international names in Punycode,
-//! IPv4 addresses from any spelling (`0x7f.1`, `2130706433`, `0177.0.0.1`) as four decimal numbers, and no dot at the end.
+//! Patterns and hosts are compared in the form of the WHATWG URL standard: lower case, international names in Punycode,
+//! IPv4 addresses from any spelling (`0x7f.1`, `2130706433`, `0177.0.0.1`) as four decimal numbers, and no dot at the
+//! end.
 
 use url::Host;
 
@@ -25,8 +26,7 @@ enum Hosts {
 impl HostPattern {
     /// Reads a pattern.
     ///
-    /// # Errors
-    /// A sentence that says how a pattern is written.
+    /// # Errors A sentence tells how a pattern is written.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
@@ -75,7 +75,7 @@ impl HostPattern {
     }
 }
 
-/// A host in the form that addresses have it.
+/// A host in the form of the URL standard.
 fn parse_host(text: &str) -> Option<Host> {
     if text.contains('*') {
         return None;

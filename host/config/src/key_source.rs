@@ -1,14 +1,14 @@
-//! Where a key or a token is read from.
+//! Reads keys and tokens from environment variables or files.
 
 use std::{env, fmt, path::PathBuf};
 
 use guild_contract::secret::Secret;
 use guild_fs::regular_file;
 
-/// No key is longer; a larger file is not read.
+/// The size of the largest key; a larger file is not read.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
 
-/// Where a key is read from. It is read when it is used, so a key that was replaced holds from then on.
+/// The source of a key. It is read at each use, so a replaced key takes effect at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// A variable of the host's environment.
@@ -29,8 +29,7 @@ impl fmt::Display for KeySource {
 impl KeySource {
     /// The key.
     ///
-    /// # Errors
-    /// A sentence that names the variable or the file, and never what is in it.
+    /// # Errors A sentence names the variable or the file, and never its content.
     pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Env(name) => match env::var(name) {

@@ -1,4 +1,4 @@
-//! Which keys `guild.toml` has. An unknown one is an error, with the nearest one that is known.
+//! Checks the keys of `guild.toml`: an unknown key is an error that names the nearest known one.
 
 use std::collections::BTreeSet;
 
@@ -23,10 +23,10 @@ use crate::{
     written::{Written, WrittenRoot},
 };
 
-/// The keys of a table, as it is begun in the file.
+/// The keys of a table, with the table's heading in the file.
 struct Keys {
     table: &'static str,
-    /// The fields of the types that it is read into.
+    /// The fields of the types that the table is read into.
     known: fn() -> Vec<&'static str>,
 }
 
@@ -43,7 +43,7 @@ fn limits(which: fn(&Limit) -> bool) -> Vec<&'static str> {
     Limits::ALL.iter().filter(|limit| which(limit)).map(|limit| limit.name).collect()
 }
 
-/// Tables that stand once; one in another after that.
+/// Tables that may occur once. An inner table follows its outer one.
 const TABLES: [Keys; 9] = [
     Keys { table: "[hall]", known: fields::<WrittenHall> },
     Keys { table: "[spend]", known: fields::<WrittenSpend> },
@@ -56,7 +56,7 @@ const TABLES: [Keys; 9] = [
     Keys { table: "[web.search]", known: fields::<WrittenSearch> },
 ];
 
-/// Tables that stand as often as one likes.
+/// Tables that may occur several times.
 const LISTS: [Keys; 3] = [
     Keys { table: "[[roots]]", known: fields::<WrittenRoot> },
     Keys { table: "[[project]]", known: fields::<WrittenProject> },
@@ -66,7 +66,7 @@ const LISTS: [Keys; 3] = [
 /// Names under which a secret may be written into the file.
 const SECRETS: [&str; 5] = ["key", "api_key", "token", "secret", "password"];
 
-/// Refuses the first key that is not known, naming the nearest one that is.
+/// Refuses the first unknown key, and names the nearest known one.
 pub(crate) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
     ROOT.check(root)?;
     for keys in &TABLES {
@@ -98,7 +98,7 @@ pub(crate) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A table of a table; `written` is how it is begun in the file.
+/// A table within a table; `written` is its heading in the file.
 fn table<'a, 'i>(parent: &'a DeTable<'i>, name: &str, written: &str) -> Result<Option<&'a DeTable<'i>>, Wrong> {
     let Some(found) = parent.get(name) else { return Ok(None) };
     match found.get_ref() {
@@ -137,7 +137,7 @@ impl Keys {
     }
 
     fn check(&self, table: &DeTable<'_>) -> Result<(), Wrong> {
-        // A table iterates by name; the file's first mistake is the one to show.
+        // A table iterates by name, but the error shows the file's first mistake.
         let known = (self.known)();
         let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         match unknown.min_by_key(|key| key.span().start) {
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(refused("tables"), "`tables` is a fixed limit, which guild.toml does not set");
         assert!(refused("connections").contains("a limit of the whole host"));
         assert!(refused("memory_byte").contains("`memory_bytes`"));
-        // A debug build takes them all the same.
+        // A debug build accepts them all the same.
         assert_eq!(limits(Limit::is_key).contains(&"tables"), cfg!(debug_assertions));
     }
 
@@ -292,7 +292,7 @@ mod tests {
         Config::parse(Path::new("/etc/guild/guild.toml"), &text).map_err(|error| error.to_string())
     }
 
-    /// The ways to all tables below a value, each a list of keys and places in lists.
+    /// The paths of all tables below a value, each a list of keys and indexes.
     fn tables(value: &Value, way: &[String], found: &mut Vec<Vec<String>>) {
         let below: Vec<(String, &Value)> = match value {
             Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -320,7 +320,7 @@ mod tests {
         parse(&full).unwrap();
         let mut ways = Vec::new();
         tables(&full.clone().into(), &[], &mut ways);
-        // The file itself is no value that could be a list.
+        // The file itself cannot be a list.
         ways.retain(|way| !way.is_empty());
         assert_eq!(ways.len(), 15, "{ways:?}");
         for way in ways {
@@ -337,7 +337,7 @@ mod tests {
     fn the_full_file_of_this_test_has_every_key() {
         let full = full();
         let has = |table: &Table, keys: &Keys| {
-            // One of two that exclude each other.
+            // Only one of two exclusive keys is written.
             let missing: Vec<_> =
                 (keys.known)().into_iter().filter(|key| !table.contains_key(*key) && *key != "key_env").collect();
             assert!(missing.is_empty(), "{}: {missing:?}", keys.table);

@@ -1,4 +1,4 @@
-//! What the operator decided: `guild.toml`, the files next to it, and the host's own directories of the user.
+//! Reads the operator's decisions: `guild.toml`, the files next to it, and the host's own directories of the user.
 
 mod agents;
 mod auth;

@@ -1,7 +1,7 @@
-//! Writing `[[project]]` into `guild.toml`, without losing what else the operator wrote there.
+//! Adds, moves and removes `[[project]]` in `guild.toml`, and keeps the rest of the operator's text.
 //!
-//! Lines are added to the text or taken out of it. The new text is read before it is written, and has to say the same as before
-//! of everything else.
+//! Lines are added to the text or removed from it. The new text is parsed before it is written, and all other settings
+//! have to be unchanged.
 
 use std::{
     fs, io,
@@ -18,31 +18,31 @@ use crate::{
     text::read_file,
 };
 
-/// The mode of a new file: others may read it, as they may where an editor made it.
+/// The mode of a new file. Others may read it, as if an editor had made it.
 const MODE: u32 = 0o644;
-/// How such a table begins.
+/// The heading of such a table.
 const HEADING: &str = "[[project]]";
 
 /// Why `guild.toml` was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PermitError {
-    /// There is no file, and no place for one.
+    /// There is no file, and the user has no directory for one.
     #[error(
         "there is no place for guild.toml, since the user has no configuration directory; name one with --config FILE"
     )]
     Nowhere,
-    /// The file is wrong as it is.
+    /// The file is invalid already.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The text has a form in which it is not changed here.
+    /// The text has a form that cannot be changed automatically.
     #[error("{} has a form that is not changed here; {todo}", path.display())]
     ByHand {
         /// The file.
         path: PathBuf,
-        /// What to do there.
+        /// The change to make by hand.
         todo: String,
     },
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
@@ -53,13 +53,13 @@ pub enum PermitError {
 }
 
 impl Config {
-    /// Where this configuration was read, or would be.
+    /// The path of this configuration's file, which need not exist.
     fn place(&self) -> Result<PathBuf, PermitError> {
         let usual = || Some(self.directory.as_ref()?.join("guild.toml"));
         self.file.clone().or_else(usual).ok_or(PermitError::Nowhere)
     }
 
-    /// Permits work in the repository whose top directory is `path`: adds a `[[project]]` to the file that this was read from,
+    /// Permits work in the repository whose top directory is `path`: adds a `[[project]]` to this configuration's file,
     /// unless it has one. Returns the file, and whether it was changed. It blocks.
     ///
     /// # Errors
@@ -81,8 +81,8 @@ impl Config {
         })
     }
 
-    /// Permits in a repository at `to` what was permitted in it at `from`, from where it was moved. Returns the file, and
-    /// whether it was changed. It blocks.
+    /// Moves the permissions of a repository that was moved from `from` to `to`. Returns the file, and whether it was
+    /// changed. It blocks.
     ///
     /// # Errors
     /// See [`PermitError`].
@@ -101,8 +101,8 @@ impl Config {
         if moved.1 { Ok(moved) } else { self.permit_project(to) }
     }
 
-    /// Permits work there no more: takes its `[[project]]` out of the file. Returns the file, and whether it was changed. It
-    /// blocks.
+    /// Forbids work in the repository: removes its `[[project]]` from the file. Returns the file, and whether it was
+    /// changed. It blocks.
     ///
     /// # Errors
     /// See [`PermitError`].
@@ -119,7 +119,7 @@ impl Config {
     }
 }
 
-/// A text whose nth `[[project]]` has another line with its path.
+/// The text with another path in its nth `[[project]]`.
 fn with_path(text: &str, nth: usize, path: &str) -> String {
     let (mut project, mut is_in) = (0, false);
     let mut change = |line: &str| {
@@ -137,7 +137,7 @@ fn with_path(text: &str, nth: usize, path: &str) -> String {
     text.split_inclusive('\n').map(&mut change).collect()
 }
 
-/// A text without its nth `[[project]]`. Comments before the table after it belong to that one.
+/// The text without its nth `[[project]]`. Comments before the next table belong to that table.
 fn without(text: &str, nth: usize) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let code = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
@@ -152,12 +152,12 @@ fn without(text: &str, nth: usize) -> String {
             _ => to = at + 1,
         }
     }
-    // The blank line with which it was added.
+    // The blank line with which the table was added is removed too.
     let from = from - usize::from(from > 0 && lines.get(from - 1).is_some_and(|line| line.trim().is_empty()));
     lines.iter().take(from).chain(lines.iter().skip(to)).copied().collect()
 }
 
-/// A new text, the projects that it should have, and what to do where it has not.
+/// A new text, the projects that it should have, and the change to make by hand if it has others.
 type Changed = (String, Vec<PermittedProject>, String);
 
 fn change(
@@ -165,7 +165,7 @@ fn change(
     change: impl FnOnce(&str, &Config) -> Result<Option<Changed>, PermitError>,
 ) -> Result<(PathBuf, bool), PermitError> {
     let at = |source| PermitError::File { path: path.clone(), source };
-    // A link stays one: what is changed is what it leads to.
+    // A symlink is kept, and its target is changed.
     let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
     let (Some(directory), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
         return Err(at(io::Error::other("it has no name")));
@@ -240,7 +240,7 @@ mod tests {
         let [a, b, c] = ["/srv/a", "/srv/b", "/srv/c"].map(Path::new);
         assert!(of(&file).move_project(a, b).unwrap().1);
         assert_eq!(fs::read_to_string(&file).unwrap(), text.replace("/srv/a", "/srv/b"));
-        // What was not permitted before is permitted now, without more.
+        // A repository without permissions is permitted, without further rights.
         assert!(of(&file).move_project(a, c).unwrap().1);
         let read = Config::parse(&file, &fs::read_to_string(&file).unwrap()).unwrap();
         assert!(read.projects.iter().any(|known| known.path == c && !known.push));

@@ -1,4 +1,4 @@
-//! `[member.PATTERN]`: what is said for the members that a pattern matches.
+//! Reads `[member.PATTERN]`: the settings of the members that a pattern matches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,17 +38,17 @@ pub(crate) struct WrittenMember {
 
 /// `[member]`, read.
 pub(crate) struct Members {
-    /// What they may do.
+    /// The rules of permission.
     pub(crate) rules: Vec<Rule>,
-    /// What runs whose sessions.
+    /// The runtimes of members' sessions.
     pub(crate) agents: BTreeMap<Pattern, Runtime>,
-    /// Whose manifests may have any `mcp` line.
+    /// The members whose manifests may have any `mcp` line.
     pub(crate) any_mcp: BTreeSet<Pattern>,
-    /// Whose postures may change.
+    /// The members whose postures may change.
     pub(crate) free_posture: BTreeSet<Pattern>,
 }
 
-/// `[member]`, of a host with these limits.
+/// Reads `[member]` for a host with these limits.
 pub(crate) fn members(written: BTreeMap<Pattern, WrittenMember>, limits: &Limits) -> Result<Members, Wrong> {
     let (mut rules, mut agents) = (Vec::new(), BTreeMap::new());
     let (mut any_mcp, mut free_posture) = (BTreeSet::new(), BTreeSet::new());

@@ -1,34 +1,34 @@
-//! What tokens cost: list prices with the date at which they were taken, and the operator's own, which go before them.
+//! Finds the price of a model's tokens: the operator's own, else the list price.
 
 use guild_contract::Usage;
 use serde::Deserialize;
 
 use crate::provider::{ListPrice, Provider};
 
-/// What a model's tokens cost, in US dollars per million tokens: one `[[prices]]` of `guild.toml`.
+/// The price of a model's tokens, in US dollars per million tokens: one `[[prices]]` of `guild.toml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// The model: its name; a name that a version may follow (`gpt-5` is also `gpt-5-2025-08-07`, and never
-    /// `gpt-5-pro`); or the beginning of names, with `*` at its end.
+    /// The model: a name, which a version may follow (`gpt-5` is also `gpt-5-2025-08-07`, and never `gpt-5-pro`), or a
+    /// prefix of names with `*` at its end.
     pub model: String,
     /// Tokens of the request.
     pub input: f64,
-    /// Tokens of the request that the provider had in its cache; as `input` where it is not said.
+    /// Tokens of the request that the provider had in its cache; by default as `input`.
     #[serde(default)]
     pub cached_input: Option<f64>,
-    /// Tokens of the request that the provider wrote to its cache; as `input` where it is not said.
+    /// Tokens of the request that the provider wrote to its cache; by default as `input`.
     #[serde(default)]
     pub cache_write: Option<f64>,
-    /// Tokens of the answer, those among them that the model thought with.
+    /// Tokens of the answer, with its reasoning.
     pub output: f64,
-    /// The price holds for requests of more tokens than this; 0 for all.
+    /// The price is valid for requests of more tokens than this; 0 for all requests.
     #[serde(default)]
     pub above_input_tokens: u64,
 }
 
 impl Price {
-    /// Checks that each price is a number that is not below zero. The error names the field.
+    /// Checks that no price is below zero or no number. The error names the field.
     fn check(&self) -> Result<(), String> {
         if self.model.is_empty() {
             return Err("prices.model must name a model".to_owned());
@@ -43,7 +43,7 @@ impl Price {
         }
     }
 
-    /// How closely it names the model: by how many characters, and more so where it names it exactly.
+    /// How closely the price names the model: the number of matching characters, and more for the exact name.
     fn closeness(&self, model: &str) -> Option<usize> {
         if let Some(start) = self.model.strip_suffix('*') {
             return model.starts_with(start).then_some(start.len() * 2);
@@ -70,13 +70,13 @@ fn is_version(rest: &str) -> bool {
 /// The tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// All that was sent, with what was cached and what was written to the cache.
+    /// All tokens of the request, with those that were read from or written to the cache.
     pub input: u64,
-    /// Those of `input` that the provider had in its cache.
+    /// The tokens of `input` that the provider had in its cache.
     pub cached: u64,
-    /// Those of `input` that the provider wrote to its cache.
+    /// The tokens of `input` that the provider wrote to its cache.
     pub cache_write: u64,
-    /// All that the model answered with.
+    /// All tokens of the answer.
     pub output: u64,
 }
 
@@ -88,7 +88,7 @@ impl Tokens {
     }
 }
 
-/// The prices of all models that are known.
+/// The known prices of models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
     operators: Vec<Price>,
@@ -103,11 +103,10 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// The list prices, and before them the operator's: any of those that names a model holds against the list. Among
-    /// several of one kind, the one that names the model most closely holds.
+    /// The operator's prices and the list prices. A matching price of the operator's takes precedence over the list.
+    /// Among several of one kind, the price that names the model most closely is used.
     ///
-    /// # Errors
-    /// A price that is no amount of money, by its field.
+    /// # Errors A price is no amount of money. The text names its field.
     pub fn new(operators: Vec<Price>) -> Result<Self, String> {
         operators.iter().try_for_each(Price::check)?;
         Ok(Self { operators, list: list() })
@@ -123,7 +122,7 @@ impl Prices {
         self.operators.iter().any(|price| price.closeness(model).is_some())
     }
 
-    /// The models that prices name whole: those of the operator's, and those of the list.
+    /// The full names of models that have prices: the operator's, and those of the list.
     pub fn named(&self) -> [impl Iterator<Item = &str>; 2] {
         [&self.operators, &self.list].map(|prices| {
             let names = prices.iter().map(|price| price.model.as_str());
@@ -144,7 +143,7 @@ impl Prices {
         prices.into_iter().flatten().filter(|price| price.closeness(model) == prices.and_then(closest)).collect()
     }
 
-    /// What one request used, with its cost where the price is known.
+    /// The usage of one request, with its cost if the price is known.
     pub fn usage(&self, model: &str, tokens: Option<Tokens>) -> Usage {
         let cost_usd = match tokens {
             Some(tokens) => self.cost(model, tokens),

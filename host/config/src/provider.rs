@@ -1,4 +1,4 @@
-//! Model providers: the name, the address, the key, the models and the prices of each, and where requests to it go.
+//! Lists the model providers: the name, the address, the key, the models and the prices of each.
 
 use guild_contract::secret::{Secret, may_carry_key};
 use url::Url;
@@ -18,8 +18,8 @@ pub enum Provider {
     Ollama,
 }
 
-/// A list price: the model, above how many tokens of input it holds, and US dollars per million tokens of input, of cached
-/// input, of what is written to the cache, and of output.
+/// A list price: the model, the tokens of input above which the price is valid, and US dollars per million tokens of
+/// input, of cached input, of input written to the cache, and of output.
 pub(crate) type ListPrice = (&'static str, u64, f64, f64, f64, f64);
 
 /// The facts about a provider, besides its protocol.
@@ -34,8 +34,8 @@ pub struct ProviderFacts {
     /// The beginning of the names of its own models, among the models that have a list price.
     pub models: Option<&'static str>,
     /// The list prices of models that are used with tools, as the provider's pages, or reports of them, had them in November
-    /// 2026. A price that could not be confirmed is not among them. A service for which the provider asks more, such as
-    /// priority or a cache that lives for an hour, is never asked for here.
+    /// 2026. A price that could not be confirmed is not among them. Requests never ask for services with extra charges,
+    ///       such as priority or a cache that lives for an hour.
     pub(crate) prices: &'static [ListPrice],
 }
 
@@ -85,7 +85,7 @@ impl Provider {
                     ("gpt-5-nano", 0, 0.05, 0.005, 0.05, 0.4),
                     ("gpt-4.1", 0, 2.0, 0.5, 2.0, 8.0),
                     ("gpt-4.1-mini", 0, 0.4, 0.1, 0.4, 1.6),
-                    // It costs more than later versions, and nothing was taken off for what was cached.
+                    // This version costs more than later ones, and has no discount for cached input.
                     ("gpt-4o-2024-05-13", 0, 5.0, 5.0, 5.0, 15.0),
                     ("gpt-4o", 0, 2.5, 1.25, 2.5, 10.0),
                     ("gpt-4o-mini", 0, 0.15, 0.075, 0.15, 0.6),
@@ -118,14 +118,14 @@ impl Provider {
     }
 }
 
-/// Where requests go, and with which key.
+/// The address of a provider, and the source of its key.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The protocol.
     pub provider: Provider,
     /// The base URL.
     pub base: Url,
-    /// Where the key is; `None` where none is sent.
+    /// The source of the key; `None` if no key is sent.
     pub key_source: Option<KeySource>,
 }
 
@@ -133,8 +133,7 @@ impl Endpoint {
     /// The endpoint at a base URL, as the provider's own tools take it. Without a key, the key is in the provider's usual
     /// variable at the provider's own address, and no key is sent to another address.
     ///
-    /// # Errors
-    /// A base URL that is none, or one to which the key would travel unencrypted; the sentence names the setting.
+    /// # Errors The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
     pub fn new(provider: Provider, base: Option<&str>, key: Option<KeySource>) -> Result<Self, String> {
         let text = base.unwrap_or(provider.facts().base_url).trim_end_matches('/');
         let url = Url::parse(text).map_err(|e| format!("api.base_url {text:?} is no URL: {e}"))?;
@@ -155,10 +154,9 @@ impl Endpoint {
         Ok(Self { provider, base: url, key_source: key })
     }
 
-    /// Reads the key, where one is sent.
+    /// Reads the key, if one is sent.
     ///
-    /// # Errors
-    /// A sentence that says what to set.
+    /// # Errors A sentence tells what to set.
     pub fn key(&self) -> Result<Option<Secret>, String> {
         let read = |source: &KeySource| {
             source.read().map_err(|e| {

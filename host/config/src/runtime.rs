@@ -1,10 +1,10 @@
-//! What runs agent sessions, as it is named.
+//! Names the runtimes of agent sessions.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// What runs agent sessions.
+/// A runtime of agent sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Runtime {
@@ -18,7 +18,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// All of them.
+    /// All runtimes.
     pub const ALL: [Self; 3] = [Self::Extractive, Self::Claude, Self::Api];
 
     /// Its name in `guild.toml`, on the command line and on the wire.

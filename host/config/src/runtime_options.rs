@@ -1,4 +1,4 @@
-//! The options of the runtimes, as plain data.
+//! Defines the options of the runtimes as plain data.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,23 +8,22 @@ use crate::{
     provider::{Endpoint, Provider},
 };
 
-/// How the runtime asks its provider: `[api]` in `guild.toml`.
+/// The options of the runtime `api`: `[api]` in `guild.toml`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiOptions {
     /// The protocol.
     pub provider: Provider,
-    /// Where it is spoken, as the provider's own tools take it (see [`Provider`]); the provider's own address where it
-    /// is not said.
+    /// The base URL, as the provider's own tools take it (see [`Provider`]); by default the provider's own address.
     pub base_url: Option<String>,
-    /// The model where a dispatch does not ask for one.
+    /// The model of dispatches that ask for none.
     pub model: Option<String>,
-    /// The key. Where it is not said, it is the provider's usual variable (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`,
+    /// The source of the key. By default it is the provider's usual variable (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`,
     /// `GEMINI_API_KEY`) at the provider's own address, and none at another `base_url`.
     pub key: Option<KeySource>,
-    /// What models cost.
+    /// The prices of models.
     pub prices: Prices,
-    /// Tokens that a job may have used, of all its models, before a model whose price is not known is asked again.
-    /// Without it, such a model is refused.
+    /// The tokens of all models that a job may use before it may no longer ask a model of unknown price. Without it,
+    /// such a model is refused.
     pub unknown_cost_tokens: Option<u64>,
     /// Tokens of one answer.
     pub max_output_tokens: u32,
@@ -32,7 +31,8 @@ pub struct ApiOptions {
     pub request: Duration,
     /// How often a request is repeated after a temporary failure.
     pub retries: u32,
-    /// The pause before the first repetition, where the provider does not say how long to wait; it doubles each time.
+    /// The pause before the first repetition, unless the provider asks for another one. It doubles with each
+    /// repetition.
     pub first_pause: Duration,
 }
 
@@ -53,49 +53,47 @@ impl ApiOptions {
         }
     }
 
-    /// Where requests go, and with which key.
+    /// The address of the provider, and the source of its key.
     ///
-    /// # Errors
-    /// A base URL that is none, or one to which the key would travel unencrypted; the sentence names the setting.
+    /// # Errors The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
     pub fn endpoint(&self) -> Result<Endpoint, String> {
         Endpoint::new(self.provider, self.base_url.as_deref(), self.key.clone())
     }
 }
 
-/// How sessions of Claude Code are run.
+/// The options of the runtime `claude`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaudeOptions {
     /// The CLI: a path, or a name that is looked up on the `PATH`.
     pub command: PathBuf,
-    /// The model, where a session asks for none; where this is `None` too, the CLI's own choice.
+    /// The model of sessions that ask for none. `None` is the CLI's own choice.
     pub model: Option<String>,
-    /// Whether the CLI serves Read, Grep and Glob itself where a session was granted them and has sources to read, in
-    /// place of the host. They then work on a copy of the sources. WebSearch and WebFetch are always the host's: the
-    /// CLI's own would not obey its network policy.
+    /// Whether the CLI, and not the host, serves Read, Grep and Glob to a session that was granted them and has sources
+    /// to read. They then work on a copy of the sources. WebSearch and WebFetch are always the host's, since the CLI's
+    /// own would not obey its network policy.
     pub builtin_tools: bool,
-    /// Whether permissions are bypassed, rather than denied but for an exact list. Neither asks anybody.
+    /// Whether permissions are bypassed. Otherwise all but an exact list are denied. Neither mode asks a person.
     pub bypass_permissions: bool,
     /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration directory, as
     /// it always does with sessions that converse.
     pub resume: bool,
-    /// How long the CLI may say nothing while it is not the host's turn; the session has failed then.
+    /// How long the CLI may be silent while it does not wait for the host. After that the session has failed.
     pub silence: Duration,
     /// Names of further environment variables that the CLI is given, such as `HTTPS_PROXY`.
     pub environment: Vec<String>,
-    /// What turns cost while a session runs: the CLI says only at its end what it cost. A turn of a model without a price
-    /// counts nothing until then, and what the CLI says in the end holds where it is more.
+    /// The prices of turns while a session runs, since the CLI reports its cost only at its end. A turn of a model
+    /// without a price counts nothing until then. The CLI's report counts if it is greater.
     pub prices: Prices,
-    /// A directory of the host's own, outside of every member, where sessions have their scratch directories. The runtime
-    /// creates it, readable by this user only. Without it, scratch directories are made where temporary files are, and
-    /// those of a killed host are not removed.
+    /// The host's own directory for the scratch directories of sessions, outside of every member. The runtime creates
+    /// it, readable by this user only. Without it, scratch directories are made in the system's temporary directory,
+    /// and those of a killed host are not removed.
     pub state: Option<PathBuf>,
 }
 
 impl ClaudeOptions {
     /// Checks that no options exclude each other.
     ///
-    /// # Errors
-    /// A sentence that names the setting.
+    /// # Errors A sentence names the setting.
     pub fn check(&self) -> Result<(), String> {
         if self.builtin_tools && self.bypass_permissions {
             return Err(

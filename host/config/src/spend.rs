@@ -1,4 +1,4 @@
-//! `[spend]`: what may be spent in a day.
+//! Reads `[spend]`: the caps on the dollars spent in a day.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -15,7 +15,7 @@ pub(crate) struct WrittenSpend {
     token_usd_per_day: Option<Spanned<f64>>,
 }
 
-/// `[spend]`, read. Without a cap, nothing is capped.
+/// `[spend]`, checked. A missing cap does not bound anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spend {
     /// `host_usd_per_day`.

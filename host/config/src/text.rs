@@ -1,4 +1,4 @@
-//! Files that the operator wrote, as text.
+//! Reads text files that the operator wrote.
 
 use std::{io, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -7,12 +7,13 @@ use guild_fs::regular_file;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, Deserializer};
 
-/// No sensible file is larger.
+/// The size of the largest file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// Everybody's write permission. That of a file's group is the operator's own to give, and usual where each user has one.
+/// The write permission of all users. The write permission of a file's group is the operator's decision, and usual on
+/// systems where each user has a group.
 const ANYBODY_WRITES: u32 = 0o002;
 
-/// Refuses what is decided by a file that anybody can write, by the file's mode.
+/// Refuses a file that all users can write, by its mode.
 pub fn check_unshared(mode: u32) -> io::Result<()> {
     if mode & ANYBODY_WRITES == 0 {
         return Ok(());
@@ -28,7 +29,7 @@ pub fn shell_word(path: &Path) -> String {
     shlex::try_quote(&path).map_or_else(|_| path.to_string(), |word| word.into_owned())
 }
 
-/// Reads a whole TOML text, in which no list stands for a table.
+/// Parses a whole TOML text, in which no list stands for a table.
 pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
     T::deserialize(Objects::called(TABLE, Deserializer::from(DeTable::parse(text)?)))
 }
@@ -37,7 +38,7 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> 
 pub fn read_file(path: &Path) -> io::Result<String> {
     let file = regular_file::open(path)?;
     let metadata = file.metadata()?;
-    // The mode of a device, as /dev/null, says nothing about what is read from it.
+    // The mode of a device such as /dev/null does not tell who decides its content.
     if metadata.is_file() {
         check_unshared(metadata.mode())?;
     }
@@ -45,7 +46,7 @@ pub fn read_file(path: &Path) -> io::Result<String> {
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
-/// The line of a place in a text, from 1.
+/// The line of an offset in a text, from 1.
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -1,4 +1,4 @@
-//! Values that several tables of `guild.toml` have, and what is wrong with one.
+//! Checks values that several tables of `guild.toml` have.
 
 use std::{
     ops::Range,
@@ -8,12 +8,12 @@ use std::{
 use crate::key_source::KeySource;
 use toml::Spanned;
 
-/// What is wrong, and where in the file.
+/// An error, and its place in the file.
 #[derive(Debug)]
 pub(crate) struct Wrong {
-    /// Bytes of the file.
+    /// The range of bytes in the file.
     pub(crate) span: Range<usize>,
-    /// The value, and what would be right.
+    /// The error and its remedy.
     pub(crate) text: String,
 }
 
@@ -23,12 +23,12 @@ impl Wrong {
     }
 }
 
-/// A table and its place in the file; the default where the file does not have it.
+/// A table and its place in the file; the default if the file does not have it.
 pub(crate) fn written_table<T: Default>(written: Option<Spanned<T>>) -> (Range<usize>, T) {
     written.map_or_else(Default::default, |table| (table.span(), table.into_inner()))
 }
 
-/// A number that must be 1 at least. `name` is the whole of its key.
+/// A number of at least 1. `name` is its full key.
 pub(crate) fn above_zero<T: Default + PartialOrd>(
     name: &str,
     written: Option<Spanned<T>>,
@@ -40,7 +40,7 @@ pub(crate) fn above_zero<T: Default + PartialOrd>(
     if number > T::default() { Ok(number) } else { Err(Wrong::at(span, format!("{name} must be above 0"))) }
 }
 
-/// An amount of US dollars. `name` is the whole of its key.
+/// An amount of US dollars. `name` is its full key.
 pub(crate) fn amount(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
     dollars(value, || format!("{name}: {} is no amount; write US dollars, as 20.0", value.get_ref()))
 }
@@ -63,8 +63,8 @@ pub(crate) fn text(name: &str, value: Spanned<String>) -> Result<String, Wrong> 
     Ok(value.into_inner())
 }
 
-/// The name of an environment variable. Small letters are refused so that a key is not taken for the name of one: this
-/// is shown where the variable is not set.
+/// The name of an environment variable. Small letters are refused, so that a key that was written here by mistake is
+/// not shown as the name of an unset variable.
 pub(crate) fn variable_name(name: &str, value: &Spanned<String>) -> Result<String, Wrong> {
     let variable = value.get_ref();
     let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
@@ -77,7 +77,7 @@ pub(crate) fn variable_name(name: &str, value: &Spanned<String>) -> Result<Strin
     ))
 }
 
-/// `key_env` and `key_file` of a table: where its key is. A relative file is next to `guild.toml`, in `base`.
+/// The source of a key, from `key_env` and `key_file` of a table. A relative file is next to `guild.toml`, in `base`.
 pub(crate) fn key_source(
     table: &str,
     variable: Option<Spanned<String>>,

@@ -1,4 +1,4 @@
-//! `[web]`: the hosts that sessions and components may reach, and the search provider.
+//! Reads `[web]`: the hosts that sessions and components may reach, and the search provider.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,19 +22,19 @@ const MAX_PAGE_SECONDS: u32 = 600;
 /// `[web]` of guild.toml. By default no page may be read and nothing searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOptions {
-    /// Patterns of hosts that may be read: a host, `*.` and a domain, or `*`, with `:port` where wanted.
+    /// Patterns of hosts that may be read: a host, `*.` and a domain, or `*`, each with an optional `:port`.
     pub allow: Vec<String>,
-    /// Patterns of hosts that may not, though `allow` names them.
+    /// Patterns of hosts that may not be read, even if `allow` names them.
     pub deny: Vec<String>,
-    /// Hosts, with `:port` where wanted, that may be at private or loopback addresses. They have to be allowed too.
+    /// Hosts, with an optional `:port`, that may be at private or loopback addresses. They have to be allowed too.
     pub private: Vec<String>,
-    /// Whether what a host's `robots.txt` forbids is not read.
+    /// Whether pages that a host's `robots.txt` forbids are refused.
     pub robots: bool,
-    /// A page is at most so large, after decompression: 1 byte to 64 MiB. Its text is at most as long.
+    /// The size of the largest page after decompression: 1 byte to 64 MiB. Its text has at most this length, too.
     pub page_bytes: u64,
-    /// A page is read, or a search done, within so many seconds: 1 to 600.
+    /// The seconds for a page or a search: 1 to 600.
     pub page_seconds: u32,
-    /// What searches.
+    /// The search provider.
     pub search: Option<SearchOptions>,
 }
 
@@ -55,8 +55,7 @@ impl Default for WebOptions {
 impl WebOptions {
     /// Checks the options; no key is read.
     ///
-    /// # Errors
-    /// A sentence that names the key of guild.toml whose value is not acceptable.
+    /// # Errors A sentence names the key of guild.toml whose value is not acceptable.
     pub fn check(&self) -> Result<(), String> {
         self.patterns()?;
         if !(1..=MAX_PAGE_BYTES).contains(&self.page_bytes) {
@@ -70,8 +69,7 @@ impl WebOptions {
 
     /// The patterns of `allow`, `deny` and `private`.
     ///
-    /// # Errors
-    /// A sentence that names the key of guild.toml and the pattern.
+    /// # Errors A sentence names the key of guild.toml and the pattern.
     pub fn patterns(&self) -> Result<WebPatterns, String> {
         let read = |key: &str, patterns: &[String]| -> Result<Vec<HostPattern>, String> {
             patterns.iter().map(|text| HostPattern::parse(text).map_err(|why| format!("[web] {key}: {why}"))).collect()
@@ -113,7 +111,7 @@ pub enum SearchOptions {
     },
     /// Brave Search.
     Brave {
-        /// Its address, where it is not Brave's own.
+        /// The address, if it is not Brave's own.
         url: Option<String>,
         /// Its key.
         key: KeySource,
@@ -126,8 +124,7 @@ const BRAVE_ADDRESS: &str = "https://api.search.brave.com/res/v1/web/search";
 impl SearchOptions {
     /// The address of the provider.
     ///
-    /// # Errors
-    /// A sentence that names the key of guild.toml.
+    /// # Errors A sentence names the key of guild.toml.
     pub fn endpoint(&self) -> Result<Url, String> {
         match self {
             SearchOptions::SearXng { url } => {

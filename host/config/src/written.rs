@@ -1,4 +1,4 @@
-//! `guild.toml` as it is written.
+//! Defines the tables of `guild.toml` as they are written.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! `guild.toml`: where it is found, what it sets, and what its errors tell.
+//! Tests of `guild.toml`: the search for the file, its settings, and its errors.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -192,7 +192,7 @@ fn every_setting_of_the_web_is_read() {
         search: Some(SearchOptions::SearXng { url: "http://127.0.0.1:8888".into() }),
     };
     assert_eq!(web, expected);
-    // A key that is not there is nothing that is wrong with the file.
+    // A missing key file is no error of the configuration.
     let web = options("[web.search]\nprovider = \"brave\"\nkey_env = \"NOBODY_HAS_SET_THIS\"");
     let key = KeySource::Env("NOBODY_HAS_SET_THIS".into());
     assert_eq!(web.search, Some(SearchOptions::Brave { url: None, key }));
@@ -461,7 +461,7 @@ fn the_option_comes_before_the_variable_and_the_variable_before_the_users_direct
     assert_eq!(load(None, &all[1..]).unwrap().port, Some(3));
     assert_eq!(load(None, &all[2..]).unwrap().port, Some(4));
     assert_eq!(load(None, &[]).unwrap(), Config::default());
-    // An empty variable is no variable, and a relative directory would be the working directory's.
+    // An empty variable counts as unset, and a relative directory would begin at the working directory.
     let empty: [(&str, &Path); 3] =
         [("GUILD_CONFIG", Path::new("")), ("XDG_CONFIG_HOME", Path::new(".")), ("HOME", &home)];
     assert_eq!(load(None, &empty).unwrap().port, Some(4));

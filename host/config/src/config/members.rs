@@ -1,4 +1,4 @@
-//! What a configuration says of one member.
+//! Resolves the settings of one member.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -11,11 +11,10 @@ use super::Config;
 use crate::runtime::Runtime;
 
 impl Config {
-    /// What runs the sessions of the member `key`: what its own table says, else the one whose pattern says most of its
-    /// key, else what runs all sessions.
+    /// The runtime of the member `key`: that of its own table, else that of the most specific matching pattern, else
+    /// that of the whole file.
     ///
-    /// # Errors
-    /// Where two patterns say as much of it, and not the same runtime.
+    /// # Errors Two equally specific patterns name different runtimes.
     pub fn agent_of(&self, key: &MemberKey) -> Result<Runtime, String> {
         let rank = |pattern: &Pattern| (pattern.exact().is_some(), pattern.closeness());
         let mut matching: Vec<_> = self.agents.iter().filter(|(pattern, _)| pattern.matches(key.as_str())).collect();
@@ -34,8 +33,8 @@ impl Config {
         }
     }
 
-    /// Keeps the members' own limits of [`Setting::KeyAtStart`](guild_contract::limits::Setting::KeyAtStart) as a host runs with them: also of a table that is gone.
-    /// `self.limits` are as the host runs with them already.
+    /// Keeps the members' own limits of [`Setting::KeyAtStart`](guild_contract::limits::Setting::KeyAtStart) as in the
+    /// `running` configuration, also those of a removed table. `self.limits` have the running host's values already.
     pub(super) fn keep_own_limits(&mut self, running: &Self) {
         let rules = &mut self.policy.rules;
         for before in running.policy.rules.iter().filter(|rule| rule.limits.is_some()) {
@@ -55,7 +54,7 @@ impl Config {
         }
     }
 
-    /// With `agent` as what runs all sessions, where the host is started with it.
+    /// Sets the runtime of all sessions, if the host was started with the option.
     pub fn with_agent(self, agent: Option<Runtime>) -> Self {
         match agent {
             Some(agent) => Self { agent, agents: BTreeMap::new(), ..self },

@@ -1,9 +1,8 @@
-//! `guild.toml`: what the operator allows and how the host serves.
+//! Finds and reads `guild.toml`: the permissions by the operator, and the settings of the host.
 //!
-//! The file is the one that `--config` names, else the one that `$GUILD_CONFIG` names, else `guild/guild.toml` in
-//! the user's configuration directory. It is never looked for in a member's folder or the working directory: what
-//! a member brings along cannot widen what the member may do. Every key that is read has an effect, and an unknown
-//! key is an error.
+//! The file is named by `--config`, else by `$GUILD_CONFIG`, else it is `guild/guild.toml` in the user's configuration
+//! directory. It is never looked for in a member's folder or the working directory, so that a member's files cannot
+//! widen the member's permissions. Every key that is read has an effect, and an unknown key is an error.
 
 mod members;
 
@@ -43,12 +42,12 @@ use crate::{
     written::Written,
 };
 
-/// The variable that names the file where `--config` does not.
+/// The variable that names the file if `--config` does not.
 pub const VARIABLE: &str = "GUILD_CONFIG";
 /// The JSON parser's own bound, above which `limits.json_depth` could not be kept.
 const MAX_JSON_DEPTH: u32 = 127;
 
-/// What `guild.toml` says, with the default for all that it does not say. Paths are absolute.
+/// The settings of `guild.toml`, with defaults for the missing ones. Paths are absolute.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// The file that was read, if there was one.
@@ -57,8 +56,8 @@ pub struct Config {
     pub named: bool,
     /// The SHA-256 of its text, in hexadecimal digits.
     pub sha256: Option<String>,
-    /// Where the file is, or would be: what the operator decided is kept next to it (`guild.lock`, `guild.tokens`,
-    /// `guild.trust`). None where the user has no configuration directory.
+    /// The directory of the file, which also has the operator's decisions (`guild.lock`, `guild.tokens`,
+    /// `guild.trust`). `None` if the user has no configuration directory.
     pub directory: Option<PathBuf>,
     /// `members`: the directory whose members are served.
     pub members: Option<PathBuf>,
@@ -66,24 +65,26 @@ pub struct Config {
     pub roots: Vec<ReadRoot>,
     /// `[hall] home`: the hall's home.
     pub hall: Option<PathBuf>,
-    /// `delegation_*` of `[hall]`: what an activity of the manager may beget.
+    /// `delegation_*` of `[hall]`: the bounds of commissions that follow from an activity of the manager.
     pub delegation: Delegation,
-    /// `tidy_branches_after_days` of `[hall]`: after what time branches go of what is over.
+    /// `tidy_branches_after_days` of `[hall]`: the time after which branches of ended commissions and meetings are
+    /// removed.
     pub tidy_after: Option<Duration>,
-    /// `[spend]`: what may be spent in a day.
+    /// `[spend]`: the caps on the dollars spent in a day.
     pub spend: Spend,
     /// `[[project]]`: the repositories on which workers may work.
     pub projects: Vec<PermittedProject>,
-    /// `agent`: what runs agent sessions.
+    /// `agent`: the runtime of agent sessions.
     pub agent: Runtime,
-    /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.
+    /// `dispatch_agents`: the runtimes that a dispatch may ask for, besides the member's own.
     pub dispatch_agents: BTreeSet<Runtime>,
-    /// What the operator allows: `[member.PATTERN]`, `strict_imports`, `[hall] manager`, and whether there is a `[web]`.
+    /// The policy of the operator: `[member.PATTERN]`, `strict_imports`, `[hall] manager`, and whether there is a
+    /// `[web]`.
     pub policy: Policy,
-    /// `agent` of `[member.PATTERN]`: what runs these members' sessions, where it is not what runs everybody's.
+    /// `agent` of `[member.PATTERN]`: the runtime of these members, if it is not the runtime of the whole file.
     pub agents: BTreeMap<Pattern, Runtime>,
-    /// `mcp = "any"` of `[member.PATTERN]`: the manifests of these members may say how their own host is set up. It counts
-    /// in the file of the user's configuration directory alone.
+    /// `mcp = "any"` of `[member.PATTERN]`: the manifests of these members may set the options of their own host. It is
+    /// valid only in the user's configuration directory.
     pub any_mcp: BTreeSet<Pattern>,
     /// `posture = "free"` of `[member.PATTERN]`: the postures of these members may change without approval.
     pub free_posture: BTreeSet<Pattern>,
@@ -97,30 +98,30 @@ pub struct Config {
     pub web: Option<WebOptions>,
     /// `require_approval`: whether a member is loaded only after `guild approve`.
     pub require_approval: bool,
-    /// `require_signature`: whether a member is loaded only where its component is signed by a key of `guild.trust`.
+    /// `require_signature`: whether a member is loaded only if its component is signed by a key of `guild.trust`.
     pub require_signature: bool,
-    /// Who may come in: `bind`, `require_token`, `hosts`, `[tls]`, `audit_log` and the like.
+    /// The settings about callers: `bind`, `require_token`, `hosts`, `[tls]`, `audit_log` and the like.
     pub auth: AuthConfig,
     /// `port`: the port to listen on; 0 lets the system choose.
     pub port: Option<u16>,
     /// `[limits]`.
     pub limits: Limits,
-    /// The names of those that `[limits]` sets.
+    /// The names of the limits that `[limits]` sets.
     pub limits_set: BTreeSet<String>,
-    /// The file as it is written, to tell what changes in it.
+    /// The file as it is written, for a comparison with a later reading.
     pub written: toml::Table,
 }
 
-/// One of `[[roots]]`.
+/// An entry of `[[roots]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRoot {
-    /// The name by which sessions see it; its directory's own where there is none.
+    /// The name by which sessions see the root. If there is none, the directory's own.
     pub name: Option<String>,
     /// The directory.
     pub path: PathBuf,
 }
 
-/// Why there is no configuration. Each text names the file, and the line where there is one.
+/// Errors of reading the configuration. Each text names the file, and the line if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file was named, and does not exist.
@@ -139,21 +140,21 @@ pub enum ConfigError {
         /// Why.
         source: io::Error,
     },
-    /// The file says something that cannot be.
+    /// The file has an invalid key or value.
     #[error("{}:{line}: {text}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// The error and its remedy.
         text: String,
     },
 }
 
 impl Config {
-    /// The option with which another command of `guild` finds the same policy, from any directory: ` --config FILE` for a
-    /// shell, and nothing where the file is the user's own.
+    /// The option with which another command of `guild` finds the same policy, from any directory: ` --config FILE` for
+    /// a shell, or an empty text for the user's own file.
     pub fn policy_option(&self) -> String {
         let named = self.file.as_deref().filter(|_| self.named);
         named.map(|file| format!(" --config {}", shell_word(file))).unwrap_or_default()
@@ -164,7 +165,7 @@ impl Config {
         Self::load_from(option, |name| env::var_os(name))
     }
 
-    /// The configuration of the user's configuration directory, whatever an option or a variable names.
+    /// The configuration of the user's configuration directory, without regard to an option or a variable.
     pub fn of_user() -> Result<Self, ConfigError> {
         Self::load_from(None, |name| if name == VARIABLE { None } else { env::var_os(name) })
     }
@@ -177,7 +178,7 @@ impl Config {
         } else if let Some(path) = variable(VARIABLE) {
             (path, Some(VARIABLE))
         } else {
-            // A relative one would lead to the working directory; the base directory specification has it ignored.
+            // A relative path would lead to the working directory; the base directory specification has it ignored.
             let base = variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
             let base = base.or_else(|| variable("HOME").filter(|path| path.is_absolute()).map(|p| p.join(".config")));
             match base {
@@ -261,13 +262,13 @@ impl Config {
         Ok(config)
     }
 
-    /// The hall's home: what an option names, else `$GUILD_HALL_HOME`, else `[hall] home`, else `~/.guild-hall`. `None` where
+    /// The hall's home, from the option, else `$GUILD_HALL_HOME`, else `[hall] home`, else `~/.guild-hall`. `None` if
     /// the user has no home directory.
     pub fn hall_home(&self, option: Option<&Path>) -> Option<PathBuf> {
         hall::home(option, self.hall.as_deref())
     }
 
-    /// This configuration for a host that runs: what takes effect at a start only is as the host was started with it.
+    /// This configuration for a running host: keys that take effect only at a start keep their running values.
     pub fn for_running(mut self, running: &Self) -> Self {
         self.limits.keep_at_start(&running.limits);
         self.keep_own_limits(running);
@@ -278,8 +279,8 @@ impl Config {
     }
 }
 
-/// The path without `.` and `..`, as the system follows it: where a symlink is before a `..`, that is where it leads. Other
-/// symlinks are kept, since who can write them decides which file is read.
+/// The path without `.` and `..`, as the system follows it: a symlink before a `..` is resolved. Other symlinks are
+/// kept, since their writers decide which file is read.
 fn resolve(absolute: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for component in absolute.components() {
@@ -295,7 +296,7 @@ fn resolve(absolute: &Path) -> PathBuf {
     resolved
 }
 
-/// A value of the wrong type, by its key.
+/// The error for a value of the wrong type, with its key.
 fn misread(Misread { text, error, .. }: Misread<toml::de::Error>) -> Wrong {
     match text {
         Some(text) => Wrong::at(error.span().unwrap_or_default(), text),
