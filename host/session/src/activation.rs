@@ -1,5 +1,5 @@
-//! The input of a component when it is activated, and its answer (REQ-WD-30, REQ-WKR-4a): the Rust
-//! side of the WIT interface `dispatch`.
+//! Defines the input of a component's activation, and its answer (REQ-WD-30, REQ-WKR-4a): the Rust side of the WIT
+//! interface `dispatch`.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use serde_json::Value;
 
 use crate::tools::ToolDefinition;
 
-/// The work that was asked for (REQ-WD-5).
+/// The requested work (REQ-WD-5).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The short label.
     pub description: String,
     /// The whole prompt.
     pub task: String,
-    /// What the plugin defines; `{}` where there is none.
+    /// The plugin's own configuration; `{}` if the dispatch has none.
     pub config: Value,
 }
 
 /// A memory that was chosen for an activation. It is a note, not an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNote {
-    /// Whose memory it is.
+    /// The scope of the memory.
     pub scope: Scope,
     /// The key that it was stored under.
     pub key: String,
     /// The whole text.
     pub content: String,
-    /// When it was written: RFC 3339 in UTC.
+    /// The time of writing: RFC 3339 in UTC.
     pub modified: String,
-    /// The job that stored it, where that is known.
+    /// The job that stored it, if that is known.
     pub origin: Option<JobId>,
 }
 
@@ -40,9 +40,9 @@ pub struct MemoryNote {
 pub struct AttemptAt {
     /// The commission's id.
     pub commission: String,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub number: u32,
-    /// What the commission builds on.
+    /// The commissions that it depends on.
     pub dependencies: Vec<String>,
 }
 
@@ -51,9 +51,9 @@ pub struct AttemptAt {
 pub struct MeetingAt {
     /// The meeting's id.
     pub id: String,
-    /// What it is about.
+    /// The agenda.
     pub agenda: String,
-    /// Paths of artifacts that belong to it, below the read root of the project.
+    /// Paths of the meeting's artifacts, below the read root of the project.
     pub artifacts: Vec<String>,
 }
 
@@ -66,34 +66,34 @@ pub struct ProjectRoot {
     pub root: String,
 }
 
-/// All that the host knows when it activates a worker.
+/// The input of an activation.
 #[derive(Clone, Debug)]
 pub struct Activation {
-    /// The job that this will be, if it is accepted.
+    /// The job that the accepted work becomes.
     pub job: JobId,
     /// The work.
     pub request: Request,
-    /// The commission that the work is an attempt at, where it is one.
+    /// The attempt at a commission, if the work is one.
     pub attempt: Option<AttemptAt>,
-    /// The meeting that the worker takes part in, where it is one.
+    /// The meeting that the worker takes part in, if the work is one.
     pub meeting: Option<MeetingAt>,
-    /// The project that the work belongs to, where it belongs to one.
+    /// The project of the work, if it has one.
     pub project: Option<ProjectRoot>,
     /// The member's `posture.md`.
     pub posture: String,
-    /// Whose memories may be read.
+    /// The scopes whose memories may be read.
     pub scopes: Vec<Scope>,
-    /// Within the injection cap, newest first over all scopes (REQ-WD-28, REQ-WKR-22).
+    /// The memories within the injection cap, newest first over all scopes (REQ-WD-28, REQ-WKR-22).
     pub memories: Vec<MemoryNote>,
     /// Built-in read-only tools that the worker's sessions may be given.
     pub granted_tools: Vec<String>,
     /// Tools of the toolboxes that were resolved for the worker.
     pub toolbox_tools: Vec<Arc<ToolDefinition>>,
-    /// What the job may use at most: the smaller of manifest and operator.
+    /// The bounds of the job: the smaller of the manifest's and the operator's.
     pub bounds: Bounds,
 }
 
-/// How an accepted job is carried out.
+/// The way in which an accepted job is carried out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Plan {
@@ -101,12 +101,13 @@ pub enum Plan {
     Session(SessionPlan),
     /// The plugin carries the job out itself, through its `run`.
     OwnRun(Bounds),
-    /// The host runs this session in turns, each of which answers what a user said. The job runs nothing between them.
+    /// The host runs this session in turns, each of which answers a message of a user. The job runs nothing between
+    /// them.
     Conversation(SessionPlan),
 }
 
 impl Plan {
-    /// The session that the host runs, where it runs one.
+    /// The session that the host runs, if it runs one.
     pub fn session(&self) -> Option<&SessionPlan> {
         match self {
             Self::Session(session) | Self::Conversation(session) => Some(session),
@@ -115,7 +116,7 @@ impl Plan {
     }
 }
 
-/// How the worker's agent session is to run. The internal tools are always part of it.
+/// The plan of the worker's agent session. The internal tools are always part of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionPlan {
@@ -127,13 +128,13 @@ pub struct SessionPlan {
     pub tools: Vec<String>,
     /// Names of toolbox tools, a subset of those that were resolved.
     pub toolbox_tools: Vec<String>,
-    /// The model, where the plugin prefers one.
+    /// The model, if the plugin prefers one.
     pub model: Option<String>,
     /// The plugin's own bounds.
     pub bounds: Bounds,
 }
 
-/// Why a plugin does not accept a dispatch. The caller sees the text; no job exists.
+/// The reason that a plugin does not accept a dispatch. The caller sees the text; no job exists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The dispatch's `config` is not acceptable.

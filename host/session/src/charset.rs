@@ -1,9 +1,9 @@
-//! Which characters the bytes of a text are.
+//! Decodes texts of unknown encoding.
 //!
-//! The byte order mark decides, else the `charset` that the text came with. A text that is UTF-8, and more than ASCII,
-//! is UTF-8, whatever it says of itself. Else its own declaration holds, in a `meta` element or an XML declaration, and
-//! where there is none, its bytes are compared with what texts of each encoding look like. The work is bounded: the
-//! beginning of a text is looked at, and a part of it from the first byte on that is no ASCII.
+//! The byte order mark decides, else the `charset` of the content type. A text that is valid UTF-8 beyond ASCII is
+//! UTF-8, even against its own declaration. Else the declaration in a `meta` element or an XML declaration decides, and
+//! without one, the encoding is guessed from the bytes. The work is bounded: only the beginning of a text is examined,
+//! and a part of it from the first byte that is not ASCII.
 
 use std::{
     borrow::Cow,
@@ -13,25 +13,25 @@ use std::{
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
-/// A text says its encoding within so many bytes, or not at all; the number is the HTML standard's.
+/// The bytes in which a text's declaration of its encoding is looked for, as in the HTML standard.
 const PRESCAN_BYTES: usize = 1024;
-/// The beginning of a file that decides whether it is binary.
+/// The bytes at the beginning of a file that decide whether it is binary.
 pub const HEAD_BYTES: usize = 8192;
-/// The part of a text that shows its encoding.
+/// The bytes of the part of a text that shows its encoding.
 const SHOWN_BYTES: usize = 64 << 10;
-/// How much of that part comes before the first byte that is no ASCII: words have their ASCII letters there.
+/// The bytes of that part before the first byte that is not ASCII, which are the ASCII letters of a word.
 const CONTEXT_BYTES: usize = 64;
-/// A text is UTF-8 though some of it is damaged, if for each damaged place so many characters are sound. Texts of other
-/// encodings have hardly any sound ones.
+/// A damaged text is UTF-8 if it has so many valid characters for each damaged place. Texts of other encodings have
+/// hardly any valid ones.
 const SOUND: usize = 4;
 
-/// The text that these bytes are, without a byte order mark. Bytes that are no character become U+FFFD. `content_type`
-/// is the one that the text came with.
+/// Decodes a text, without its byte order mark. Invalid bytes become U+FFFD. `content_type` is that of the transfer, if
+/// there was one.
 pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     encoding(bytes, content_type).decode(bytes).0
 }
 
-/// The encoding of a text, of which this is the whole or a [`sample`].
+/// The encoding of a text, from the whole text or a [`sample`].
 pub fn encoding(bytes: &[u8], content_type: Option<&str>) -> &'static Encoding {
     if let Some(encoding) = Encoding::for_bom(bytes).map(|(encoding, _)| encoding).or(content_type.and_then(sent_as)) {
         return encoding;
@@ -44,10 +44,9 @@ pub fn encoding(bytes: &[u8], content_type: Option<&str>) -> &'static Encoding {
     declared.unwrap_or_else(|| if shown.is_empty() { UTF_8 } else { guess(shown) })
 }
 
-/// As much of a text as [`encoding`] and [`is_binary`] look at.
+/// The part of a text that [`encoding`] and [`is_binary`] examine.
 ///
-/// # Errors
-/// Where it cannot be read.
+/// # Errors The text cannot be read.
 pub fn sample(mut text: impl Read) -> io::Result<Vec<u8>> {
     let mut sample = Vec::new();
     text.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut sample)?;
@@ -63,27 +62,27 @@ pub fn sample(mut text: impl Read) -> io::Result<Vec<u8>> {
     Ok(sample)
 }
 
-/// Whether a file that begins so is binary: its first characters have a NUL among them.
+/// Whether a file is binary, from its beginning: its first characters have a NUL among them.
 pub fn is_binary(bytes: &[u8]) -> bool {
     let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
     match Encoding::for_bom(head) {
         Some((encoding, _)) if encoding != UTF_8 => {
             let (text, ..) = encoding.decode(head);
-            // The last character may be cut. More that are none show that the mark is none.
+            // The last character may be cut. Further invalid ones show that the mark is none.
             text.contains('\0') || text.matches('\u{fffd}').count() > 1
         }
         _ => head.contains(&0),
     }
 }
 
-/// The part of a text that shows its encoding; empty where all is ASCII.
+/// The part of a text that shows its encoding; empty if the text is ASCII.
 fn other_than_ascii(bytes: &[u8]) -> &[u8] {
     let Some(first) = bytes.iter().position(|byte| !byte.is_ascii()) else { return &[] };
     let rest = bytes.get(first.saturating_sub(CONTEXT_BYTES)..).unwrap_or_default();
     rest.get(..SHOWN_BYTES).unwrap_or(rest)
 }
 
-/// Whether a part of a text is UTF-8, and more than ASCII.
+/// Whether a part of a text is UTF-8 beyond ASCII.
 fn is_utf8(shown: &[u8]) -> bool {
     let (mut sound, mut damaged) = (0, 0);
     for chunk in shown.utf8_chunks() {
@@ -117,7 +116,7 @@ fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
     let in_xml = start.strip_prefix("<?xml").and_then(|rest| value_of(rest.split("?>").next()?, "encoding"));
     let in_meta = || start.split("<meta").skip(1).find_map(|rest| value_of(rest.split('>').next()?, "charset"));
     let encoding = Encoding::for_label(in_xml.or_else(in_meta)?.as_bytes())?;
-    // A text that says it in bytes of ASCII is not in UTF-16.
+    // A text with a declaration in ASCII is not in UTF-16.
     Some(if encoding == UTF_16LE || encoding == UTF_16BE { UTF_8 } else { encoding })
 }
 

@@ -1,4 +1,4 @@
-//! Reading local files under the read roots that the operator granted.
+//! Defines the reading of local files under the read roots that the operator granted.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub struct FileEntry {
     pub path: String,
     /// Its size in bytes.
     pub size: u64,
-    /// When it was last written: seconds since 1970, and nanoseconds.
+    /// The time of the last write: seconds since 1970, and nanoseconds.
     pub modified: (i64, i64),
 }
 
-/// Why something under the read roots is not read.
+/// A reason that a file or directory under the read roots is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 pub enum Reason {
-    /// The system does not let the host read it: mostly for lack of permission.
+    /// The system does not let the host read it, mostly for lack of permission.
     #[error("cannot be read, check the permissions")]
     Denied,
     /// It is a symbolic link.
@@ -39,19 +39,19 @@ pub enum Reason {
     /// Its name is no UTF-8.
     #[error("with a name that is no UTF-8")]
     Name,
-    /// It is larger than what is read.
+    /// It is larger than the largest file that is read.
     #[error("too large")]
     Large,
     /// It is binary.
     #[error("binary")]
     Binary,
-    /// Its name says that it holds no text to quote: tables, styles, lock files, pictures.
+    /// Its name is that of a file without text to quote: tables, styles, lock files, pictures.
     #[error("tables, styles, lock files and other kinds without text to quote")]
     Kind,
-    /// Other files filled what can be held at a time.
+    /// Other files filled the memory for documents.
     #[error("beyond the text that is held at a time")]
     Beyond,
-    /// Reading it took longer, or more memory, than it may.
+    /// Reading it took too long, or too much memory.
     #[error("that took too long, or too much memory, to read")]
     Costly,
     /// The process that read it failed.
@@ -59,7 +59,8 @@ pub enum Reason {
     Failed,
 }
 
-/// What was found under the read roots and not read: how often for each reason, with the first paths.
+/// The files and directories under the read roots that were not read: their number for each reason, with the first
+/// paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread(BTreeMap<Reason, Tally>);
 
@@ -70,12 +71,12 @@ struct Tally {
 }
 
 impl Unread {
-    /// Paths that are named for a reason.
+    /// The number of paths that are named for a reason.
     const NAMED: usize = 3;
     /// Characters of a path that are kept.
     const PATH_CHARS: usize = 200;
 
-    /// Notes one.
+    /// Adds a path.
     pub fn add(&mut self, reason: Reason, path: &str) {
         let tally = self.0.entry(reason).or_default();
         tally.count += 1;
@@ -84,7 +85,7 @@ impl Unread {
         }
     }
 
-    /// Adds those of another.
+    /// Adds the paths of another tally.
     pub fn extend(&mut self, other: Self) {
         for (reason, tally) in other.0 {
             let own = self.0.entry(reason).or_default();
@@ -94,25 +95,25 @@ impl Unread {
         }
     }
 
-    /// How many there are for this reason.
+    /// The number of paths for this reason.
     pub fn count(&self, reason: Reason) -> usize {
         self.0.get(&reason).map_or(0, |tally| tally.count)
     }
 
-    /// How many there are.
+    /// The number of paths.
     pub fn total(&self) -> usize {
         self.0.values().map(|tally| tally.count).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no paths.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A line for each reason: why, how many, and the first of them.
+    /// A line for each reason: the reason, the number, and the first paths.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(reason, tally)| {
-            // A path is what people call files: on one line, and in backticks.
+            // Paths are shown on one line, and in backticks.
             let plain = |path: &String| path.replace(['`', '\n', '\r'], "?");
             let named = tally.first.iter().map(|path| format!("`{}`", plain(path))).collect::<Vec<_>>().join(", ");
             let more = tally.count - tally.first.len();
@@ -122,110 +123,110 @@ impl Unread {
     }
 }
 
-/// What a walk over the read roots gives.
+/// The result of a walk over the read roots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
-    /// Which directories the roots are: device and inode. Others may have the same names.
+    /// The device and inode of each root's directory, since another directory may have the same name.
     pub roots: Vec<(u64, u64)>,
     /// The files, sorted by path.
     pub files: Vec<FileEntry>,
-    /// Files and directories that were found and are not read.
+    /// Files and directories that are not read.
     pub unread: Unread,
 }
 
-/// What is searched for.
+/// A search for a pattern in files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrepRequest {
     /// A regular expression.
     pub pattern: String,
-    /// Whether case does not matter.
+    /// Whether to ignore case.
     pub ignore_case: bool,
     /// Whether a match may reach over several lines, and `.` matches the end of a line too.
     pub multiline: bool,
-    /// A file or directory; everything where it is absent.
+    /// The file or directory to search; by default all roots.
     pub path: Option<String>,
-    /// Only files whose path matches this glob.
+    /// A glob that the paths of files have to match.
     pub glob: Option<String>,
-    /// Only files of this type, as ripgrep names types.
+    /// The type that files have to have, as ripgrep names types.
     pub file_type: Option<String>,
-    /// What is wanted of them.
+    /// The kind of result.
     pub wanted: GrepWanted,
-    /// At most so many: lines, or files.
+    /// The greatest number of lines or files in the result.
     pub limit: u32,
 }
 
-/// What is wanted of the files in which something matches.
+/// The kind of result of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GrepWanted {
-    /// The files, newest first.
+    /// The matching files, newest first.
     #[default]
     Files,
-    /// How many lines match in each, by path.
+    /// The number of matching lines in each file, by path.
     Counts,
-    /// The lines that match, by path, with so many lines before and after each.
+    /// The matching lines, by path, with some lines before and after each.
     Lines {
-        /// Lines before.
+        /// The number of lines before.
         before: u32,
-        /// Lines after.
+        /// The number of lines after.
         after: u32,
     },
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrepResult {
-    /// The files in which something matches, in the order that was wanted.
+    /// The matching files, in the order of the wanted kind.
     pub files: Vec<FileMatches>,
-    /// Files that could not be searched to their end, such as those that are too large.
+    /// The number of files that could not be searched to their end, such as too large ones.
     pub skipped: u32,
-    /// What was found and not searched at all.
+    /// The files and directories that were not searched at all.
     pub unread: Unread,
-    /// Whether it stopped since what it found is too much to keep.
+    /// Whether the search stopped because its result is too large to keep.
     pub full: bool,
 }
 
-/// What a search found in a file.
+/// The matches in one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMatches {
     /// The file, as [`Files`] spells paths.
     pub path: String,
-    /// How many lines match in the searched part.
+    /// The number of matching lines in the searched part.
     pub count: u32,
-    /// The lines, where they are wanted.
+    /// The lines, if they are wanted.
     pub lines: Vec<FoundLine>,
 }
 
-/// A line of a file in which something matches.
+/// A line of a matching file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundLine {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub number: u32,
-    /// Its text, without its end.
+    /// The line's text, without its end.
     pub text: String,
-    /// Whether it matches; else it stands before or after one that does.
+    /// Whether the line matches; otherwise it precedes or follows a matching one.
     pub matches: bool,
 }
 
-/// The granted read roots. A path is `<root's name>/<path in it>`, with `/` between; one more `/` before it changes
-/// nothing. No host path is ever shown, and nothing outside of the roots can be reached, by `..` or by a symlink.
+/// The granted read roots. A path is `<root's name>/<path in it>`, with `/` between; a leading `/` is ignored. No host
+/// path is ever shown, and no file outside of the roots can be reached, by `..` or by a symlink.
 ///
-/// All methods block on the file system: call them where blocking is allowed. Those that look at many files stop soon
-/// after they are cancelled, with an error that has no reader.
+/// All methods block on the file system: call them where blocking is allowed. Methods that look at many files stop soon
+/// after they are cancelled, with an error that nobody reads.
 pub trait Files: Send + Sync {
     /// The names of the roots, in the order in which they were granted.
     fn roots(&self) -> Vec<String>;
 
-    /// A sentence that says which files are not there that one could look for, where that is known.
+    /// A sentence about files that a session may look for and that are missing, if there are any.
     fn absent(&self) -> Option<String> {
         None
     }
 
-    /// All files under the roots that `.gitignore` does not leave out, and what of the rest is not hidden and cannot be
-    /// read. Symlinks are not followed.
+    /// All files under the roots that no `.gitignore` excludes, and the visible files that cannot be read. Symlinks are
+    /// not followed.
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError>;
 
-    /// Those of [`Files::walk`] that reports may cite. What the host itself writes about its work is no source, though
-    /// sessions read it.
+    /// The files of [`Files::walk`] that reports may cite. The host's own files about its work are no sources, though
+    /// sessions can read them.
     fn sources(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
         self.walk(cancel)
     }
@@ -233,8 +234,8 @@ pub trait Files: Send + Sync {
     /// A file's bytes. A file larger than `max` is `OverLimit`.
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError>;
 
-    /// The bytes of a file that [`Files::walk`] has just listed: what `.gitignore` leaves out is not looked at again, which for
-    /// many files would cost much.
+    /// The bytes of a file that [`Files::walk`] has just listed. This does not check `.gitignore` again, which would be
+    /// slow for many files.
     fn listed_bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
         self.bytes(path, max)
     }
@@ -242,11 +243,11 @@ pub trait Files: Send + Sync {
     /// Lines `offset` to `offset + limit` of a text file, from 1, each with its number before it.
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError>;
 
-    /// Searches the contents of files. It looks no further than `request.limit` asks.
+    /// Searches the contents of files. It stops at `request.limit`.
     fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError>;
 
-    /// Paths that match a glob, newest first; at most `limit`. Where a directory is given, only those in it, and the
-    /// glob may be relative to it.
+    /// Paths that match a glob, newest first; at most `limit`. With a directory, only the paths in it, and the glob may
+    /// be relative to it.
     fn glob(
         &self,
         pattern: &str,

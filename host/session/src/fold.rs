@@ -1,15 +1,15 @@
-//! Texts in the form in which they are compared with what is looked for. It is for matching alone: what is shown,
-//! quoted, edited or named stays as it is in the file.
+//! Folds texts into a form for comparison. Only matching uses the form; a text that is shown, quoted, edited or named
+//! stays as it is in the file.
 //!
-//! Characters that are written in several ways have one form (Unicode's NFC), ligatures and letters of another width
-//! are plain letters, and what is not seen within a word is left out: soft hyphens and joiners. Superscripts and signs
-//! stay, since `x²` is not `x2`, and so do line ends: the lines of a folded text are those of the text.
+//! Characters that can be written in several ways get one form (Unicode's NFC), ligatures and letters of another width
+//! become plain letters, and invisible characters within words are removed: soft hyphens and joiners. Superscripts and
+//! signs are kept, since `x²` is not `x2`, and so are line ends, so that a folded text has the same lines.
 
 use std::borrow::Cow;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, char::decompose_compatible, is_nfc_quick};
 
-/// A text in the form in which texts are compared. It is the same text where nothing in it has another form.
+/// The folded text. It borrows a text that is folded already.
 pub fn fold(text: &str) -> Cow<'_, str> {
     let plain = text.is_ascii()
         || !text.chars().any(|c| is_unseen(c) || is_presentation(c)) && is_nfc_quick(text.chars()) == IsNormalized::Yes;
@@ -28,8 +28,8 @@ pub fn fold(text: &str) -> Cow<'_, str> {
     if folded == text { text.into() } else { folded.into() }
 }
 
-/// A pattern in the same form, where that is another one. None where it is for what is left out: only within a word may
-/// that be missing.
+/// The folded pattern, if it differs. `None` for a pattern for characters that folding removes: these may be missing
+/// only within a word.
 pub fn fold_pattern(pattern: &str) -> Option<String> {
     let parts: Vec<&str> = pattern.split(is_unseen).collect();
     let in_words = parts.windows(2).all(|beside| {
@@ -42,13 +42,13 @@ pub fn fold_pattern(pattern: &str) -> Option<String> {
     }
 }
 
-/// Soft hyphens, and what joins or does not join the letters beside it.
+/// Whether a character is a soft hyphen, a joiner or a non-joiner.
 fn is_unseen(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}')
 }
 
-/// Ligatures, and letters and digits of another width. None of them stands for a sign, which a pattern would take for
-/// its own.
+/// Whether a character is a ligature, or a letter or digit of another width. None of them folds to a sign, which would
+/// have a meaning in a pattern.
 fn is_presentation(c: char) -> bool {
     matches!(c, '\u{fb00}'..='\u{fb28}' | '\u{ff10}'..='\u{ff19}' | '\u{ff21}'..='\u{ff3a}' | '\u{ff41}'..='\u{ff5a}' | '\u{ff66}'..='\u{ff9f}')
 }

@@ -1,4 +1,4 @@
-//! The hall as a component reads it: its workers, commissions and meetings.
+//! Defines the hall as a component reads it: its workers, commissions and meetings.
 
 use async_trait::async_trait;
 use guild_contract::hall::CommissionView;
@@ -12,11 +12,11 @@ pub struct HallWorker {
     pub key: String,
     /// Its name for people, by which it is commissioned.
     pub name: String,
-    /// What it is, for people.
+    /// Its title for people.
     pub title: String,
-    /// What it does.
+    /// A description of its work.
     pub description: String,
-    /// What it was granted, by the names of grants and tools.
+    /// Its granted capabilities and tools, by name.
     pub can: Vec<String>,
 }
 
@@ -27,19 +27,19 @@ pub struct HallMeeting {
     pub id: String,
     /// Its project.
     pub project: String,
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// Where it is: `requested`, `open`, `closed`, `declined`.
+    /// Its state: `requested`, `open`, `closed`, `declined`.
     pub status: String,
     /// The worker's name for people.
     pub worker: String,
-    /// What it is about.
+    /// Its agenda.
     pub agenda: String,
-    /// The notes, once it is closed.
+    /// The notes of a closed meeting.
     pub notes: String,
-    /// Paths of artifacts below `.lore/` that belong to it.
+    /// Paths of its artifacts below `.lore/`.
     pub artifacts: Vec<String>,
-    /// When it was opened, else asked for.
+    /// The time at which it was opened, else requested.
     pub started: String,
 }
 
@@ -49,10 +49,10 @@ pub trait HallView: Send + Sync {
     /// The workers that can be commissioned now.
     async fn workers(&self) -> Result<Vec<HallWorker>, ToolError>;
 
-    /// The commissions of a project, or of all: what waits, what runs, what went wrong, what is over. Its texts are cut.
+    /// The commissions of a project or of all projects: waiting, running, failed and ended ones. Texts are cut.
     async fn commissions(&self, project: Option<&str>) -> Result<Vec<CommissionView>, ToolError>;
 
-    /// The meetings of a project, or of all, and the requests for them; the newest first. Its texts are cut.
+    /// The meetings of a project or of all projects, and the requests for them, newest first. Texts are cut.
     async fn meetings(&self, project: Option<&str>) -> Result<Vec<HallMeeting>, ToolError>;
 
     /// One commission.

@@ -1,9 +1,9 @@
-//! The traits and types through which a sandboxed component, an agent session, a tool and the job store reach each other
-//! without knowing each other.
+//! Defines the traits and types through which a sandboxed component, an agent session, a tool and the job store use
+//! each other without knowing each other.
 //!
-//! Nothing here stores or runs anything. Other crates implement the traits: `guild-agent` and `guild-extractive` the
-//! runtimes, `guild-agent` the files, `guild-web` search and pages, `guild-jobs` the journal, `guild-server` the sessions
-//! of a component.
+//! This crate stores nothing and runs nothing. Other crates implement the traits: `guild-agent` and `guild-extractive`
+//! the runtimes, `guild-agent` the files, `guild-web` search and pages, `guild-jobs` the journal, `guild-server` the
+//! sessions of a component.
 
 pub mod activation;
 pub mod charset;

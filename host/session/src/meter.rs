@@ -1,4 +1,4 @@
-//! What sessions use, and the bounds that end them: turns, dollars and time, summed over all sessions of a job.
+//! Counts the usage of sessions and enforces their bounds: turns, dollars and time, summed over all sessions of a job.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,25 +7,25 @@ use std::{
 
 use guild_contract::{Bounds, Limits, Usage};
 
-/// How a session ended.
+/// The way in which a session ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
-    /// By itself.
+    /// The session ended by itself.
     Success,
-    /// Out of turns.
+    /// The session ran out of turns.
     MaxTurns,
-    /// Out of dollars.
+    /// The session ran out of dollars.
     MaxBudget,
-    /// Out of time.
+    /// The session ran out of time.
     Deadline,
-    /// Cancelled.
+    /// The session was cancelled.
     Interrupted,
-    /// It failed; the text says why.
+    /// The session failed; the text tells why.
     Error(String),
 }
 
 impl Ending {
-    /// The reason for `meta.json` where the session did not end by itself.
+    /// The reason for `meta.json`, if the session did not end by itself.
     pub fn reason(&self, bounds: &Bounds) -> Option<String> {
         match self {
             Self::Success => None,
@@ -38,12 +38,12 @@ impl Ending {
     }
 }
 
-/// What a meter has counted.
+/// The counts of a meter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
-    /// What was used.
+    /// The usage.
     pub usage: Usage,
-    /// How many requests are under way whose cost is not known yet; see [`Meter::open_cost`].
+    /// The number of requests under way whose cost is not known yet; see [`Meter::open_cost`].
     pub open: u32,
     /// The models that were used, in the order of their first use.
     pub models: Vec<String>,
@@ -51,20 +51,19 @@ pub struct Account {
 
 /// Follows a job's account.
 pub trait Observer: Send + Sync {
-    /// Called with each change of it.
+    /// Handles a change of the account.
     fn changed(&self, account: &Account);
 
-    /// US dollars that may be spent besides what the job's own budget says; `None` where nothing else bounds them.
+    /// US dollars that may be spent by bounds other than the job's own budget; `None` without such a bound.
     ///
-    /// # Errors
-    /// Why no more may be spent.
+    /// # Errors The reason that no more may be spent.
     fn may_spend(&self) -> Result<Option<f64>, String> {
         Ok(None)
     }
 }
 
-/// Counts what a session uses, and says when a bound is reached. A session's meter has the job's as parent,
-/// so that turns, tokens and dollars are summed over all sessions of a job.
+/// Counts the usage of a session, and tells when a bound is reached. The parent of a session's meter is the job's, so
+/// that turns, tokens and dollars are summed over all sessions of a job.
 pub struct Meter {
     bounds: Bounds,
     deadline: Instant,
@@ -79,8 +78,8 @@ impl Meter {
         Self::make(bounds, Account::default(), Duration::ZERO, None, None)
     }
 
-    /// A job's meter, which begins with what the job has used already, and `seconds` of its time. What the operator
-    /// allows sessions bounds what is not set.
+    /// A job's meter, which begins with the job's earlier usage and `seconds` of its time. The operator's limits apply
+    /// to bounds that are not set.
     pub fn for_job(
         bounds: Bounds,
         limits: &Limits,
@@ -116,28 +115,28 @@ impl Meter {
         Arc::new(Self { bounds, deadline, account: Mutex::new(account), parent, observer })
     }
 
-    /// The bounds that hold.
+    /// The effective bounds.
     pub fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// When the time is over.
+    /// The moment at which the time is over.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// What was counted here.
+    /// The account of this meter.
     pub fn account(&self) -> Account {
         self.counted().clone()
     }
 
-    /// What was counted for the whole job.
+    /// The account of the whole job.
     pub fn job_account(&self) -> Account {
         self.parent.as_ref().map_or_else(|| self.account(), |parent| parent.job_account())
     }
 
-    /// What is left of the bounds, of this meter's and of those above it: turns, and dollars as far as their cost is
-    /// known. Zero says that a bound is reached.
+    /// The rest of the bounds of this meter and its parents: turns, and dollars as far as costs are known. Zero means
+    /// that a bound is reached.
     pub fn left(&self) -> Bounds {
         let used = self.counted().usage;
         let own = Bounds {
@@ -155,8 +154,8 @@ impl Meter {
         self.parent.as_ref().map_or(own, |parent| own.min(parent.left()))
     }
 
-    /// Why a session ended that did not end by itself. It is out of dollars where its budget is spent, or no more may be
-    /// spent at all.
+    /// The reason for an ending other than success. A session is out of dollars if its budget is spent, or if no more
+    /// may be spent at all.
     pub fn reason(&self, ending: &Ending) -> Option<String> {
         match ending {
             Ending::MaxBudget => self.refusal().or_else(|| ending.reason(&self.bounds)),
@@ -164,13 +163,13 @@ impl Meter {
         }
     }
 
-    /// Why no more may be spent, besides the job's own budget.
+    /// The reason other than the job's own budget that no more may be spent.
     fn refusal(&self) -> Option<String> {
         let own = self.observer.as_ref().and_then(|observer| observer.may_spend().err());
         own.or_else(|| self.parent.as_ref()?.refusal())
     }
 
-    /// Asks for one more turn, before it is taken. The error is the bound that is reached.
+    /// Takes one more turn before it begins. The error is the bound that is reached.
     pub fn take_turn(&self) -> Result<(), Ending> {
         if Instant::now() >= self.deadline {
             return Err(Ending::Deadline);
@@ -200,8 +199,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Opens a cost whose amount is known later. Where the job ends before that, or the returned value is dropped, the cost
-    /// is unknown.
+    /// Opens a cost whose amount is known later. If the job ends before that, or the returned value is dropped, the
+    /// cost is unknown.
     pub fn open_cost(self: &Arc<Self>) -> OpenCost {
         self.open(|open| open.saturating_add(1));
         OpenCost(Some(self.clone()))
@@ -218,7 +217,7 @@ impl Meter {
         self.notify();
     }
 
-    /// Books what was used of `model`, except turns. A cost that is no amount is unknown.
+    /// Books usage of `model`, except turns. A cost that is no amount of money counts as unknown.
     pub fn book(&self, used: Usage, model: Option<&str>) {
         let sound = |usd: &f64| usd.is_finite() && *usd >= 0.0;
         let (cost_usd, known_cost_usd) = (used.cost_usd.filter(sound), used.known_cost_usd.filter(sound));
@@ -249,12 +248,13 @@ impl Meter {
     }
 }
 
-/// A cost of unknown amount, such as that of a request under way. Dropped before it is resolved, it stays unknown.
+/// A cost of unknown amount, such as the cost of a request under way. If it is dropped before it is resolved, it stays
+/// unknown.
 #[must_use]
 pub struct OpenCost(Option<Arc<Meter>>);
 
 impl OpenCost {
-    /// Books what was used.
+    /// Books the usage.
     pub fn resolve(mut self, used: Usage, model: Option<&str>) {
         if let Some(meter) = self.0.take() {
             meter.book(used, model);
@@ -272,7 +272,7 @@ impl Drop for OpenCost {
     }
 }
 
-/// What the operator allows the sessions of a job.
+/// The operator's bounds of the sessions of a job.
 pub fn session_limits(limits: &Limits) -> Bounds {
     Bounds {
         max_turns: Some(limits.session_turns),
@@ -285,7 +285,7 @@ pub fn session_limits(limits: &Limits) -> Bounds {
 mod tests {
     use super::*;
 
-    /// Caps what may be spent besides a job's own budget.
+    /// An observer with a cap besides a job's own budget.
     struct Cap(Mutex<f64>);
 
     impl Observer for Cap {

@@ -1,7 +1,7 @@
 //! Identifies processes of this machine.
 
-/// When a process started, if it lives: field 22 of `/proc/<pid>/stat`, unless field 3 says that it has ended. The
-/// name before them may contain anything, also parentheses.
+/// The start time of a live process: field 22 of `/proc/<pid>/stat`, unless field 3 tells that it has ended. The name
+/// before these fields may contain any characters, also parentheses.
 pub fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(") ")?;

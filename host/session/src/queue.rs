@@ -1,7 +1,7 @@
-//! A fair queue: a number of permits that members share.
+//! Shares a number of permits fairly among members.
 //!
-//! Members take turns: one with a thousand requests does not hold up another's first. Within a member, requests are granted
-//! in order of arrival. One member holds no more permits than its share.
+//! Members take turns: a member with a thousand requests does not delay another's first. Within a member, requests are
+//! granted in order of arrival. One member holds no more permits than its share.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,7 +16,7 @@ pub trait Key: Clone + Eq + Hash {}
 
 impl<K: Clone + Eq + Hash> Key for K {}
 
-/// Permits that members wait for. A request that waits is a channel in a list, and no thread.
+/// Permits that members wait for. A waiting request is a channel in a list, and takes no thread.
 pub struct FairQueue<K: Key> {
     permits: u32,
     permits_of_member: u32,
@@ -26,7 +26,7 @@ pub struct FairQueue<K: Key> {
 struct State<K: Key> {
     free: u32,
     members: HashMap<K, Member<K>>,
-    /// Members that wait, in the order of their turns.
+    /// Waiting members, in the order of their turns.
     turns: VecDeque<K>,
 }
 
@@ -54,17 +54,17 @@ impl<K: Key> FairQueue<K> {
         Arc::new(Self { permits, permits_of_member: permits_of_member.min(permits), state: Mutex::new(state) })
     }
 
-    /// How many permits there are.
+    /// The number of permits.
     pub fn permits(&self) -> u32 {
         self.permits
     }
 
-    /// How many of them one member holds at most.
+    /// The greatest number of permits that one member holds.
     pub fn permits_of_member(&self) -> u32 {
         self.permits_of_member
     }
 
-    /// Takes so many permits, if they are free and no request waits.
+    /// Takes permits if they are free and no request waits.
     pub fn try_acquire(self: &Arc<Self>, member: &K, permits: u32) -> Option<Permit<K>> {
         let mut state = self.state();
         let held = state.members.get(member).map_or(0, |member| member.held);
@@ -74,8 +74,7 @@ impl<K: Key> FairQueue<K> {
         Some(self.take(&mut state, member.clone(), permits))
     }
 
-    /// Waits for so many permits; for all of a member's, where it wants more. Dropping the future removes the request from
-    /// the queue.
+    /// Waits for permits, at most for the share of a member. Dropping the future removes the request from the queue.
     pub async fn acquire(self: &Arc<Self>, member: &K, permits: u32) -> Permit<K> {
         let permits = permits.min(self.permits_of_member);
         if let Some(permit) = self.try_acquire(member, permits) {
@@ -85,7 +84,7 @@ impl<K: Key> FairQueue<K> {
             let (granted, turn) = oneshot::channel();
             self.state().enqueue(member, Request { permits, granted });
             self.grant();
-            // A request is removed only with its permits on their way to it.
+            // A request is removed only when its permits are sent to it.
             if let Ok(permit) = turn.await {
                 return permit;
             }
@@ -125,7 +124,7 @@ impl<K: Key> State<K> {
     fn enqueue(&mut self, key: &K, request: Request<K>) {
         let waiting = &mut self.member(key).waiting;
         let is_idle = waiting.is_empty();
-        // Requests that left last make room at once, so that coming and going takes no memory.
+        // Dropped requests at the end are removed at once, so that repeated requests take no memory.
         while waiting.back().is_some_and(|last| last.granted.is_closed()) {
             waiting.pop_back();
         }
@@ -135,8 +134,8 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Removes the next request that can be granted, and gives its member's turn to the one after it. One for which too few
-    /// permits are free blocks those after it, unless it waits for permits of its own member.
+    /// Removes the next request that can be granted, and gives the next member its turn. A request for which too few
+    /// permits are free blocks later ones, unless it waits for permits of its own member.
     fn next(&mut self, permits_of_member: u32) -> Option<(K, Request<K>)> {
         if self.free == 0 {
             return None;
@@ -197,7 +196,7 @@ mod tests {
 
     type Held = Vec<Permit<&'static str>>;
 
-    /// Polls once; true if it was granted, and is held then.
+    /// Polls once; true if the request was granted, whose permit is then held.
     fn is_granted(request: &mut Pin<Box<impl Future<Output = Permit<&'static str>>>>, held: &mut Held) -> bool {
         match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(permit) => {
@@ -244,7 +243,7 @@ mod tests {
         let mut b = Box::pin(queue.acquire(&"b", 1));
         assert!(!is_granted(&mut a, &mut held) && !is_granted(&mut b, &mut held));
         drop(first);
-        // The permit is on its way to `a`, which goes away without taking it.
+        // The permit was sent to `a`, which is dropped without taking it.
         drop(a);
         assert!(is_granted(&mut b, &mut held));
     }

@@ -1,4 +1,4 @@
-//! Tools: what an agent session can call, and how a call fails.
+//! Defines the tools of agent sessions: their definitions, calls and errors.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use serde_json::{Map, Value};
 /// One tool that an agent session can call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
-    /// The name that the session calls it by.
+    /// The name in calls.
     pub name: String,
     /// The name for people.
     pub title: Option<String>,
-    /// What it does and when to use it, for the session.
+    /// A description of the tool and its use, for the session.
     pub description: String,
     /// JSON Schema of its input: an object.
     pub input_schema: Value,
-    /// JSON Schema of its output, where it is structured.
+    /// JSON Schema of its output, if that is structured.
     pub output_schema: Option<Value>,
     /// Whether it only reads, so that calls may run in parallel.
     pub read_only: bool,
 }
 
 impl ToolDefinition {
-    /// A tool of the host's own, whose input is a `T`: the type is the schema, and its doc comment the description.
+    /// A tool of the host with the input `T`: the schema comes from the type, and the description from its doc comment.
     pub fn of<T: JsonSchema>(name: &str, title: Option<&str>, read_only: bool) -> Self {
         let mut input_schema = schema::input::<T>();
         let description = input_schema.as_object_mut().and_then(|schema| schema.remove("description"));
@@ -47,7 +47,7 @@ impl ToolDefinition {
 }
 
 impl ToolDefinition {
-    /// The tool of an operation: the row of the table is its description.
+    /// The tool of an operation, with the text of its row as description.
     pub fn of_operation<O: Operation>() -> Self {
         Self::of_row::<O::Input>(&O::ROW, O::ROW.text)
     }
@@ -58,7 +58,7 @@ impl ToolDefinition {
         let mut input_schema = schema::input::<T>();
         if let Some(schema) = input_schema.as_object_mut() {
             schema.remove("description");
-            // An input without fields takes none.
+            // An input without fields accepts none.
             schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
         close(&mut input_schema);
@@ -72,10 +72,9 @@ impl ToolDefinition {
         }
     }
 
-    /// Refuses a field that the input does not have, at any depth, and a value that is none of a field's choices.
+    /// Refuses unknown fields at any depth, and values that are none of a field's choices.
     ///
-    /// # Errors
-    /// `InvalidInput` that names the field, and those that there are.
+    /// # Errors `InvalidInput` names the field, and the known ones.
     pub fn check(&self, input: &Map<String, Value>) -> Result<(), ToolError> {
         check_fields(&self.input_schema, input).map_err(|why| ToolError::InvalidInput(format!("{}: {why}", self.name)))
     }
@@ -107,7 +106,7 @@ fn check_fields(schema: &Value, input: &Map<String, Value>) -> Result<(), String
     Ok(())
 }
 
-/// Has the objects of a schema take no other fields than they name.
+/// Forbids additional fields in the objects of a schema.
 fn close(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
@@ -121,37 +120,35 @@ const NAME_CHARS: usize = 100;
 
 /// Parses a tool's input.
 ///
-/// # Errors
-/// `InvalidInput` that names the tool, and the field that is wrong.
+/// # Errors `InvalidInput` names the tool and the invalid field.
 pub fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolError> {
     read(input).map_err(|why| ToolError::InvalidInput(format!("{tool}: {why}")))
 }
 
 /// Reads an input.
 ///
-/// # Errors
-/// A text that names the field that is wrong.
+/// # Errors The text names the invalid field.
 pub fn read<T: DeserializeOwned>(input: Value) -> Result<T, String> {
     objects::read(objects::OBJECT, input).map_err(|misread| {
         let text = misread.error.to_string();
-        // serde names unknown and missing fields itself, but not the one whose type is wrong.
+        // serde names unknown and missing fields itself, but not a field of the wrong type.
         let named = misread.path.is_empty() || text.contains("field `");
         if named { text } else { format!("{}: {text}", misread.path) }
     })
 }
 
-/// Why a tool, or a host function of a component, did not do what it was asked: `host-error` in WIT.
+/// The error of a tool or of a host function for a component: `host-error` in WIT.
 ///
-/// It is an answer to the caller, not the end of the job.
+/// The error is an answer to the caller, and does not end the job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ToolError {
-    /// The input was not acceptable; the text says what would be.
+    /// The input is not acceptable; the text tells what would be.
     #[error("{0}")]
     InvalidInput(String),
     /// The manifest did not ask for it, or the operator did not grant it; the text names the grant.
     #[error("not granted: {0}")]
     NotGranted(String),
-    /// A size or count limit; the text names it.
+    /// A limit of size or number is reached; the text names it.
     #[error("over a limit: {0}")]
     OverLimit(String),
     /// There is no job here: during `activate`, or in a tool call outside of a job.
@@ -160,7 +157,7 @@ pub enum ToolError {
     /// The job is no longer running.
     #[error("the job is no longer running")]
     JobEnded,
-    /// The host could not do it; the text says why.
+    /// The host could not carry it out; the text tells why.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -181,8 +178,8 @@ impl From<OperationError> for ToolError {
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
-    /// Names the call within its job, also after a restart: an effect is stored with it, and a call that comes again
-    /// has its effect once.
+    /// The call's id in its job, also after a restart. An effect is stored with the id, so that a repeated call has its
+    /// effect once.
     pub id: String,
     /// The tool.
     pub name: String,
@@ -193,8 +190,8 @@ pub struct ToolCall {
 /// A set of tools.
 #[async_trait]
 pub trait Tools: Send + Sync {
-    /// The tools, in the order in which they are offered. It does not change while a session runs. Definitions are
-    /// shared: thousands of sessions have the same ones.
+    /// The tools, in the order in which they are offered. The list does not change while a session runs. Definitions
+    /// are shared: thousands of sessions have the same ones.
     fn definitions(&self) -> Vec<Arc<ToolDefinition>>;
 
     /// Calls a tool. A text result is a JSON string. A name that is not in `definitions` is `InvalidInput`.

@@ -1,6 +1,6 @@
-//! `transcript.jsonl`: what the sessions of a job did, line by line, as it happened, and exactly as the model saw it.
+//! Defines the lines of `transcript.jsonl`, which records the sessions of a job exactly as the model saw them.
 //!
-//! It is read by people (`guild logs`) and by the host itself: after a restart a session is resumed from it.
+//! People read it (`guild logs`), and the host resumes sessions from it after a restart.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::meter::Account;
 
-/// How it is spelled that a session ended by itself.
+/// The ending of a session that ended by itself.
 pub const SUCCESS: &str = "success";
 
 /// One line, without the moment at which it was written (`at`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Entry {
-    /// A session begins: all that the model is given before its first turn.
+    /// A session begins. The entry has the whole input of the model's first turn.
     Session {
         /// The session's number in the job, from 1.
         session: u32,
@@ -29,7 +29,7 @@ pub enum Entry {
         model: Option<String>,
         /// Who the agent is and how it works.
         system_prompt: String,
-        /// What it is asked.
+        /// The first message.
         prompt: String,
         /// The names of all its tools.
         tools: Vec<String>,
@@ -39,33 +39,33 @@ pub enum Entry {
         /// The session's number.
         session: u32,
     },
-    /// The runtime's name for the session, where it can resume the session by that.
+    /// The runtime's own id of the session, by which it can resume the session.
     Handle {
         /// The session's number.
         session: u32,
-        /// The runtime's name for it.
+        /// The runtime's own id.
         handle: String,
     },
-    /// What the user said: it begins a turn of a conversation.
+    /// A message of the user, which begins a turn of a conversation.
     Message {
         /// The session's number.
         session: u32,
-        /// What.
+        /// The text.
         text: String,
     },
-    /// A piece of the agent's answer, written as it came, in a session that converses. The pieces of one answer are
-    /// together the text of the `turn` that follows; an answer that was cut off has pieces, and no such line.
+    /// A piece of the agent's answer in a conversation, written when it was received. The pieces of one answer together
+    /// are the text of the following `turn`; an answer that was cut off has pieces, and no `turn`.
     Text {
         /// The session's number.
         session: u32,
         /// The piece.
         text: String,
     },
-    /// From here on the model is no longer given the whole conversation: it did not fit, or was begun anew.
+    /// From here on the model is no longer given the whole conversation, because it did not fit or was begun anew.
     Compacted {
         /// The session's number.
         session: u32,
-        /// What was left out, and why.
+        /// The omitted part, and the reason.
         text: String,
     },
     /// The model answered.
@@ -80,10 +80,10 @@ pub enum Entry {
         /// Its text.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
-        /// The whole answer as the runtime has it, where it needs that to resume.
+        /// The whole answer in the runtime's own form, if it needs that to resume.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Value>,
-        /// What the turn used; it counts one turn.
+        /// The turn's usage, which counts one turn.
         usage: Usage,
     },
     /// A tool is called. Its effect, if it has one, comes after this line.
@@ -97,13 +97,13 @@ pub enum Entry {
         /// Its input.
         input: Value,
     },
-    /// What the tool answered: `output`, or the `error` that the model saw.
+    /// The result of a call: `output`, or the `error` that the model saw.
     Result {
         /// The session's number.
         session: u32,
         /// The call's id.
         call: String,
-        /// How long it took, in milliseconds.
+        /// The duration in milliseconds.
         ms: u64,
         /// The result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,30 +116,30 @@ pub enum Entry {
     Note {
         /// The session's number.
         session: u32,
-        /// What.
+        /// The text.
         text: String,
     },
-    /// The session is over; in one that converses, a turn of the conversation is, and the next begins with a `message`.
+    /// The session ended; in a conversation, a turn ended, and the next begins with a `message`.
     End {
         /// The session's number.
         session: u32,
-        /// How it ended: [`SUCCESS`], or the reason.
+        /// The ending: [`SUCCESS`], or the reason.
         ending: String,
         /// Its final text.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
-        /// What the session used in all; of a conversation, what the turn used.
+        /// The usage of the whole session; in a conversation, the turn's.
         usage: Usage,
     },
     /// The transcript has reached its limit; nothing follows.
     Truncated {
-        /// Which limit.
+        /// The limit.
         text: String,
     },
 }
 
 impl Entry {
-    /// The session that it is about.
+    /// The session of the entry.
     pub fn session(&self) -> Option<u32> {
         match self {
             Self::Session { session, .. }
@@ -158,28 +158,28 @@ impl Entry {
     }
 }
 
-/// A line as it stands in the file.
+/// A line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// When it was written: RFC 3339 in UTC.
+    /// The time of writing: RFC 3339 in UTC.
     pub at: String,
-    /// What happened.
+    /// The entry.
     #[serde(flatten)]
     pub entry: Entry,
 }
 
-/// What the sessions of these lines used, on this runtime, before their host stopped.
+/// The usage of these lines' sessions on this runtime, before their host stopped.
 pub fn usage(lines: &[Line], agent: String) -> JobUsage {
     let Account { usage, models, .. } = account(lines);
     JobUsage { agent, models, usage, wall_seconds: seconds(lines), queued: false }
 }
 
-/// What the sessions of these lines used, all turns counted. Where a session had not ended, a request of its model was
-/// likely under way, whose cost is unknown; but for the very first one, which left no trace.
+/// The account of these lines' sessions, with all turns. A session without an end likely had a request under way, whose
+/// cost is unknown, except before its first turn, where a request leaves no trace.
 pub fn account(lines: &[Line]) -> Account {
     let mut models: Vec<String> = Vec::new();
     let mut sessions: BTreeMap<u32, Usage> = BTreeMap::new();
-    // Of turns of conversations that are over.
+    // The usage of ended turns of conversations.
     let mut usage = Usage::default();
     let mut ended: BTreeMap<u32, bool> = BTreeMap::new();
     let mut truncated = false;
@@ -192,9 +192,9 @@ pub fn account(lines: &[Line]) -> Account {
                 sessions.entry(*session).or_default().add(usage);
                 models.extend(model.clone().filter(|model| !models.contains(model)));
             }
-            // It knows what its turns may not have known yet.
+            // The end's usage may include usage that was unknown during its turns.
             Entry::End { session, usage, .. } => drop(sessions.insert(*session, *usage)),
-            // The turn that begins has an end of its own.
+            // The new turn of the conversation has an end of its own.
             Entry::Message { session, .. } => usage.add(&sessions.remove(session).unwrap_or_default()),
             Entry::Truncated { .. } => truncated = true,
             _ => {}
@@ -208,7 +208,7 @@ pub fn account(lines: &[Line]) -> Account {
     Account { usage, models, open: 0 }
 }
 
-/// For how many seconds these lines were under way, without the time in which no host was, or no turn of a conversation.
+/// The seconds in which these sessions ran, without the time between hosts and between turns of a conversation.
 pub fn seconds(lines: &[Line]) -> f64 {
     let time = |line: &Line| line.at.parse::<Timestamp>().ok();
     let mut sum = 0.0;
@@ -227,7 +227,7 @@ pub fn seconds(lines: &[Line]) -> f64 {
     sum + span(first, last)
 }
 
-/// A call that began and has no result: it may or may not have had its effect.
+/// A call without a result, which may or may not have had its effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DanglingCall {
     /// The session's number.
@@ -241,14 +241,14 @@ pub struct DanglingCall {
 }
 
 impl DanglingCall {
-    /// The result to write for it before a conversation goes on, so that it is never made again by itself.
+    /// The result to write for the call before a conversation continues, so that it is never made again automatically.
     pub fn result(&self, read_only: bool) -> Entry {
         let error = Some(interrupted(read_only).to_owned());
         Entry::Result { session: self.session, call: self.call.clone(), ms: 0, output: None, error }
     }
 }
 
-/// What the model is told of a call that was interrupted. Whether its tool only reads decides if it can be made again.
+/// The text for the model about an interrupted call. A call of a tool that only reads can be made again.
 pub const fn interrupted(read_only: bool) -> &'static str {
     if read_only {
         "interrupted before it was answered; the tool only reads, so you can call it again"
@@ -258,7 +258,7 @@ pub const fn interrupted(read_only: bool) -> &'static str {
     }
 }
 
-/// The calls of these lines that have no result, in order.
+/// The calls of these lines without a result, in order.
 pub fn dangling_calls(lines: &[Line]) -> Vec<DanglingCall> {
     let mut dangling: Vec<DanglingCall> = Vec::new();
     for line in lines {
@@ -278,16 +278,16 @@ pub fn dangling_calls(lines: &[Line]) -> Vec<DanglingCall> {
     dangling
 }
 
-/// Where the entries of a session go: the job's `transcript.jsonl`, and for a denial also its log.
+/// Receives the entries of a session: they go to the job's `transcript.jsonl`, and denials also to its log.
 pub trait Journal: Send + Sync {
-    /// Writes an entry. It is on its way to the disk when this returns; it must not wait for long.
+    /// Writes an entry. It is handed to the system when this returns. It must not wait for long.
     fn write(&self, entry: &Entry);
 
     /// Writes a line into the job's log.
     fn log(&self, line: &str);
 }
 
-/// Writes nothing down: for a session that belongs to no job.
+/// A journal that discards entries, for a session without a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoJournal;
 
