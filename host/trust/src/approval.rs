@@ -1,12 +1,12 @@
-//! Approval: whether a member is still what the operator trusts.
+//! Decides whether a member is still the one that the operator trusts, and records approvals.
 //!
 //! `guild.lock` in the directory of `guild.toml` pins each member: its component, and what its manifest requests. The first
 //! load pins (trust on first use), unless `require_approval = true`. A member that changed since is not loaded until
 //! `guild approve`. A copy of a pinned member is trusted too. `guild.trust` in the same directory has the trusted signing
 //! keys.
 //!
-//! Neither file is read from a member's directory: no content of a member can make it trusted. If one of them cannot be read,
-//! nothing is loaded.
+//! Neither file is read from a member's directory, so no file of a member can make it trusted. If one of them cannot be
+//! read, no member is loaded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,16 +41,16 @@ use crate::{
     signature::{NO_FILE, SUFFIX, Signature, Trust},
 };
 
-/// Why a member's component is not loaded. Each text says what to do about it.
+/// The reason that a member's component is not loaded. Each text tells the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It cannot be read, checked or compiled.
+    /// The component cannot be read, checked or compiled.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// `guild.lock` or `guild.trust` cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It changed since it was trusted, or `require_approval = true` and it was never approved.
+    /// The member changed since it was trusted, or `require_approval = true` and it was never approved.
     #[error("member {name} {why}")]
     NotTrusted {
         /// The member.
@@ -60,13 +60,13 @@ pub enum Refused {
         /// The command that approves it.
         command: String,
     },
-    /// Its signature is wrong, or `require_signature = true` and it has none by a trusted key.
+    /// The signature is invalid, or `require_signature = true` and there is none by a trusted key.
     #[error("{0}")]
     Signature(String),
     /// `guild.toml` is in a member's directory, or the member's directory has no path that a pin could name.
     #[error("{0}")]
     Directory(String),
-    /// It could not be pinned.
+    /// The member could not be pinned.
     #[error("member {name} could not be pinned in guild.lock: {why}")]
     Unpinned {
         /// The member.
@@ -77,8 +77,8 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The command that approves the member, from any working directory. It names directories, so it is for the operator of
-    /// the host, and not for its callers.
+    /// The command that approves the member, from any working directory. It names directories, so it is shown to the
+    /// operator of the host, and not to its callers.
     pub fn command(&self) -> Option<&str> {
         match self {
             Self::NotTrusted { command, .. } => Some(command),
@@ -87,7 +87,7 @@ impl Refused {
     }
 }
 
-/// What a member presents, and whether that is trusted.
+/// A member's files as they are now, and whether they are trusted.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Its directory: absolute, without symlinks.
@@ -104,16 +104,16 @@ pub struct Standing {
     trust: Trust,
 }
 
-/// Whether a member is trusted.
+/// The trust in a member.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trusted {
-    /// It matches its pin.
+    /// The member matches its pin.
     Pinned(Pin),
-    /// It has no pin, and matches that of this other directory.
+    /// The member has no pin, and matches the pin of this other directory.
     Copy(String),
-    /// It has no pin. Its first load pins it, unless approval is required.
+    /// The member has no pin. Its first load pins it, unless approval is required.
     New,
-    /// It differs from its pin.
+    /// The member differs from its pin.
     Changed(Pin),
 }
 
@@ -128,7 +128,7 @@ impl Trusted {
 }
 
 impl Standing {
-    /// How it came to be trusted, else `new` or `changed`.
+    /// The way in which the member was trusted, else `new` or `changed`.
     pub fn as_str(&self) -> &'static str {
         match &self.trusted {
             Trusted::Pinned(pin) => pin.how.as_str(),
@@ -139,7 +139,7 @@ impl Standing {
     }
 }
 
-/// `guild.lock` and `guild.trust` of one directory, and what `guild.toml` requires.
+/// `guild.lock` and `guild.trust` of one directory, with the requirements of `guild.toml`.
 #[derive(Debug)]
 pub struct Approval {
     directory: Option<PathBuf>,
@@ -155,14 +155,14 @@ pub struct Approval {
     audit_log: Option<PathBuf>,
     /// The lock that was read last, and the state of its file.
     read: Mutex<Option<(Fingerprint, Arc<Lock>)>>,
-    /// The last refusal that was reported of each directory: the component's SHA-256, and why.
+    /// The last reported refusal of each directory: the component's SHA-256, and the reason.
     reported: Mutex<BTreeMap<String, (String, String)>>,
-    /// What replaces this, once `guild.toml` was read again.
+    /// The approval that replaces this one after `guild.toml` was read again.
     successor: OnceLock<Arc<Self>>,
 }
 
 impl Approval {
-    /// By the settings of `guild.toml`.
+    /// Makes an approval with the settings of `guild.toml`.
     pub fn new(config: &Config) -> Self {
         Self {
             directory: config.directory.clone(),
@@ -178,12 +178,12 @@ impl Approval {
         }
     }
 
-    /// Replaces this by another from now on.
+    /// Replaces this approval by another from now on.
     pub fn is_succeeded_by(&self, successor: Arc<Self>) {
         let _ = self.successor.set(successor);
     }
 
-    /// The one that is in force now: a component may have begun to load under an earlier one.
+    /// The approval that is in force now: a component may have begun to load under an earlier one.
     pub fn current(self: &Arc<Self>) -> Arc<Self> {
         let mut current = self;
         while let Some(successor) = current.successor.get() {
@@ -192,7 +192,7 @@ impl Approval {
         current.clone()
     }
 
-    /// Whether every member that `other` admits is admitted by this.
+    /// Whether this admits every member that `other` admits.
     pub fn allows_all_of(&self, other: &Self) -> bool {
         self.directory == other.directory
             && self.required <= other.required
@@ -206,8 +206,7 @@ impl Approval {
 
     /// The pins.
     ///
-    /// # Errors
-    /// If they cannot be read.
+    /// # Errors The lock cannot be read.
     pub fn lock(&self) -> Result<Arc<Lock>, FileError> {
         let Some(directory) = &self.directory else { return Ok(Arc::default()) };
         let unreadable = FileError::unreadable(FILE);
@@ -225,10 +224,10 @@ impl Approval {
         Ok(lock)
     }
 
-    /// The grants of the member in a directory, without what came with this host and was not approved. A member that will be
-    /// pinned at its first use has all of it.
+    /// The grants of the member in a directory, without the parts of the base toolbox that a later host added and that
+    /// were not approved. A member that will be pinned at its first use has all parts.
     pub fn narrowed(&self, grants: Grants, dir: &Dir) -> Grants {
-        // Where the lock cannot be read, nothing is loaded.
+        // If the lock cannot be read, no member is loaded.
         let Ok(lock) = self.lock() else { return grants.approved_with(|_| false) };
         let pin = directory_path(dir).ok().and_then(|directory| lock.pins.get(&directory).cloned());
         match pin {
@@ -241,18 +240,17 @@ impl Approval {
         }
     }
 
-    /// The pin of another directory that has the same manifest, of which this may be a copy.
+    /// The pin of another directory with the same manifest, of which this directory may be a copy.
     fn copied<'a>(&self, lock: &'a Lock, dir: &Dir) -> Option<&'a Pin> {
         let own = |file: &str| declaration::read(dir, file).ok().flatten().map(|text| digest(&text));
         let (manifest, package) = (own(FILE_NAME), own(package::FILE_NAME));
         lock.pins.values().find(|pin| pin.manifest == manifest && pin.package == package)
     }
 
-    /// Reads a member's component, which may have `max` bytes, and finds whether it is trusted. It writes nothing, and refuses
-    /// only what cannot be read.
+    /// Reads a member's component of at most `max` bytes, and finds whether it is trusted. This writes nothing, and
+    /// does not refuse untrusted members.
     ///
-    /// # Errors
-    /// If the component, `guild.lock` or `guild.trust` cannot be read, or the directory cannot be pinned.
+    /// # Errors The component, `guild.lock` or `guild.trust` cannot be read, or the directory cannot be pinned.
     pub fn look(
         &self,
         key: &MemberKey,
@@ -293,7 +291,7 @@ impl Approval {
         Ok((candidate, Standing { directory, presented, trusted, signature, difference, file, trust }))
     }
 
-    /// The posture as a pin has it; none where it may change.
+    /// The posture's digest for a pin; `None` if the posture may change.
     fn presented_posture(&self, key: &MemberKey, dir: &Dir) -> Result<Option<String>, Refused> {
         if self.is_posture_free(key) {
             return Ok(None);
@@ -307,11 +305,10 @@ impl Approval {
         self.free_posture.iter().any(|pattern| pattern.matches(key.as_str()))
     }
 
-    /// Whether sessions of a member may be given this posture: it is the one that was pinned, or may change. A member that is
-    /// in service is asked at each dispatch, since its posture is read then.
+    /// Checks that sessions of a member may be given this posture: it was pinned, or may change. Each dispatch calls
+    /// this, since it reads the posture.
     ///
-    /// # Errors
-    /// Where it is another one, or `guild.lock` cannot be read.
+    /// # Errors The posture is another one, or `guild.lock` cannot be read.
     pub fn check_posture(&self, key: &MemberKey, dir: &Dir, posture: Option<&[u8]>) -> Result<(), Refused> {
         if self.is_posture_free(key) {
             return Ok(());
@@ -330,12 +327,11 @@ impl Approval {
         Err(Refused::NotTrusted { name: key.to_string(), why, command: self.command(&directory, key.as_str()) })
     }
 
-    /// Whether a host may load a member. A refusal is written to the audit log, and the command that approves the member to the
-    /// host's log: callers do not see it, since it names directories. A host retries what it refused; both are written once,
-    /// until something else is refused.
+    /// Whether a host may load a member. A refusal is written to the audit log, and the command that approves the
+    /// member to the host's log: callers do not see it, since it names directories. A host retries refused members;
+    /// both lines are written once for each new reason.
     ///
-    /// # Errors
-    /// Why it may not: see [`Refused`].
+    /// # Errors See [`Refused`].
     pub fn admit(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, .. } = standing;
         let checked = self.check(standing);
@@ -367,8 +363,7 @@ impl Approval {
 
     /// Whether a member may be loaded.
     ///
-    /// # Errors
-    /// Why it may not: see [`Refused`].
+    /// # Errors See [`Refused`].
     pub fn check(&self, standing: &Standing) -> Result<(), Refused> {
         self.check_signature(standing)?;
         self.check_trust(&standing.trusted, standing)
@@ -399,7 +394,7 @@ impl Approval {
     /// The command that approves a member, from any working directory.
     fn command(&self, directory: &str, key: &str) -> String {
         let directory = Path::new(directory);
-        // A key is the end of its directory's path.
+        // The key is the end of the directory's path.
         let members =
             directory.ancestors().nth(key.split('/').count()).filter(|members| members.join(key) == directory);
         let member = match members {
@@ -411,8 +406,7 @@ impl Approval {
 
     /// Whether a member's signature permits loading it. `guild approve` does not replace a signature.
     ///
-    /// # Errors
-    /// Why it does not.
+    /// # Errors The reason that it does not.
     pub fn check_signature(&self, standing: &Standing) -> Result<(), Refused> {
         let (name, file) = (&standing.presented.name, &standing.file);
         let state = match &standing.signature {
@@ -435,9 +429,8 @@ impl Approval {
 
     /// Pins a member that was checked and could be loaded, unless it is pinned already.
     ///
-    /// # Errors
-    /// If it is no longer trusted, or cannot be pinned. If nothing may be written in the directory of `guild.toml`, that is
-    /// only logged: then each load of the member is a first one.
+    /// # Errors The member is no longer trusted, or cannot be pinned. If the directory of `guild.toml` is not writable,
+    /// that is only logged, and each load of the member is a first one.
     pub fn pin(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, trusted, .. } = standing;
         if matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key && pin.is_whole(presented)) {
@@ -446,7 +439,7 @@ impl Approval {
         let name = &presented.name;
         let mut pinned = None;
         let changed = self.change(name, |lock| {
-            // Another process may have changed it since it was read.
+            // Another process may have changed the lock since it was read.
             let trusted = self.trusted(lock, directory, presented);
             self.check_trust(&trusted, standing)?;
             let pin = match trusted {
@@ -481,10 +474,9 @@ impl Approval {
         Ok(())
     }
 
-    /// Approves what was shown: from now on only that is loaded.
+    /// Approves the member as it was shown: from now on only that state is loaded.
     ///
-    /// # Errors
-    /// If the change cannot be written.
+    /// # Errors The change cannot be written.
     pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
         let presented = &standing.presented;
         let changed = self.change(&presented.name, |lock| {
@@ -498,16 +490,15 @@ impl Approval {
         changed
     }
 
-    /// Writes into the audit log that somebody looked at a member, and did not approve it.
+    /// Records in the audit log that a user looked at a member and did not approve it.
     pub fn refused(&self, standing: &Standing) {
         self.record("approval-refused", by_user(), Outcome::Forbidden, &standing.presented, &standing.directory);
     }
 
-    /// Has members keep their pins whose directories were below `from`, and are below `to` now. A pin holds of what it names, so
-    /// that a member that changed on the way is refused as before.
+    /// Moves the pins of directories below `from` to directories below `to`. A member that changed on the way still
+    /// differs from its pin and is refused.
     ///
-    /// # Errors
-    /// If the change cannot be written.
+    /// # Errors The change cannot be written.
     pub fn moved(&self, from: &Path, to: &Path) -> Result<(), Refused> {
         let new = |old: &str| Some(to.join(Path::new(old).strip_prefix(from).ok()?).to_str()?.to_owned());
         let gone = |old: &str| !Path::new(old).exists();
@@ -528,8 +519,7 @@ impl Approval {
 
     /// Forgets the pin of a directory; false if there is none.
     ///
-    /// # Errors
-    /// If the change cannot be written.
+    /// # Errors The change cannot be written.
     pub fn forget(&self, directory: &str) -> Result<bool, Refused> {
         let mut found = None;
         self.change(directory, |lock| {
@@ -542,13 +532,13 @@ impl Approval {
         Ok(found.is_some())
     }
 
-    /// Reads the lock, changes it and writes it, while no other process does. An error of the files names `name`.
+    /// Reads the lock, changes it and writes it, under the lock of the directory. An error of the files names `name`.
     fn change(&self, name: &str, change: impl FnOnce(&mut Lock) -> Result<(), Refused>) -> Result<(), Refused> {
         let unpinned = |why| Refused::Unpinned { name: name.to_owned(), why };
         let nowhere = || io::Error::other("there is no configuration directory; set HOME, or name a guild.toml");
         let directory = self.directory.as_deref().ok_or_else(nowhere).map_err(unpinned)?;
         let held = DirectoryLock::acquire(directory).map_err(unpinned)?;
-        // Read again: two writes can be too close for the file's times to tell them apart.
+        // The lock is read again, since two writes can be too close for the file's times to tell them apart.
         let (before, _) = Lock::read(held.dir())?;
         let mut lock = before.clone();
         change(&mut lock)?;
@@ -559,11 +549,11 @@ impl Approval {
         Ok(())
     }
 
-    /// Whether what a directory presents is trusted. A pin of the directory itself decides, even if another directory has the
-    /// same pinned: otherwise an old version in some copy could come back. If approval is required, only an approved pin
-    /// vouches for a copy.
+    /// The trust in the member of a directory. A pin of the directory itself decides, even if the same member is pinned
+    /// in another directory: otherwise an old version could come back from a copy. If approval is required, only an
+    /// approved pin vouches for a copy.
     fn trusted(&self, lock: &Lock, directory: &str, presented: &Pin) -> Trusted {
-        // A posture that was free when the member was approved has to be approved, now that it is not.
+        // A posture that was free when the member was approved has to be approved once it is no longer free.
         let covers = |pin: &Pin| pin.covers(presented) && (!self.required || pin.is_whole(presented));
         let vouches = |pin: &Pin| (!self.required || pin.how == How::Approved) && covers(pin);
         match lock.pins.get(directory) {
@@ -581,7 +571,8 @@ impl Approval {
         let Some(directory) = &self.directory else { return Ok(()) };
         let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
         let file = self.leads_to.as_deref().unwrap_or(&real);
-        // A member can write in its directory. That counts for every member, and for the file that a symlink leads to.
+        // A member can write in its directory. So the check covers every member's directory, and the target of a
+        // symlink.
         let inside = [directory, &real, file].into_iter().flat_map(Path::ancestors).any(declaration::is_member_at);
         if !inside && !real.starts_with(member) && !file.starts_with(member) {
             return Ok(());
@@ -597,14 +588,14 @@ fn by_user<'a>() -> Who<'a> {
     Who::User(rustix::process::getuid().as_raw())
 }
 
-/// Whether writing is forbidden there, which is permanent and which no plugin can cause.
+/// Whether the error means that writing is forbidden, which is permanent and which no plugin can cause.
 fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 impl Pin {
-    /// Whether what is presented is what was pinned. A signed component must be signed by the same key; an unsigned one may be
-    /// signed since.
+    /// Whether `presented` matches this pin. A signed component must be signed by the same key; an unsigned one may
+    /// have been signed since.
     fn covers(&self, presented: &Self) -> bool {
         self.sha256 == presented.sha256
             && self.requested == presented.requested
@@ -614,7 +605,7 @@ impl Pin {
             && (self.key.is_none() || self.key == presented.key)
     }
 
-    /// Whether it pins all that is presented.
+    /// Whether the pin has every fact of `presented`.
     fn is_whole(&self, presented: &Self) -> bool {
         self.posture.is_some() >= presented.posture.is_some()
     }
@@ -625,12 +616,12 @@ fn digest(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// A posture as a pin has it.
+/// The digest of a posture for a pin.
 fn posture_digest(posture: Option<&[u8]>) -> String {
     posture.map_or_else(|| NO_FILE.to_owned(), digest)
 }
 
-/// An `mcp` line as a shell would spell it, with its variables before it.
+/// An `mcp` line as a shell would have it, with its variables before it.
 fn spelled(line: &McpCommand) -> String {
     let variables = line.env.iter().map(|(name, value)| format!("{name}={}", shell_word(Path::new(value))));
     let words = [&line.command].into_iter().chain(&line.args).map(|word| shell_word(Path::new(word)));
@@ -639,8 +630,7 @@ fn spelled(line: &McpCommand) -> String {
 
 /// The path of an open directory, without symlinks, if it still leads there.
 ///
-/// # Errors
-/// Why it has no such path.
+/// # Errors The reason that it has no such path.
 pub fn directory_path(dir: &Dir) -> Result<String, String> {
     let own = dir.dir_metadata().map_err(|e| e.to_string())?;
     let path = std::fs::read_link(Path::new("/proc/self/fd").join(dir.as_fd().as_raw_fd().to_string()));

@@ -1,4 +1,4 @@
-//! The files in a directory that declare a member. What finds a member, what pins it and what signs it all go by them.
+//! Reads the files in a directory that declare a member. Discovery, pins and signatures all use them.
 
 use std::{io, path::Path};
 
@@ -9,21 +9,20 @@ use guild_fs::durable::{open_directory, read_whole};
 /// The files that declare members.
 pub(crate) const FILES: [&str; 2] = [FILE_NAME, package::FILE_NAME];
 
-/// What one of [`FILES`] holds, where it is there; a `package.json` only where it declares a member.
+/// The content of one of [`FILES`], if it exists. A `package.json` counts only if it declares a member.
 ///
-/// # Errors
-/// If it cannot be read, or is too large.
+/// # Errors The file cannot be read, or is too large.
 pub(crate) fn read(dir: &Dir, file: &str) -> io::Result<Option<Vec<u8>>> {
     let found = read_whole(dir, file, MANIFEST_BYTES)?.map(|(text, _)| text);
     Ok(found.filter(|text| file == FILE_NAME || package::is_declared(text)))
 }
 
-/// Whether one of [`FILES`] is there and declares a member.
+/// Whether one of [`FILES`] exists and declares a member.
 pub fn declares(dir: &Dir, file: &str) -> bool {
     matches!(read(dir, file), Ok(Some(_)))
 }
 
-/// Whether a directory is a member's. A `package.json` that cannot be read makes none.
+/// Whether a directory is a member's. An unreadable `package.json` does not count.
 pub fn is_member(dir: &Dir) -> bool {
     dir.symlink_metadata(FILE_NAME).is_ok() || declares(dir, package::FILE_NAME)
 }

@@ -1,4 +1,4 @@
-//! What changed between a member as it was pinned and as it is.
+//! Compares a member as it was pinned with the member as it is.
 
 use std::collections::BTreeSet;
 
@@ -18,35 +18,35 @@ use crate::{
 const IN_A_SENTENCE: usize = 6;
 /// The most characters of a name from a component or `guild.trust`.
 const CHARS: usize = 120;
-/// The fact that is a hash.
+/// The name of the fact that is a hash.
 const SHA256: &str = "sha256";
-/// How the line of an import of WASI goes on after its sign.
+/// The beginning of the line of an import of WASI, after its sign.
 const WASI: &str = " import wasi:";
-/// The most of such lines that are not one.
+/// The greatest number of such lines that are not summed up as one.
 const WASI_LINES: usize = 3;
 /// The digits of a hash in a sentence.
 const DIGITS: usize = 12;
 
-/// What changed between a member as it was pinned and as it is, in the words of the audit.
+/// The changes of a member since it was pinned, in the words of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Each thing that was added, removed or changed.
+    /// The facts that were added, removed or changed.
     pub changes: Vec<Change>,
 }
 
 impl Difference {
-    /// What is new in `new` against `old`; all of it, where there is no `old`.
+    /// The changes from `old` to `new`. Without `old`, all facts of `new` are added.
     pub fn between(old: Option<&Pin>, new: &Pin, trust: &Trust) -> Self {
         let old = old.map(|pin| pin.facts(trust)).unwrap_or_default();
         Self { changes: Change::between(old, new.facts(trust)) }
     }
 
-    /// Whether nothing changed.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// A line for each thing that is gone or new: see [`Change::lines`]. Many interfaces of WASI are one line.
+    /// A line for each removed or added fact: see [`Change::lines`]. Many interfaces of WASI are summed up in one line.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let (wasi, mut lines): (Vec<_>, Vec<_>) = self
             .changes
@@ -68,7 +68,7 @@ impl Difference {
         lines.into_iter()
     }
 
-    /// A sentence of the first lines, and how many more there are. It has the first digits of hashes.
+    /// A sentence of the first lines and the number of the others, with shortened hashes.
     pub fn sentence(&self) -> String {
         let mut lines: Vec<_> = self.changes.iter().map(brief).flat_map(|change| change.lines()).collect();
         let more = lines.len().saturating_sub(IN_A_SENTENCE);
@@ -78,7 +78,7 @@ impl Difference {
     }
 }
 
-/// A change with a hash's first digits only.
+/// A change with shortened hashes.
 fn brief(change: &Change) -> Change {
     let mut change = change.clone();
     if [SHA256, FILE_NAME, package::FILE_NAME, POSTURE].contains(&change.name.as_str()) {
@@ -89,7 +89,7 @@ fn brief(change: &Change) -> Change {
 }
 
 impl Pin {
-    /// What is pinned, as single facts.
+    /// The facts of a pin.
     fn facts(&self, trust: &Trust) -> Facts {
         let mut facts = Facts::new();
         let mut add = |subject, name: String, value: String| _ = facts.insert((subject, name), value);
@@ -110,7 +110,7 @@ impl Pin {
         for import in &self.imports {
             add("import", one_line(import, CHARS), String::new());
         }
-        // Those that it asks for are among these.
+        // The requested parts are among these.
         for part in self.base.iter().filter(|part| !self.requested.asks_for(part)) {
             add("capability", format!("unasked in commissions: {part}"), String::new());
         }
@@ -119,7 +119,7 @@ impl Pin {
     }
 }
 
-/// A key by the name that the operator gave it.
+/// A key's name, given by the operator.
 fn signer(key: &str, trust: &Trust) -> String {
     match trust.name(key) {
         Some(name) => format!("{} ({key})", one_line(name, CHARS)),
@@ -142,13 +142,13 @@ impl Asked {
         (kind.is_asked)(&self.grants, &scopes)
     }
 
-    /// Adds each thing that is requested; what `guild.toml` can allow or deny as it is spelled there.
+    /// Adds each requested fact. Capabilities are spelled as in `guild.toml`.
     fn add_facts(&self, mut add: impl FnMut(&'static str, String, String)) {
         add("identity", "world".to_owned(), self.world.as_str().to_owned());
         let grants = &self.grants;
-        // Every job may write artifacts: what a manifest says of them only bounds them.
+        // Every job may write artifacts: a manifest only bounds them.
         for kind in KINDS.into_iter().filter(|kind| **kind != ARTIFACTS && self.asks(kind)) {
-            // To name none is to ask for all.
+            // An empty list asks for all.
             let all = match kind {
                 kind if *kind == FILES && grants.files.as_ref().is_some_and(|files| files.roots.is_empty()) => {
                     "every root"
@@ -179,7 +179,7 @@ impl Asked {
         for (of, name) in lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| (of, name))) {
             add("capability", format!("{of} {name}"), String::new());
         }
-        // Its own memories are no capability; that they are named is all the same a change.
+        // A member's own memories are no capability, but naming them in the manifest is a change all the same.
         if self.scopes.contains(Scope::Worker.as_str()) {
             add("capability", "scope worker".to_owned(), String::new());
         }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::lock::tests::pin;
 
-    /// A capability that is there or not, with its keys there or not.
+    /// A capability that is missing or has some of its keys.
     fn request(keys: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Option<Value>> {
         let keys: Vec<_> = keys.into_iter().map(|(key, of)| option::of(of).prop_map(move |v| (key, v))).collect();
         let object = keys.prop_map(|keys| {
@@ -209,7 +209,7 @@ mod tests {
         option::of(object).boxed()
     }
 
-    /// Names that are like each other: of few characters, long with another end, with what is a word elsewhere.
+    /// Similar names: of few characters, long ones with another end, and ones with keywords.
     fn names() -> BoxedStrategy<Value> {
         let long = select(vec!['a', 'b']).prop_map(|end| format!("{}.{end}", "x".repeat(240)));
         let words = select(vec!["search", "SEARCH", "*", "a  b", "files", "own-tools", "xn--a", "\u{430}"]);
@@ -221,7 +221,7 @@ mod tests {
         (1..4_u32).prop_map(|n| json!(n)).boxed()
     }
 
-    /// What sound manifests ask for.
+    /// The requests of valid manifests.
     fn asked() -> impl Strategy<Value = Option<ComponentSpec>> {
         let yes_or_no = || any::<bool>().prop_map(|yes| json!(yes)).boxed();
         let grants = [

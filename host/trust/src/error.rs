@@ -1,14 +1,15 @@
-//! Why `guild.lock` or `guild.trust` cannot be used.
+//! Defines the error of an unusable `guild.lock` or `guild.trust`.
 
 use std::io;
 
-/// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
+/// The error of an unusable `guild.lock` or `guild.trust`. It names the file without its directory, since callers see
+/// it too.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{file} beside guild.toml cannot be read, so no member is loaded: {why}")]
     Unreadable {
-        /// Which one.
+        /// The file's name.
         file: &'static str,
         /// Why.
         why: io::Error,
@@ -16,7 +17,7 @@ pub enum FileError {
     /// Its content is invalid.
     #[error("{file}:{line}: {text}; until that is put right, no member is loaded")]
     Invalid {
-        /// Which one.
+        /// The file's name.
         file: &'static str,
         /// The line, from 1.
         line: usize,

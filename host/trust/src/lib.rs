@@ -1,4 +1,4 @@
-//! Whether a member is still what the operator trusts, and whether a job was dispatched here.
+//! Decides whether a member is still the one that the operator trusts, and whether a job was dispatched on this host.
 
 mod approval;
 mod declaration;

@@ -1,7 +1,7 @@
-//! `guild.lock`: what each member was when it was approved, or first used.
+//! Reads and writes `guild.lock`, which pins each member as it was approved or first used.
 //!
-//! It is read without a lock, since it is only replaced as a whole. Every change holds the lock of its directory, so that hosts
-//! that start at the same time lose nothing.
+//! The file is read without a lock, since it is only replaced as a whole. Every change holds the lock of its directory,
+//! so that hosts that start at the same time lose no pin.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,20 +28,21 @@ use toml::Spanned;
 
 use crate::error::FileError;
 
-/// Its name, in the directory of `guild.toml`.
+/// The file's name, in the directory of `guild.toml`.
 pub const FILE: &str = "guild.lock";
-/// The version of its format.
+/// The version of the file's format.
 const VERSION: u32 = 1;
-/// Some ten thousand members. A pin that would make it larger is not added, so that it can always be read.
+/// The greatest size of the file, for some ten thousand members. A pin that would make it larger is not added, so that
+/// the file can always be read.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// All users may read it: a host may run as another user than the one who approves.
+/// All users may read the file: a host may run as another user than the one who approves.
 const MODE: u32 = 0o644;
 const HEADER: &str = "\
 # What each member was when it was approved, or first used. `guild approve` changes it, and so does the first load of a
 # member; it stands beside guild.toml.
 ";
 
-/// What `guild.lock` says.
+/// The content of `guild.lock`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
@@ -52,60 +53,60 @@ pub struct Lock {
     pub pins: BTreeMap<String, Pin>,
 }
 
-/// What a member was.
+/// The pinned state of a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
-    /// The key that it had then; for people.
+    /// The member's key at that time, for people.
     pub name: String,
-    /// How it came to be trusted.
+    /// The way in which it was trusted.
     pub how: How,
-    /// Since when.
+    /// The time of the pin.
     pub since: Timestamp,
     /// SHA-256 of the component, in lower-case hexadecimal.
     pub sha256: String,
     /// Bytes of the component.
     pub bytes: u64,
-    /// SHA-256 of its `guild-member.json`. None where there is none.
+    /// SHA-256 of its `guild-member.json`; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
-    /// SHA-256 of its `package.json`, where that declares a member.
+    /// SHA-256 of its `package.json`, if that declares a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// SHA-256 of its posture, or `none` where it has none. None where the operator let the posture change when it was pinned
-    /// (`posture = "free"`).
+    /// SHA-256 of its posture, or the text `none` without a posture. `None` if the operator let the posture change when
+    /// it was pinned (`posture = "free"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posture: Option<String>,
-    /// How others start its host: the command, the arguments and the variables of the manifest's `mcp`.
+    /// The command line of its own host: the command, the arguments and the variables of the manifest's `mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,
-    /// The minisign public key that it was signed with, where that was one of `guild.trust`.
+    /// The minisign public key of its signature, if that is one of `guild.trust`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What the component imports, sorted. They follow from its hash, and stand here so that a change can be shown.
+    /// The imports of the component, sorted. They follow from its hash, and are kept so that a change can be shown.
     pub imports: BTreeSet<String>,
     /// The parts of the base toolbox that its sessions have unasked in commissions and meetings. A part that is not among them
     /// waits for an approval.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub base: BTreeSet<String>,
-    /// What its manifest asked for.
+    /// The requests of its manifest.
     pub requested: Asked,
 }
 
-/// How a member came to be trusted.
+/// The way in which a member was trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// It was loaded for the first time, with `require_approval = false`.
     FirstUse,
-    /// `guild approve`.
+    /// A user approved it with `guild approve`.
     Approved,
     /// The same component with the same requests was pinned in another directory.
     Copied,
 }
 
 impl How {
-    /// In words.
+    /// The words for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FirstUse => "first use",
@@ -115,7 +116,7 @@ impl How {
     }
 }
 
-/// All that a manifest's `component` asks for. Lists are sorted: their order means nothing.
+/// The requests of a manifest's `component`. Lists are sorted, since their order has no meaning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Asked {
@@ -142,7 +143,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What a manifest asks for.
+    /// The requests of a manifest.
     pub fn of(spec: &ComponentSpec) -> Self {
         let set = |list: &[String]| list.iter().cloned().collect();
         let sorted = |list: &mut Vec<String>| {
@@ -156,7 +157,7 @@ impl Asked {
         if let Some(web) = &mut grants.web {
             sorted(&mut web.hosts);
         }
-        // `{}` asks for no less than nothing at all.
+        // `{}` asks for the same as a missing key.
         grants.artifacts = grants.artifacts.filter(|artifacts| *artifacts != ArtifactsRequest::default());
         grants.lore = grants.lore.filter(|lore| lore.write);
         grants.worktree = grants.worktree.filter(|worktree| worktree.write);
@@ -179,7 +180,7 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// Reads the lock of a directory; an empty one where there is none.
+    /// Reads the lock of a directory; a missing file is an empty lock.
     pub(crate) fn read(dir: &Dir) -> Result<(Self, Option<Fingerprint>), FileError> {
         let unreadable = FileError::unreadable(FILE);
         if let Some(found) = if_there(dir.symlink_metadata(FILE)).map_err(unreadable)? {
@@ -209,7 +210,7 @@ impl Lock {
             let why = suggested(e.message()).unwrap_or_else(|| e.message().to_owned());
             wrong(e.span().unwrap_or_default().start, &why)
         };
-        // The version is read first: the keys of another version may be others.
+        // The version is read first, since another version may have other keys.
         let Versioned { version } = from_toml(text).map_err(invalid)?;
         if *version.get_ref() != VERSION {
             let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
@@ -241,7 +242,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The pin of some component with these requested.
+    /// A pin of a component with these requests.
     pub(crate) fn pin(spec: &ComponentSpec) -> Pin {
         Pin {
             name: "a".into(),

@@ -1,4 +1,5 @@
-//! Seals: they prove to a host that a job was dispatched here, and was not copied with a member's directory.
+//! Makes and verifies seals, which prove to a host that a job was dispatched here and was not copied with a member's
+//! directory.
 //!
 //! A seal is the HMAC-SHA-256 of the member's directory, the job's id and its plan. Its key is never in a member's directory:
 //! it is `guild.seal` in the directory of `guild.toml`, 32 random bytes. The hosts that use that `guild.toml` share it, so each
@@ -23,9 +24,9 @@ use crate::approval::directory_path;
 
 /// The name of the key's file.
 pub const FILE: &str = "guild.seal";
-/// Its bytes.
+/// The bytes of the key.
 const KEY_BYTES: usize = 32;
-/// Only its owner may read and write it.
+/// The mode of the key's file: only its owner may read and write it.
 const MODE: u32 = 0o600;
 /// The permissions of other users.
 const OTHERS: u32 = 0o077;
@@ -36,34 +37,34 @@ type Key = [u8; KEY_BYTES];
 #[derive(Debug)]
 pub struct Seals {
     directory: Option<PathBuf>,
-    /// Where directories with members were, and are now.
+    /// The old and the new paths of directories of members.
     moved: Vec<(PathBuf, PathBuf)>,
-    /// `Some` once it was read or made, or could not be.
+    /// The key: `Some` after the first attempt to read or make it.
     key: Mutex<Option<Option<Key>>>,
 }
 
 impl Seals {
-    /// With the key in the directory of `guild.toml`.
+    /// Seals with the key in the directory of `guild.toml`.
     pub fn new(directory: Option<PathBuf>) -> Self {
         Self { directory, moved: Vec::new(), key: Mutex::default() }
     }
 
-    /// Takes seals of members below `to` as well where they were made when that directory was `from`.
+    /// Also accepts seals of members below `to` that were made when that directory was `from`.
     #[must_use]
     pub fn moved(mut self, from: &Path, to: &Path) -> Self {
         self.moved.push((from.to_owned(), to.to_owned()));
         self
     }
 
-    /// The seal of a job with that plan, of the member in the directory `member`, in hexadecimal. The first one makes the key.
-    /// `None` if there is no key and none can be made, which is logged once. It blocks.
+    /// The seal of a job with that plan, of the member in the directory `member`, in hexadecimal. The first seal makes
+    /// the key. `None` if there is no key and none can be made, which is logged once. It blocks.
     pub fn seal(&self, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
         let directory =
             directory_path(member).inspect_err(|why| tracing::warn!(%job, "the job cannot be sealed: {why}")).ok()?;
         sealed(&self.key(true)?, Path::new(&directory), job, plan)
     }
 
-    /// Whether that is the seal of such a job. It blocks.
+    /// Whether `seal` is the seal of this job. It blocks.
     pub fn is_seal(&self, seal: &str, member: &Dir, job: &JobId, plan: &[u8]) -> bool {
         let (Some(key), Ok(directory)) = (self.key(false), directory_path(member)) else { return false };
         let directory = PathBuf::from(directory);
@@ -103,7 +104,7 @@ impl Seals {
     fn make(&self) -> io::Result<Key> {
         let nowhere = || io::Error::other("there is no configuration directory; set HOME, or name a guild.toml");
         let held = DirectoryLock::acquire(self.directory.as_deref().ok_or_else(nowhere)?)?;
-        // Another host may have made it meanwhile.
+        // Another host may have made the key meanwhile.
         if let Some(key) = read(held.dir())? {
             return Ok(key);
         }
@@ -114,7 +115,7 @@ impl Seals {
     }
 }
 
-/// Reads the key that is in a directory.
+/// Reads the key in a directory.
 fn read(dir: &Dir) -> io::Result<Option<Key>> {
     let Some(found) = if_there(dir.symlink_metadata(FILE))? else { return Ok(None) };
     if !found.is_file() {
@@ -134,7 +135,7 @@ fn read(dir: &Dir) -> io::Result<Option<Key>> {
 fn sealed(key: &Key, directory: &Path, job: &JobId, plan: &[u8]) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     for part in [directory.as_os_str().as_encoded_bytes(), job.as_str().as_bytes(), plan] {
-        // With its length, so that no part can be taken for another.
+        // Each part has its length before it, so that no part can be taken for another.
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part);
     }

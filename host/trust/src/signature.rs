@@ -1,4 +1,4 @@
-//! Signatures of components in minisign's format, and `guild.trust`, the trusted keys.
+//! Verifies signatures of components in minisign's format, by the trusted keys of `guild.trust`.
 
 use std::{
     collections::BTreeMap,
@@ -23,9 +23,9 @@ use crate::{declaration, error::FileError};
 pub const TRUST_FILE: &str = "guild.trust";
 /// The suffix of a signature's file after the component's name: `researcher.wasm.minisig`.
 pub const SUFFIX: &str = ".minisig";
-/// A signature is four lines.
+/// The greatest size of a signature's file, which has four lines.
 const MAX_SIGNATURE_BYTES: u64 = 16 * 1024;
-/// The first line of a key, and of a signature.
+/// The beginning of the first line of a key, and of a signature.
 const COMMENT: &str = "untrusted comment: ";
 
 /// The trusted keys: `guild.trust` has public keys of minisign, one after the other.
@@ -36,17 +36,16 @@ pub struct Trust {
 
 #[derive(Clone, Debug)]
 struct TrustedKey {
-    /// Its untrusted comment: the operator wrote the file.
+    /// The key's untrusted comment. The operator wrote the file.
     name: String,
-    /// As minisign writes it, in base64.
+    /// The key in base64, as minisign writes it.
     text: String,
     key: PublicKey,
 }
 
 /// Writes a file's signature beside the file, atomically, and returns its path.
 ///
-/// # Errors
-/// If it cannot be written, or the file's name is not UTF-8. The error names the signature.
+/// # Errors The signature cannot be written, or the file's name is not UTF-8. The error names the signature.
 pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
     let mut path = file.as_os_str().to_owned();
     path.push(SUFFIX);
@@ -66,22 +65,22 @@ pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
 pub enum Signature {
     /// There is none.
     None,
-    /// It is by a trusted key, and valid.
+    /// The signature is by a trusted key, and valid.
     Good {
         /// The public key, as minisign writes it.
         key: String,
         /// The key's name in `guild.trust`.
         name: String,
-        /// What the signer said, and signed; without the digests.
+        /// The signed comment, without the digests.
         comment: String,
-        /// Whether it is of manifest and posture too, and not of the component alone.
+        /// Whether the signature covers the manifest and the posture too, and not only the component.
         whole: bool,
     },
-    /// It is by a key that is not trusted, so it cannot be verified.
+    /// The signature is by a key that is not trusted, so it cannot be verified.
     Unknown,
-    /// It is invalid, or not a signature.
+    /// The signature is invalid, or the file has none.
     Bad {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 }
@@ -89,8 +88,7 @@ pub enum Signature {
 impl Trust {
     /// Reads the trust file of a directory; without one, no key is trusted.
     ///
-    /// # Errors
-    /// If it cannot be read, or a line is invalid.
+    /// # Errors The file cannot be read, or a line is invalid.
     pub fn load(directory: &Path) -> Result<Self, FileError> {
         let text = if_there(read_file(&directory.join(TRUST_FILE))).map_err(FileError::unreadable(TRUST_FILE))?;
         text.map_or_else(|| Ok(Self::default()), |text| Self::parse(&text))
@@ -128,12 +126,11 @@ impl Trust {
     }
 }
 
-/// What a signature's trusted comment says of the files beside the component, which it signs so: `guild-member.json:SHA256`,
-/// `package.json:SHA256` where that declares the member, and `posture.md:SHA256`, or `posture.md:none`. Nothing, where there is
-/// no manifest beside it.
+/// The digests of the files beside the component, for a signature's trusted comment, which signs them:
+/// `guild-member.json:SHA256`, `package.json:SHA256` if that declares the member, and `posture.md:SHA256` or
+/// `posture.md:none`. Empty if there is no manifest beside it.
 ///
-/// # Errors
-/// If a file cannot be read.
+/// # Errors A file cannot be read.
 pub fn digests_beside(component: &Path) -> io::Result<String> {
     let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = open_dir(&open_directory(directory)?, ".")?;
@@ -148,10 +145,10 @@ pub fn digests_beside(component: &Path) -> io::Result<String> {
     Ok(said.join("\t"))
 }
 
-/// What stands for the digest of a file that is not there.
+/// The word for the digest of a missing file.
 pub(crate) const NO_FILE: &str = "none";
 
-/// The SHA-256 of a file in lower-case hexadecimal. A `package.json` that declares no member is none.
+/// The SHA-256 of a file in lower-case hexadecimal. A `package.json` that declares no member counts as missing.
 fn digest_of(dir: &Dir, file: &str) -> io::Result<String> {
     let found = match file {
         POSTURE => read_whole(dir, file, POSTURE_BYTES).map(|found| found.map(|(bytes, _)| bytes)),
@@ -188,8 +185,8 @@ impl Signature {
         found
     }
 
-    /// Verifies the signature beside the component `file` in a member's directory; also of manifest and posture, where it
-    /// says that it is of them. A posture that may change is not held against it.
+    /// Verifies the signature beside the component `file` in a member's directory, and the digests of the manifest and
+    /// the posture if the signature has them. A posture that may change is not compared.
     pub fn of_member(member: &Dir, file: &str, component: &[u8], trust: &Trust, is_posture_free: bool) -> Self {
         let mut found = match read_whole(member, format!("{file}{SUFFIX}"), MAX_SIGNATURE_BYTES) {
             Ok(signature) => Self::of(component, signature.as_ref().map(|(bytes, _)| bytes.as_slice()), trust),
@@ -206,7 +203,7 @@ impl Signature {
         }
         *whole = declaration::FILES.iter().any(|file| signed.contains_key(file));
         if *whole {
-            // A file that was put beside those that were signed would say what nobody signed.
+            // A file that was added beside the signed ones would declare facts that nobody signed.
             declaration::FILES.into_iter().for_each(|file| _ = signed.entry(file).or_insert(NO_FILE));
         }
         for (file, digest) in signed {
@@ -224,7 +221,7 @@ impl Signature {
         found
     }
 
-    /// The trusted key that it is by.
+    /// The trusted key of the signature.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Good { key, .. } => Some(key),
@@ -237,14 +234,14 @@ impl Signature {
 mod tests {
     use super::*;
 
-    /// Made with the tool `minisign` 0.11, of the bytes `a component`.
+    /// A key, and its signature of the bytes `a component`, made with `minisign` 0.11.
     const KEY: &str = "RWQgvX/O6hnmfVWKXUlFwQNUTpbg2yiKJoYTut2HkLmCeb13LJX/dEc4";
     const SIGNATURE: &str = "untrusted comment: signature from minisign
 RUQgvX/O6hnmfc5ww3+4bNZBrm/MYKJL9o5+UtmRfDIBIbTpixEeZfBbIfPpDihOIaI8iNO2l0Aav14onKez0nJJF1fW5RrkXAY=
 trusted comment: researcher 0.1.0
 srut8K9oelTdeESkejTXyuWuJoT7t6EIp4kwoMXmaxUjDUAXWZBG+4al+hAUvAy9x+dswy9SxVEpetSh8tPrDg==
 ";
-    /// By the same key, with `minisign -l`.
+    /// A signature by the same key, made with `minisign -l`.
     const LEGACY: &str = "untrusted comment: signature from minisign secret key
 RWQgvX/O6hnmfaiXIGfDgHvIhF0x4tqur3x8r/uV9CPjSEU7DVY7w+Z1e5abTG0mwlzJa76JLPHOqrJKE8A+HJPA0qxaCXj9Rgs=
 trusted comment: legacy
@@ -278,7 +275,7 @@ cXmo9vQSzo3YOmMjnRIMdy9iqimXsHzffKNTDb4FL8BshCWY5CXu4/IT8tJlZjuLh949rg8MJD9wsYG3
         assert!(matches!(&legacy, Signature::Bad { why } if why.contains("-l")), "{legacy:?}");
     }
 
-    /// A member brings its signature's file along.
+    /// The signature's file comes from the member.
     #[test]
     fn only_the_signature_is_good_and_no_file_is_a_panic() {
         let bytes = SIGNATURE.as_bytes();
@@ -290,7 +287,7 @@ cXmo9vQSzo3YOmMjnRIMdy9iqimXsHzffKNTDb4FL8BshCWY5CXu4/IT8tJlZjuLh949rg8MJD9wsYG3
             let mut bytes = bytes.to_vec();
             bytes[at] ^= 1;
             let signature = Signature::of(COMPONENT, Some(&bytes), &trust());
-            // The first line is signed by nobody, and the id of the key decides only which key is asked.
+            // The first line is not signed, and the id of the key only selects the key.
             let first = at <= SIGNATURE.find('\n').unwrap();
             assert!(first || signature.key().is_none(), "changed at {at}: {signature:?}");
         }
