@@ -1,6 +1,6 @@
-//! The base toolbox: the tools that every session has in a commission or a meeting, whether its member asks for them or not
-//! (REQ-WKR-2, REQ-WKR-9). An operator's rule takes away each of them, and a member that was approved before a tool was part
-//! of it waits for another approval.
+//! Computes the base toolbox: the tools that every session has in a commission or a meeting, even if its member does
+//! not ask for them (REQ-WKR-2, REQ-WKR-9). An operator's rule can take away each of them, and a member that was
+//! approved before a tool was part of it waits for another approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
     policy::Names,
 };
 
-/// Why a part is not there that came with a later host than the one under which a member was approved.
+/// The reason that a part is missing which a later version of the host added after the member's approval.
 const WAITS: &str = "it came with a later version of the host than the one under which this member was approved; its operator \
                      looks at it with `guild approve`";
 
@@ -26,19 +26,19 @@ pub fn parts() -> impl Iterator<Item = &'static str> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BaseToolbox {
-    /// The names of the parts that it has. Its tools read the worktree. Writing notes for all projects is among them where a
-    /// rule of the operator names it.
+    /// The names of its parts. Its tools read the worktree. Writing notes for all projects is a part only if a rule of
+    /// the operator names it.
     parts: BTreeSet<String>,
-    /// Which read roots of the worktree its tools read; `None`: those that the member is granted.
+    /// The read roots of the worktree that its tools read; `None` for the roots that the member is granted.
     pub roots: Option<Names>,
-    /// Why a part is not there, and the line that would change that, by the part's name.
+    /// The reasons that parts are missing, with the lines that would change that, by the parts' names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub denied: BTreeMap<String, String>,
 }
 
 impl BaseToolbox {
-    /// The base toolbox under rules by which `denial` says why a capability is not allowed. `roots` are the read roots that
-    /// they allow.
+    /// The base toolbox under rules: `denial` returns the reason that they do not allow a capability, and `roots` are
+    /// the read roots that they allow.
     pub(crate) fn new(roots: Names, denial: impl Fn(&'static Kind) -> Option<String>) -> Self {
         let mut base = Self::default();
         let mut add = |part: &str, denied: Option<String>| match denied {
@@ -65,14 +65,14 @@ impl BaseToolbox {
         Self { parts: parts.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
 
-    /// The same without some capabilities.
+    /// Removes some capabilities.
     #[must_use]
     pub fn without(mut self, kinds: &[&Kind]) -> Self {
         self.parts.retain(|part| kinds.iter().all(|kind| kind.name != part));
         self
     }
 
-    /// The same without the parts that `is_approved` does not name.
+    /// Removes the parts that `is_approved` does not name.
     pub(crate) fn approved(mut self, is_approved: impl Fn(&str) -> bool) -> Self {
         for part in parts().filter(|part| !is_approved(part)) {
             self.parts.remove(part);
@@ -81,7 +81,7 @@ impl BaseToolbox {
         if !FILE_TOOLS.into_iter().all(&is_approved) {
             self.roots = None;
         }
-        // A note that is not read is not written.
+        // A member that may not read notes may not write them.
         let reads = |kind: &&Kind| kind.part_of.is_some_and(|whole| self.has(whole.name));
         let unread: Vec<_> = [&MEMORY_PROJECT_WRITE, &MEMORY_GLOBAL_WRITE].into_iter().filter(|k| !reads(k)).collect();
         for kind in unread {
@@ -90,7 +90,7 @@ impl BaseToolbox {
         self
     }
 
-    /// The parts that are in both.
+    /// Keeps the parts that are in both.
     pub(crate) fn and(mut self, then: &Self) -> Self {
         self.parts.retain(|part| then.parts.contains(part));
         if then.roots.is_none() {
@@ -109,7 +109,7 @@ impl BaseToolbox {
         self.has(kind.name)
     }
 
-    /// The parts that it has.
+    /// Its parts.
     pub fn held(&self) -> impl Iterator<Item = &'static str> {
         FILE_TOOLS.into_iter().chain(KINDS.map(|kind| kind.name)).filter(|part| self.has(part))
     }
@@ -121,8 +121,7 @@ impl BaseToolbox {
 
     /// Whether notes of a scope may be written.
     ///
-    /// # Errors
-    /// Why not, in a sentence that names the line to change.
+    /// # Errors The reason, in a sentence that names the line to change.
     pub fn may_write(&self, scope: Scope) -> Result<(), String> {
         let wanted = match scope {
             Scope::Worker => return Ok(()),
@@ -132,7 +131,7 @@ impl BaseToolbox {
         if self.holds(wanted) { Ok(()) } else { Err(self.denial(wanted)) }
     }
 
-    /// Why a part is not there, in a sentence.
+    /// The reason that a part is missing, in a sentence.
     pub fn denial(&self, wanted: &Kind) -> String {
         let why = self.denied.get(wanted.name);
         let why = why.map_or("the job began without it", String::as_str);

@@ -1,8 +1,8 @@
-//! Bounds of a job's sessions: turns, dollars, seconds. They are summed over all sessions of a job.
+//! Defines the bounds of a job: turns, dollars and seconds, summed over all its sessions.
 
 use serde::{Deserialize, Serialize};
 
-/// Upper bounds of a job (REQ-WD-32). The smallest of plan, manifest, caller and operator holds.
+/// Upper bounds of a job (REQ-WD-32). The smallest bound of plan, manifest, caller and operator applies.
 ///
 /// `None` leaves a bound to the others; the operator's always has all three, so no job is unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Checks that each bound is a number above zero. The error names the field as it is spelled in JSON.
+    /// Checks that each bound is a number above zero. The error names the field as in JSON.
     pub fn check(&self) -> Result<(), String> {
         if self.max_turns == Some(0) {
             return Err("maxTurns must be at least 1".to_owned());

@@ -1,8 +1,8 @@
-//! The capabilities that a member can be granted: one table, [`KINDS`].
+//! Lists the capabilities that a member can be granted in one table, [`KINDS`].
 //!
-//! A row says what a capability is called, how a manifest asks for it, what it is a part of, who uses it, and what an audit
-//! says of it. Manifests, `guild.toml`, approvals, audits and the reference go by the rows; the code that enforces a
-//! capability asks [`Grants::holds`](crate::Grants::holds) for it.
+//! A row has a capability's name, the manifest's request for it, the capability that it is a part of, its users, and
+//! the finding of an audit. Manifests, `guild.toml`, approvals, audits and the reference use the rows; the code that
+//! enforces a capability asks [`Grants::holds`](crate::Grants::holds) for it.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::{
     nearest::nearest,
 };
 
-/// Something that can be allowed or denied, as `guild.toml` spells it.
+/// A capability that can be allowed or denied, as `guild.toml` spells it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Capability {
     /// `*`: everything.
@@ -29,19 +29,19 @@ pub enum Capability {
 
 /// A capability that is written as one word: a row of [`KINDS`].
 pub struct Kind {
-    /// Its name in `guild.toml`, and wherever people read of it.
+    /// Its name in `guild.toml`, and in texts for people.
     pub name: &'static str,
-    /// What it permits, for the reference.
+    /// The permission, for the reference.
     pub what: &'static str,
     /// The capability that it is a part of: a rule that names the whole means the part too.
     pub part_of: Option<&'static Kind>,
-    /// Where a manifest asks for it, below `component`.
+    /// The key of a manifest that asks for it, below `component`.
     pub key: &'static str,
-    /// What a manifest adds to ask for it.
+    /// The line with which a manifest asks for it.
     pub line: &'static str,
     /// Whether a manifest asks for it.
     pub is_asked: fn(&RequestedGrants, &[Scope]) -> bool,
-    /// The interface by which a component uses it; none where that takes no import.
+    /// The interface by which a component uses it; `None` if that takes no import.
     pub import: Option<Interface>,
     /// Whether a component uses it in jobs only, not in calls of its tools.
     pub of_jobs: bool,
@@ -49,7 +49,7 @@ pub struct Kind {
     pub of_sessions: fn(&ComponentSpec) -> bool,
     /// Whether sessions of commissions and meetings have it unasked.
     pub unasked: Unasked,
-    /// What an audit finds where a member holds it.
+    /// The finding of an audit of a member that holds it.
     pub finding: Option<Finding>,
 }
 
@@ -58,18 +58,18 @@ pub struct Kind {
 pub enum Unasked {
     /// They do not.
     No,
-    /// It is a part of the base toolbox, where these others are allowed too.
+    /// They have it as a part of the base toolbox, if these others are allowed too.
     Base(&'static [&'static Kind]),
-    /// They have it where a rule names it, and these others are allowed too.
+    /// They have it if a rule names it and these others are allowed too.
     Named(&'static [&'static Kind]),
 }
 
-/// What an audit finds.
+/// A finding of an audit.
 #[derive(Clone, Copy)]
 pub struct Finding {
     /// The id of its rule.
     pub rule: &'static str,
-    /// What a reviewer has to know.
+    /// The text for a reviewer.
     pub text: fn(&ComponentSpec) -> &'static str,
 }
 
@@ -96,7 +96,7 @@ pub static KINDS: [&Kind; 19] = [
     &MEMORY_GLOBAL_WRITE,
 ];
 
-/// What holds of a kind that does not say otherwise.
+/// The defaults of a kind.
 const PLAIN: Kind = Kind {
     name: "",
     what: "",
@@ -145,7 +145,7 @@ pub static FILES: Kind = Kind {
     is_asked: |asked, _| asked.files.is_some(),
     import: Some(Interface::Files),
     of_jobs: false,
-    // WebSearch searches the roots where there is no provider.
+    // WebSearch searches the roots if there is no provider.
     of_sessions: |spec| uses(spec, &FILE_TOOLS) || uses(spec, &["WebSearch"]),
     ..PLAIN
 };
@@ -204,7 +204,7 @@ pub static HALL: Kind = Kind {
     line: "\"hall\": {\"read\": true}",
     is_asked: |asked, _| asked.hall.is_some_and(|hall| hall.read),
     import: Some(Interface::Hall),
-    // The manager's sessions look with the tools that they manage with.
+    // The manager's sessions read with the tools with which they manage.
     of_sessions: |spec| has_jobs(spec) && spec.asks(&MANAGER),
     ..PLAIN
 };
@@ -335,7 +335,7 @@ pub static MEMORY_WRITE: Kind = Kind {
     ..PLAIN
 };
 
-/// The memories of a commission's project, of which all its workers are told.
+/// The memories of a commission's project, which all its workers are given.
 pub static MEMORY_PROJECT: Kind = Kind {
     name: "memory:project",
     what: "in a commission, notes of its project",
@@ -407,7 +407,7 @@ impl Kind {
         KINDS.into_iter().find(|kind| kind.name == name)
     }
 
-    /// The kind that is the memories of a scope; none for a worker's own, which it always has.
+    /// The kind of the memories of a scope; `None` for a worker's own, which it always has.
     pub fn of_scope(scope: Scope) -> Option<&'static Self> {
         match scope {
             Scope::Worker => None,
@@ -416,14 +416,14 @@ impl Kind {
         }
     }
 
-    /// What a manifest has to say to ask for it, in a sentence.
+    /// A sentence about the line with which a manifest asks for it.
     pub fn how_to_ask(&self) -> String {
         let list = self.key.split('.').next().unwrap_or_default();
         format!("add `{}` to `component.{list}`, and have the operator allow it", self.line)
     }
 
-    /// Whether a member that asks for what `is_asked` says has asked for this part of the base toolbox: by itself, or with
-    /// the part that it belongs to.
+    /// Whether a member has asked for this part of the base toolbox, by itself or with the part that it belongs to.
+    /// `is_asked` tells whether the member asks for a kind.
     pub fn is_asked_with(&self, is_asked: impl Fn(&Self) -> bool) -> bool {
         let whole = self.part_of.filter(|whole| !matches!(whole.unasked, Unasked::No));
         is_asked(self) || whole.is_some_and(is_asked)
@@ -497,7 +497,7 @@ impl Capability {
         }
     }
 
-    /// Whether a rule that names it means all of `wanted`.
+    /// Whether a rule that names it covers all of `wanted`.
     pub(crate) fn covers(&self, wanted: &Self) -> bool {
         *self == Self::All || self == wanted || wanted.whole().is_some_and(|whole| self.covers(&Self::Kind(whole)))
     }

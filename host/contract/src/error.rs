@@ -1,10 +1,10 @@
-//! The errors of operations.
+//! Defines the errors of operations.
 
 use thiserror::Error;
 
 use crate::rpc::{RpcError, code};
 
-/// Why an operation was not carried out: a sentence for the caller, that names no path of the host which is not the caller's.
+/// The error of an operation: a sentence for the caller, without paths of the host other than the caller's own.
 ///
 /// A variant is a kind of error, with one code of JSON-RPC and one HTTP status.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -12,19 +12,19 @@ pub enum OperationError {
     /// The parameters are not acceptable.
     #[error("{0}")]
     Invalid(String),
-    /// The file is not of the kind that was asked for.
+    /// The file is not of the requested kind.
     #[error("{0}")]
     Unsupported(String),
-    /// There is no such thing. The original's clients look for the words "not found".
+    /// The object does not exist. The original's clients look for the words "not found".
     #[error("{0}")]
     NotFound(String),
-    /// It cannot be done in this state.
+    /// The operation is not possible in this state.
     #[error("{0}")]
     Conflict(String),
-    /// As much is spent as may be. The sentence says until when.
+    /// A cap on spending is reached. The sentence tells until when.
     #[error("{0}")]
     Spent(String),
-    /// The host could not do it.
+    /// The host failed.
     #[error("{0}")]
     Internal(String),
 }
@@ -51,7 +51,7 @@ impl OperationError {
         }
     }
 
-    /// An error of the file system, where `doing` says what was being done.
+    /// An error of the file system; `doing` describes the failed action.
     pub fn io(doing: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Self {
         move |e| Self::Internal(format!("{doing}: {e}"))
     }

@@ -1,6 +1,6 @@
-//! The events of a host, as `GET /events` sends them.
+//! Defines the events of a host, as `GET /events` sends them.
 //!
-//! What stands here in doc comments, callers read too, in the JSON Schema that is made from these types.
+//! Callers read these doc comments too, in the JSON Schema that is made from these types.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ use crate::{
     job::{Decision, JobStatus},
 };
 
-/// How much of a text an event has, in bytes.
+/// The bytes of a text after which an event cuts it.
 pub const TEXT_BYTES: usize = 1024;
 
 /// An event of a host. Texts are cut after their first KiB; all of them are in `worker/status`.
@@ -116,7 +116,7 @@ macro_rules! kinds {
         }
 
         impl EventDetail {
-            /// Which kind of news it is.
+            /// The kind of the event.
             pub fn kind(&self) -> Kind {
                 match self {
                     $(Self::$variant { .. } => Kind::$variant,)+
@@ -160,13 +160,13 @@ impl FromStr for Kind {
 }
 
 impl EventDetail {
-    /// The same, with each text cut to [`TEXT_BYTES`]; and whether one was.
+    /// Cuts each text to [`TEXT_BYTES`], and returns whether any was cut.
     #[must_use]
     pub fn cut(mut self) -> (Self, bool) {
         let mut truncated = false;
         let mut cut = |text: &mut String| {
             if text.len() > TEXT_BYTES {
-                // What is kept is copied, so that the memory of the long text is freed.
+                // The kept part is copied, so that the memory of the long text is freed.
                 *text = text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default().to_owned();
                 truncated = true;
             }

@@ -1,9 +1,9 @@
-//! Grants: what a member may do is what its manifest asks for and what the operator's policy allows. [`Grants::of`] is
-//! the one place where the two meet.
+//! Computes grants: a member may do the things that its manifest asks for and the operator's policy allows. Only
+//! [`Grants::of`] combines the two.
 //!
-//! The operator's side is a list of [`Rule`]s, each for the members that a pattern matches. Without any rule a member is
-//! granted all that it asks for, but for the web, which has to be opened first. Where rules with an `allow` match, only what
-//! one of them names is granted; and what any matching `deny` names is not, whatever else is said.
+//! The operator's side is a list of [`Rule`]s, each for the members that a pattern matches. Without any rule a member
+//! is granted all its requests, except the web, which has to be opened first. If rules with an `allow` match, only
+//! requests that one of them names are granted. A request that any matching `deny` names is never granted.
 
 use std::collections::BTreeMap;
 
@@ -21,54 +21,54 @@ use crate::{
 
 pub use crate::policy::{Names, Pattern, Policy, Rule, wildcard};
 
-/// What became of a request.
+/// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "verdict", content = "reason")]
 pub enum Verdict {
-    /// Asked for, and allowed.
+    /// The request is allowed.
     Granted,
-    /// Asked for, and not allowed: why, and which line of `guild.toml` would allow it.
+    /// The request is not allowed. The text has the reason, and the line of `guild.toml` that would allow it.
     Denied(String),
 }
 
-/// What a member may do: asked for, and allowed. It is made when the member's component is loaded, and does not change
-/// while a job runs: it is stored with the job, and a job that is resumed has what was granted when it began, and still is.
-/// What it does not say is not granted.
+/// The permissions of a member, which are both requested and allowed. They are computed when the member's component is
+/// loaded, and do not change while a job runs. They are stored with the job, and a resumed job has those that were
+/// granted when it began and still are. Everything else is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Grants {
-    /// What was asked for, and what became of it: capabilities and session tools, by their names.
+    /// The decisions on requested capabilities and session tools, by their names.
     pub requested: BTreeMap<String, Verdict>,
-    /// What only its sessions may do.
+    /// The permissions of its sessions alone.
     #[serde(flatten)]
     pub sessions: SessionGrants,
-    /// Whether memories may be given to a session, and read by one.
+    /// Whether sessions may be given memories, and read them.
     pub memory: bool,
-    /// Which read roots the component and its sessions may read; `None`: none at all, as where neither `files` nor a tool
-    /// that reads files is asked for.
+    /// The read roots that the component and its sessions may read; `None` for no roots, as without a request for
+    /// `files` or for a tool that reads files.
     pub roots: Option<Names>,
-    /// Which hosts the component and its sessions may read, out of those that `[web]` opens; `None`: none at all, as where
-    /// neither `web` nor WebFetch is asked for.
+    /// The hosts of `[web]` that the component and its sessions may read; `None` for no hosts, as without a request for
+    /// `web` or WebFetch.
     pub hosts: Option<Names>,
     /// Whether the job's files may be written.
     pub artifacts: bool,
-    /// What its sessions have in commissions and meetings, asked for or not.
+    /// The tools that its sessions have in commissions and meetings even without a request.
     pub base: BaseToolbox,
-    /// Whether a component that imports what was not granted is refused.
+    /// Whether a component that imports an interface without its grant is refused.
     pub strict_imports: bool,
 }
 
-/// What a member's sessions may do.
+/// The permissions of a member's sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionGrants {
-    /// Whether they have the tool that stores memories. It is one of the internal tools, which need not be asked for.
+    /// Whether they have the tool that stores memories. It is one of the internal tools, which need no request.
     #[serde(rename = "sessionMemory")]
     pub memory: bool,
     /// Whether their WebSearch asks the search provider. Without it, it searches the read roots.
     #[serde(rename = "sessionSearch")]
     pub search: bool,
-    /// The read-only tools that they may be given, where there is something for them to read.
+    /// The read-only tools that they may be given, if these have sources to read.
     pub tools: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct SessionGrants {
 const BEGAN_WITHOUT: &str = "the job began without it; dispatch its task again";
 
 impl Grants {
-    /// What the member `key` may do, whose manifest says `spec`, under `policy`.
+    /// The grants of the member `key` with the manifest's `spec`, under `policy`.
     pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) -> Self {
         let rules = Rules::of(key, policy);
         let asked = &spec.grants;
@@ -107,7 +107,7 @@ impl Grants {
         });
         let tool_denial = |tool: &str| match tool {
             "WebFetch" => denial(&WEB),
-            // Without a provider it searches the read roots.
+            // Without a provider, WebSearch searches the read roots.
             "WebSearch" if roots.is_some() => None,
             "WebSearch" => denial(&SEARCH),
             _ => denial(&FILES),
@@ -138,7 +138,7 @@ impl Grants {
         }
     }
 
-    /// What is granted here and was granted `then`: what a job may do that began under `then`, and is resumed.
+    /// The grants that are in both: those of a resumed job that began under `then`.
     #[must_use]
     pub fn and(mut self, then: &Self) -> Self {
         let both = |a: Option<Names>, b: &Option<Names>| Some(a?.and(b.clone()?));
@@ -164,8 +164,8 @@ impl Grants {
         }
     }
 
-    /// The same for a member that was approved with these parts of the base toolbox and no others. It keeps what its manifest
-    /// asks for and is granted.
+    /// The grants of a member that was approved with only these parts of the base toolbox. Granted requests of its
+    /// manifest are kept.
     #[must_use]
     pub fn approved_with(mut self, parts: impl Fn(&str) -> bool) -> Self {
         let is_granted = |name: &str| self.requested.get(name) == Some(&Verdict::Granted);
@@ -183,28 +183,29 @@ impl Grants {
         SESSION_TOOLS.into_iter().filter(has).map(str::to_owned).collect()
     }
 
-    /// What was asked for and what became of it, for people: capabilities in the order of their table, then session tools.
+    /// The requests and the decisions on them, for people: capabilities in the order of their table, then session
+    /// tools.
     pub fn verdicts(&self) -> impl Iterator<Item = (&'static str, &Verdict)> {
         let names = KINDS.map(|kind| kind.name).into_iter().chain(SESSION_TOOLS);
         names.filter_map(|name| Some((name, self.requested.get(name)?)))
     }
 
-    /// What was asked for and is granted, by name.
+    /// The granted requests, by name.
     pub fn granted(&self) -> impl Iterator<Item = &'static str> {
         self.verdicts().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name)
     }
 
-    /// Whether a capability was asked for and is granted.
+    /// Whether a capability was requested and is granted.
     pub fn holds(&self, kind: &Kind) -> bool {
         self.requested.get(kind.name) == Some(&Verdict::Granted)
     }
 
-    /// Whether a component may read the notes of a scope. It always may read its worker's own.
+    /// Whether a component may read the notes of a scope. It may always read its worker's own.
     pub fn reads(&self, scope: Scope) -> bool {
         Kind::of_scope(scope).is_none_or(|kind| self.holds(kind))
     }
 
-    /// Why the member does not hold a capability, and what would change that, in a sentence.
+    /// A sentence with the reason that the member does not hold a capability, and the change that would grant it.
     pub fn refusal(&self, kind: &Kind) -> String {
         match self.denial(kind) {
             Some(BEGAN_WITHOUT) => format!("`{kind}` is not granted to this job: {BEGAN_WITHOUT}"),
@@ -213,7 +214,8 @@ impl Grants {
         }
     }
 
-    /// Why a read root is not granted to the member `key`, whose manifest says `spec`, and which line would allow it.
+    /// The reason that a read root is not granted to the member `key` with the manifest's `spec`, and the line that
+    /// would allow it.
     pub fn root_denial(&self, root: &str, key: &MemberKey, spec: &ComponentSpec) -> Option<String> {
         let Some(roots) = &self.roots else {
             let denied = self.requested.iter().find_map(|(name, verdict)| match verdict {
@@ -240,7 +242,7 @@ impl Grants {
         (!allowed).then(|| not_allowed(&Capability::Root(root.to_owned()), key))
     }
 
-    /// Why a capability is not granted that was asked for.
+    /// The reason that a requested capability is not granted.
     pub fn denial(&self, kind: &Kind) -> Option<&str> {
         match self.requested.get(kind.name) {
             Some(Verdict::Denied(why)) => Some(why),
@@ -260,7 +262,7 @@ fn no_web(wanted: &Kind, request: &Option<WebRequest>) -> String {
     format!("guild.toml has no [web], which opens the web; add {add} to allow it")
 }
 
-/// Why a member is not the manager, where it is not.
+/// The reason that a member is not the manager, unless it is.
 fn not_manager(key: &MemberKey, policy: &Policy) -> Option<String> {
     let manager = policy.manager.as_ref();
     let is = match manager.filter(|manager| *manager != key) {
@@ -271,7 +273,7 @@ fn not_manager(key: &MemberKey, policy: &Policy) -> Option<String> {
     Some(format!("only the manager can hold it, {is}; `manager` in [hall] of guild.toml says which member it is"))
 }
 
-/// What is not in an `allow`, where there is one.
+/// The reason for a capability that no `allow` names, if there is an `allow`.
 fn not_allowed(wanted: &Capability, key: &MemberKey) -> String {
     format!(
         "no `allow` in guild.toml that is for this member names it; add {:?} to `allow` of [member.{:?}] to allow it",
@@ -280,7 +282,7 @@ fn not_allowed(wanted: &Capability, key: &MemberKey) -> String {
     )
 }
 
-/// The rules that are for one member.
+/// The rules for one member.
 struct Rules<'a> {
     key: &'a MemberKey,
     matching: Vec<&'a Rule>,
@@ -291,7 +293,7 @@ impl<'a> Rules<'a> {
         Self { key, matching: policy.rules_for(key).collect() }
     }
 
-    /// What rules with an `allow` allow; none, where there is no such rule.
+    /// The capabilities that rules with an `allow` name; `None` without such a rule.
     fn allowed(&self) -> Option<impl Iterator<Item = &Capability>> {
         let mut lists = self.matching.iter().filter_map(|rule| rule.allow.as_deref()).peekable();
         lists.peek()?;
@@ -302,7 +304,7 @@ impl<'a> Rules<'a> {
         self.matching.iter().flat_map(|rule| rule.deny.iter().map(|denied| (*rule, denied)))
     }
 
-    /// Why a capability is not allowed, and what would allow it.
+    /// The reason that a capability is not allowed, and the line that would allow it.
     fn denial(&self, wanted: &'static Kind) -> Option<String> {
         let wanted = &Capability::Kind(wanted);
         if let Some((rule, denied)) = self.denied().find(|(_, denied)| denied.covers(wanted)) {
@@ -313,7 +315,7 @@ impl<'a> Rules<'a> {
             ));
         }
         let mut allowed = self.allowed()?;
-        // A part of an interface, as one root, lets the interface itself in.
+        // Allowing a part of an interface, such as one root, allows the interface itself.
         let lets_in = |allowed: &Capability| {
             let is_part = wanted.whole().is_none() && wanted.covers(allowed);
             is_part || allowed.covers(wanted)
@@ -321,9 +323,9 @@ impl<'a> Rules<'a> {
         (!allowed.any(lets_in)).then(|| not_allowed(wanted, self.key))
     }
 
-    /// Why a capability is not allowed that takes a rule which names it, where there is none. Notes of all projects speak in
-    /// every prompt, and those of a project in each prompt there: a page of the web or a tool of somebody else's must not
-    /// reach them through a session unless the operator says so.
+    /// The reason that a capability is not allowed which needs a rule that names it, if there is no such rule. Notes of
+    /// all projects are part of every prompt, and notes of a project part of each prompt in the project: text of a web
+    /// page or of another member's tool must not reach them through a session unless the operator allows it.
     fn unnamed(&self, wanted: &'static Kind, spec: &ComponentSpec, policy: &Policy) -> Option<String> {
         let why = match wanted.unasked {
             Unasked::Named(_) => "what it writes there is told to every worker in every project".to_owned(),
@@ -353,13 +355,13 @@ impl<'a> Rules<'a> {
         })
     }
 
-    /// The read roots that are granted, out of those that are asked for.
+    /// The granted read roots among the requested ones.
     fn roots(&self, asked: Vec<String>) -> Names {
         let root = |c: &Capability| if let Capability::Root(root) = c { Some(root.clone()) } else { None };
         self.names(&FILES, asked, root)
     }
 
-    /// The names below a capability that are granted, out of those that are asked for; `name` reads one.
+    /// The granted names below a capability among the requested ones; `name` extracts the name of a capability.
     fn names(&self, whole: &'static Kind, asked: Vec<String>, name: impl Fn(&Capability) -> Option<String>) -> Names {
         let mut all_of: Vec<_> = [asked].into_iter().filter(|asked| !asked.is_empty()).collect();
         if let Some(allowed) = self.allowed() {
@@ -550,7 +552,7 @@ mod tests {
             (vec!["docs", "secret"], vec!["docs", "src"], vec!["docs"])
         );
         assert!(both.holds(&FILES) && !both.holds(&LOG) && !both.holds(&MEMORY_WRITE) && !both.sessions.memory);
-        // A refusal says why, and does not tell to ask for what the manifest asks for.
+        // A refusal has the reason, and does not suggest a request that the manifest has.
         assert_eq!((both.denial(&LOG), both.denial(&MEMORY_WRITE)), (Some(BEGAN_WITHOUT), now.denial(&MEMORY_WRITE)));
         assert!(both.denial(&MEMORY_WRITE).is_some() && both.refusal(&LOG).contains("dispatch its task again"));
         assert_eq!((now.clone().and(&now), both.and(&now).roots.is_some()), (now.clone(), true));
@@ -611,7 +613,7 @@ mod tests {
         let nothing = grants(json!({}), Vec::new());
         assert_eq!(parts(&nothing), all_parts().collect::<Vec<_>>());
         assert_eq!(nothing.activity_tools(), FILE_TOOLS);
-        // Outside of them, and for the component, it is as if there were none.
+        // Outside of them, and for the component, there are no read roots.
         assert!(nothing.sessions.tools.is_empty() && nothing.roots.is_none());
         assert!(nothing.requested.is_empty());
     }
@@ -636,7 +638,7 @@ mod tests {
                 assert!(some.base.denied[*part].contains("take "), "{denied}: {:?}", some.base.denied);
             }
         }
-        // Where something is allowed, nothing else is.
+        // With an `allow`, everything else is denied.
         let some = grants(json!({}), vec![rule("*", Some(&["files:docs", "memory:project", "memory:write"]), &[])]);
         assert_eq!(parts(&some), ["Read", "Grep", "Glob", "memory:project", "memory:project:write"]);
         let roots = some.base.roots.unwrap();
@@ -667,7 +669,7 @@ mod tests {
         let why = grants(json!({"tools": ["WebFetch"]}), Vec::new()).base.denied[NOTES[0]].clone();
         assert!(why.contains("have the web") && why.contains(r#"allow = ["*", "memory:project:write"]"#), "{why}");
         assert!(why.contains(r#"[member."team/ann"] in guild.toml"#), "{why}");
-        // A member that asks for the memories of all projects may read them, and no more.
+        // A member that asks for the memories of all projects may only read them.
         let asked = grants(json!({"scopes": ["global"], "grants": {"memory": {"write": true}}}), Vec::new());
         assert!(asked.holds(&MEMORY_GLOBAL) && asked.base.may_write(Scope::Global).unwrap_err().contains(NOTES[1]));
     }

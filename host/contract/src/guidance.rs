@@ -1,41 +1,41 @@
-//! The guidance for a main agent about the workers that it can dispatch to (REQ-WD-39).
+//! Writes the guidance for a main agent about the workers that it can dispatch to (REQ-WD-39).
 
 use std::fmt::Write as _;
 
 use crate::{Manifest, MemberKey, text::one_line};
 
-/// Characters of a name or description that are shown: it is the plugin's text, in another agent's prompt.
+/// Characters of a name or description that are shown. The text is a plugin's, in another agent's prompt.
 const CHARS: usize = 300;
 
-/// How many bytes of worker lines there are where the tool `workers` has the rest: with more, only names are listed, as many
-/// as fit.
+/// The most bytes of worker lines if the tool `workers` has the rest. With more, only names are listed, as many as fit.
 const LINES_BYTES: usize = 4096;
 
-/// How the tools that dispatch to a worker are called.
+/// The naming of the tools that dispatch to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// Each worker has its own MCP server, which [`MemberKey::dispatch_server`] names, with tools of plain names.
     Servers,
     /// One MCP server has the tools of the worker, under names that begin with the worker's.
     Prefixes,
-    /// One MCP server has one set of tools for all workers, which take the worker's key; its tool `workers` describes them.
+    /// One MCP server has one set of tools for all workers. The tools take a worker's key, and `workers` describes the
+    /// workers.
     Arguments,
 }
 
-/// What a main agent may do besides reading what jobs say and left.
+/// The permissions of a main agent besides reading jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct May {
-    /// Hand tasks to workers.
+    /// Whether it may hand tasks to workers.
     pub dispatch: bool,
-    /// Cancel jobs, and delete them.
+    /// Whether it may cancel and delete jobs.
     pub end: bool,
 }
 
 impl May {
-    /// Everything.
+    /// All permissions.
     pub const ALL: Self = Self { dispatch: true, end: true };
 
-    /// The tools that it has.
+    /// The tools of a main agent with these permissions.
     fn tools(self) -> &'static str {
         match (self.dispatch, self.end) {
             (true, true) => "`dispatch`, `list`, `status`, `result`, `cancel` and `delete`",
@@ -46,13 +46,13 @@ impl May {
     }
 }
 
-/// How to work with workers, for a main agent that may do everything: which there are, and how to dispatch, poll, relay
-/// questions and present results. None where the roster has no worker.
+/// The guidance for a main agent with all permissions: the workers, and how to dispatch, poll, relay questions and
+/// present results. `None` if the roster has no worker.
 pub fn of<'a>(roster: impl IntoIterator<Item = (&'a MemberKey, &'a Manifest)>, naming: Naming) -> Option<String> {
     for_whom(roster, naming, May::ALL)
 }
 
-/// The same, of no more than a main agent may do.
+/// The guidance for a main agent with some permissions.
 pub fn for_whom<'a>(
     roster: impl IntoIterator<Item = (&'a MemberKey, &'a Manifest)>,
     naming: Naming,
@@ -74,7 +74,7 @@ pub fn for_whom<'a>(
     Some(format!("{BEFORE}{tools} {only}{OTHERS}{lines}{}", how(may)))
 }
 
-/// How to work with them.
+/// The instructions for the permitted steps.
 fn how(may: May) -> String {
     let if_dispatches = |text: &'static str| if may.dispatch { text } else { "" };
     let if_ends = |text: &'static str| if may.end { text } else { "" };
@@ -120,7 +120,7 @@ fn names<'a>(keys: impl Iterator<Item = &'a MemberKey>) -> String {
             more += 1;
         } else {
             let comma = if text.is_empty() { "" } else { ", " };
-            // A String takes whatever is written.
+            // Writing to a String never fails.
             let _ = write!(text, "{comma}`{key}`");
         }
     }
@@ -217,7 +217,7 @@ mod tests {
         ] {
             assert!(text.contains(said), "{said}");
         }
-        // How long a job takes is the worker's and the task's.
+        // The duration of a job depends on the worker and the task.
         assert!(!text.contains("minute"), "{text}");
     }
 

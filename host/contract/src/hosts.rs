@@ -1,9 +1,9 @@
-//! Patterns of host names, as manifests and policies spell them.
+//! Checks patterns of host names in manifests and policies.
 
-/// Characters of a host's name, as DNS has them, with the port of a pattern.
+/// The most characters of a host's name in DNS, with the port of a pattern.
 const HOST_CHARS: usize = 253;
 
-/// Refuses a pattern of hosts that people could take for another one. Whether it is a pattern at all is for who matches it.
+/// Refuses a pattern of hosts that people could mistake for another one. The code that matches it checks its syntax.
 pub(crate) fn check_host(host: &str) -> Result<(), String> {
     if !host.is_ascii() {
         return Err(format!(

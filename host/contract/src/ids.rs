@@ -1,4 +1,4 @@
-//! Names of jobs and members, checked once where they enter.
+//! Defines the names of jobs and members, which are checked once when they are parsed.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(extend("pattern" = "^[0-9A-Za-z_-]{1,128}$"))]
 pub struct JobId(String);
 
-/// Why a text is no [`JobId`] or [`MemberKey`].
+/// The reason that a text is no [`JobId`] or [`MemberKey`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidId(String);
 
@@ -82,23 +82,23 @@ impl MemberKey {
         &self.0
     }
 
-    /// The key where `/` cannot stand: `X--Y`.
+    /// The key for names without `/`: `X--Y`.
     pub fn flat(&self) -> String {
         self.0.replace('/', "--")
     }
 
-    /// The key where only letters, digits, `-` and `_` can stand, as in the names of its tools among those of others: `X--Y`,
-    /// with `_` for each `.`. Keys that differ in that alone have the same one.
+    /// The key for names of only letters, digits, `-` and `_`, such as the names of its tools among other members'
+    /// tools: `X--Y`, with `_` for each `.`. Keys that differ only in that have the same prefix.
     pub fn tool_prefix(&self) -> String {
         self.flat().replace('.', "_")
     }
 
-    /// The name of one of its tools among those of others: `X--Y__TOOL`.
+    /// The name of one of its tools among other members' tools: `X--Y__TOOL`.
     pub fn tool(&self, tool: &str) -> String {
         format!("{}__{tool}", self.tool_prefix())
     }
 
-    /// The name of one of the tools that dispatch to it, among those of others: `X--Y-dispatch__TOOL`.
+    /// The name of a tool that dispatches to it, among other members' tools: `X--Y-dispatch__TOOL`.
     pub fn dispatch_tool(&self, tool: &str) -> String {
         format!("{}-dispatch__{tool}", self.tool_prefix())
     }

@@ -1,21 +1,21 @@
-//! The interfaces that a component can import or export, and what becomes of each on this host: the one table.
+//! Lists the interfaces that a component can import or export, and this host's treatment of each, in one table.
 //!
-//! A host links by it, and an audit explains it. An interface that is not in it is refused.
+//! A host links components by the table, and an audit explains it. An interface that is not in it is refused.
 
 use crate::{WIT_PACKAGE, manifest::Interface};
 
-/// What becomes of an interface.
+/// The treatment of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// An interface of `guild:worker`: it needs its grant.
+    /// An interface of `guild:worker`, which needs its grant.
     Grant,
-    /// It has types only; nothing can be called through it.
+    /// The interface has only types, and no functions.
     Types,
-    /// A component exports it, if its world has it; a host does not offer it.
+    /// A component exports the interface if its world has it; a host does not offer it.
     Exported,
-    /// WASI that is linked for every component.
+    /// An interface of WASI that is linked for every component.
     Linked,
-    /// WASI that is linked so that every call traps: a plugin has no network.
+    /// An interface of WASI that is linked so that every call traps, since a plugin has no network.
     Denied,
 }
 
@@ -56,7 +56,7 @@ const WASI: &[(&str, Link)] = &[
 /// The interfaces of `guild:worker` that some world exports, without the package.
 pub const EXPORTS: [&str; 3] = ["dispatch", "run", "toolbox"];
 
-/// What becomes of an interface, by `package/interface` without its version; none for what this host does not have.
+/// The treatment of an interface, by `package/interface` without its version; `None` if this host does not have it.
 pub fn link(name: &str) -> Option<Link> {
     match name.split_once('/')? {
         (WIT_PACKAGE, "types") => Some(Link::Types),
@@ -73,7 +73,7 @@ pub fn linked() -> impl Iterator<Item = &'static str> {
     WASI.iter().filter(|(_, link)| *link == Link::Linked).map(|(name, _)| *name)
 }
 
-/// Whether a package is one of those whose versions a host looks at: its own, and those of WASI that it knows.
+/// Whether a host checks the versions of a package: its own, and the known ones of WASI.
 pub fn knows_package(package: &str) -> bool {
     let is_of = |name: &str| name.split_once('/').is_some_and(|(known, _)| known == package);
     package == WIT_PACKAGE || WASI.iter().any(|(name, _)| is_of(name))

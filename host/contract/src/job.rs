@@ -1,4 +1,4 @@
-//! What a job is, as its files and the wire spell it (REQ-WD-11, REQ-WD-21).
+//! Defines the data of a job in its files and on the wire (REQ-WD-11, REQ-WD-21).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,47 +41,48 @@ impl std::fmt::Display for JobStatus {
     }
 }
 
-/// `meta.json`: the job's authoritative record. Files of the original are read as they are.
+/// `meta.json`: the job's authoritative record. Files of the original have the same format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
     /// The job, and the name of its directory.
     pub job_id: JobId,
-    /// Where it is.
+    /// The status of the job.
     pub status: JobStatus,
     /// The short label of the dispatch (REQ-WD-6).
     pub description: String,
-    /// When it was made: RFC 3339 in UTC.
+    /// The time at which it was made: RFC 3339 in UTC.
     pub started_at: String,
-    /// When it ended; absent while it runs.
+    /// The time of its end; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<String>,
-    /// Why it failed. It stays when a failed job is cancelled.
+    /// The reason of its failure. It stays when a failed job is cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What its sessions used; absent while it runs, and in jobs of the original.
+    /// The usage of its sessions; absent while it runs, and in jobs of the original.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<JobUsage>,
-    /// How often a host resumed it.
+    /// The number of times that a host resumed it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumes: u32,
-    /// The name of the token with which it was dispatched, if there was one: what it spends counts for that.
+    /// The name of the token with which it was dispatched, if there was one. The job's spending counts for the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// How it was resumed last, until it has run for a while.
+    /// The way of its last resumption, until it has run for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumption: Option<Resumption>,
 }
 
-/// How a job was resumed that has not run for long since. If the host ends now without a clean stop, the job is a suspect.
+/// The way in which a job was resumed a short while ago. If the host ends now without a clean stop, the job is a
+/// suspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resumption {
-    /// Other jobs were resumed at the same time, or it made a turn since. After a crash it is resumed alone.
+    /// Other jobs were resumed at the same time, or the job has made a turn since. After a crash it is resumed alone.
     Together,
     /// No other job was resumed at the same time. After a crash it is held back.
     Alone,
-    /// A host ended while it was resumed alone. It stays as it is until somebody lets it on.
+    /// A host ended while the job was resumed alone. The job does not run until a user resumes it.
     HeldBack,
 }
 
@@ -111,7 +112,7 @@ pub struct Usage {
 }
 
 impl Default for Usage {
-    /// Nothing, which costs nothing.
+    /// No usage, at a cost of zero.
     fn default() -> Self {
         Self {
             turns: 0,
@@ -125,7 +126,7 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// Adds what was used besides. A cost that is unknown makes the sum unknown, but for the part that is known.
+    /// Adds other usage. An unknown cost makes the sum unknown, except for its known part.
     pub fn add(&mut self, other: &Self) {
         let known = self.known_cost() + other.known_cost();
         self.turns = self.turns.saturating_add(other.turns);
@@ -136,12 +137,12 @@ impl Usage {
         self.known_cost_usd = self.cost_usd.is_none().then_some(known);
     }
 
-    /// Dollars that are known to be spent: at least so much it cost.
+    /// The dollars that are known to be spent, a lower bound of the cost.
     pub fn known_cost(&self) -> f64 {
         self.cost_usd.or(self.known_cost_usd).unwrap_or(0.0)
     }
 
-    /// The same, with something besides whose cost is not known.
+    /// Adds a part of unknown cost.
     #[must_use]
     pub fn and_unknown(self) -> Self {
         Self { cost_usd: None, known_cost_usd: Some(self.known_cost()), ..self }

@@ -1,28 +1,29 @@
-//! JSON texts from outside: what one costs once it is read, and the lone surrogates that JavaScript writes.
+//! Measures untrusted JSON texts before they are parsed, and replaces the lone surrogates that JavaScript writes.
 
 use std::{borrow::Cow, slice::Iter};
 
 use serde_json::Value;
 
-/// What a value is; it depends on whether objects keep the order of their fields, which some crate may ask for.
+/// The size of a value, which depends on whether objects keep the order of their fields, a feature that any crate may
+/// turn on.
 const SIZE: u64 = size_of::<Value>() as u64;
-/// What a value takes of a list that has grown by doubling.
+/// The bytes of a value in a list that has grown by doubling.
 const VALUE: u64 = 2 * SIZE;
-/// The least that a list with anything in it takes: four places.
+/// The least bytes of a list that is not empty: four places.
 const LIST: u64 = 4 * SIZE + 16;
-/// The least that an object with anything in it takes: four places and a table, or a whole node of a tree.
+/// The least bytes of an object that is not empty: four places and a table, or a whole node of a tree.
 const OBJECT: u64 = if SIZE > 32 { 4 * (SIZE + 32) + 96 } else { 11 * (SIZE + 24) + 40 };
-/// What one more field takes besides its value: its name, and of a table or of nodes that are half full.
+/// The bytes of another field besides its value: its name, and its place in a table or in nodes that are half full.
 const FIELD: u64 = 96;
-/// What a text takes besides its bytes.
+/// The overhead of a text.
 const TEXT: u64 = 48;
 
-/// What is known of a JSON text before it is parsed. What is not JSON has some figures, too.
+/// The measures of a JSON text before it is parsed. A text that is not JSON has measures, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// Bytes of memory that the text takes as a [`Value`], at most, its own among them: up to 150 times its length.
+    /// The most bytes of memory that the text takes as a [`Value`], with its own: up to 150 times its length.
     pub bytes: u64,
-    /// Levels of arrays and objects in each other.
+    /// The levels of nested arrays and objects.
     pub depth: usize,
 }
 
@@ -31,11 +32,11 @@ pub fn parsed_bytes(text: &[u8]) -> u64 {
     measure(text).bytes
 }
 
-/// Measures a JSON text, in one look at it.
+/// Measures a JSON text in one pass.
 pub fn measure(text: &[u8]) -> Measure {
     let mut taken = (text.len() as u64).saturating_add(VALUE);
     let (mut depth, mut deepest) = (0_usize, 0_usize);
-    // The list or object that has just begun: an empty one takes nothing.
+    // The least bytes of the list or object that has just begun, since an empty one takes none.
     let mut begun = 0;
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
@@ -70,7 +71,7 @@ pub fn measure(text: &[u8]) -> Measure {
     Measure { bytes: taken, depth: deepest }
 }
 
-/// What comes after a text, whose opening quote has been read.
+/// The bytes after a text whose opening quote has been read.
 fn after_text(mut bytes: Iter<'_, u8>) -> Iter<'_, u8> {
     while let Some(byte) = bytes.find(|byte| matches!(byte, b'"' | b'\\')) {
         if *byte == b'"' {
@@ -81,9 +82,9 @@ fn after_text(mut bytes: Iter<'_, u8>) -> Iter<'_, u8> {
     bytes
 }
 
-/// Replaces each half of a surrogate pair that stands alone in a JSON text, as `\ud83d` does, with U+FFFD. JavaScript writes
-/// such a half where a text was cut within a pair, and no text of Rust can hold it. The length stays the same. Returns whether
-/// there was any.
+/// Replaces each lone half of a surrogate pair in a JSON text, such as `\ud83d`, with U+FFFD. JavaScript writes such a
+/// half for a text that was cut within a pair, and no text of Rust can hold it. The length stays the same. Returns
+/// whether there was any.
 pub fn repair_surrogates(text: &mut [u8]) -> bool {
     let (mut at, mut repaired) = (0, false);
     while let Some(half) = next_lone_surrogate(text, at) {
@@ -95,8 +96,8 @@ pub fn repair_surrogates(text: &mut [u8]) -> bool {
     repaired
 }
 
-/// A JSON text in which each lone half of a surrogate pair, from 0xD800 to 0xDFFF, is replaced by a character of the
-/// caller's.
+/// Replaces each lone half of a surrogate pair in a JSON text, from 0xD800 to 0xDFFF, by a character of the caller's
+/// choice.
 pub fn replace_lone_surrogates(json: &str, replace: impl Fn(u16) -> char) -> Cow<'_, str> {
     let (mut replaced, mut copied) = (String::new(), 0);
     while let Some(at) = next_lone_surrogate(json.as_bytes(), copied) {
@@ -111,28 +112,28 @@ pub fn replace_lone_surrogates(json: &str, replace: impl Fn(u16) -> char) -> Cow
     Cow::Owned(replaced)
 }
 
-/// Whether a JSON text has half of a surrogate pair that stands alone.
+/// Whether a JSON text has a lone half of a surrogate pair.
 pub fn has_lone_surrogate(text: &[u8]) -> bool {
     next_lone_surrogate(text, 0).is_some()
 }
 
-/// Bytes of an escape like `\ud83d`.
+/// The bytes of an escape like `\ud83d`.
 const ESCAPE: usize = 6;
 
-/// Where the next lone half is, from a place on that is not within an escape.
+/// The offset of the next lone half at or after `at`, which is not within an escape.
 fn next_lone_surrogate(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += text.get(at..)?.iter().position(|byte| *byte == b'\\')?;
         at += match utf16_unit(text, at) {
             Some(0xd800..0xdc00) if matches!(utf16_unit(text, at + ESCAPE), Some(0xdc00..0xe000)) => 2 * ESCAPE,
             Some(0xd800..0xe000) => return Some(at),
-            // The byte after a backslash is no backslash that begins an escape.
+            // The byte after a backslash does not begin an escape.
             _ => 2,
         };
     }
 }
 
-/// The unit that is written at a place as `\uXXXX`.
+/// The UTF-16 unit of an escape `\uXXXX` at an offset.
 fn utf16_unit(text: &[u8], at: usize) -> Option<u16> {
     let digits = text.get(at..at + ESCAPE)?.strip_prefix(br"\u")?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -165,13 +166,13 @@ mod tests {
         }
     }
 
-    /// What a value takes, counted from what it is made of.
+    /// The bytes of a value, counted from its parts.
     fn taken(value: &Value) -> u64 {
         let own = match value {
             Value::String(text) => text.capacity() + 16,
             Value::Array(items) => items.capacity() * size_of::<Value>() + 16,
             Value::Object(fields) if fields.is_empty() => 0,
-            // Seven eighths of a table are used at most; or half of each node of eleven is at least.
+            // At most seven eighths of a table are used, or at least half of each node of eleven.
             Value::Object(fields) if SIZE > 32 => {
                 (fields.len() * 8).div_ceil(7).next_power_of_two().max(4) * (size_of::<(String, Value)>() + 8 + 9)
             }

@@ -1,8 +1,8 @@
-//! The words of the wire, shared by every crate of the host: ids, the manifest, what a job is, the
-//! parameters and results of `worker/*`, and every limit with its default.
+//! Defines the types that all crates of the host share: ids, the manifest, jobs, the operations with their parameters
+//! and results, and every limit with its default.
 //!
-//! Nothing here does I/O. A type that a caller, a member directory or a `guild.toml` can spell is
-//! checked where it is parsed, so that the rest of the host handles only values that are sound.
+//! This crate does no I/O. A type that a caller, a member directory or a `guild.toml` can spell is checked when it is
+//! parsed, so that the rest of the host handles only valid values.
 
 pub mod base_toolbox;
 pub mod bounds;

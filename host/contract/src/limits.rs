@@ -1,7 +1,8 @@
-//! Every limit of the host, and its value or default, in one place.
+//! Lists every limit of the host with its value or default.
 //!
-//! Each is enforced, and there is no way to spell "unlimited". Those that an operator would turn are keys of `[limits]` in
-//! `guild.toml`, by these names. The others are fixed: nothing is gained by another value, or much depends on it.
+//! Each limit is enforced, and there is no way to spell "unlimited". The limits that an operator may want to change are
+//! keys of `[limits]` in `guild.toml`, by these names. The others are fixed, because another value has no use, or
+//! because much depends on the value.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,32 +10,34 @@ use serde_json::Value;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
-/// What there is to know of a limit.
+/// The description of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The name, as `guild.toml` spells it.
     pub name: &'static str,
-    /// What it bounds: the table of `docs/reference/limits.md` is made of this.
+    /// The bounded quantity, from which the table of `docs/reference/limits.md` is made.
     pub about: &'static str,
-    /// Whether it bounds a component or its jobs, so that a key can be narrowed for one member, to at most what holds for all.
+    /// Whether it bounds a component or its jobs. Such a key can be narrowed for one member, to at most the value for
+    /// all members.
     pub of_member: bool,
-    /// How it is set.
+    /// The way to set it.
     pub setting: Setting,
 }
 
-/// How a limit is set.
+/// The way to set a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// By a key of `[limits]`; a change holds at once.
+    /// A key of `[limits]` sets it; a change takes effect at once.
     Key,
-    /// By a key of `[limits]`; a change holds from the next start of a host on: pools and queues are made for it.
+    /// A key of `[limits]` sets it; a change takes effect at the next start of a host, since pools and queues depend on
+    /// it.
     KeyAtStart,
-    /// It is fixed.
+    /// The limit is fixed.
     Fixed,
 }
 
 impl Limit {
-    /// Whether it is a key of `[limits]`. A debug build takes the fixed limits too, so that tests can reach them.
+    /// Whether it is a key of `[limits]`. A debug build accepts the fixed limits too, so that tests can reach them.
     pub fn is_key(&self) -> bool {
         self.setting != Setting::Fixed || cfg!(debug_assertions)
     }
@@ -64,14 +67,14 @@ macro_rules! limits {
                 setting: limits!(@setting $($setting)?),
             }),+];
 
-            /// Keeps those of [`Setting::KeyAtStart`] as a host runs with them.
+            /// Keeps the running host's values of [`Setting::KeyAtStart`].
             pub fn keep_at_start(&mut self, running: &Self) {
                 $(if limits!(@setting $($setting)?) == Setting::KeyAtStart {
                     self.$name = running.$name;
                 })+
             }
 
-            /// Refuses a limit of zero, which would stop the host's work without saying so.
+            /// Refuses a limit of zero, which would silently stop the host's work.
             pub fn check(&self) -> Result<(), String> {
                 $(let above_zero = self.$name > <$type>::default();
                 if !above_zero {
@@ -80,7 +83,7 @@ macro_rules! limits {
                 Ok(())
             }
 
-            /// The smaller of each, and the names of those that are smaller in `other`.
+            /// The smaller value of each limit, and the names of the limits that are smaller in `other`.
             pub(crate) fn smaller(&self, other: &Self) -> (Self, Vec<&'static str>) {
                 let (mut least, mut names) = (self.clone(), Vec::new());
                 $(if other.$name < self.$name {
@@ -119,8 +122,7 @@ impl Limits {
 
     /// These limits with a smaller one of a member's in place; `name` is a limit with `of_member`.
     ///
-    /// # Errors
-    /// A sentence that says why: the value is no sound number, or above what holds for all.
+    /// # Errors A sentence with the reason: the value is invalid, or greater than the value for all members.
     pub fn narrowed(&self, name: &str, value: Value) -> Result<Self, String> {
         let unsound = |e: serde_json::Error| e.to_string();
         let mut whole = serde_json::to_value(self).map_err(unsound)?;

@@ -1,5 +1,5 @@
-//! What declares a member: `guild-member.json`, Guild Hall's own manifest, with the key `component` that this host adds to
-//! it; or `package.json` with the key `guildHall`; or both. Who serves a member sees one [`Manifest`].
+//! Reads the declaration of a member: `guild-member.json`, Guild Hall's own manifest, with the key `component` that
+//! this host adds to it; or `package.json` with the key `guildHall`; or both. All of them become one [`Manifest`].
 
 mod declared;
 mod lines;
@@ -32,9 +32,9 @@ pub use requested::{
 pub const FILE_NAME: &str = "guild-member.json";
 /// The file with a member's own text for its sessions.
 pub const POSTURE: &str = "posture.md";
-/// A posture is a prompt; a larger one is a mistake.
+/// The most bytes of a posture, which is a prompt. A larger one is a mistake.
 pub const POSTURE_BYTES: u64 = 256 * 1024;
-/// A manifest that is larger is none.
+/// The most bytes of a manifest.
 pub const MANIFEST_BYTES: u64 = 256 * 1024;
 /// The capability of a member that accepts dispatched work (REQ-WD-1).
 pub const WORKER: &str = "worker";
@@ -42,7 +42,7 @@ pub const WORKER: &str = "worker";
 pub const TOOLS: &str = "tools";
 /// The read-only tools that a session can be given (REQ-WD-31). No other built-in tool exists.
 pub const SESSION_TOOLS: [&str; 5] = ["Read", "Grep", "Glob", "WebSearch", "WebFetch"];
-/// Those of [`SESSION_TOOLS`] that read files and nothing else.
+/// The tools of [`SESSION_TOOLS`] that read only files.
 pub const FILE_TOOLS: [&str; 3] = ["Read", "Grep", "Glob"];
 /// The keys of [`Manifest`].
 const KEYS: [&str; 13] = [
@@ -60,55 +60,55 @@ const KEYS: [&str; 13] = [
     "plugin",
     "component",
 ];
-/// Bytes of a file's or a directory's name, as file systems have them.
+/// The most bytes of a file's or a directory's name on usual file systems.
 const NAME_BYTES: usize = 255;
 
-/// A member's manifest. Unknown keys are ignored, as Guild Hall does, except one that is probably a misspelling of a
-/// key that is not there; under `component` all of them are errors.
+/// A member's manifest. Unknown keys are ignored, as Guild Hall does, except a probable misspelling of a missing key.
+/// Under `component` all unknown keys are errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The member's name; of a package, the package's.
+    /// The member's name. For a package it is the package's name.
     pub name: String,
-    /// The name for people: whom a commission names as its worker (`guildHall.identity.name`).
+    /// The name for people, by which a commission names its worker (`guildHall.identity.name`).
     pub display_name: String,
-    /// What it is, for people, as "Guild Artificer"; [`Self::title`] where it is not said.
+    /// The title for people, such as "Guild Artificer". [`Self::title`] has the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_title: Option<String>,
-    /// What the member does, in a sentence.
+    /// A sentence about the member's work.
     pub description: String,
     /// The member's version.
     pub version: String,
-    /// Where a page shows its picture from. The host does not read it.
+    /// The path of its picture for a page. The host does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub portrait_path: Option<String>,
-    /// The model that it prefers, for people: which one its sessions use is the operator's to say.
+    /// The preferred model, for people. The operator decides on the model of its sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The text for its sessions, where it has no `posture.md`.
+    /// The text for its sessions if it has no `posture.md`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posture: Option<String>,
-    /// `http`, where `mcp` is present.
+    /// `http`, if `mcp` is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
-    /// How Guild Hall starts the member's endpoint.
+    /// The command with which Guild Hall starts the member's endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpCommand>,
-    /// What the member can do besides tools: `worker` (REQ-WD-1).
+    /// The abilities of the member besides tools: `worker` (REQ-WD-1).
     #[serde(default)]
     pub capabilities: Vec<String>,
     /// A plugin of Guild Hall's other kind; not served here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Value>,
-    /// What this host runs. A member without it is served by its own process, not here.
+    /// The component that this host runs. A member without one is served by its own process, not here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<ComponentSpec>,
-    /// Where in its file it says what.
+    /// The places of its values in its files.
     #[serde(skip)]
     pub lines: Lines,
 }
 
-/// What is wrong with a value, by its path in the manifest.
+/// An invalid value, by its path in the manifest.
 struct Fault {
     at: &'static str,
     text: String,
@@ -120,7 +120,7 @@ impl Fault {
     }
 }
 
-/// How Guild Hall calls a member.
+/// The protocol by which Guild Hall calls a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -140,7 +140,7 @@ pub struct McpCommand {
     pub env: BTreeMap<String, String>,
 }
 
-/// The manifest's `component` key: the file, its world, and what it asks for.
+/// The manifest's `component` key: the file, its world, and its requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ComponentSpec {
@@ -148,19 +148,21 @@ pub struct ComponentSpec {
     pub file: String,
     /// The world of `guild:worker` whose exports it has.
     pub world: World,
-    /// What it asks for; each is a request that the operator may refuse.
+    /// Its requests for grants, each of which the operator may refuse.
     #[serde(default)]
     pub grants: RequestedGrants,
-    /// The read-only tools that its sessions may be given: out of [`SESSION_TOOLS`].
+    /// The read-only tools of [`SESSION_TOOLS`] that its sessions may be given.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Members whose tools its sessions need (REQ-WKR-2), by their keys. Each has to be there for a dispatch to be accepted.
+    /// Members whose tools its sessions need (REQ-WKR-2), by their keys. A dispatch is accepted only if all of them are
+    /// present.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub toolboxes: Vec<MemberKey>,
-    /// Whose memories it uses in a commission. Its own are always among them, in any job.
+    /// The scopes of memories that it uses in a commission. Its own memories are always among them, in any job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Scope>,
-    /// What of a project it needs checked out in a commission (REQ-WKR-2); [`CheckoutScope::Sparse`] where it does not say.
+    /// The part of a project that it needs checked out in a commission (REQ-WKR-2); by default
+    /// [`CheckoutScope::Sparse`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkout_scope: Option<CheckoutScope>,
     /// Default bounds of its jobs (REQ-WKR-19).
@@ -171,20 +173,20 @@ pub struct ComponentSpec {
     pub config_schema: Option<Value>,
 }
 
-/// Whose memories there are (REQ-WKR-9).
+/// The scope of a memory (REQ-WKR-9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// The member's own.
+    /// The member's own memories.
     Worker,
-    /// Those of the project that it works on, for all workers there.
+    /// The memories of the project that it works on, for all workers of the project.
     Project,
-    /// Those of all projects and workers.
+    /// The memories of all projects and workers.
     Global,
 }
 
 impl Scope {
-    /// Its name, as the manifest and the tools have it.
+    /// Its name in the manifest and the tools.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -194,19 +196,19 @@ impl Scope {
     }
 }
 
-/// What of a project a worker has checked out.
+/// The part of a project that a worker has checked out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckoutScope {
-    /// `.lore/` alone.
+    /// Only `.lore/`.
     #[default]
     Sparse,
-    /// All of it.
+    /// The whole project.
     Full,
 }
 
 impl CheckoutScope {
-    /// Its name, as the manifest has it.
+    /// Its name in the manifest.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sparse => "sparse",
@@ -219,18 +221,18 @@ impl CheckoutScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum World {
-    /// Checks and plans; the host runs its sessions.
+    /// It checks and plans jobs; the host runs its sessions.
     Worker,
-    /// Carries its jobs out itself.
+    /// It carries its jobs out itself.
     AutonomousWorker,
-    /// Offers tools, and takes no dispatched work.
+    /// It offers tools, and takes no dispatched work.
     ToolboxPlugin,
-    /// Plans, and offers tools.
+    /// It plans jobs, and offers tools.
     WorkerToolbox,
 }
 
 impl World {
-    /// All of them.
+    /// All worlds.
     pub const ALL: [Self; 4] = [Self::Worker, Self::AutonomousWorker, Self::ToolboxPlugin, Self::WorkerToolbox];
 
     /// Its name in `wit/` and in the manifest.
@@ -243,18 +245,18 @@ impl World {
         }
     }
 
-    /// Whether it exports `dispatch`: work can be dispatched to a member of it.
+    /// Whether it exports `dispatch`, so that its members accept dispatches.
     pub fn exports_dispatch(self) -> bool {
         self != Self::ToolboxPlugin
     }
 
-    /// Whether it exports `toolbox`: a member of it offers tools.
+    /// Whether it exports `toolbox`, so that its members offer tools.
     pub fn exports_toolbox(self) -> bool {
         matches!(self, Self::ToolboxPlugin | Self::WorkerToolbox)
     }
 }
 
-/// An interface of `guild:worker` that a component can import, and so must ask for.
+/// An interface of `guild:worker` that a component can import, and then has to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
@@ -274,7 +276,7 @@ pub enum Interface {
     Agent,
     /// The workers, commissions and meetings of the hall, to read.
     Hall,
-    /// What only the manager does: commissions, meetings and pull requests.
+    /// The manager's work: commissions, meetings and pull requests.
     Manager,
 }
 
@@ -308,7 +310,7 @@ impl Interface {
     }
 }
 
-/// Whether a name has characters that are invisible, or that change how what follows is shown.
+/// Whether a name has characters that are invisible, or that change the display of later ones.
 fn has_unseen(name: &str) -> bool {
     name.contains(|c: char| c.is_control() || is_steering(c))
 }
@@ -330,7 +332,7 @@ fn read<T: DeserializeOwned>(file: &'static str, text: &[u8]) -> Result<T, Manif
     Ok(found)
 }
 
-/// An error with the key that is wrong, where `of` makes one of what serde says.
+/// An error with the invalid key; `of` makes it from serde's error.
 fn misread_at(
     Misread { text, path, error }: Misread<serde_json::Error>,
     of: impl FnOnce(serde_json::Error) -> ManifestError,
@@ -344,7 +346,7 @@ fn misread_at(
     }
 }
 
-/// Refuses a key of the object at `within` that is probably a misspelling of one of `known` that is not there.
+/// Refuses a key of the object at `within` that is probably a misspelling of a missing key of `known`.
 fn check_slips(lines: &Lines, within: &str, known: &[&str]) -> Result<(), ManifestError> {
     let (said, unknown): (Vec<&str>, Vec<&str>) = lines.keys(within).partition(|key| known.contains(key));
     let missing = || known.iter().copied().filter(|key| !said.contains(key));
@@ -361,10 +363,9 @@ fn check_slips(lines: &Lines, within: &str, known: &[&str]) -> Result<(), Manife
 impl Manifest {
     /// Parses and checks a `guild-member.json` that stands alone.
     ///
-    /// # Errors
-    /// What is wrong, for the person who wrote it, with its line.
+    /// # Errors The error is for the author of the manifest, and names the line.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
-        // What is no JSON has no lines; its error comes next.
+        // A text that is not JSON has no lines; its error comes next.
         let text_of_lines = str::from_utf8(text).unwrap_or_default();
         let lines = Lines::of(FILE_NAME, text_of_lines);
         check_slips(&lines, "", &KEYS)?;
@@ -372,11 +373,10 @@ impl Manifest {
         manifest.faultless(|manifest| manifest.check_mcp().and_then(|()| manifest.check()))
     }
 
-    /// Parses and checks what declares a member: `guild-member.json`, `package.json`, or both, of which
-    /// [`package::is_declared`] holds. What one of two files says holds where the other does not say it.
+    /// Parses and checks the declaration of a member: `guild-member.json`, `package.json` for which
+    /// [`package::is_declared`] is true, or both. Each of two files supplies the values that the other does not have.
     ///
-    /// # Errors
-    /// What is wrong, with the file and the line. Where both files say a thing and differ, the places in both.
+    /// # Errors The error names the file and the line. If the files differ in a value, it names the places in both.
     pub fn of(member: Option<&[u8]>, package: Option<&[u8]>) -> Result<Self, ManifestError> {
         let Some(package) = package else { return Self::parse(member.unwrap_or_default()) };
         let package = package::declared(package)?;
@@ -393,12 +393,12 @@ impl Manifest {
         declared.manifest(&begin)
     }
 
-    /// What it is, for people; its name, where it does not say.
+    /// The title for people; by default the name.
     pub fn title(&self) -> &str {
         self.display_title.as_deref().unwrap_or(&self.display_name)
     }
 
-    /// Refuses what `check` finds, with its place.
+    /// Refuses the manifest with the fault that `check` finds, and its place.
     fn faultless(self, check: impl FnOnce(&Self) -> Result<(), Fault>) -> Result<Self, ManifestError> {
         match check(&self) {
             Ok(()) => Ok(self),
@@ -411,7 +411,7 @@ impl Manifest {
         self.capabilities.iter().any(|c| c == WORKER)
     }
 
-    /// What this host loads and is of no use as it is, each with its line and what to write.
+    /// Values that this host accepts although they have no effect, each with its line and its remedy.
     pub fn warnings(&self) -> Vec<ManifestError> {
         let Some(component) = &self.component else { return Vec::new() };
         if self.is_worker() || !component.world.exports_dispatch() {
@@ -429,7 +429,7 @@ impl Manifest {
         vec![ManifestError::at(&self.lines.place("capabilities"), text)]
     }
 
-    /// Refuses a capability that is a slip of the pen of one that is not named. Without a component, it is another host's.
+    /// Refuses a probable misspelling of a missing capability. Without a component, the capability is another host's.
     fn check_capabilities(&self) -> Result<(), Fault> {
         let meant = |named: &str| {
             let missing = [WORKER, TOOLS].into_iter().filter(|known| !self.capabilities.iter().any(|c| c == known));
@@ -445,7 +445,7 @@ impl Manifest {
         }
     }
 
-    /// Refuses a `guild-member.json` that Guild Hall would.
+    /// Refuses a `guild-member.json` that Guild Hall would refuse.
     fn check_mcp(&self) -> Result<(), Fault> {
         if self.mcp.is_none() && self.plugin.is_none() {
             return Err(Fault::at("", "at least one of `mcp` and `plugin` is needed"));
@@ -529,7 +529,7 @@ impl ComponentSpec {
         self.check_dispatch()
     }
 
-    /// Refuses what is about jobs where there will be none.
+    /// Refuses keys about jobs for a member without jobs.
     fn check_dispatch(&self) -> Result<(), Fault> {
         if self.world.exports_dispatch() {
             return Ok(());
@@ -587,7 +587,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_line_and_the_nearest_known_key() {
-        // The error, and the line in which `at` stands.
+        // The error, and the line of `at`.
         let error = |component: Value, at: &str| {
             let mut value = researcher();
             value["component"].as_object_mut().unwrap().extend(component.as_object().unwrap().clone());
@@ -606,7 +606,7 @@ mod tests {
             (json!({"resources": {"maxTurn": 1}}), "\"maxTurn\"", "unknown field `maxTurn`; did you mean `maxTurns`?"),
             (json!({"world": "workr"}), "\"workr\"", "unknown variant `workr`; did you mean `worker`?"),
             (json!({"xyzzy": 1}), "\"xyzzy\"", "unknown field `xyzzy`; known are file, world, grants"),
-            // What is known, and says what cannot be.
+            // Known keys with impossible values.
             (json!({"grants": {"artifacts": {"bytes": 0}}}), "\"artifacts\"", "a number of 0"),
             (json!({"tools": ["Bash"]}), "\"tools\"", "\"Bash\""),
             (json!({"file": "../x"}), "\"../x\"", "`component.file`"),
@@ -619,7 +619,7 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_pen_at_the_top_is_an_error_where_the_key_is_missing_and_other_keys_are_not() {
-        // The researcher's manifest with a key by another name, and the line of that one.
+        // The researcher's manifest with a renamed key, and the line of that key.
         let renamed = |key: &str, to: &str| {
             let text = serde_json::to_string_pretty(&researcher()).unwrap();
             let text = text.replace(&format!("\n  \"{key}\":"), &format!("\n  \"{to}\":"));
@@ -638,7 +638,7 @@ mod tests {
             let (parsed, line) = renamed(key, slip);
             let expected = format!("guild-member.json:{line}: unknown field `{slip}`; did you mean `{key}`?");
             assert_eq!(parsed.unwrap_err().to_string(), expected);
-            // Beside the key it is one of those that are not this host's.
+            // Beside the right key, a similar one counts as another host's.
             let mut both = researcher();
             both[slip] = json!("x");
             parse(&both).unwrap();

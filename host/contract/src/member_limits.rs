@@ -1,4 +1,4 @@
-//! The limits of one member: those of the host, and who made them smaller.
+//! Computes the limits of one member: the host's, narrowed by the operator's rules and the manifest.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use crate::{
 /// The limits of one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberLimits {
-    /// What holds for it. Those of the whole host are the host's.
+    /// The limits that apply to the member. Limits of the whole host are the host's.
     pub limits: Limits,
-    /// Who made those smaller that are not the host's, by their names.
+    /// The sources of narrowed limits, by their names.
     pub narrowed: BTreeMap<&'static str, Narrowed>,
 }
 
-/// Who made a limit smaller for one member.
+/// The source of a narrowed limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Narrowed {
-    /// `limits` of a `[member.PATTERN]`.
+    /// The `limits` of a `[member.PATTERN]`.
     Operator(Pattern),
-    /// `component.grants.artifacts` or `component.resources` in the manifest.
+    /// The manifest's `component.grants.artifacts` or `component.resources`.
     Manifest,
 }
 
 impl MemberLimits {
-    /// The limits of the member `key`, whose manifest says `spec`, where `all` are those of the host: the smallest that
-    /// any rule for it, or its manifest, says.
+    /// The limits of the member `key` with the manifest's `spec` on a host with the limits `all`: the smallest value of
+    /// the host, the rules for the member, and its manifest.
     pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy, all: &Limits) -> Self {
         let mut own = Self { limits: all.clone(), narrowed: BTreeMap::new() };
         for rule in policy.rules_for(key) {
@@ -44,7 +44,7 @@ impl MemberLimits {
             session_turns: bounds.max_turns.unwrap_or(now.session_turns),
             session_budget_usd: bounds.max_budget_usd.unwrap_or(now.session_budget_usd),
             session_seconds: bounds.deadline_seconds.unwrap_or(now.session_seconds),
-            // A tighter bound of a `run` is the job's own deadline, which is no limit of guild.toml.
+            // A tighter bound of a `run` becomes the job's own deadline, which is no limit of guild.toml.
             ..now.clone()
         };
         own.narrow(&asked, &Narrowed::Manifest);

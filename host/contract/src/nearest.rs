@@ -1,25 +1,26 @@
-//! The known names that are nearest to an unknown one, and what there is to choose from.
+//! Suggests known names in errors about unknown ones.
 
 use std::fmt::{Display, Write as _};
 
-/// How alike two names have to be, from 0 to 1, that one is taken for a slip of the pen.
+/// The least likeness, from 0 to 1, of a misspelling to a known name.
 const LIKENESS: f64 = 0.5;
 
-/// How alike they have to be where unknown names are allowed.
+/// The least likeness if unknown names are allowed.
 const SLIP: f64 = 0.75;
 
-/// How many characters are enough to be the beginning of one.
+/// The least characters of a prefix that suggests a name.
 const BEGINNING: usize = 3;
 
-/// How many choices an error lists at most, and how many bytes of them.
+/// The most choices that an error lists, and the most bytes of them.
 const CHOICES: usize = 50;
 const CHOICES_BYTES: usize = 1024;
 
-/// Bytes of names that are compared where there can be many: that takes as long as both are.
+/// The most bytes of names that are compared if there can be many, since the time grows with the product of both
+/// lengths.
 const COMPARED_BYTES: usize = 64;
 
-/// What there is to choose from, for an error: up to 50 choices or one KiB of them, then how many more there are. At least
-/// one is listed.
+/// A list of choices for an error: up to 50 or one KiB of them, then the number of further ones. At least one is
+/// listed.
 pub fn choices<T: Display>(all: impl IntoIterator<Item = T>) -> String {
     let (mut text, mut listed, mut more) = (String::new(), 0_usize, 0_usize);
     for choice in all {
@@ -41,8 +42,8 @@ pub fn choices<T: Display>(all: impl IntoIterator<Item = T>) -> String {
     text
 }
 
-/// The end of an error about an unknown name, for readers who cannot look up what there is: the nearest one, and all
-/// of them.
+/// The end of an error about an unknown name, for readers who cannot look up the known ones: the nearest name, and all
+/// names.
 pub fn either<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     let is_short = |name: &&str| name.len() <= COMPARED_BYTES;
     let near = Some(name).filter(is_short).and_then(|name| nearest(name, known.clone().into_iter().filter(is_short)));
@@ -50,7 +51,7 @@ pub fn either<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) 
     format!("{near}known are {}", choices(known))
 }
 
-/// The known name that is most like `name`, or that begins with it, where there is one.
+/// The known name that is most like `name` or begins with it, if there is one.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let begun = |candidate: &str| name.len() >= BEGINNING && candidate.starts_with(name);
     let likeness = |candidate: &str| {
@@ -62,16 +63,15 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     found.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, candidate)| candidate)
 }
 
-/// The known name that `name` is probably a misspelling of, where unknown names are allowed too: fewer are taken for one
-/// than [`nearest`] finds.
+/// The known name that `name` probably misspells, if unknown names are allowed too. This is stricter than [`nearest`].
 pub fn slip<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // What is much longer is not looked at: that takes as long as it is.
+    // Much longer names are not compared, since the time grows with their length.
     let is_alike =
         |known: &str| name.len() < 4 * known.len() && strsim::normalized_damerau_levenshtein(name, known) >= SLIP;
     known.into_iter().find(|known| is_alike(known))
 }
 
-/// The end of an error about an unknown name: the nearest one, else all of them.
+/// The end of an error about an unknown name: the nearest name, else all names.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
@@ -79,8 +79,8 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) ->
     }
 }
 
-/// serde's text about an unknown name, with the nearest known one for the list of all; none where it is about
-/// something else.
+/// serde's text about an unknown name, with the nearest known one in place of the list of all; `None` for another
+/// error.
 pub fn suggested(text: &str) -> Option<String> {
     let is_unknown = text.starts_with("unknown field `") || text.starts_with("unknown variant `");
     let mut names = text.split('`').skip(1).step_by(2).filter(|_| is_unknown);

@@ -1,8 +1,9 @@
 //! Reads structs from objects only.
 //!
-//! serde's derived `Deserialize` takes a list of values for a struct too, in the order of its fields, and JSON and TOML hand
-//! it one: `"grants": [{}, {}]` would grant two interfaces without naming them. [`Objects`] wraps any format's deserializer
-//! and refuses the list, at every depth. It does not reach below `flatten` and tagged enums, which serde buffers first.
+//! serde's derived `Deserialize` accepts a list of values for a struct too, in the order of its fields, and JSON and
+//! TOML pass it on: `"grants": [{}, {}]` would grant two interfaces without naming them. [`Objects`] wraps any format's
+//! deserializer and refuses the list, at every depth. It does not reach below `flatten` and tagged enums, which serde
+//! buffers first.
 
 use std::fmt;
 
@@ -14,14 +15,14 @@ use serde_path_to_error::Segment;
 
 use crate::text::one_line;
 
-/// How JSON calls what a struct is read from.
+/// The noun of JSON for the form of a struct.
 pub const OBJECT: &str = "an object";
 
-/// A deserializer of which a struct takes an object and nothing else.
+/// A deserializer from which a struct accepts only an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<D> {
     inner: D,
-    /// How the format calls an object, for errors.
+    /// The format's noun for an object, for errors.
     noun: &'static str,
 }
 
@@ -34,8 +35,7 @@ impl<D> Objects<D> {
 
 /// Reads a whole JSON text.
 ///
-/// # Errors
-/// Where it is no JSON, or not a `T`; with the line and the column.
+/// # Errors The text is not JSON or not a `T`. The error has the line and the column.
 pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let read = T::deserialize(Objects::called(OBJECT, &mut deserializer))?;
@@ -43,13 +43,13 @@ pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Resul
     Ok(read)
 }
 
-/// How TOML calls what a struct is read from.
+/// The noun of TOML for the form of a struct.
 pub const TABLE: &str = "a table";
 
-/// What is wrong with a text that is no `T`, in the words of its format.
+/// The error of a text that is no `T`, in the words of its format.
 #[derive(Debug)]
 pub struct Misread<E> {
-    /// Which value is of the wrong type, what stands there, and what to write; none where the format's own error says it.
+    /// The value of the wrong type, and the expected type; `None` if the format's own error tells it.
     pub text: Option<String>,
     /// The keys to the value, as `component.tools[0]`.
     pub path: String,
@@ -57,13 +57,12 @@ pub struct Misread<E> {
     pub error: E,
 }
 
-/// The mark that some editors put before a text.
+/// The mark that some editors write before a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Refuses a text that begins with a byte order mark: Guild Hall cannot read such a manifest, and so no file has one.
+/// Refuses a text that begins with a byte order mark, since Guild Hall cannot read such a manifest.
 ///
-/// # Errors
-/// What to do.
+/// # Errors The text tells the remedy.
 pub fn check_begin(text: &[u8]) -> Result<(), &'static str> {
     if text.starts_with(BYTE_ORDER_MARK) {
         return Err("the file begins with a byte order mark (the bytes EF BB BF); save it as UTF-8 without one");
@@ -71,10 +70,9 @@ pub fn check_begin(text: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Reads a `T` as [`Objects`] does. Of an error it names the value that is wrong, by the path of keys to it.
+/// Reads a `T` as [`Objects`] does. An error names the invalid value by the path of keys to it.
 ///
-/// # Errors
-/// Where it is not a `T`.
+/// # Errors The value is not a `T`.
 pub fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     noun: &'static str,
     from: D,
@@ -92,7 +90,7 @@ fn path(path: &serde_path_to_error::Path) -> String {
     for segment in path.iter() {
         match segment {
             Segment::Seq { index } => text.push_str(&format!("[{index}]")),
-            // By such a name a type and its format know each other, as `toml::Spanned`.
+            // Such a name is a private agreement of a type and its format, as for `toml::Spanned`.
             Segment::Map { key } if key.starts_with('$') => {}
             Segment::Map { key: name } | Segment::Enum { variant: name } => {
                 text.push_str(if text.is_empty() { "" } else { "." });
@@ -104,16 +102,16 @@ fn path(path: &serde_path_to_error::Path) -> String {
     text
 }
 
-/// serde's text about a value of the wrong type in the words of the format, in which an object is `noun`; none where it is
-/// about something else.
+/// serde's text about a value of the wrong type, in the words of the format with the `noun` for an object; `None` for
+/// another error.
 fn explained(path: &str, text: &str, noun: &str) -> Option<String> {
     let (found, wanted) = ["invalid type: ", "invalid value: "]
         .iter()
         .find_map(|what| text.strip_prefix(what))?
         .split_once(", expected ")?;
-    // serde_json says where at the end.
+    // serde_json appends the place.
     let wanted = wanted.rsplit_once(" at line ").map_or(wanted, |(wanted, _)| wanted);
-    // toml says in which key on a line of its own.
+    // toml appends the key on a line of its own.
     let wanted = wanted.lines().next().unwrap_or_default();
     let value = |kind: &str| Some(one_line(found.strip_prefix(kind)?, SHOWN_CHARS));
     let found = match found {
@@ -150,13 +148,12 @@ const SHOWN_CHARS: usize = 80;
 
 /// Reads a JSON value.
 ///
-/// # Errors
-/// Where it is not a `T`.
+/// # Errors The value is not a `T`.
 pub fn from_value<'de, T: Deserialize<'de>>(value: serde_json::Value) -> serde_json::Result<T> {
     T::deserialize(Objects::called(OBJECT, value))
 }
 
-/// What is passed on to a visitor, a seed or an access is wrapped likewise, so that it holds at every depth.
+/// Wraps visitors, seeds and accesses, so that the rule applies at every depth.
 struct Wrapped<T> {
     inner: T,
     noun: &'static str,
@@ -224,7 +221,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        // By such a name a type and its format know each other: `toml::Spanned` is no table of the file.
+        // Such a name is a private agreement of a type and its format: `toml::Spanned` is no table of the file.
         if name.starts_with('$') {
             let visitor = self.wrap(visitor);
             return self.inner.deserialize_struct(name, fields, visitor);
@@ -248,7 +245,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
     }
 }
 
-/// The visitor of a struct: it takes a map, and the default of every other method is an error.
+/// The visitor of a struct. It accepts a map, and the default of every other method is an error.
 struct Object<V>(Wrapped<V>);
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for Object<V> {
@@ -256,7 +253,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Object<V> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said = Expected(&self.0.inner).to_string();
-        // What serde says where the type says nothing: the name of a Rust type.
+        // serde's default text is the name of a Rust type.
         f.write_str(if said.starts_with("struct ") { self.0.noun } else { &said })
     }
 
@@ -265,7 +262,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Object<V> {
     }
 }
 
-/// What a visitor expects, as a text.
+/// A visitor's expectation, as a text.
 struct Expected<'a, V>(&'a V);
 
 impl<'de, V: Visitor<'de>> fmt::Display for Expected<'_, V> {
@@ -451,7 +448,7 @@ mod tests {
         })
     }
 
-    /// The pointers of all objects in a value that stand for a struct.
+    /// The pointers of all objects in a value that are read as structs.
     const STRUCTS: [&str; 10] = [
         "",
         "/pair",
@@ -479,7 +476,7 @@ mod tests {
             let mut value = whole();
             let place = value.pointer_mut(pointer).unwrap();
             *place = place.as_object().unwrap().values().cloned().collect();
-            // serde by itself takes it, but for one that lacks a field.
+            // serde by itself accepts it, except for a struct that lacks a field.
             let text = value.to_string();
             for error in [from_value::<Whole>(value).unwrap_err(), from_json::<Whole>(text.as_bytes()).unwrap_err()] {
                 let error = error.to_string();

@@ -1,13 +1,13 @@
-//! Operations: what callers can ask of a host, each described once.
+//! Describes each operation of a host once, for all surfaces.
 //!
-//! An operation is a type that implements [`Operation`]: its input, its output, and its [`Row`]. Every surface is made from
-//! that: the JSON-RPC method, the route on the port and on the hall's socket, the tool of MCP, the gate, the log of who did
-//! what, the OpenRPC document, the client, and the tables of the docs.
+//! An operation is a type that implements [`Operation`]: its input, its output, and its [`Row`]. Every surface is made
+//! from these: the JSON-RPC method, the route on the port and on the hall's socket, the tool of MCP, the gate, the log
+//! of who did what, the OpenRPC document, the client, and the tables of the docs.
 
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// An operation that callers can ask for.
+/// An operation that callers can request.
 pub trait Operation: 'static {
     /// The parameters.
     type Input: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
@@ -22,23 +22,23 @@ pub trait Operation: 'static {
 pub struct Row {
     /// The JSON-RPC method, which is also the name in the log of who did what.
     pub name: &'static str,
-    /// What a caller has to be allowed.
+    /// The permission that a caller needs.
     pub access: Access,
-    /// What the operation does, for people and models: one sentence, or two.
+    /// The description of the operation for people and models, in one or two sentences.
     pub text: &'static str,
-    /// When the parameters are refused, besides missing and malformed ones. Empty where there is nothing more to say.
+    /// The cases in which the parameters are refused, besides missing and malformed ones. May be empty.
     pub refuses: &'static str,
-    /// Whether it takes as long as a network or a model does: its clients wait for minutes.
+    /// Whether it waits for a network or a model, so that its clients have to wait for minutes.
     pub slow: bool,
     /// The kind of its answer.
     pub answer: AnswerKind,
-    /// Bytes that its answer takes at most while it is made: records, the same as values, and as a text.
+    /// The most bytes of memory that its answer takes while it is made: as records, as values, and as a text.
     pub answer_bytes: u64,
     /// The route below `/hall` of the port, and on the hall's socket.
     pub route: Option<Route>,
     /// The tool of MCP.
     pub tool: Option<Tool>,
-    /// Where the routes of the original differ.
+    /// The differences of the original's route.
     pub quirks: Quirks,
 }
 
@@ -59,42 +59,42 @@ impl Row {
         }
     }
 
-    /// When the parameters are refused.
+    /// Sets the cases in which the parameters are refused.
     pub const fn refuses(self, refuses: &'static str) -> Self {
         Self { refuses, ..self }
     }
 
-    /// The operation takes as long as a network or a model does.
+    /// Marks the operation as waiting for a network or a model.
     pub const fn slow(self) -> Self {
         Self { slow: true, ..self }
     }
 
-    /// The operation answers with the events of a turn.
+    /// Makes the operation answer with the events of a turn.
     pub const fn streams(self) -> Self {
         Self { answer: AnswerKind::Turn, ..self }
     }
 
-    /// The operation answers with a file.
+    /// Makes the operation answer with a file.
     pub const fn file(self) -> Self {
         Self { answer: AnswerKind::File, ..self }
     }
 
-    /// The operation answers with as many mebibytes as this, at most, while the answer is made.
+    /// Sets the most mebibytes of memory that the answer takes while it is made.
     pub const fn answers_mebibytes(self, mebibytes: u64) -> Self {
         Self { answer_bytes: mebibytes << 20, ..self }
     }
 
-    /// The route that is asked by `GET`.
+    /// Sets a route for `GET`.
     pub const fn get(self, path: &'static str) -> Self {
         Self { route: Some(Route { verbs: Verbs::Get, path, status: 200 }), ..self }
     }
 
-    /// The route that is asked by `POST`.
+    /// Sets a route for `POST`.
     pub const fn post(self, path: &'static str) -> Self {
         Self { route: Some(Route { verbs: Verbs::Post, path, status: 200 }), ..self }
     }
 
-    /// The HTTP status of the route's answer, where that is not 200.
+    /// Sets the HTTP status of the route's answer, in place of 200.
     pub const fn answers(self, status: u16) -> Self {
         match self.route {
             Some(route) => Self { route: Some(Route { status, ..route }), ..self },
@@ -102,17 +102,17 @@ impl Row {
         }
     }
 
-    /// The tool of this name, with a title for people.
+    /// Sets the tool, with its name and a title for people.
     pub const fn tool(self, name: &'static str, title: &'static str) -> Self {
         Self { tool: Some(Tool { name, title, replaces: false }), ..self }
     }
 
-    /// The same, of a tool that replaces something that was there.
+    /// Sets a tool that overwrites existing data.
     pub const fn replacing_tool(self, name: &'static str, title: &'static str) -> Self {
         Self { tool: Some(Tool { name, title, replaces: true }), ..self }
     }
 
-    /// The name of its tool; the method's, where it has none.
+    /// The name of its tool; without one, the method's.
     pub const fn tool_name(&self) -> &'static str {
         match self.tool {
             Some(tool) => tool.name,
@@ -120,26 +120,26 @@ impl Row {
         }
     }
 
-    /// Where the routes of the original differ.
+    /// The differences of the original's route.
     pub const fn quirks(self, quirks: Quirks) -> Self {
         Self { quirks, ..self }
     }
 }
 
-/// What an operation does, by which the gate decides.
+/// The kind of an operation, by which the gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is asked before anything else: by MCP, and for what there is to ask.
+    /// It belongs to the handshake of MCP, or lists the operations.
     Open,
     /// A notification of MCP, whose name is a caller's text.
     Notification,
-    /// It tells about jobs, or about the hall.
+    /// It reads jobs, or the hall.
     Reads,
-    /// It tells what a job's sessions read and said, word by word.
+    /// It reads the full text of a job's sessions.
     Inspects,
     /// It makes a job, or changes the hall.
     Dispatches,
-    /// It ends or removes something.
+    /// It ends or removes data or work.
     Ends,
     /// It calls a tool of a component.
     Calls,
@@ -148,7 +148,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether the operation changes anything, or may: a component's tool can reach the web.
+    /// Whether the operation changes state, or may do so, as a component's tool can reach the web.
     pub fn changes(self) -> bool {
         matches!(self, Self::Dispatches | Self::Ends | Self::Calls)
     }
@@ -159,17 +159,17 @@ impl Access {
 pub enum AnswerKind {
     /// JSON.
     Json,
-    /// The events of a turn of a meeting, as they come. A caller that is sent no events gets a
+    /// The events of a turn of a meeting, as they occur. A caller that is sent no events gets a
     /// [`SpokenTurn`](crate::hall::SpokenTurn).
     Turn,
-    /// A file, as it is: only its route answers with it.
+    /// The bytes of a file, which only its route answers with.
     File,
 }
 
 /// A route of the hall's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// By which verbs it is asked.
+    /// The verbs of the route.
     pub verbs: Verbs,
     /// The path, below `/hall` of the port. A part `{NAME}` is the field `NAME` of the input.
     pub path: &'static str,
@@ -189,7 +189,7 @@ pub enum Verbs {
 }
 
 impl Verbs {
-    /// Whether a request with this verb is one of the route.
+    /// Whether the route accepts this verb.
     pub fn include(self, verb: &str) -> bool {
         match self {
             Self::Get => verb == "GET",
@@ -202,28 +202,28 @@ impl Verbs {
 /// A tool of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// By which it is called.
+    /// The name in calls.
     pub name: &'static str,
-    /// For people.
+    /// The title for people.
     pub title: &'static str,
-    /// Whether it replaces something that was there.
+    /// Whether it overwrites existing data.
     pub replaces: bool,
 }
 
-/// Where a route of the original differs from the rule.
+/// The differences of an original's route from the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirks {
-    /// The fields that the original names together where any of them is missing, as in `projectName, title`.
+    /// The fields that the original names together if any of them is missing, as in `projectName, title`.
     pub missing: Option<&'static str>,
-    /// Other names of fields, each with the name of the field.
+    /// Aliases of fields, each with the name of the field.
     pub aliases: &'static [(&'static str, &'static str)],
     /// The fields that may be empty. Any other field that is empty counts as missing.
     pub may_be_empty: &'static [&'static str],
-    /// Sentences of the original for fields that are missing or malformed, each with the name of the field.
+    /// The original's sentences for missing or malformed fields, each with the name of the field.
     pub sentences: &'static [(&'static str, &'static str)],
 }
 
 impl Quirks {
-    /// No difference.
+    /// No differences.
     pub const NONE: Self = Self { missing: None, aliases: &[], may_be_empty: &[], sentences: &[] };
 }

@@ -1,4 +1,4 @@
-//! What the operator allows: rules for the members that a pattern matches.
+//! Defines the operator's policy: rules for the members that a pattern matches.
 
 use std::{fmt, str::FromStr};
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{capability::Capability, ids::MemberKey, limits::Limits};
 
-/// What an activity of the manager may beget: the commissions that it makes, those that they make, and so on. They are counted
-/// together, to the meeting or the commission of the user's that they began with.
+/// The bounds of commissions that follow from an activity of the manager, directly or through other commissions. They
+/// are counted together for the user's meeting or commission with which they began.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delegation {
-    /// Commissions that follow from one another: those that the user's own activity makes are 1 deep.
+    /// The depth of commissions that follow from one another. Commissions of the user's own activity have depth 1.
     pub depth: u32,
-    /// Commissions in all, whatever became of them.
+    /// The number of all commissions, also ended ones.
     pub commissions: u32,
     /// US dollars that all of them have spent, and may still spend.
     pub budget_usd: f64,
@@ -28,20 +28,21 @@ impl Default for Delegation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Names {
-    /// One pattern of each of these lists has to match: what was asked for, what is allowed. None: every name.
+    /// One pattern of each of these lists has to match, such as the request and the permission. Without lists, every
+    /// name is granted.
     pub all_of: Vec<Vec<String>>,
     /// None of these may match.
     pub none_of: Vec<String>,
 }
 
 impl Names {
-    /// Whether a name is granted, where `matches(pattern, name)` says what a pattern means.
+    /// Whether a name is granted; `matches(pattern, name)` interprets a pattern.
     pub fn grant(&self, name: &str, matches: impl Fn(&str, &str) -> bool) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         self.all_of.iter().all(|patterns| any(patterns)) && !any(&self.none_of)
     }
 
-    /// Those that are granted here and there.
+    /// The names that are granted by both.
     pub(crate) fn and(mut self, other: Self) -> Self {
         let news = |known: &[String], pattern: &String| !known.contains(pattern);
         self.none_of.extend(other.none_of.into_iter().filter(|p| news(&self.none_of, p)).collect::<Vec<_>>());
@@ -51,7 +52,7 @@ impl Names {
     }
 }
 
-/// Which members a rule is for: a key, with `*` for any characters, `/` too.
+/// The members of a rule: a key, with `*` for any characters, also `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern(pub String);
@@ -71,17 +72,17 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    /// The one key that it is, where it has no `*`.
+    /// The exact key, if the pattern has no `*`.
     pub fn exact(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(self.0.as_str())
     }
 
-    /// How many characters of a key it says: the more, the closer it is.
+    /// The number of literal characters: a pattern with more is more specific.
     pub fn closeness(&self) -> usize {
         self.0.bytes().filter(|byte| *byte != b'*').count()
     }
 
-    /// Whether a name is meant.
+    /// Whether the pattern matches a name.
     pub fn matches(&self, name: &str) -> bool {
         wildcard(&self.0, name)
     }
@@ -93,8 +94,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether `name` is as `pattern` says, where `*` stands for any characters. It takes no more than the product of both
-/// lengths.
+/// Whether `name` matches `pattern`, in which `*` stands for any characters. The time grows with the product of both
+/// lengths at most.
 pub fn wildcard(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
     let mut last_star = None;
@@ -120,17 +121,17 @@ pub fn wildcard(pattern: &str, name: &str) -> bool {
 /// One `[member.PATTERN]` of the operator's policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
-    /// Whom it is for.
+    /// The members of the rule.
     pub members: Pattern,
-    /// `allow`: nothing else is granted to them, but what another rule allows.
+    /// `allow`: the members are granted only these capabilities, and those that another rule allows.
     pub allow: Option<Vec<Capability>>,
-    /// `deny`: it wins over every `allow`.
+    /// `deny`: it takes precedence over every `allow`.
     pub deny: Vec<Capability>,
-    /// `limits`: those of the whole host, with its own in place.
+    /// `limits`: the limits of the host with the rule's own values.
     pub limits: Option<Box<Limits>>,
 }
 
-/// What the operator allows.
+/// The policy of the operator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     /// The rules, in their order in the file. The order has no meaning.
@@ -139,12 +140,13 @@ pub struct Policy {
     pub web: bool,
     /// `[hall] manager`: the one member that can hold `hall:manage`.
     pub manager: Option<MemberKey>,
-    /// `strict_imports`: a component that imports what it was not granted is refused, instead of linked so that it cannot.
+    /// `strict_imports`: a component that imports an interface without its grant is refused, and not linked with calls
+    /// that fail.
     pub strict_imports: bool,
 }
 
 impl Policy {
-    /// The rules that are for a member.
+    /// The rules for a member.
     pub(crate) fn rules_for(&self, key: &MemberKey) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(move |rule| rule.members.matches(key.as_str()))
     }

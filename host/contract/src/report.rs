@@ -1,6 +1,6 @@
-//! The members of a host, as `GET /members` lists them.
+//! Defines the report on the members of a host, as `GET /members` sends it.
 //!
-//! What stands here in doc comments, callers read too, in the JSON Schema that is made from these types.
+//! Callers read these doc comments too, in the JSON Schema that is made from these types.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-//! Methods, parameters and results of `worker/*` (REQ-WD-3, REQ-WD-5 to REQ-WD-17), and JSON-RPC's codes.
+//! Defines the methods, parameters and results of `worker/*` (REQ-WD-3, REQ-WD-5 to REQ-WD-17), and JSON-RPC's codes.
 //!
-//! What stands here in doc comments, callers read too, in the JSON Schemas that are made from these types.
+//! Callers read these doc comments too, in the JSON Schemas that are made from these types.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,25 +12,25 @@ use crate::{
     operation::{Access, Operation, Row},
 };
 
-/// The names of the worker methods, and of the one that describes them.
+/// The names of the worker methods, and of the method that describes them.
 pub mod method {
-    /// Accept a task, answer with a job id.
+    /// Accepts a task, and answers with a job id.
     pub const DISPATCH: &str = "worker/dispatch";
-    /// Enumerate jobs.
+    /// Lists jobs.
     pub const LIST: &str = "worker/list";
-    /// One job's state.
+    /// Reads one job's state.
     pub const STATUS: &str = "worker/status";
-    /// A completed job's output.
+    /// Reads a completed job's output.
     pub const RESULT: &str = "worker/result";
-    /// One job's transcript and log.
+    /// Reads one job's transcript and log.
     pub const LOG: &str = "worker/log";
-    /// End a running job.
+    /// Ends a running job.
     pub const CANCEL: &str = "worker/cancel";
-    /// Remove a completed or cancelled job.
+    /// Removes a completed or cancelled job.
     pub const DELETE: &str = "worker/delete";
-    /// Let a job on that is held back after a crash.
+    /// Resumes a job that is held back after a crash.
     pub const RESUME: &str = "worker/resume";
-    /// What an endpoint answers to, as an OpenRPC document.
+    /// Describes the methods of an endpoint as an OpenRPC document.
     pub const DISCOVER: &str = "rpc.discover";
 }
 
@@ -40,26 +40,26 @@ pub mod code {
     pub const PARSE_ERROR: i32 = -32700;
     /// The body is JSON, but no request.
     pub const INVALID_REQUEST: i32 = -32600;
-    /// No such method here.
+    /// The method does not exist at this endpoint.
     pub const METHOD_NOT_FOUND: i32 = -32601;
-    /// The parameters are not acceptable; the message says which and why.
+    /// The parameters are not acceptable; the message names them and the reason.
     pub const INVALID_PARAMS: i32 = -32602;
-    /// The host could not do it.
+    /// The host failed.
     pub const INTERNAL_ERROR: i32 = -32603;
     /// The host is at one of its limits; the same request may succeed later.
     pub const BUSY: i32 = -32000;
-    /// The caller's token is not for this; of a request that stands alone, HTTP 403 says so.
+    /// The caller's token does not permit it; a single request gets HTTP 403.
     pub const FORBIDDEN: i32 = -32003;
 }
 
 /// An error of JSON-RPC, as it goes to the caller.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RpcError {
-    /// One of [`code`].
+    /// A code of [`code`].
     pub code: i32,
-    /// What is wrong, for the one who asked. It names no path of the host.
+    /// The error for the caller, without paths of the host.
     pub message: String,
-    /// More, for programs.
+    /// Details for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -70,22 +70,22 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The request is none that the host takes.
+    /// The request is invalid.
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(code::INVALID_REQUEST, message)
     }
 
-    /// The parameters are not acceptable; the text says which and why.
+    /// The parameters are not acceptable; the text names them and the reason.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(code::INVALID_PARAMS, message)
     }
 
-    /// The host could not do it, and it is not the caller's fault.
+    /// The host failed, through no fault of the caller.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(code::INTERNAL_ERROR, message)
     }
 
-    /// The host is at one of its limits; the text says which, and when to try again.
+    /// The host is at one of its limits; the text names it, and tells when to try again.
     pub fn busy(message: impl Into<String>) -> Self {
         Self::new(code::BUSY, message)
     }
@@ -336,7 +336,7 @@ impl Operation for ListJobs {
             .tool("list", "List jobs");
 }
 
-/// Tells how a job is getting on.
+/// Tells the state of a job.
 #[derive(Debug)]
 pub struct JobStatusOf;
 
@@ -353,7 +353,7 @@ impl Operation for JobStatusOf {
     .tool("status", "Job status");
 }
 
-/// Hands over a result.
+/// Reads a job's result.
 #[derive(Debug)]
 pub struct JobResult;
 
@@ -370,7 +370,7 @@ impl Operation for JobResult {
     .tool("result", "Job result");
 }
 
-/// Hands over a job's transcript and log.
+/// Reads a job's transcript and log.
 #[derive(Debug)]
 pub struct JobLog;
 
@@ -417,7 +417,7 @@ impl Operation for DeleteJob {
     .tool("delete", "Delete a job");
 }
 
-/// Lets a job on that is held back.
+/// Resumes a job that is held back.
 #[derive(Debug)]
 pub struct ResumeJob;
 
@@ -432,7 +432,7 @@ impl Operation for ResumeJob {
     .refuses("The member has no such job; or it is not held back.");
 }
 
-/// When an operation on a job is refused.
+/// The text about the cases in which an operation on a job is refused.
 const NO_JOB: &str = "The member has no such job.";
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Keys and tokens: a type that does not show them, and where they may be sent.
+//! Holds keys and tokens in a type that does not show them, and tells where they may be sent.
 
 use std::{fmt, net::IpAddr};
 
-/// Whether a key may be sent there: encrypted, or without leaving this machine. `host` is spelled as in an address.
+/// Whether a key may be sent to a host: encrypted, or without leaving this machine. `host` is spelled as in an address.
 pub fn may_carry_key(scheme: &str, host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     scheme == "https" || host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// A key, or a token. It shows itself nowhere.
+/// A key or a token, which no output shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -1,4 +1,4 @@
-//! Texts of others where people read them: names, errors and reports that came with a plugin.
+//! Makes texts of plugins and callers safe to show: names, errors and reports.
 
 use std::{
     borrow::Cow,
@@ -8,7 +8,7 @@ use std::{
 /// Characters of a caller's text that a log line repeats.
 pub const LOGGED_CHARS: usize = 300;
 
-/// Whether a character is invisible, or steers a terminal, or changes how what follows is shown. A newline and a tab do
+/// Whether a character is invisible, steers a terminal, or changes the display of later text. A newline and a tab do
 /// not.
 pub fn is_steering(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
@@ -36,7 +36,7 @@ impl<W: Write> Write for OneLine<W> {
 /// A text as [`OneLine`] writes it.
 pub fn visible(text: impl fmt::Display) -> String {
     let mut line = OneLine(String::new());
-    // Only the text's own `Display` could fail; what it wrote before that stays.
+    // Only the text's own `Display` could fail; the text written before that stays.
     let _ = write!(line, "{text}");
     line.0
 }
@@ -46,7 +46,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     if text.contains(is_steering) { Cow::Owned(text.replace(is_steering, "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
-/// The first `chars` characters of a text, and whether that is all of it.
+/// The first `chars` characters of a text, and whether they are the whole text.
 pub fn cut(text: &str, chars: usize) -> (&str, bool) {
     match text.char_indices().nth(chars) {
         Some((end, _)) => (text.get(..end).unwrap_or(text), false),
@@ -71,7 +71,7 @@ pub fn escaped_json(json: &str) -> Cow<'_, str> {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
-            // It stands between values: in a string of JSON it is an escape already.
+            // The character stands between values: in a string of JSON it is an escape already.
             '\r' => escaped.push(' '),
             c if is_steering(c) => {
                 c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));

@@ -1,4 +1,4 @@
-//! Commissions.
+//! Defines commissions and the operations on them.
 
 use std::{fmt, str::FromStr};
 
@@ -32,16 +32,16 @@ pub enum CommissionStatus {
     Abandoned,
 }
 
-/// Groups of states: what a list shows together, and what a briefing counts together.
+/// Groups of states, which a list shows together and a briefing counts together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommissionPhase {
-    /// It waits.
+    /// The commission waits.
     Waiting,
-    /// Its attempt is under way, which counts against the caps.
+    /// An attempt is under way, which counts against the caps.
     Active,
-    /// It can be dispatched again, or abandoned.
+    /// The commission can be dispatched again, or abandoned.
     Ended,
-    /// It is over for good.
+    /// The commission is over for good.
     Over,
 }
 
@@ -287,7 +287,7 @@ pub struct CommissionList {
     pub more: usize,
 }
 
-/// Whether there is nothing more to say.
+/// Whether the count is zero, and left out of the JSON.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 pub(super) fn is_zero(count: &usize) -> bool {
     *count == 0
@@ -643,7 +643,7 @@ impl Operation for ReadCommission {
     .tool("read_commission", "Read a commission");
 }
 
-/// Looks whether blocked commissions of a project can go on.
+/// Checks whether blocked commissions of a project can go on.
 #[derive(Debug)]
 pub struct CheckDependencies;
 
@@ -651,7 +651,7 @@ impl Operation for CheckDependencies {
     type Input = super::ProjectParams;
     type Output = Done;
     const ROW: Row = Row {
-        // The original's command line asks by GET, and it changes what is blocked all the same.
+        // The original's command line uses GET, although the operation changes blocked commissions.
         route: Some(crate::operation::Route {
             verbs: Verbs::Both,
             path: "/commission/dependency/project/check",
@@ -665,7 +665,7 @@ impl Operation for CheckDependencies {
     };
 }
 
-/// Reads which commissions of a project depend on which.
+/// Reads the dependencies of a project's commissions.
 #[derive(Debug)]
 pub struct ReadGraph;
 

@@ -1,4 +1,4 @@
-//! Documents: the files below `.lore/` of a project.
+//! Defines documents, the files below `.lore/` of a project, and the operations on them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The events of a hall.
+//! Defines the events of a hall.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The heartbeat: standing orders of a project, which the manager carries out when a user asks for a tick.
+//! Defines the heartbeat: standing orders of a project, which the manager carries out when a user asks for a tick.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

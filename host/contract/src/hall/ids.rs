@@ -1,4 +1,4 @@
-//! The names of commissions and meetings, which are the names of files, too.
+//! Defines the names of commissions and meetings, which are also the names of their files.
 
 use std::{
     borrow::Cow,
@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// The longest name: it becomes that of a file, and part of a branch's.
+/// The length of the longest name, which becomes the name of a file and a part of a branch's.
 const MAX_BYTES: usize = 128;
-/// Characters of a worker's name, or of an agenda, in a name.
+/// The most characters of a worker's name or an agenda in a name.
 const MAX_PART: usize = 64;
 
-/// A type of names.
+/// Defines a type of names.
 macro_rules! names {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
@@ -88,7 +88,7 @@ names! {
 }
 
 impl CommissionId {
-    /// The name of a commission for this worker that is made at this time, and is the `nth` of the second, from 1.
+    /// The name of a commission for this worker, made at this time as the `nth` of the second, from 1.
     pub fn new(worker: &str, time: Timestamp, nth: usize) -> Self {
         Self(format!("commission-{}-{}", plain(worker, "worker"), second(time, nth)))
     }

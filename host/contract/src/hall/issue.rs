@@ -1,4 +1,4 @@
-//! Issues: documents in `.lore/work/issues/`, or in `.lore/issues/` of older projects.
+//! Defines issues: documents in `.lore/work/issues/`, or in `.lore/issues/` of older projects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

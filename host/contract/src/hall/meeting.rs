@@ -1,4 +1,4 @@
-//! Meetings.
+//! Defines meetings and the operations on them.
 
 use std::{fmt, str::FromStr};
 
@@ -302,7 +302,7 @@ pub enum Trigger {
 }
 
 impl TurnEvent {
-    /// Whether nothing of the turn follows.
+    /// Whether the event is the last of its turn.
     pub fn is_end(&self) -> bool {
         matches!(self, Self::TurnEnd { .. } | Self::Error { .. })
     }
@@ -432,7 +432,7 @@ pub struct DeferMeetingParams {
     pub deferred_until: String,
 }
 
-/// Puts a request for a meeting off.
+/// Defers a request for a meeting.
 #[derive(Debug)]
 pub struct DeferMeeting;
 
@@ -519,7 +519,7 @@ pub struct MessageParams {
     pub message: String,
 }
 
-/// Says something in a meeting.
+/// Sends a message in a meeting.
 #[derive(Debug)]
 pub struct SendMessage;
 
@@ -545,14 +545,14 @@ pub struct JoinTurnParams {
     pub after: Option<u64>,
 }
 
-/// Listens to the turn that is under way, or to the last one.
+/// Listens to the turn under way, or to the last one.
 #[derive(Debug)]
 pub struct JoinTurn;
 
 impl Operation for JoinTurn {
     type Input = JoinTurnParams;
     type Output = TurnEvent;
-    // The original has no such route: its clients lose a turn that they do not listen to.
+    // The original has no such route, and its clients lose a turn that they do not listen to.
     const ROW: Row = Row::new(
         "meeting/subscribe",
         Access::Reads,
@@ -570,7 +570,7 @@ pub struct MeetingIdParams {
     pub meeting_id: String,
 }
 
-/// Interrupts the turn that is under way.
+/// Interrupts the turn under way.
 #[derive(Debug)]
 pub struct InterruptTurn;
 
@@ -595,7 +595,7 @@ impl Operation for CloseMeeting {
         .tool("close_meeting", "Close a meeting");
 }
 
-/// Lists the meetings that are open.
+/// Lists the open meetings.
 #[derive(Debug)]
 pub struct ListOpenMeetings;
 

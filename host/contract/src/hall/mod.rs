@@ -1,6 +1,6 @@
-//! The domain of the hall: projects, commissions, meetings, documents, and the operations on them.
+//! Defines the domain of the hall: projects, commissions, meetings, documents, and the operations on them.
 //!
-//! The fields are those of the original's API, in its order. Fields that the original does not have say so.
+//! The fields are those of the original's API, in its order. The comments tell which fields the original does not have.
 
 mod commission;
 mod document;
@@ -44,7 +44,7 @@ pub enum Ok {
     Ok,
 }
 
-/// A state by its name, or a text that names none: the original compares texts, so nothing is in such a state.
+/// A state by its name, or another text. The original compares texts, so no object is in such a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Named<T> {

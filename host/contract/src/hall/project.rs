@@ -1,4 +1,4 @@
-//! Projects, the configuration of the hall, and its state.
+//! Defines projects, the configuration of the hall, and its state.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,23 +100,23 @@ pub struct ProjectSettings {
     pub memory_limit: Option<u32>,
 }
 
-/// Commissions of a project that run at once, where `config.yaml` does not say.
+/// The default number of a project's commissions that run at once.
 const COMMISSIONS_OF_A_PROJECT: u32 = 3;
-/// Meetings of a project that are open at once, where `config.yaml` does not say.
+/// The default number of a project's meetings that are open at once.
 const MEETINGS_OF_A_PROJECT: u32 = 5;
 
 impl ProjectSettings {
-    /// Commissions that run at once.
+    /// The number of commissions that run at once.
     pub fn commissions(&self) -> u32 {
         self.commission_cap.unwrap_or(COMMISSIONS_OF_A_PROJECT)
     }
 
-    /// Meetings that are open at once.
+    /// The number of meetings that are open at once.
     pub fn meetings(&self) -> u32 {
         self.meeting_cap.unwrap_or(MEETINGS_OF_A_PROJECT)
     }
 
-    /// Characters of memories that a session is given, where the project says so (REQ-WKR-23).
+    /// The characters of memories that a session is given, if the project sets them (REQ-WKR-23).
     pub fn memory_chars(&self) -> Option<u64> {
         self.memory_limit.map(|tokens| u64::from(tokens) * 4)
     }
@@ -170,7 +170,7 @@ impl Operation for RegisterProject {
     .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
 }
 
-/// Refuses to take a project away.
+/// Refuses to deregister a project.
 #[derive(Debug)]
 pub struct DeregisterProject;
 
@@ -359,7 +359,7 @@ pub struct MaybeProjectParams {
     pub project_name: Option<String>,
 }
 
-/// Tells how the work on projects stands.
+/// Summarizes the state of the work on projects.
 #[derive(Debug)]
 pub struct ReadBriefing;
 
@@ -416,7 +416,7 @@ pub struct SyncResults {
     pub results: Vec<Synced>,
 }
 
-/// Has `claude/main` follow the default branch.
+/// Makes `claude/main` follow the default branch.
 #[derive(Debug)]
 pub struct SyncProjects;
 
@@ -504,7 +504,7 @@ pub struct CreatePullRequest;
 impl Operation for CreatePullRequest {
     type Input = NewPullRequest;
     type Output = PullRequest;
-    // The original makes pull requests by its manager alone.
+    // In the original only the manager makes pull requests.
     const ROW: Row = Row::new(
         "workspace/git/pr/create",
         Access::Dispatches,

@@ -1,4 +1,4 @@
-//! Workers that can be commissioned, and the models that they can run.
+//! Defines workers that can be commissioned, and the models that they can run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,28 +1,27 @@
-//! What the files of a member declare, each by itself, and all of them together.
+//! Merges the declarations in the files of a member.
 
 use serde_json::{Map, Value};
 
 use super::{Lines, Manifest, ManifestError, Misread, Place, misread_at};
 use crate::{objects, text::one_line};
 
-/// The version of a package that states none, as private ones need not.
+/// The version of a package without one, as private packages may be.
 const NO_VERSION: &str = "0.0.0";
 /// Characters of a value that an error shows.
 const SHOWN_CHARS: usize = 80;
 
-/// What is declared, in the terms of `guild-member.json`: only what is said.
+/// A declaration in the terms of `guild-member.json`, with only the values that its file has.
 pub(super) struct Declared {
     pub(super) value: Value,
     pub(super) lines: Lines,
-    /// What refuses the member.
+    /// The faults for which the member is refused.
     pub(super) faults: Vec<ManifestError>,
 }
 
 impl Declared {
-    /// What is declared here or there.
+    /// Merges two declarations.
     ///
-    /// # Errors
-    /// Where both say a thing, and differ: the places of each.
+    /// # Errors The declarations differ in a value. The errors name the places of both.
     pub(super) fn with(self, other: Self) -> Result<Self, ManifestError> {
         let Self { mut value, lines, mut faults } = self;
         let mut differences = Vec::new();
@@ -42,10 +41,9 @@ impl Declared {
         Ok(Self { value, lines: lines.or(other.lines), faults })
     }
 
-    /// The manifest that a package makes, which begins at `package`.
+    /// The manifest of a package, which begins at `package`.
     ///
-    /// # Errors
-    /// All that refuses it.
+    /// # Errors All faults for which it is refused.
     pub(super) fn manifest(self, package: &Place) -> Result<Manifest, ManifestError> {
         let Self { mut value, lines, mut faults } = self;
         if let Some(keys) = value.as_object_mut() {
@@ -73,7 +71,7 @@ impl Declared {
     }
 }
 
-/// Puts what `others` say into `own`; `differ` is called with what both say otherwise.
+/// Adds the values of `others` to `own`; `differ` is called for each value in which they differ.
 fn merge(own: &mut Value, others: Value, path: &str, differ: &mut impl FnMut(&str, &Value, &Value)) {
     let is_one_fact = path == "component.configSchema" || path.starts_with("component.grants.");
     match (own, others) {
@@ -92,7 +90,7 @@ fn merge(own: &mut Value, others: Value, path: &str, differ: &mut impl FnMut(&st
     }
 }
 
-/// A value for comparing: lists name things, in an order that means nothing, and `1` is `1.0`.
+/// A value for comparison: the order of lists has no meaning, and `1` is `1.0`.
 fn unordered(value: &Value) -> Value {
     match value {
         Value::Array(list) => {

@@ -1,4 +1,4 @@
-//! Where a member's files say what, so that errors name a file and a line.
+//! Finds the places of values in a member's files, so that errors name a file and a line.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::FILE_NAME;
 use crate::nearest::suggested;
 
-/// A place in one of the files that declare a member. It reads `guild-member.json:LINE`.
+/// A place in a file that declares a member, shown as `guild-member.json:LINE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file's name.
@@ -24,10 +24,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where each value of a manifest is declared, by its path in `guild-member.json`, whichever file declares it.
+/// The place of each value of a manifest, by its path in `guild-member.json`, even if another file declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The file that is meant where nothing is said.
+    /// The file for values that are not declared.
     file: &'static str,
     places: BTreeMap<String, Place>,
 }
@@ -39,10 +39,10 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// How deep it looks: as deep as `guildHall.component.grants.files.roots`.
+    /// The depth of the search, which is that of `guildHall.component.grants.files.roots`.
     const DEPTH: usize = 5;
 
-    /// Those of a file that says nothing.
+    /// The places of a file without values.
     pub(super) fn none_of(file: &'static str) -> Self {
         Self { file, places: BTreeMap::new() }
     }
@@ -68,14 +68,14 @@ impl Lines {
         }
     }
 
-    /// The keys of the object at `path`; of the file itself, where that is empty.
+    /// The keys of the object at `path`; an empty path is the file itself.
     pub(super) fn keys(&self, path: &str) -> impl Iterator<Item = &str> {
         let within = if path.is_empty() { String::new() } else { format!("{path}.") };
         let keys = self.places.keys().filter_map(move |key| key.strip_prefix(&within));
         keys.filter(|key| !key.contains('.'))
     }
 
-    /// Notes that what is called `path` stands where `from` says `key`, with all that is in it; an empty `path` is the whole
+    /// Records that the place of `path` and all values in it is that of `key` in `from`; an empty `path` is the whole
     /// file.
     pub(super) fn adopt(&mut self, path: &str, from: &Self, key: &str) {
         for (found, place) in &from.places {
@@ -89,7 +89,7 @@ impl Lines {
         }
     }
 
-    /// Notes the places of `other` too, of what is not said here.
+    /// Adds the places of `other` for values without a place here.
     pub(super) fn or(mut self, other: Self) -> Self {
         for (path, place) in other.places.into_iter().filter(|(path, _)| !path.is_empty()) {
             self.places.entry(path).or_insert(place);
@@ -97,30 +97,31 @@ impl Lines {
         self
     }
 
-    /// Where `path` is said, as `component.grants.files`; where it is not said, what it would stand in.
+    /// The place of `path`, such as `component.grants.files`; for a missing value, the place of the object that it
+    /// belongs in.
     pub fn place(&self, path: &str) -> Place {
         let parents = std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(parent, _)| parent));
         let found = parents.chain([""]).filter_map(|path| self.places.get(path)).next().cloned();
         found.unwrap_or(Place { file: self.file, line: 1, key: String::new() })
     }
 
-    /// The file and the key of `path`, as `guild-member.json: component.grants.files`; in a package that does not say it, the
-    /// key that it would stand in.
+    /// The file and the key of `path`, as `guild-member.json: component.grants.files`; for a value that a package does
+    /// not have, the key of the object that it belongs in.
     pub fn name(&self, path: &str) -> String {
         let Place { file, key, .. } = self.place(path);
-        // The two files have the same words for it only where it is said.
+        // The key in the file is known only if the value is there.
         format!("{file}: {}", if file == FILE_NAME { path } else { &key })
     }
 }
 
-/// What is wrong with a manifest, and where. It reads `guild-member.json:LINE: ...`.
+/// An error in a manifest, shown as `guild-member.json:LINE: ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
     /// The file's name.
     pub file: &'static str,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The error and its remedy.
     pub text: String,
 }
 
@@ -129,7 +130,7 @@ impl ManifestError {
         Self { file: place.file, line: place.line, text: text.into() }
     }
 
-    /// What serde_json says of a file.
+    /// The error of serde_json for a file.
     pub(super) fn of(file: &'static str, error: &serde_json::Error) -> Self {
         let whole = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,15 +1,16 @@
-//! The `mcp` line of a manifest: whether it says more of the host that it starts than which member to serve, and where.
+//! Checks whether the `mcp` line of a manifest sets more options of the host that it starts than the member and the
+//! port.
 
 use std::path::Path;
 
 use super::{Manifest, McpCommand};
 
-/// Why an `mcp` line is not plain.
+/// The reason that an `mcp` line is not plain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplain {
     /// The key of the manifest.
     pub key: &'static str,
-    /// What stands there, after the key: `has "--sources"`.
+    /// The fault, as the words after the key: `has "--sources"`.
     pub what: String,
     /// Whether the operator can allow it.
     pub allowable: bool,
@@ -20,27 +21,27 @@ impl Unplain {
         Self { key, what: what.into(), allowable: true }
     }
 
-    /// It could lead to another `guild.toml` than the user's own.
+    /// The line could lead to another `guild.toml` than the user's own.
     fn ever(self) -> Self {
         Self { allowable: false, ..self }
     }
 }
 
 impl Manifest {
-    /// Why its `mcp` line is not plain: it says more of its host than whom to serve, and where. One without a line starts no
-    /// host, and one without a component is served by none.
+    /// The reason that its `mcp` line is not plain: it sets more options of its host than the member and the port. A
+    /// member without the line starts no host, and a member without a component is served by none.
     pub fn unplain(&self) -> Option<Unplain> {
         plain_line(self.mcp.as_ref().filter(|_| self.component.is_some())?).err()
     }
 }
 
 fn plain_line(McpCommand { command, args, env }: &McpCommand) -> Result<(), Unplain> {
-    // Another program could start `guild` with whatever environment it likes.
+    // Another program could start `guild` with any environment.
     let program = Path::new(command);
     if command != "guild" && !(program.is_absolute() && program.file_name().is_some_and(|name| name == "guild")) {
         return Err(Unplain::new("mcp.command", format!("is {command:?} and not \"guild\"")).ever());
     }
-    // These say where the user's own guild.toml is, and where compiled components are kept.
+    // These variables determine the user's own guild.toml, and the directory of compiled components.
     if let Some(name) = env.keys().find(|name| *name == "HOME" || name.starts_with("XDG_")) {
         return Err(Unplain::new("mcp.env", format!("sets {name:?}, which chooses the user's directories")).ever());
     }

@@ -1,4 +1,5 @@
-//! `package.json` with a key `guildHall`: how the original Guild Hall declares a worker or a toolbox (REQ-WKR-1, REQ-WKR-5).
+//! Reads `package.json` with a key `guildHall`, which declares a worker or a toolbox of the original Guild Hall
+//! (REQ-WKR-1, REQ-WKR-5).
 //!
 //! It is read as data, without running anything, into the terms of `guild-member.json`.
 
@@ -35,7 +36,7 @@ const KEYS: [&str; 14] = [
 ];
 /// The keys of [`Identity`].
 const IDENTITY: [&str; 5] = ["name", "description", "displayTitle", "portraitPath", "guidance"];
-/// By which path of `guild-member.json` a key goes. Of two keys for one path the later one goes before.
+/// The paths in `guild-member.json` of a package's keys. Of two keys for one path the later one takes precedence.
 const SAME: [(&str, &str); 16] = [
     ("name", "name"),
     ("version", "version"),
@@ -70,7 +71,7 @@ struct Package {
     kind: Value,
     #[serde(default)]
     identity: Identity,
-    /// Of a toolbox, which has no identity.
+    /// The name of a toolbox, which has no identity.
     name: Option<String>,
     description: Option<String>,
     posture: Option<String>,
@@ -95,7 +96,7 @@ struct Identity {
     portrait_path: Option<String>,
 }
 
-/// Whether a `package.json` declares a member: it has a key `guildHall`. One that is no JSON does where it seems to have one.
+/// Whether a `package.json` declares a member with a key `guildHall`. In a text that is not JSON, the word decides.
 pub fn is_declared(text: &[u8]) -> bool {
     match serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(text) {
         Ok(keys) => keys.contains_key(KEY),
@@ -103,7 +104,8 @@ pub fn is_declared(text: &[u8]) -> bool {
     }
 }
 
-/// What a `package.json` declares, in the terms of `guild-member.json`. What this host does not have is among its faults.
+/// The declaration of a `package.json`, in the terms of `guild-member.json`. Its faults include features that this host
+/// does not have.
 pub(super) fn declared(text: &[u8]) -> Result<Declared, ManifestError> {
     let said = Lines::of(FILE_NAME, str::from_utf8(text).unwrap_or_default());
     check_slips(&said, KEY, &KEYS)?;
@@ -163,7 +165,7 @@ pub(super) fn declared(text: &[u8]) -> Result<Declared, ManifestError> {
     if package.component.is_none() {
         return Ok(keys);
     }
-    // As it was written: what it does not say is not stated.
+    // The value as it was written, without defaults for missing keys.
     let whole: Value = read(FILE_NAME, text)?;
     let component = whole.get(KEY).and_then(|package| package.get("component"));
     let mut lines = Lines::none_of(FILE_NAME);
@@ -191,7 +193,7 @@ fn capabilities(kind: &Value) -> Result<Vec<&'static str>, String> {
     }
 }
 
-/// What to do where a worker of the original has a tool that none has here.
+/// The remedy for a worker of the original with a tool that does not exist here.
 fn instead_of(tool: &str) -> &'static str {
     match tool {
         "Bash" => "nothing runs commands: take it out, or name a toolbox in `domainToolboxes` that does what they did",
@@ -201,7 +203,7 @@ fn instead_of(tool: &str) -> &'static str {
     }
 }
 
-/// An object without the keys that nothing is said of.
+/// An object without null values.
 fn stated(value: Value) -> Value {
     match value {
         Value::Object(keys) => keys.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>().into(),
@@ -218,7 +220,7 @@ mod tests {
         manifest::Scope,
     };
 
-    /// As the original's own packages are, with the component that this host needs.
+    /// A package like the original's own, with the component that this host needs.
     fn artificer() -> Value {
         json!({
             "name": "guild-hall-developer", "version": "0.1.0", "private": true, "scripts": {"postinstall": "boom"},
@@ -259,7 +261,7 @@ mod tests {
         Manifest::of(member.as_deref(), Some(&pretty(package))).map_err(|e| e.to_string())
     }
 
-    /// Sets (or with null removes) what a pointer leads to.
+    /// Sets the value at a pointer, or with null removes it.
     fn with(mut value: Value, pointer: &str, to: Value) -> Value {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         let object = value.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -358,7 +360,7 @@ mod tests {
             let other = format!("and package.json:{} says that `{pointed}` is ", line(&package, pointed));
             assert!(why.starts_with(&own) && why.contains(&other), "{own}, {other}: {why}");
         }
-        // All of them are named, and so are two keys of one file.
+        // The error names all of them, and two keys of one file.
         let both = with(with(artificer(), "/name", json!("x")), "/version", json!("9"));
         let why = of(Some(&member()), &both).unwrap_err();
         assert!(why.contains("`name`") && why.contains("`version`"), "{why}");
@@ -421,7 +423,7 @@ mod tests {
         for (text, declares) in [
             (r#"{"name": "x", "dependencies": {"guildHall": "1"}}"#, false),
             (r#"{"guildHall": {}}"#, true),
-            // A key that is spelled otherwise is the same key.
+            // A key with an escape is the same key.
             (r#"{"guild\u0048all": {}}"#, true),
             (r#"{"guildHall": {"#, true),
             ("{", false),

@@ -1,12 +1,12 @@
-//! What a component asks for (`component.grants`): each is a request that the operator may refuse.
+//! Defines the requests of a component (`component.grants`), each of which the operator may refuse.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Fault, NAME_BYTES, has_unseen, unseen};
 use crate::hosts::check_host;
 
-/// What a component asks for: the `guild:worker` interfaces that it imports, and how much of what is behind them it
-/// and its sessions need. `{}` asks for the least of an interface.
+/// The requests of a component: the `guild:worker` interfaces that it imports, and the extent to which it and its
+/// sessions need them. `{}` asks for the least of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct RequestedGrants {
@@ -31,7 +31,7 @@ pub struct RequestedGrants {
     /// Agent sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentRequest>,
-    /// How much it writes below `/job/artifacts`. Without it, as much as the operator's limits allow.
+    /// The bounds of its files below `/job/artifacts`. Without it, the operator's limits apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<ArtifactsRequest>,
     /// The texts of a project, in a commission.
@@ -69,7 +69,7 @@ impl RequestedGrants {
         for host in self.web.iter().flat_map(|web| &web.hosts) {
             const HOSTS: &str = "component.grants.web.hosts";
             check_host(host).map_err(|why| Fault::at(HOSTS, format!("`{HOSTS}`: {why}")))?;
-            // `web:search` in guild.toml, and in what `guild approve` shows.
+            // The word means `web:search` in guild.toml, and in the output of `guild approve`.
             if host.eq_ignore_ascii_case("search") {
                 let why = format!("`{HOSTS}` names \"search\", which is no host; write `\"search\": true` beside it");
                 return Err(Fault::at(HOSTS, why));
@@ -89,11 +89,12 @@ impl RequestedGrants {
 #[serde(deny_unknown_fields, expecting = "an object: write {} to ask for it")]
 pub struct PlainRequest {}
 
-/// `lore`: the project's `.lore/`, which every worker of a commission reads; `worktree`: all else that is checked out for it.
+/// `lore`: the project's `.lore/`, which every worker of a commission reads; `worktree`: the other files that are
+/// checked out for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "an object: write {\"write\": true} to ask for writing")]
 pub struct WriteRequest {
-    /// To write and to change files there.
+    /// Asks to write and to change files there.
     pub write: bool,
 }
 
@@ -105,9 +106,9 @@ pub struct WriteRequest {
     expecting = "an object: write {\"read\": true} to ask for reading; the manager asks for {\"manage\": true} too"
 )]
 pub struct HallRequest {
-    /// To read what is there.
+    /// Asks to read it.
     pub read: bool,
-    /// To make commissions, meetings and pull requests: the manager alone is granted it.
+    /// Asks to make commissions, meetings and pull requests, which is granted only to the manager.
     pub manage: bool,
 }
 
@@ -119,7 +120,7 @@ pub struct HallRequest {
     expecting = "an object: write {} to ask for reading, or {\"write\": true} to store and delete too"
 )]
 pub struct MemoryRequest {
-    /// And to store and delete in.
+    /// Asks to store and to delete in it.
     pub write: bool,
 }
 
@@ -131,7 +132,7 @@ pub struct MemoryRequest {
     expecting = "an object: write {} to ask for all read roots, or {\"roots\": [\"NAME\"]} for those"
 )]
 pub struct FilesRequest {
-    /// The names of the roots that it needs, with `*` for any characters; all that there are, where it is empty.
+    /// The names of the roots that it needs, with `*` for any characters; an empty list asks for all roots.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<String>,
 }
@@ -144,10 +145,10 @@ pub struct FilesRequest {
     expecting = "an object: write {\"hosts\": [\"HOST\"]} to ask for these hosts, or {} for all that are opened"
 )]
 pub struct WebRequest {
-    /// The hosts that it needs, by the patterns of `[web]`; all that the operator opened, where it is empty.
+    /// The hosts that it needs, by the patterns of `[web]`; an empty list asks for all hosts that the operator opened.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// And to ask the search provider.
+    /// Asks to use the search provider.
     pub search: bool,
 }
 
@@ -160,7 +161,7 @@ pub struct WebRequest {
     expecting = "an object: write {} to ask for it, or {\"ownTools\": true} to give sessions tools of your own too"
 )]
 pub struct AgentRequest {
-    /// And to give them tools of its own.
+    /// Asks to give them tools of its own.
     pub own_tools: bool,
 }
 
