@@ -1,9 +1,9 @@
 //! Bounds the documents of a project, below `.lore/`.
 
-/// Where the hall keeps its own records, which do not count: nobody else writes there, and people read them.
+/// The directories of the hall's own records, which do not count: only the hall writes there, and people read them.
 const RECORDS: [&str; 4] = [".lore/work/commissions/", ".lore/work/meetings/", ".lore/commissions/", ".lore/meetings/"];
 
-/// How much the documents of a project may take.
+/// The bounds of a project's documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DocumentQuota {
     /// `limits.project_documents`.
@@ -12,17 +12,17 @@ pub struct DocumentQuota {
     pub bytes: u64,
 }
 
-/// How much documents take.
+/// The usage of documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DocumentUsage {
-    /// How many there are.
+    /// The number of documents.
     pub files: u64,
-    /// Their sizes together.
+    /// The sum of their sizes.
     pub bytes: u64,
 }
 
 impl DocumentUsage {
-    /// Counts a file if it is a document, and no record of the hall's. `path` is from the top of the project.
+    /// Counts a file if it is a document and no record of the hall. `path` is from the top of the project.
     pub fn add(&mut self, path: &str, bytes: u64) {
         if path.starts_with(".lore/") && !RECORDS.iter().any(|records| path.starts_with(records)) {
             self.files = self.files.saturating_add(1);
@@ -32,10 +32,10 @@ impl DocumentUsage {
 }
 
 impl DocumentQuota {
-    /// Checks a change of a project's documents. Documents that are beyond the quota already may become fewer.
+    /// Checks a change of a project's documents. A project that exceeds the quota already may still reduce its
+    /// documents.
     ///
-    /// # Errors
-    /// A sentence that names the limit, and what to do.
+    /// # Errors A sentence names the limit and the remedy.
     pub fn check(&self, before: DocumentUsage, after: DocumentUsage) -> Result<(), String> {
         let both = [
             ("files", "limits.project_documents", before.files, after.files, self.files),

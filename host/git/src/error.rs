@@ -1,4 +1,4 @@
-//! Errors of git operations.
+//! Defines the errors of git operations.
 
 use std::{
     io,
@@ -8,13 +8,13 @@ use std::{
 
 use crate::version::{OLDEST, Version};
 
-/// Why git did not do it, and what the user can do.
+/// The error of a git operation. Its text tells the user what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// The program is not on `PATH`.
     #[error("git is not on PATH; install git {OLDEST} or newer")]
     NotInstalled,
-    /// The program lacks what this crate needs.
+    /// The program is older than this crate needs.
     #[error("{} is git {found}; install git {OLDEST} or newer", program.display())]
     TooOld {
         /// The program.
@@ -22,12 +22,12 @@ pub enum GitError {
         /// Its version.
         found: Version,
     },
-    /// The program does not say which version of git it is.
+    /// The program does not tell its version of git.
     #[error("{} is not git: it answers {said:?} to `version`", program.display())]
     NotGit {
         /// The program.
         program: PathBuf,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// The program cannot be started.
@@ -38,7 +38,7 @@ pub enum GitError {
         /// Why.
         source: io::Error,
     },
-    /// It took longer than its limit, and was ended.
+    /// The run took longer than its limit, and was ended.
     #[error("git {command} in {} took longer than {} seconds and was ended", dir.display(), limit.as_secs())]
     TimedOut {
         /// The subcommand.
@@ -48,7 +48,7 @@ pub enum GitError {
         /// The limit.
         limit: Duration,
     },
-    /// It said more than is read, and was ended.
+    /// The run wrote more output than is read, and was ended.
     #[error("git {command} in {} said more than {bytes} bytes and was ended", dir.display())]
     TooMuchOutput {
         /// The subcommand.
@@ -58,7 +58,7 @@ pub enum GitError {
         /// The limit.
         bytes: usize,
     },
-    /// It needed more memory than it may have.
+    /// The run needed more memory than its limit.
     #[error("git {command} in {} needs more than {bytes} bytes of memory; raise limits.git_memory_bytes if the project \
         is that large", dir.display())]
     TooMuchMemory {
@@ -69,14 +69,14 @@ pub enum GitError {
         /// The limit.
         bytes: u64,
     },
-    /// It failed in a way that has no variant of its own.
+    /// The run failed in a way that has no variant of its own.
     #[error("git {command} in {} failed: {said}", dir.display())]
     Failed {
         /// The subcommand.
         command: String,
         /// Where it ran.
         dir: PathBuf,
-        /// The begin of what it said, on one line.
+        /// The beginning of its output, on one line.
         said: String,
     },
     /// A file or directory cannot be read or written.
@@ -129,17 +129,17 @@ pub enum GitError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         why: &'static str,
     },
-    /// A file of patterns that git reads for each file is larger than git is given to read, or more of them are together.
+    /// A file of patterns that git reads for each file is too large, or several of them are together.
     #[error("{}: {file} {why}", path.display())]
     Rules {
         /// The directory.
         path: PathBuf,
         /// The file, or one of several and how many more.
         file: String,
-        /// What is wrong with it, and what to do.
+        /// The error and its remedy.
         why: String,
     },
     /// The documents would take more than the project's quota.
@@ -147,7 +147,7 @@ pub enum GitError {
     DocumentQuota {
         /// The directory.
         path: PathBuf,
-        /// Which limit, and what to do.
+        /// The limit and the remedy.
         why: String,
     },
     /// The repository has no commit.
@@ -156,7 +156,7 @@ pub enum GitError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is no such branch.
+    /// The branch does not exist.
     #[error("{} has no branch {branch}; `git branch` lists those that it has", path.display())]
     NoBranch {
         /// The directory.
@@ -170,7 +170,7 @@ pub enum GitError {
         /// The directory.
         path: PathBuf,
     },
-    /// A branch leaves no room for those that the host makes: git has no branch `a/b` beside a branch `a`.
+    /// A branch leaves no room for the host's branches: git has no branch `a/b` beside a branch `a`.
     #[error("{} has a branch `{branch}`, beside which git can have no branch {blocked}; rename it: git -C {} branch -m \
         {branch} my-{}, or delete it: git -C {} branch -D {branch}", path.display(), quoted(path), branch.replace('/', "-"),
         quoted(path))]
@@ -179,7 +179,7 @@ pub enum GitError {
         path: PathBuf,
         /// The branch.
         branch: String,
-        /// The branch that cannot be, or the family of those.
+        /// The branch that cannot be made, or the prefix of such branches.
         blocked: &'static str,
     },
     /// The project has submodules.
@@ -195,7 +195,7 @@ pub enum GitError {
     Lfs {
         /// The directory.
         path: PathBuf,
-        /// The file of attributes that says so.
+        /// The file of attributes with LFS.
         file: String,
     },
     /// `.lore` is a symbolic link or a file.
@@ -221,15 +221,15 @@ pub enum GitError {
         /// The worktree.
         at: PathBuf,
     },
-    /// The worktree is on another branch than the one that it is for.
+    /// The worktree is on another branch than its own.
     #[error("{} is not on the branch {branch}; run `git checkout {branch}` there", dir.display())]
     OtherBranch {
         /// The worktree.
         dir: PathBuf,
-        /// The branch that it is for.
+        /// The worktree's own branch.
         branch: String,
     },
-    /// The directory is something else than a worktree of the repository.
+    /// The directory is no worktree of the repository.
     #[error("{} is not a worktree of {}; if it was one, run `git -C {} worktree repair`; else move what is there to another \
         place, and the worktree is made anew", dir.display(), path.display(), quoted(path))]
     NotAWorktree {
@@ -245,7 +245,7 @@ pub enum GitError {
     CopiedWorktree {
         /// The directory.
         dir: PathBuf,
-        /// The worktree that it is a copy of.
+        /// The original worktree.
         original: PathBuf,
         /// The repository.
         path: PathBuf,
@@ -258,15 +258,15 @@ pub enum GitError {
         /// The repository in it.
         file: String,
     },
-    /// Somebody began a merge in the worktree.
+    /// A merge is under way in the worktree.
     #[error("{}: {file} has conflicts that are not resolved; resolve them there, and commit", dir.display())]
     Unmerged {
         /// The worktree.
         dir: PathBuf,
-        /// The first file that has them.
+        /// The first file with conflicts.
         file: String,
     },
-    /// The integration worktree has changes that are not committed, and `claude/main` has others in the same places.
+    /// The integration worktree has uncommitted changes, and `claude/main` has other changes in the same places.
     #[error("{}: changes that are not committed conflict with claude/main in {}; commit or undo them there",
         dir.display(), files.join(", "))]
     LooseConflict {
@@ -275,7 +275,7 @@ pub enum GitError {
         /// The files.
         files: Vec<String>,
     },
-    /// `claude/main` or its worktree was changed each time that it was to be.
+    /// Another process changed `claude/main` or its worktree at each attempt to change it.
     #[error("somebody else keeps changing {}; try again", dir.display())]
     Busy {
         /// The integration worktree.
@@ -290,13 +290,13 @@ pub enum GitError {
         /// The branch.
         branch: String,
     },
-    /// `claude/main` at `origin` has commits that it never had here.
+    /// `claude/main` at `origin` has commits that the local branch never had.
     #[error("claude/main at origin of {} has commits that it never had here, up to {commit}; merge its pull request, or \
         delete the branch: git push origin --delete claude/main", path.display())]
     OthersCommits {
         /// The directory.
         path: PathBuf,
-        /// What `origin` has.
+        /// The commit at `origin`.
         commit: String,
     },
     /// There is no `gh`, which makes pull requests.
@@ -307,16 +307,16 @@ pub enum GitError {
     GhFailed {
         /// The subcommand.
         command: String,
-        /// The begin of what it said, on one line.
+        /// The beginning of its output, on one line.
         said: String,
     },
     /// `gh` did not name the pull request that it made.
     #[error("gh made a pull request and did not name it, but said {said:?}; look for it at the host, and try again")]
     GhAnswer {
-        /// What it said.
+        /// Its output.
         said: String,
     },
-    /// What a caller calls a commit is none.
+    /// The caller's name does not name a commit.
     #[error("{rev:?} is no commit of the project; name a branch, or a commit by its id")]
     NoCommitOfThatName {
         /// The caller's words.
@@ -325,7 +325,7 @@ pub enum GitError {
 }
 
 impl GitError {
-    /// What kind of failure it is, without a path of the host: for sessions, and for what is committed.
+    /// The kind of failure, without a path of the host, for sessions and for committed files.
     pub fn kind(&self) -> String {
         match self {
             Self::TooMuchMemory { bytes, .. } => format!("it needs more than limits.git_memory_bytes = {bytes}"),
@@ -335,7 +335,7 @@ impl GitError {
     }
 }
 
-/// A path as a shell reads it back.
+/// A path quoted for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }

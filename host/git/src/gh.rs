@@ -1,6 +1,6 @@
-//! Makes and reads pull requests with the program `gh`. It runs in no repository: its arguments name the place of the
-//! pull request. Each text of a caller is a part of an argument that begins with the option's name, so it is never an
-//! option.
+//! Makes and reads pull requests with the program `gh`. It runs outside of repositories: its arguments name the place
+//! of the pull request. Each text of a caller is part of an argument that begins with the option's name, so it is never
+//! an option.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use crate::{
     run::process::{Bounds, Cut, execute, plain},
 };
 
-/// The most that is read of what it says.
+/// The most bytes of its output that are read.
 const STDOUT_BYTES: usize = 1 << 20;
 /// The longest address of a pull request.
 const URL_BYTES: usize = 2048;
 
-/// The environment of each run, besides what is passed.
+/// The environment of each run, besides inherited variables.
 const ENVIRONMENT: [(&str, &str); 12] = [
     ("LC_ALL", "C"),
     ("NO_COLOR", "1"),
@@ -30,7 +30,7 @@ const ENVIRONMENT: [(&str, &str); 12] = [
     ("GH_PAGER", "cat"),
     ("GH_EDITOR", "false"),
     ("GH_BROWSER", "false"),
-    // For the git that it runs.
+    // These are for the git that it runs.
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -46,16 +46,16 @@ pub struct PullRequest {
     pub existed: bool,
 }
 
-/// What became of a pull request.
+/// The state of a pull request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullState {
-    /// It waits for the user.
+    /// The pull request waits for the user.
     Open,
     /// The user merged it.
     Merged,
-    /// The user closed it, and did not merge it.
+    /// The user closed it without merging it.
     Closed,
-    /// It cannot be told.
+    /// The state is unknown.
     Unknown,
 }
 
@@ -72,11 +72,10 @@ struct Viewed {
 }
 
 impl Origin {
-    /// Makes a pull request of [`INTEGRATION_BRANCH`] for the default branch. Where one is open, that is the one: it has what
-    /// was pushed.
+    /// Makes a pull request of [`INTEGRATION_BRANCH`] for the default branch. If one is open, it is returned, since it
+    /// has the pushed commits.
     ///
-    /// # Errors
-    /// [`GitError::GhNotInstalled`], [`GitError::GhFailed`] with its words, and others of running it.
+    /// # Errors [`GitError::GhNotInstalled`], [`GitError::GhFailed`] with its output, and errors of running it.
     pub async fn create_pull_request(&self, title: &str, body: &str) -> Result<PullRequest, GitError> {
         let create = [
             format!("--base={}", self.default_branch()),
@@ -100,7 +99,7 @@ impl Origin {
         }
     }
 
-    /// The pull request that is open.
+    /// The open pull request.
     async fn open_pull_request(&self) -> Option<String> {
         let list = [
             "--state=open".to_owned(),
@@ -111,12 +110,12 @@ impl Origin {
         ];
         let said = self.gh(&["pr", "list"], &list).await.ok()?;
         let listed: Vec<Listed> = serde_json::from_slice(&said).ok()?;
-        // Anybody can make one from a copy of the repository that has a branch of that name.
+        // Any user can make a pull request from a fork with a branch of that name.
         let own = listed.into_iter().filter(|one| !one.is_cross_repository && is_url(&one.url));
         own.map(|one| one.url).next()
     }
 
-    /// What became of a pull request.
+    /// The state of a pull request.
     pub async fn pull_request_state(&self, url: &str) -> PullState {
         if !is_url(url) {
             return PullState::Unknown;
@@ -131,7 +130,7 @@ impl Origin {
         }
     }
 
-    /// What it said on stdout.
+    /// Runs `gh`, and returns its stdout.
     async fn gh(&self, command: &[&str], args: &[String]) -> Result<Vec<u8>, GitError> {
         let program: PathBuf = self.repository.git.gh().ok_or(GitError::GhNotInstalled)?;
         let mut run = Command::new(&program);

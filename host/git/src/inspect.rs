@@ -1,6 +1,6 @@
 //! Reads a project, within bounds: its state, commits, differences and branches, as the integration worktree has them.
-//! Each name of a caller is made the id of a commit before git sees it anywhere else, and a file is a literal path, so
-//! neither is ever an option. Programs that the configuration names for differences are off.
+//! Revisions from callers are resolved to commit ids first, and a file is a literal path, so neither is ever an option.
+//! Programs that the configuration names for differences are switched off.
 
 use std::collections::BTreeSet;
 
@@ -15,25 +15,25 @@ use crate::{
     run::Call,
 };
 
-/// The most bytes that git may say of a difference.
+/// The most bytes of git's output for a difference.
 const DIFF_BYTES: usize = 8 << 20;
-/// The most bytes that it may say of all else.
+/// The most bytes of git's output otherwise.
 const LIST_BYTES: usize = 1 << 20;
-/// Bytes of one file's difference, where a caller does not say.
+/// The default bytes of one file's difference.
 const FILE_BYTES: usize = 20_480;
-/// Bytes of a difference that is shown.
+/// The bytes of a whole difference that are shown.
 const SHOWN_BYTES: usize = 102_400;
-/// Commits in a log, where a caller does not say, and at most.
+/// The default and the greatest number of commits in a log.
 const COMMITS: u32 = 20;
 const MOST_COMMITS: u32 = 200;
 /// Branches in a list.
 const BRANCHES: u32 = 500;
 /// The most characters of a commit's message, without its first line.
 const BODY_CHARS: usize = 4096;
-/// The most bytes of what a caller names.
+/// The most bytes of a caller's name.
 const NAME_BYTES: usize = 1024;
 
-/// Lock files, what builds make, and caches.
+/// Lock files, build results and caches.
 const GENERATED: [&str; 12] = [
     "**/*.lock",
     "**/package-lock.json",
@@ -138,7 +138,7 @@ pub struct StatusView {
     pub staged: Vec<String>,
     /// In the worktree.
     pub unstaged: Vec<String>,
-    /// Files that git does not know.
+    /// Files that git does not track.
     pub untracked: Vec<String>,
 }
 
@@ -167,7 +167,7 @@ pub struct ShowView {
     /// Names of files and numbers of lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stat: Option<String>,
-    /// How many files.
+    /// The number of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_files: Option<usize>,
     /// The patch.
@@ -184,9 +184,9 @@ pub struct BranchView {
     pub current: bool,
 }
 
-/// How a difference is shown.
+/// The options of showing a difference.
 struct Shown<'a> {
-    /// What is compared: options and ids of commits.
+    /// The compared commits: options and ids.
     compared: Vec<String>,
     file: Option<&'a str>,
     include_binary: bool,
@@ -197,8 +197,7 @@ struct Shown<'a> {
 impl Integration {
     /// The files that differ from the last commit.
     ///
-    /// # Errors
-    /// Why git cannot tell.
+    /// # Errors Git failed.
     pub async fn status_view(&self) -> Result<StatusView, GitError> {
         let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"];
         let said = self.look(&status).await?.arg("--ignore-submodules=all").run().await?;
@@ -224,8 +223,7 @@ impl Integration {
 
     /// The last commits, the newest first.
     ///
-    /// # Errors
-    /// Why git cannot tell.
+    /// # Errors Git failed.
     pub async fn log_view(&self, options: &LogOptions) -> Result<Vec<CommitView>, GitError> {
         let mut filters = vec![format!("--max-count={}", options.count.unwrap_or(COMMITS).min(MOST_COMMITS))];
         for (option, value) in [("since", &options.since), ("author", &options.author)] {
@@ -238,8 +236,7 @@ impl Integration {
 
     /// Differences, as a patch or as a table.
     ///
-    /// # Errors
-    /// [`GitError::NoCommitOfThatName`], or why git cannot tell.
+    /// # Errors [`GitError::NoCommitOfThatName`], or git failed.
     pub async fn diff_view(&self, options: &DiffOptions) -> Result<String, GitError> {
         let mut compared = Vec::new();
         if options.staged {
@@ -261,8 +258,7 @@ impl Integration {
 
     /// A commit.
     ///
-    /// # Errors
-    /// [`GitError::NoCommitOfThatName`], or why git cannot tell.
+    /// # Errors [`GitError::NoCommitOfThatName`], or git failed.
     pub async fn show_view(&self, options: &ShowOptions) -> Result<ShowView, GitError> {
         let id = self.resolve(&options.rev).await?;
         let commit = self.commits(&["--max-count=1".to_owned()], id.as_str()).await?.into_iter().next();
@@ -294,8 +290,7 @@ impl Integration {
 
     /// The branches.
     ///
-    /// # Errors
-    /// Why git cannot tell.
+    /// # Errors Git failed.
     pub async fn branch_view(&self, options: BranchOptions) -> Result<Vec<BranchView>, GitError> {
         let places: &[&str] = match options {
             BranchOptions { all: true, .. } => &["refs/heads/", "refs/remotes/"],
@@ -313,7 +308,7 @@ impl Integration {
         Ok(said.lines().filter_map(read).collect())
     }
 
-    /// A run that only looks.
+    /// A run that only reads.
     async fn look(&self, args: &[&str]) -> Result<Call<'_>, GitError> {
         let repository = self.repository();
         let worktree = repository.worktree(self.dir())?.ok_or_else(|| repository.not_a_worktree(self.dir()))?;
@@ -324,7 +319,7 @@ impl Integration {
     async fn commits(&self, filters: &[String], from: &str) -> Result<Vec<CommitView>, GitError> {
         const FIELDS: usize = 5;
         let format = "--format=%H%x00%an%x00%aI%x00%s%x00%b%x00";
-        // An author is a text, and no pattern.
+        // An author is a literal text, and no pattern.
         let list = self.look(&["rev-list", "--no-commit-header", "--fixed-strings", format]).await?;
         let said = filters.iter().fold(list, |list, filter| list.arg(filter)).arg(from).arg("--").run().await?;
         let said = String::from_utf8_lossy(&said);
@@ -353,7 +348,7 @@ impl Integration {
         CommitId::parse(String::from_utf8_lossy(&said).trim()).ok_or_else(missing)
     }
 
-    /// What is compared: one commit, or two.
+    /// The compared commits: one, or two.
     async fn range(&self, rev: &str) -> Result<Vec<String>, GitError> {
         let (from, to, since_common) = match (rev.split_once("..."), rev.split_once("..")) {
             (Some((from, to)), _) => (from, to, true),
@@ -365,7 +360,7 @@ impl Integration {
         Ok(if since_common { vec![format!("{from}...{to}")] } else { vec![from.to_string(), to.to_string()] })
     }
 
-    /// A difference in some form. Without `all`, what is generated is left out.
+    /// A difference in some form. Without `all`, generated files are left out.
     async fn diff(&self, form: &[&str], shown: &Shown<'_>, all: bool) -> Result<String, GitError> {
         let fixed = [
             "diff",
@@ -399,7 +394,7 @@ impl Integration {
         Ok(stat.trim_end().to_owned())
     }
 
-    /// A patch, each file and the whole bounded, and what was left out.
+    /// A patch, bounded for each file and as a whole, and the parts that were left out.
     async fn patch(&self, shown: &Shown<'_>) -> Result<String, GitError> {
         let form: &[&str] = if shown.include_binary { &["--unified=3", "--binary"] } else { &["--unified=3"] };
         let mut patch = self.diff(form, shown, shown.include_generated).await?;
@@ -464,7 +459,7 @@ fn cut(text: &mut String, most: usize) {
     }
 }
 
-/// What a caller wrote, as a part of an argument.
+/// A caller's text as a part of an argument.
 fn plain(text: &str) -> Result<&str, GitError> {
     match text.len() <= NAME_BYTES && !text.contains(char::is_control) {
         true => Ok(text),

@@ -1,16 +1,16 @@
-//! The names of branches and commits.
+//! Defines the names of branches and commits.
 
 use std::fmt;
 
 use crate::error::GitError;
 
-/// The branch that completed work is merged into. The user reviews it and merges it.
+/// The branch that completed work is merged into. The user reviews and merges the branch.
 pub const INTEGRATION_BRANCH: &str = "claude/main";
 /// [`INTEGRATION_BRANCH`] as a ref.
 pub(crate) const INTEGRATION_REF: &str = "refs/heads/claude/main";
-/// What all branches that this crate writes begin with.
+/// The prefix of all branches that this crate writes.
 pub(crate) const OURS: &str = "refs/heads/claude/";
-/// The most bytes of a branch's name: it becomes a file, with `.lock` behind it.
+/// The most bytes of a branch's name, which becomes a file's name with `.lock` behind it.
 const NAME_BYTES: usize = 200;
 
 /// The branch of an attempt, such as `claude/commission/commission-Researcher-20260401-120000`.
@@ -59,7 +59,7 @@ impl fmt::Display for AttemptBranch {
 pub struct CommitId(pub(crate) String);
 
 impl CommitId {
-    /// An id that was written down; `None` where the text is none.
+    /// Parses a stored id; `None` if the text is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
         is_id.then(|| Self(text.to_owned()))

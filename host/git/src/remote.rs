@@ -1,9 +1,9 @@
 //! Fetches the default branch from the remote repository `origin`, and pushes `claude/main` to it. Nothing else is
-//! written, here or there, but for refs of the host's own.
+//! written, here or there, except the host's own refs.
 //!
-//! The configuration of a repository can name programs for the network, other places, and refs to write besides. What has
-//! a fixed name is set here; the rest is refused. What the user has outside of the repository counts: the keys and
-//! `known_hosts` of ssh, and the accounts of `gh`, which are the only credentials for HTTPS.
+//! The configuration of a repository can name programs for the network, other places, and further refs to write.
+//! Settings with a fixed name are set here; the others are refused. The user's own settings outside of the repository
+//! are used: the keys and `known_hosts` of ssh, and the accounts of `gh`, which are the only credentials for HTTPS.
 
 use std::{fs, path::Path};
 
@@ -14,14 +14,14 @@ use crate::{
     run::Call,
 };
 
-/// The default branch, as it was when it was last fetched.
+/// The default branch as it was last fetched.
 const FETCHED_REF: &str = "refs/guild/origin";
-/// `claude/main` at `origin`, as it was when the branch last left commits behind that it has there.
+/// `claude/main` at `origin`, as it was when the local branch last dropped commits that `origin` has.
 pub(crate) const PUSHED_REF: &str = "refs/guild/pushed";
 
-/// What is set for each run that reaches `origin`, besides what is set for all.
+/// The settings of each run that reaches `origin`, besides the settings of all runs.
 const SETTINGS: [&str; 6] = [
-    // Helpers are programs. Those that were named before are dropped.
+    // Helpers are programs. An empty value drops helpers that were named before.
     "credential.helper=",
     "core.alternateRefsCommand=true",
     "push.pushOption=",
@@ -30,7 +30,7 @@ const SETTINGS: [&str; 6] = [
     "remote.origin.followRemoteHEAD=never",
 ];
 
-/// What a run that reaches `origin` has of the host's environment.
+/// The variables of the host's environment that a run which reaches `origin` inherits.
 pub(crate) const PASSED: [&str; 20] = [
     "HOME",
     "XDG_CONFIG_HOME",
@@ -68,24 +68,23 @@ const FORM: &str = "which is neither https://HOST/PATH nor ssh://HOST/PATH nor H
 pub struct Origin {
     pub(crate) repository: Repository,
     protocol: &'static str,
-    /// `HOST/OWNER/NAME`, where it has that form.
+    /// `HOST/OWNER/NAME`, if its address has that form.
     pub(crate) place: Option<String>,
 }
 
-/// What `origin` has.
+/// The branches at `origin`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// The default branch, which was fetched.
+    /// The fetched default branch.
     pub default: CommitId,
-    /// `claude/main`, if it is there. Its commits may not be here.
+    /// `claude/main`, if it exists there. Its commits may be missing here.
     pub integration: Option<CommitId>,
 }
 
 impl Repository {
-    /// The remote repository `origin`; `None` where the project has none.
+    /// The remote repository `origin`; `None` if the project has none.
     ///
-    /// # Errors
-    /// [`GitError::RefusedSetting`] where it cannot be reached safely.
+    /// # Errors [`GitError::RefusedSetting`] if it cannot be reached safely.
     pub async fn origin(&self) -> Result<Option<Origin>, GitError> {
         let listed = self.call(&["config", "--list", "-z"]).run().await?;
         let refuse = |key: &str, why| GitError::RefusedSetting { path: self.path.clone(), key: key.to_owned(), why };
@@ -104,7 +103,7 @@ impl Repository {
         if protocol == "file" {
             let path = url.strip_prefix("file://").unwrap_or(url);
             let path = fs::canonicalize(path).map_err(|source| GitError::File { path: path.into(), source })?;
-            // What the project itself brings along could have hooks.
+            // A repository inside of the project could have hooks.
             if path.starts_with(&self.path) || path.starts_with(&self.data) {
                 return Err(refuse("remote.origin.url", FORM));
             }
@@ -112,7 +111,7 @@ impl Repository {
         Ok(Some(Origin { repository: self.clone(), protocol, place }))
     }
 
-    /// The default branch as it is here.
+    /// The local default branch.
     ///
     /// # Errors
     /// [`GitError::NoBranch`].
@@ -120,10 +119,9 @@ impl Repository {
         Ok(self.default_tip().await?.commit)
     }
 
-    /// Whether a commit has another one: it is the same one, or one of its ancestors. `false` also where that is not here.
+    /// Whether a commit is or descends from another one. `false` also if the other commit is missing here.
     ///
-    /// # Errors
-    /// Why git cannot be asked.
+    /// # Errors Git failed.
     pub async fn contains(&self, commit: &CommitId, earlier: &CommitId) -> Result<bool, GitError> {
         let ask = ["merge-base", "--is-ancestor", earlier.as_str(), commit.as_str()];
         Ok(self.call(&ask).codes(&[0, 1, 128]).await?.0 == 0)
@@ -131,11 +129,10 @@ impl Repository {
 }
 
 impl Origin {
-    /// Fetches the default branch, and looks for `claude/main`. No branch of the user's changes, also none of those
-    /// below `refs/remotes`: a user's `git push --force-with-lease` goes by them.
+    /// Fetches the default branch, and looks for `claude/main`. No branch of the user changes, also none below
+    /// `refs/remotes`, since a user's `git push --force-with-lease` relies on them.
     ///
-    /// # Errors
-    /// [`GitError::NotAtOrigin`], or why `origin` cannot be reached.
+    /// # Errors [`GitError::NotAtOrigin`], or `origin` cannot be reached.
     pub async fn fetch(&self) -> Result<Upstream, GitError> {
         let repository = &self.repository;
         let default = format!("refs/heads/{}", repository.default_branch());
@@ -159,7 +156,7 @@ impl Origin {
             "--no-write-fetch-head",
             "--no-auto-maintenance",
             "--recurse-submodules=no",
-            // What `remote.origin.fetch` says is not done besides.
+            // An empty value keeps `remote.origin.fetch` from having an effect.
             "--refmap=",
             "--",
             "origin",
@@ -173,15 +170,14 @@ impl Origin {
         Ok(Upstream { default: fetched.commit, integration: tip(INTEGRATION_REF) })
     }
 
-    /// Has `claude/main` at `origin` name a commit of the branch. `seen` is what was there.
+    /// Pushes a commit of the branch to `claude/main` at `origin`. `seen` is the tip that was there.
     ///
-    /// After the user merged, the branch begins anew at the default branch, while `origin` may still have it as it was: no
-    /// fast-forward leads from there. So the push replaces what is there, but only commits that this branch has or had, and
-    /// only if nobody has pushed since it was looked at (`--force-with-lease` with a commit). What others pushed there, such as
-    /// a change that a review led to, is never overwritten.
+    /// After the user merged, the branch begins anew at the default branch, while `origin` may still have the old
+    /// branch, from which no fast-forward leads. So the push replaces the branch there, but only commits that this
+    /// branch has or had, and only if nobody has pushed since it was read (`--force-with-lease` with a commit). Commits
+    /// that others pushed there, such as a change after a review, are never overwritten.
     ///
-    /// # Errors
-    /// [`GitError::OthersCommits`], or why `origin` did not accept it.
+    /// # Errors [`GitError::OthersCommits`], or `origin` did not accept the push.
     pub async fn push(&self, commit: &CommitId, seen: Option<&CommitId>) -> Result<(), GitError> {
         let repository = &self.repository;
         if let Some(seen) = seen {
@@ -210,7 +206,7 @@ impl Origin {
         self.call(&push).arg(format!("{commit}:{INTEGRATION_REF}")).run().await.map(drop)
     }
 
-    /// The name by which people know the branch that pull requests are for.
+    /// The short name of the branch that pull requests are for.
     pub(crate) fn default_branch(&self) -> &str {
         self.repository.default_branch()
     }
@@ -220,7 +216,7 @@ impl Origin {
         if let Some(gh) = self.repository.git.gh() {
             call = call.setting(format!("credential.helper=!{} auth git-credential", quoted(&gh)));
         }
-        // The hooks of a directory run with what its push has.
+        // The hooks of a directory run with the environment of its push.
         for name in PASSED.into_iter().filter(|_| self.protocol != "file") {
             if let Some(value) = std::env::var_os(name) {
                 call = call.env(name, value);
@@ -229,7 +225,7 @@ impl Origin {
         call.env("GIT_ALLOW_PROTOCOL", self.protocol)
             .env("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
             .env("GIT_SSH_VARIANT", "ssh")
-            // Empty, and not unset: then the one that the configuration names is not run.
+            // The variable is empty, and not unset, so that the configured program is not run.
             .env("GIT_ASKPASS", "")
     }
 }
@@ -239,7 +235,7 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }
 
-/// Why a setting is refused.
+/// The reason that a setting is refused.
 fn refused(key: &str, value: &str) -> Option<&'static str> {
     let (section, rest) = key.split_once('.')?;
     let name = rest.rsplit('.').next()?;
@@ -251,7 +247,7 @@ fn refused(key: &str, value: &str) -> Option<&'static str> {
             "pushurl" => Some(ELSEWHERE),
             "proxy" | "proxyauthmethod" | "mirror" => Some(HTTP),
             "vcs" | "uploadpack" | "receivepack" => Some(PROGRAM),
-            // A push writes them, too.
+            // A push writes these refs, too.
             "fetch" => {
                 let to = value.split_once(':').map(|(_, to)| to)?;
                 let is_harmless = ["refs/remotes/", "refs/tags/", "refs/notes/"].iter().any(|own| to.starts_with(own));
@@ -263,7 +259,7 @@ fn refused(key: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-/// The protocol of an address, and `HOST/OWNER/NAME` where it has that form. `None` where it has no form that is used.
+/// The protocol of an address, and `HOST/OWNER/NAME` if it has that form. `None` for an unknown form.
 fn read_url(url: &str) -> Option<(&'static str, Option<String>)> {
     if url.contains(|c: char| c.is_control() || c.is_whitespace()) && !url.starts_with('/') {
         return None;

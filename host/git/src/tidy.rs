@@ -1,4 +1,4 @@
-//! Finds branches of attempts and meetings that are over, tells what became of their work, and removes them.
+//! Finds branches of ended attempts and meetings, tells whether their work was merged, and removes them.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -8,7 +8,7 @@ use crate::{
     repository::{Repository, stale_locks::free},
 };
 
-/// Where the branches of attempts and meetings are.
+/// The prefixes of the branches of attempts and meetings.
 const FAMILIES: [&str; 2] = ["refs/heads/claude/commission/", "refs/heads/claude/meeting/"];
 
 /// A branch of an attempt or a meeting.
@@ -18,22 +18,21 @@ pub struct FoundBranch {
     pub branch: AttemptBranch,
     /// Its last commit.
     pub commit: CommitId,
-    /// The worktree in which it is checked out, if it is.
+    /// The worktree in which it is checked out, if there is one.
     pub worktree: Option<PathBuf>,
 }
 
 impl Repository {
     /// The branches of attempts and meetings, in the order of their names.
     ///
-    /// # Errors
-    /// Why git cannot tell.
+    /// # Errors Git failed.
     pub async fn attempt_branches(&self) -> Result<Vec<FoundBranch>, GitError> {
         let list = self.call(&["for-each-ref", "--format=%(objectname) %(refname) %(worktreepath)"]);
         let listed = FAMILIES.iter().fold(list, |list, family| list.arg(family)).line().await?;
         let read = |line: &str| {
             let mut fields = line.splitn(3, ' ');
             let (commit, name) = (CommitId::parse(fields.next()?)?, fields.next()?);
-            // One that the host would not have made is nobody's here.
+            // A branch with a name that the host does not make is ignored.
             let branch = AttemptBranch::new(Self::short(name)).ok()?;
             let worktree = fields.next().filter(|path| !path.is_empty()).map(PathBuf::from);
             Some(FoundBranch { branch, commit, worktree })
@@ -41,10 +40,9 @@ impl Repository {
         Ok(listed.lines().filter_map(read).collect())
     }
 
-    /// The commits that were merged into [`crate::INTEGRATION_BRANCH`], as far as it says so, each the last one of its branch.
+    /// The last commits of the branches that were merged into [`crate::INTEGRATION_BRANCH`], by its commit messages.
     ///
-    /// # Errors
-    /// Why git cannot tell.
+    /// # Errors Git failed.
     pub async fn merged_commits(&self) -> Result<BTreeSet<String>, GitError> {
         if self.tip(INTEGRATION_REF).await?.is_none() {
             return Ok(BTreeSet::new());
@@ -59,11 +57,10 @@ impl Repository {
         Ok(listed.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Removes a branch that is still at this commit. `false`: it is not, or is gone. Its commits stay until git collects what
-    /// nothing names.
+    /// Removes a branch that is still at this commit. `false`: it has another commit, or is gone. Its commits stay
+    /// until git collects garbage.
     ///
-    /// # Errors
-    /// Why git cannot remove it.
+    /// # Errors Git cannot remove it.
     pub async fn remove_branch(&self, branch: &AttemptBranch, commit: &CommitId) -> Result<bool, GitError> {
         let full = branch.full();
         free(&self.data.join(format!("{full}.lock")), self.git.longest_run()).await?;

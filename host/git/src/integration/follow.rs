@@ -1,8 +1,9 @@
 //! Makes [`INTEGRATION_BRANCH`] follow the default branch, once the user merged there.
 //!
-//! The new tip is made of objects alone, by merges without a worktree, and the branch moves to it in one step that compares and
-//! swaps. The worktree follows as after each merge, see [`Integration`]. So a crash leaves the branch as it was or as it is to
-//! be, a conflict leaves all as it was, and the next call goes on from what there is. The default branch is only read.
+//! The new tip is made of objects alone, by merges without a worktree, and the branch moves to it in one step that
+//! compares and swaps. The worktree follows as after each merge, see [`Integration`]. So a crash leaves the branch at
+//! its old or its new tip, a conflict changes nothing, and the next call continues from there. The default branch is
+//! only read.
 
 use super::{Integration, merge::Merged};
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     repository::{Tip, rules::Whose},
 };
 
-/// How often it begins again because somebody else moved the branch.
+/// How often a sync begins again because another process moved the branch.
 const TRIES: usize = 5;
 
 /// A pull request that was made of the branch.
@@ -21,33 +22,33 @@ const TRIES: usize = 5;
 pub struct Proposed {
     /// The branch's tip when it was made.
     pub tip: CommitId,
-    /// What became of it.
+    /// Its state.
     pub state: PullState,
 }
 
-/// What a sync did.
+/// The result of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// Nothing: the caller did not want it any more.
+    /// Nothing changed: the caller gave the sync up.
     Refused,
-    /// Nothing: both are at the same commit.
+    /// Nothing changed: both are at the same commit.
     Current,
-    /// Nothing: the branch has all of the default branch, and commits beyond.
+    /// Nothing changed: the branch has all of the default branch, and further commits.
     Ahead,
-    /// Nothing: the default branch moved on, but the pull request is open. Merging it is up to the user.
+    /// Nothing changed: the default branch moved, but the pull request is open, and the user decides on merging it.
     Open,
     /// The branch is at the default branch, which has all of its changes.
     Reset,
-    /// The branch had nothing of its own, and followed the default branch.
+    /// The branch had no commits of its own, and was forwarded to the default branch.
     Forwarded,
-    /// The pull request is merged. What was committed since is now on top of the default branch.
+    /// The pull request is merged. Later commits are now on top of the default branch.
     Rebased {
-        /// How many commits that is.
+        /// The number of these commits.
         commits: usize,
     },
     /// The default branch is merged into the branch.
     Merged,
-    /// Nothing: both changed these files in the same places.
+    /// Nothing changed: both branches changed these files in the same places.
     Conflicts {
         /// Their paths in the project.
         files: Vec<String>,
@@ -55,7 +56,7 @@ pub enum Followed {
 }
 
 impl Followed {
-    /// Whether the pull request that was made of the branch is over, so that it decides nothing any more.
+    /// Whether the pull request of the branch is over, so that it has no effect any more.
     pub fn is_over(&self, proposed: &Proposed) -> bool {
         match self {
             Self::Current | Self::Reset | Self::Forwarded | Self::Rebased { .. } => true,
@@ -65,13 +66,13 @@ impl Followed {
     }
 }
 
-/// What the branch is to be.
+/// The next tip of the branch.
 enum Next {
     Stays(Followed),
     Moves(Tip, Followed),
 }
 
-/// A commit that is applied to another one.
+/// The result of applying a commit to another one.
 struct Applied {
     commit: CommitId,
     parent: CommitId,
@@ -80,20 +81,22 @@ struct Applied {
 }
 
 impl Integration {
-    /// Has the branch follow a commit of the default branch. `proposed` is the pull request that was made of it. `pushed` is what
-    /// `origin` has of the branch: it may be replaced by a push from now on. `begin` is asked once nothing else changes the
-    /// project: attempts that are under way are merged by their difference from the commit that they began at, so the branch
-    /// has to keep that one until they are over.
+    /// Makes the branch follow a commit of the default branch. `proposed` is the pull request of the branch. `pushed`
+    /// is the tip of the branch at `origin`, which a push may replace from now on. `begin` is called once no other
+    /// operation changes the project: attempts under way are merged by their difference from the commit that they began
+    /// at, so the branch has to keep that commit until they are over.
     ///
-    /// - Where the default branch has all changes of the branch, or of the pull request that was its tip, it is *reset* there.
-    /// - Where the pull request is merged and commits came since, these are *rebased*: `git rebase --onto`, commit by commit.
-    /// - Where only the default branch moved on, the branch goes there.
-    /// - Where both did, the default branch is *merged*.
+    /// - If the default branch has all changes of the branch, or of the pull request that was its tip, the branch is
+    ///   *reset* there.
+    /// - If the pull request is merged and commits followed, these are *rebased*: `git rebase --onto`, commit by
+    ///   commit.
+    /// - If only the default branch moved, the branch is forwarded there.
+    /// - If both moved, the default branch is *merged*.
     ///
-    /// A conflict changes nothing, also one below `.lore/`: there, too, the default branch has what the user decided.
+    /// A conflict changes nothing, also below `.lore/`, since the default branch has the user's decisions there, too.
     ///
-    /// # Errors
-    /// As [`crate::Repository::integration`], and what a tree must not have. The branch is as it was then.
+    /// # Errors As [`crate::Repository::integration`], and the errors of a tree with forbidden files. The branch is
+    /// unchanged then.
     pub async fn follow(
         &self,
         default: &CommitId,
@@ -114,7 +117,7 @@ impl Integration {
                 Next::Moves(next, followed) => (next, followed),
             };
             repository.check_tree(&next.tree, Some(&main.tree), Whose::Project).await?;
-            // Before the branch loses them: a crash in between leaves a note that is true of the branch as it is, too.
+            // The note is written before the branch loses the commits: after a crash in between, it is still true.
             if let Some(pushed) = pushed
                 && repository.contains(&main.commit, pushed).await?
             {
@@ -131,7 +134,7 @@ impl Integration {
         Err(self.busy())
     }
 
-    /// What the branch is to be. Only objects are made.
+    /// The next tip of the branch. Only objects are made.
     async fn next(&self, main: &Tip, default: &Tip, proposed: Option<&Proposed>) -> Result<Next, GitError> {
         let repository = self.repository();
         if main.commit == default.commit {
@@ -148,14 +151,14 @@ impl Integration {
             let followed = if is_of_pull_request { Followed::Reset } else { Followed::Forwarded };
             return Ok(Next::Moves(default.clone(), followed));
         }
-        // Also where the default branch moved on since, and where nobody here knows of a pull request.
+        // This includes a default branch that moved on, and a pull request that is unknown here.
         if self.has_all(default, &main.commit).await? {
             return Ok(Next::Moves(default.clone(), Followed::Reset));
         }
         if let Some(Proposed { tip, state }) = proposed
             && repository.contains(&main.commit, tip).await?
         {
-            // That its tip is the branch's says nothing: the default branch may have moved on without it.
+            // An equal tip proves nothing: the default branch may have moved on without the pull request.
             let is_merged = *state == PullState::Merged || self.has_all(default, tip).await?;
             if is_merged && *tip == main.commit {
                 return Ok(Next::Moves(default.clone(), Followed::Reset));
@@ -177,7 +180,7 @@ impl Integration {
         Ok(Next::Moves(Tip { commit, tree }, Followed::Merged))
     }
 
-    /// Whether a commit has all changes of another one, in whatever commits they came there.
+    /// Whether a commit has all changes of another one, in any commits.
     async fn has_all(&self, all: &Tip, of: &CommitId) -> Result<bool, GitError> {
         let repository = self.repository();
         if repository.contains(&all.commit, of).await? {
@@ -187,12 +190,13 @@ impl Integration {
         Ok(matches!(merged, Merged::Tree(tree) if tree == all.tree))
     }
 
-    /// Applies the commits since `since` to the default branch, one by one. What changes nothing there is left out.
+    /// Applies the commits since `since` to the default branch, one by one. Commits without an effect there are left
+    /// out.
     async fn rebase(&self, main: &Tip, default: &Tip, since: &CommitId) -> Result<Next, GitError> {
         let repository = self.repository();
         let (mut tip, mut commits) = (default.clone(), 0);
         for applied in self.commits_since(&main.commit, since).await? {
-            // As if the branch had come here by one commit since the parent: so the parent is what both come from.
+            // The merge treats the branch as one commit since the parent, so the parent is the merge base.
             let here = repository.commit_trees(&tip.tree, &[&applied.parent], "", None).await?;
             let tree = match repository.merge_cleanly(self.dir(), &here, &applied.commit).await? {
                 Merged::Conflicts(files) => return Ok(Next::Stays(Followed::Conflicts { files })),
@@ -207,8 +211,7 @@ impl Integration {
         Ok(Next::Moves(tip, Followed::Rebased { commits }))
     }
 
-    /// The commits by which the branch came from one to another, the oldest first. A merge counts as what it changed of the
-    /// branch.
+    /// The commits of the branch since `since`, oldest first. A merge counts as its change of the branch.
     async fn commits_since(&self, tip: &CommitId, since: &CommitId) -> Result<Vec<Applied>, GitError> {
         const FIELDS: usize = 6;
         let format = "--format=%H%x00%P%x00%an%x00%ae%x00%at%x00%B%x00";

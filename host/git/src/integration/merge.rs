@@ -7,16 +7,16 @@ use crate::{error::GitError, names::CommitId, repository::Repository};
 /// The tree of a merge.
 pub(crate) enum Merged {
     Tree(String),
-    /// The files that have conflicts which nobody decided.
+    /// The files with unresolved conflicts.
     Conflicts(Vec<String>),
 }
 
-/// By file that has conflicts, what `theirs` has in its place: `<mode> <object>`, or nothing.
+/// The entry of `theirs` for each file with conflicts: `<mode> <object>`, or nothing.
 type Conflicts = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl Repository {
-    /// Merges two commits since the one that they both come from. Where only files below `.lore` have conflicts, `theirs`
-    /// decides what becomes of those. The attributes are those of the files in `dir`.
+    /// Merges two commits since their common ancestor. If only files below `.lore` have conflicts, these files are
+    /// taken from `theirs`. The attributes are those of the files in `dir`.
     pub(crate) async fn merge_trees(&self, dir: &Path, ours: &CommitId, theirs: &CommitId) -> Result<Merged, GitError> {
         let (tree, conflicts) = self.try_merge(dir, ours, theirs).await?;
         if conflicts.is_empty() {
@@ -37,7 +37,7 @@ impl Repository {
         self.change_tree(&tree, changed).await.map(Merged::Tree)
     }
 
-    /// As [`Self::merge_trees`], but no side decides anywhere: both may be a person's.
+    /// As [`Self::merge_trees`], but every conflict stays unresolved, since both sides may be a person's.
     pub(crate) async fn merge_cleanly(
         &self,
         dir: &Path,

@@ -1,16 +1,16 @@
-//! The integration worktree: attempts start from it, and are merged into it.
+//! Keeps the integration worktree, which attempts start from and are merged into.
 //!
 //! Three things belong together: the tip of `claude/main`, the files of the worktree, and the commit that those files
-//! were made from, which is the ref `refs/worktree/guild-base` of that worktree. A merge moves the tip first, in one step
-//! that compares and swaps, then the files, then the base. So whatever the moment of a crash, what is loose in the worktree
-//! is what it has beyond its *base*. Compared with the tip, a merge whose files are not there yet would look like the wish
-//! to undo it.
+//! were made from, which is the ref `refs/worktree/guild-base` of that worktree. A merge moves the tip first, in one
+//! step that compares and swaps, then the files, then the base. So after a crash at any moment, the loose changes of
+//! the worktree are its differences from its *base*. Compared with the tip, a merge whose files are not written yet
+//! would look like a change that reverts it.
 //!
-//! [`Integration::sync`] brings the three together and is the first step of each operation: it commits what is loose as
-//! a change of the base, merged with the tip if that is another commit, then moves files and base to the tip. If a crash
-//! left some files new and others old, the new ones are the same change on both sides of that merge. A file that git was
-//! killed in the middle of writing is a change of its own: of code, it is a conflict that names the file; below `.lore` it is
-//! committed, and the commit before has it whole.
+//! [`Integration::sync`] brings the three together and is the first step of each operation: it commits loose changes as
+//! a change of the base, merged with the tip if that is another commit, then moves files and base to the tip. If a
+//! crash left some files new and others old, the new ones are the same change on both sides of that merge. A file that
+//! git was killed in the middle of writing is a change of its own: of code, it is a conflict that names the file; below
+//! `.lore` it is committed, and the commit before has it whole.
 
 pub(crate) mod follow;
 mod merge;
@@ -29,17 +29,18 @@ use crate::{
 
 /// The commit that the files of the integration worktree were made from.
 const BASE_REF: &str = "refs/worktree/guild-base";
-/// The message of a commit of what was loose.
+/// The message of a commit of loose changes.
 const LOOSE: &str = "Save changes of the integration worktree\n";
-/// What the paths of documents begin with.
+/// The prefix of the paths of documents.
 const LORE: &str = ".lore/";
-/// What stands in a squash commit before the commit that it took its changes from. It tells a merge that is done from one
-/// that is not, when the host ended in between.
+/// The word in a squash commit before the commit that it took its changes from. It tells a finished merge from an
+/// unfinished one if the host ended in between.
 const SQUASHED_FROM: &str = "Squashed-From: ";
-/// How often an operation begins again because somebody else changed the branch or the worktree.
+/// How often an operation begins again because another process changed the branch or the worktree.
 const TRIES: usize = 5;
 
-/// The worktree of [`INTEGRATION_BRANCH`]. Have one of each project: operations that change it wait for each other.
+/// The worktree of [`INTEGRATION_BRANCH`]. There must be one value for each project: operations that change the
+/// worktree wait for each other.
 #[derive(Debug)]
 pub struct Integration {
     repository: Repository,
@@ -47,7 +48,7 @@ pub struct Integration {
     alone: Mutex<()>,
 }
 
-/// What belongs together, as it is now.
+/// The current state of the branch and the worktree.
 struct State {
     /// The branch's tip.
     main: Tip,
@@ -56,7 +57,7 @@ struct State {
     files: String,
 }
 
-/// What became of a merge.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// The branch's changes are one commit on [`INTEGRATION_BRANCH`].
@@ -66,7 +67,7 @@ pub enum Merge {
     },
     /// [`INTEGRATION_BRANCH`] has all changes of the branch already.
     NothingToMerge,
-    /// Files outside of `.lore/` were changed on both sides. Nothing was merged.
+    /// Both sides changed files outside of `.lore/` in the same places. Nothing was merged.
     Conflicts {
         /// Their paths in the project.
         files: Vec<String>,
@@ -74,12 +75,11 @@ pub enum Merge {
 }
 
 impl Repository {
-    /// The integration worktree at `dir`, an absolute path. The branch begins at the default branch's tip if it is missing.
-    /// The worktree is made if it is missing, also where it was once.
+    /// The integration worktree at `dir`, an absolute path. The branch begins at the default branch's tip if it is
+    /// missing. A missing worktree is made, also again.
     ///
-    /// # Errors
-    /// [`GitError::CheckedOutElsewhere`], [`GitError::NotAWorktree`] or [`GitError::OtherBranch`] where something else is in the
-    /// way, and those of committing what is loose there.
+    /// # Errors [`GitError::CheckedOutElsewhere`], [`GitError::NotAWorktree`] or [`GitError::OtherBranch`] if another
+    /// worktree or file is in the way, and the errors of committing loose changes.
     pub async fn integration(&self, dir: &Path) -> Result<Integration, GitError> {
         let integration = Integration { repository: self.clone(), dir: dir.to_owned(), alone: Mutex::default() };
         integration.sync().await?;
@@ -98,11 +98,11 @@ impl Integration {
         &self.dir
     }
 
-    /// Starts an attempt: commits what is loose on the integration worktree, has the branch begin from there, and makes
-    /// a worktree of it at `dir`, an absolute path.
+    /// Starts an attempt: commits the loose changes of the integration worktree, makes the branch from there, and makes
+    /// its worktree at `dir`, an absolute path.
     ///
-    /// After a crash at any point the same call goes on: a branch that exists stays as it is, and a worktree that is whole
-    /// keeps what is in it.
+    /// After a crash at any point the same call continues: an existing branch is unchanged, and a whole worktree keeps
+    /// its files.
     ///
     /// # Errors
     /// As [`Repository::integration`].
@@ -121,8 +121,8 @@ impl Integration {
         repository.make_worktree(dir, &full, checkout, async |_| Ok(())).await.map(drop)
     }
 
-    /// Does something with the files of the worktree while no operation of this one changes them. It gets the top directory.
-    /// What it leaves there is committed by the next operation.
+    /// Runs `work` on the worktree's top directory while no operation changes the files. The next operation commits its
+    /// changes.
     ///
     /// # Errors
     /// As [`Repository::integration`].
@@ -134,11 +134,10 @@ impl Integration {
         self.work(work).await
     }
 
-    /// As [`Self::with_files`], and commits the changes that `work` made. `work` returns the message of the commit, too. What
-    /// was loose before is a commit of its own.
+    /// As [`Self::with_files`], and commits the changes that `work` made. `work` returns the message of the commit,
+    /// too. Earlier loose changes become a commit of their own.
     ///
-    /// # Errors
-    /// As [`Self::commit_loose`]. What was changed then stays there, and is committed by the next operation.
+    /// # Errors As [`Self::commit_loose`]. The changes stay there then, and the next operation commits them.
     pub async fn edit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> (T, String) + Send + 'static,
@@ -150,7 +149,7 @@ impl Integration {
         Ok(done)
     }
 
-    /// The files of the worktree that are not committed.
+    /// The uncommitted files of the worktree.
     ///
     /// # Errors
     /// As [`Repository::integration`].
@@ -159,7 +158,8 @@ impl Integration {
         self.list_loose().await
     }
 
-    /// Commits what is loose with this message, if some of it is below `.lore/`. Otherwise nothing happens, and it is `false`.
+    /// Commits the loose changes with this message, if some are below `.lore/`. Otherwise this changes nothing and
+    /// returns `false`.
     ///
     /// # Errors
     /// As [`Self::commit_loose`].
@@ -172,7 +172,7 @@ impl Integration {
         Ok(some)
     }
 
-    /// The tip of [`INTEGRATION_BRANCH`], with what was loose committed.
+    /// The tip of [`INTEGRATION_BRANCH`] after the loose changes were committed.
     ///
     /// # Errors
     /// As [`Self::commit_loose`].
@@ -181,8 +181,8 @@ impl Integration {
         Ok(self.sync().await?.commit)
     }
 
-    /// Commits what is loose on the integration worktree, and moves it to the tip of [`INTEGRATION_BRANCH`] where a crash left
-    /// it behind. Other operations do this first.
+    /// Commits the loose changes of the integration worktree, and moves it to the tip of [`INTEGRATION_BRANCH`] if a
+    /// crash left it behind. Other operations do this first.
     ///
     /// # Errors
     /// As [`Repository::integration`], and [`GitError::LooseConflict`].
@@ -193,12 +193,11 @@ impl Integration {
 
     /// Merges an attempt's branch as one commit with this message, to which a line with the branch's commit is added.
     ///
-    /// Where both sides changed the same places of files below `.lore/` only, the attempt's are taken. A branch that was
-    /// merged before answers with the commit of then.
+    /// If both sides changed the same places only in files below `.lore/`, the attempt's files are taken. For a branch
+    /// that was merged before, this returns that commit.
     ///
-    /// # Errors
-    /// [`GitError::NoBranch`], what a tree must not have, [`GitError::DocumentQuota`], and as [`Repository::integration`].
-    /// Nothing was merged then.
+    /// # Errors [`GitError::NoBranch`], the errors of a tree with forbidden files, [`GitError::DocumentQuota`], and as
+    /// [`Repository::integration`]. Nothing was merged then.
     pub async fn merge_squash(&self, branch: &AttemptBranch, message: &str) -> Result<Merge, GitError> {
         let repository = &self.repository;
         let _alone = self.alone.lock().await;
@@ -227,9 +226,9 @@ impl Integration {
         Err(self.busy())
     }
 
-    /// Has the worktree show the branch, which was moved.
+    /// Moves the worktree to the branch, which was moved.
     pub(crate) async fn show_moved(&self, from: &Tip, to: &Tip) {
-        // Where a file was written since, it is merged first.
+        // A file that was written since is merged first.
         if !matches!(self.show(&self.dir, &from.tree, from, to).await, Ok(true))
             && let Err(e) = self.sync().await
         {
@@ -274,23 +273,23 @@ impl Integration {
         let wanted = format!("{SQUASHED_FROM}{}", attempt.commit);
         Ok(String::from_utf8_lossy(&list).split('\0').find_map(|entry| {
             let (commit, message) = entry.trim_start().split_once('\n')?;
-            // Only the last line was not written by the attempt.
+            // Only the last line is certainly not the attempt's.
             (message.trim_end().lines().next_back() == Some(&wanted)).then(|| CommitId(commit.to_owned()))
         }))
     }
 
-    /// Moves the branch on. `false`: somebody else did.
+    /// Moves the branch to a new tip. `false`: another process moved it.
     pub(crate) async fn advance(&self, main: &Tip, commit: &CommitId) -> Result<bool, GitError> {
         let repository = &self.repository;
         repository.update_ref(&repository.path, INTEGRATION_REF, commit, Some(&main.commit)).await
     }
 
-    /// Brings the branch, the worktree and its base together, see the top of this file. The branch's tip afterwards.
+    /// Brings the branch, the worktree and its base together, see the top of this file. Returns the branch's new tip.
     pub(crate) async fn sync(&self) -> Result<Tip, GitError> {
         self.sync_as(LOOSE).await
     }
 
-    /// As [`Self::sync`], with this message for what is loose.
+    /// As [`Self::sync`], with this message for the commit of loose changes.
     async fn sync_as(&self, message: &str) -> Result<Tip, GitError> {
         let repository = &self.repository;
         let worktree = match repository.worktree(&self.dir)? {
@@ -318,10 +317,10 @@ impl Integration {
         Err(trouble.unwrap_or_else(|| self.busy()))
     }
 
-    /// Looks at the three. What is in the worktree is in its index then.
+    /// Reads the branch, the files and the base. All files of the worktree are in its index afterwards.
     async fn state(&self, worktree: &Worktree) -> Result<State, GitError> {
         let (repository, dir) = (&self.repository, &worktree.dir);
-        // Before the files: a base that is older than they are is harmless, one that is newer undoes a merge.
+        // The base is read before the files: a base older than the files is harmless, a newer one reverts a merge.
         let (mut main, mut base) = (None, None);
         for found in repository.refs(dir, &[INTEGRATION_REF, BASE_REF]).await? {
             match found.name == BASE_REF {
@@ -339,28 +338,27 @@ impl Integration {
         Ok(State { main, base, files })
     }
 
-    /// Moves the files, which are those of a tree, to the branch's tip, and then the base. `false`: somebody else moved it.
+    /// Moves the files from their tree to the branch's tip, and then the base. `false`: another process moved the base.
     ///
-    /// # Errors
-    /// Where a file was written since; no file was changed then.
+    /// # Errors A file was written since. No file was changed then.
     async fn show(&self, dir: &Path, files: &str, base: &Tip, tip: &Tip) -> Result<bool, GitError> {
         let repository = &self.repository;
         let read = || repository.git.call(dir, &["read-tree", "-m", "-u", files, &tip.tree]).run();
         if files != tip.tree && read().await.is_err() {
-            // A file that was only touched is taken for a changed one.
+            // Without this, a file that was only touched counts as changed.
             repository.git.call(dir, &["update-index", "-q", "--refresh"]).codes(&[0, 1]).await?;
             read().await?;
         }
         Ok(base == tip || repository.update_ref(dir, BASE_REF, &tip.commit, Some(&base.commit)).await?)
     }
 
-    /// Commits the files of the worktree as a change of their base. `None`: the branch was moved by somebody else.
+    /// Commits the files of the worktree as a change of their base. `None`: another process moved the branch.
     async fn save(&self, main: &Tip, base: &Tip, files: &str, message: &str) -> Result<Option<Tip>, GitError> {
         let repository = &self.repository;
         let mut commit = repository.commit_tree(files, &base.commit, message).await?;
         let mut tree = files.to_owned();
         if base.commit != main.commit {
-            // As if the branch had one commit since the base, so that the merge is one since the base.
+            // The branch is treated as one commit since the base, so that the base is the merge base.
             let since = repository.commit_tree(&main.tree, &base.commit, "").await?;
             tree = match repository.merge_trees(&self.dir, &since, &commit).await? {
                 Merged::Conflicts(files) => return Err(GitError::LooseConflict { dir: self.dir.clone(), files }),
@@ -390,7 +388,7 @@ impl Integration {
     }
 }
 
-/// A message of a caller's. A line that says what squash commits say of themselves is quoted.
+/// A caller's message. A line that looks like the last line of a squash commit is quoted.
 fn quoted(message: &str) -> String {
     let quote = |line: &str| if line.starts_with(SQUASHED_FROM) { format!("> {line}\n") } else { format!("{line}\n") };
     message.trim_end().lines().map(quote).collect()

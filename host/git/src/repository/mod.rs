@@ -1,4 +1,4 @@
-//! A project's repository: its requirements, its branches, and the bounds of its trees.
+//! Examines a project's repository: its requirements, its branches, and the bounds of its trees.
 
 pub(crate) mod rules;
 mod settings;
@@ -20,7 +20,7 @@ use crate::{
     run::{Call, Git},
 };
 
-/// A project's repository, which was examined. A clone is the same repository.
+/// An examined repository of a project. A clone of the value is the same repository.
 #[derive(Clone, Debug)]
 pub struct Repository {
     pub(crate) git: Git,
@@ -42,12 +42,12 @@ pub(crate) struct Tip {
 pub(crate) struct Ref {
     pub(crate) name: String,
     pub(crate) tip: Tip,
-    /// Whether that worktree is on it.
+    /// Whether the worktree has it checked out.
     pub(crate) is_head: bool,
 }
 
-/// Branches beside which git can have none of ours, as patterns of `for-each-ref`, and what they are in the way of. Without its
-/// brackets a pattern would take all branches below that name, too.
+/// Branches beside which git can have none of the host's, as patterns of `for-each-ref`, with the blocked branches.
+/// Without its brackets a pattern would match all branches below that name, too.
 const BLOCKING: [(&str, &str); 4] = [
     ("refs/heads/claud[e]", "`claude/main`"),
     ("refs/heads/claude/commissio[n]", "`claude/commission/...` of a commission"),
@@ -55,16 +55,16 @@ const BLOCKING: [(&str, &str); 4] = [
     ("refs/heads/claude/main/", "`claude/main`"),
 ];
 
-/// The tree without files, which each repository has.
+/// The empty tree, which each repository has.
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 
 impl Repository {
-    /// Examines the repository whose top directory is `path`. `default_branch` is what work begins from; `None` chooses the
-    /// first that exists of: the branch that `origin/HEAD` names, `main`, `master`, the branch that is checked out.
+    /// Examines the repository whose top directory is `path`. `default_branch` is the branch that work begins from;
+    /// `None` chooses the first that exists of: the branch that `origin/HEAD` names, `main`, `master`, the branch that
+    /// is checked out.
     ///
-    /// # Errors
-    /// [`GitError`] has a variant for each reason why it cannot be a project.
+    /// # Errors [`GitError`] has a variant for each reason that it cannot be a project.
     pub async fn open(git: &Git, path: &Path, default_branch: Option<&str>) -> Result<Self, GitError> {
         let path = fs::canonicalize(path).map_err(|source| GitError::File { path: path.to_owned(), source })?;
         has_dot_git(&path)?;
@@ -132,10 +132,9 @@ impl Repository {
         Err(GitError::ClaudeBranch { path: self.path.clone(), branch, blocked })
     }
 
-    /// Whether the user's working tree or index has changes that are not committed, files included that are not tracked.
+    /// Whether the user's working tree or index has uncommitted changes or untracked files.
     ///
-    /// # Errors
-    /// Why git cannot tell.
+    /// # Errors Git failed.
     pub async fn is_dirty(&self) -> Result<bool, GitError> {
         self.check_settings(&self.path).await?;
         let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all"];
@@ -144,26 +143,25 @@ impl Repository {
 
     /// Whether the branch of an attempt exists.
     ///
-    /// # Errors
-    /// Why git cannot tell.
+    /// # Errors Git failed.
     pub async fn branch_exists(&self, branch: &AttemptBranch) -> Result<bool, GitError> {
         Ok(self.tip(&branch.full()).await?.is_some())
     }
 
-    /// A run that concerns no worktree but the user's, which it only reads.
+    /// A run in the user's worktree, which it only reads.
     pub(crate) fn call(&self, args: &[&str]) -> Call<'_> {
         self.git.call(&self.path, args)
     }
 
-    /// The commit of a ref; `None` where there is no such ref.
+    /// The commit of a ref; `None` if the ref does not exist.
     pub(crate) async fn tip(&self, full_name: &str) -> Result<Option<Tip>, GitError> {
         Ok(self.refs(&self.path, &[full_name]).await?.into_iter().next().map(|found| found.tip))
     }
 
-    /// Those of these refs that exist, as a worktree sees them, in the order of their names.
+    /// The existing ones of these refs, as a worktree sees them, in the order of their names.
     pub(crate) async fn refs(&self, dir: &Path, full_names: &[&str]) -> Result<Vec<Ref>, GitError> {
         let call = self.git.call(dir, &["for-each-ref", "--format=%(HEAD)%(refname) %(objectname) %(tree)"]);
-        // They are patterns to git, but no revisions and no options: they begin with `refs/`.
+        // Git reads them as patterns, and not as revisions or options, since they begin with `refs/`.
         let listed = full_names.iter().fold(call, |call, name| call.arg(name)).line().await?;
         let read = |line: &str| {
             let (name, rest) = line.split_at_checked(1)?.1.split_once(' ')?;
@@ -209,7 +207,7 @@ impl Repository {
         self.check_tree(&tip.tree, None, Whose::Project).await
     }
 
-    /// Checks what git reads of the repository's own in each run in a worktree: its settings, and its files of patterns.
+    /// Checks the repository's own settings and files of patterns, which git reads in each run in a worktree.
     pub(crate) async fn check_settings(&self, worktree: &Path) -> Result<(), GitError> {
         settings::check(&self.git, worktree).await?;
         self.check_info()
@@ -221,10 +219,10 @@ impl Repository {
         both.into_iter().try_for_each(|file| check_file(&self.data.join(file), &self.path))
     }
 
-    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link, no large files of patterns, and not too many of them.
-    /// Only what it has beyond `checked` is looked at, a tree for which this was done. `whose` that is bounds the files of
-    /// patterns together; with those of an attempt, the whole tree has to be in the bounds of a project, so that many
-    /// attempts do not bring what one may not.
+    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link, no large files of patterns, and not too many of
+    /// them. Only its differences from `checked`, a tree that passed, are examined. `whose` selects the bounds of all
+    /// files of patterns together. After an attempt's changes, the whole tree has to be within the bounds of a project,
+    /// so that many attempts together cannot exceed them.
     pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>, whose: Whose) -> Result<(), GitError> {
         let path = || self.path.clone();
         let checked = checked.unwrap_or_else(|| empty_tree(tree.len()));
@@ -263,7 +261,7 @@ impl Repository {
         }
         let search = ["grep", "--no-textconv", "--text", "--files-with-matches", "-z", "-E", "-e", "^[^#].*filter=lfs"];
         let found = self.call(&search).arg(tree).arg("--").arg(":(glob)**/.gitattributes").codes(&[0, 1]).await?.1;
-        // Each file is behind its tree and a colon.
+        // Each file stands behind its tree and a colon.
         match String::from_utf8_lossy(&found).split('\0').find_map(|file| file.split_once(':')) {
             Some((_, file)) => Err(GitError::Lfs { path: path(), file: file.to_owned() }),
             None => Ok(()),
@@ -283,7 +281,7 @@ impl Repository {
         Ok(listed.split(|&byte| byte == 0).filter_map(read).collect())
     }
 
-    /// Checks ignore and attribute files of a tree, which are named with their objects: each, and all together.
+    /// Checks the ignore and attribute files of a tree, which are given with their objects, each and all together.
     async fn check_rules(&self, files: &[(String, String)], whose: Whose) -> Result<(), GitError> {
         let refused = |file: &str, why: String| GitError::Rules {
             path: self.path.clone(),
@@ -312,7 +310,7 @@ impl Repository {
                 why: format!("{why}; make them smaller, and commit"),
             })
         };
-        // Before all are read.
+        // The sum of sizes is checked before any file is read.
         together(RulesUsage { bytes, lines: 0 })?;
         let contents = self.call(&["cat-file", "--batch=%(objectsize)"]).input(objects).run().await?;
         // Each: its size, a newline, its contents, a newline.
@@ -329,7 +327,7 @@ impl Repository {
         together(used)
     }
 
-    /// Checks that a tree has no more documents than the project may have, and those of `before` can be kept.
+    /// Checks that the documents of a tree are within the project's quota, or no more than those of `before`.
     pub(crate) async fn check_documents(&self, before: &str, after: &str) -> Result<(), GitError> {
         let used = self.documents_of(after).await?;
         let quota = self.git.documents;
@@ -357,7 +355,7 @@ impl Repository {
         self.commit_trees(tree, &[parent], message, None).await
     }
 
-    /// As [`Self::commit_tree`], with all parents. `author` is another one: name, address and time.
+    /// As [`Self::commit_tree`], with all parents. `author` is another author: name, address and time.
     pub(crate) async fn commit_trees(
         &self,
         tree: &str,
@@ -384,8 +382,8 @@ impl Repository {
         Ok(Tip { commit: commit.clone(), tree })
     }
 
-    /// Has a ref of ours name another commit. `old` is what it names now, `None` if it is new. `false`: it names something
-    /// else. `dir` decides for refs of one worktree.
+    /// Moves a ref of the host to another commit. `old` is its present commit, `None` for a new ref. `false`: it has
+    /// another commit. `dir` selects the worktree for refs of one worktree.
     pub(crate) async fn update_ref(
         &self,
         dir: &Path,
@@ -402,25 +400,25 @@ impl Repository {
                 if now.as_ref() != old {
                     return Ok(false);
                 }
-                // Somebody may have made a branch since the repository was opened.
+                // The user may have made a branch since the repository was opened.
                 self.check_names().await?;
                 Err(error)
             }
         }
     }
 
-    /// A branch as people call it.
+    /// The short name of a branch.
     pub(crate) fn short(full_name: &str) -> &str {
         full_name.strip_prefix("refs/heads/").unwrap_or(full_name)
     }
 }
 
-/// The tree without files, in a repository whose ids have so many digits.
+/// The empty tree, in a repository whose ids have so many digits.
 pub(crate) fn empty_tree(digits: usize) -> &'static str {
     if digits == EMPTY_TREE_SHA1.len() { EMPTY_TREE_SHA1 } else { EMPTY_TREE_SHA256 }
 }
 
-/// Looks for the repository without git: what is above the directory, or bare, is not examined by git at all.
+/// Looks for the repository without git, so that git never examines a repository above the directory or a bare one.
 fn has_dot_git(path: &Path) -> Result<(), GitError> {
     if path.join(".git").symlink_metadata().is_ok() {
         return Ok(());

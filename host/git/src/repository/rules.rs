@@ -1,8 +1,9 @@
 //! Bounds ignore and attribute files.
 //!
-//! Git reads them whole in each run, and matches each of their patterns with each file. A large one makes every run slow, so
-//! they are bounded wherever they come from: sessions and callers that write them, commits, and the repository's own. Many
-//! small ones do the same, so those of an attempt, and those of a project, are bounded together, too.
+//! Git reads them whole in each run, and matches each of their patterns with each file. A large one makes every run
+//! slow, so they are bounded from all sources: sessions and callers that write them, commits, and the repository's own.
+//! Many small ones have the same effect, so the files of an attempt, and the files of a project, are bounded together,
+//! too.
 
 use std::{
     fs::{self, File},
@@ -12,26 +13,26 @@ use std::{
 
 use crate::error::GitError;
 
-/// The most bytes of an ignore or attribute file, and of all together that an attempt writes. Those that people write have
-/// some thousands.
+/// The most bytes of an ignore or attribute file, and of all that an attempt writes together. Usual files have some
+/// thousands.
 pub const RULES_BYTES: usize = 128 << 10;
-/// The most lines of one, and of all together that an attempt writes.
+/// The most lines of such a file, and of all that an attempt writes together.
 pub const RULES_LINES: usize = 5000;
-/// How much more those of a project may have together: a large one has many small ones.
+/// The factor for all files of a project together, since a large project has many small ones.
 const PROJECT: usize = 16;
-/// Why a path of the configuration is refused, and what to do.
+/// The reason that a path of the configuration is refused, and the remedy.
 const EXPANDED: &str = "whose path only git can expand; set the whole path, from `/` on: git config KEY /PATH";
 
-/// Whose ignore and attribute files are bounded together.
+/// A group of ignore and attribute files that are bounded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Those that an attempt adds or changes.
+    /// The files that an attempt adds or changes.
     Attempt,
-    /// Those of a project, or that its user adds or changes.
+    /// The files of a project, or the files that its user adds or changes.
     Project,
 }
 
-/// What ignore and attribute files have together.
+/// The sum of ignore and attribute files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RulesUsage {
     pub(crate) bytes: usize,
@@ -45,10 +46,9 @@ impl RulesUsage {
         self.lines = self.lines.saturating_add(lines(contents));
     }
 
-    /// Checks what an attempt writes.
+    /// Checks the files that an attempt writes together.
     ///
-    /// # Errors
-    /// What is wrong with them together.
+    /// # Errors The exceeded bound.
     pub fn check(self) -> Result<(), String> {
         self.within(Whose::Attempt)
     }
@@ -73,8 +73,7 @@ pub fn is_rules_file(name: &str) -> bool {
 
 /// Checks the contents of an ignore or attribute file.
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The exceeded bound.
 pub fn check_rules(contents: &[u8]) -> Result<(), String> {
     if contents.len() > RULES_BYTES {
         return Err(too_large(contents.len()));
@@ -85,7 +84,7 @@ pub fn check_rules(contents: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The lines of a file, the last one too where it has no end.
+/// The number of lines of a file, with an unfinished last one.
 fn lines(contents: &[u8]) -> usize {
     contents.split_inclusive(|&byte| byte == b'\n').count()
 }
@@ -97,7 +96,7 @@ pub(crate) fn too_large(bytes: usize) -> String {
 /// Checks a file of patterns that is not in a tree: one below `.git/info`, or one that the configuration names. Opening a pipe
 /// would block git, and reading a device would not end.
 pub(crate) fn check_file(path: &Path, worktree: &Path) -> Result<(), GitError> {
-    // What git cannot read, it takes for empty.
+    // Git treats an unreadable file as empty.
     let Ok(about) = fs::metadata(path) else { return Ok(()) };
     let why = if about.is_dir() || path == Path::new("/dev/null") {
         return Ok(());
@@ -118,9 +117,8 @@ pub(crate) fn check_file(path: &Path, worktree: &Path) -> Result<(), GitError> {
 
 /// A path of the configuration, as git reads it in a worktree: its home directory is `/dev/null`.
 ///
-/// # Errors
-/// [`GitError::RefusedSetting`] where git reads another file than the one that would be checked: that of a user's home, one
-/// beside the program, or one that may be missing.
+/// # Errors [`GitError::RefusedSetting`] if git reads another file than the checked one: a file in a user's home, a
+/// file beside the program, or an optional file.
 pub(crate) fn configured(key: &str, value: &str, worktree: &Path) -> Result<PathBuf, GitError> {
     if value.starts_with("~/") {
         return Ok(PathBuf::from("/dev/null"));

@@ -1,12 +1,12 @@
 //! Refuses settings of a repository that cannot be switched off.
 //!
-//! Settings with a fixed name are overridden on the command line (`run/mod.rs`). These have names that the repository chooses,
-//! or change which files are read. They are refused rather than overridden: without its filter a file would be committed
-//! that the filter is there to encrypt, and without its driver a merge would be wrong, each without a word. Git has no way
-//! to read a repository without its configuration.
+//! Settings with a fixed name are overridden on the command line (`run/mod.rs`). These have names that the repository
+//! chooses, or change which files are read. They are refused rather than overridden: without its filter, a file that
+//! should be encrypted would silently be committed as plain text, and without its driver, a merge would silently be
+//! wrong. Git has no way to read a repository without its configuration.
 //!
-//! They are looked up before each operation, since a user may add one at any time. Nobody else can: no session writes into
-//! `.git`, and files that the configuration includes, which a session could write, are refused.
+//! They are read before each operation, since a user may add one at any time. Sessions cannot add any: they do not
+//! write into `.git`, and a configuration that includes files is refused.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const INCLUDE: &str = "and what it includes can change unseen; copy its settings
 const MOVED: &str = "which puts the working tree elsewhere; register a repository without it";
 const PARTIAL: &str = "so it lacks files; fetch all: git fetch --refetch --no-filter, then unset KEY";
 
-/// Why a key is refused.
+/// The reason that a key is refused.
 fn refused(key: &str) -> Option<&'static str> {
     let (section, rest) = key.split_once('.')?;
     let name = rest.rsplit('.').next()?;
@@ -35,10 +35,9 @@ fn refused(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Checks what is set for a worktree, and the files of patterns that are the repository's own.
+/// Checks the settings of a worktree, and the repository's own files of patterns.
 ///
-/// # Errors
-/// [`GitError::RefusedSetting`], [`GitError::Rules`], or why it cannot be read.
+/// # Errors [`GitError::RefusedSetting`], [`GitError::Rules`], or the settings cannot be read.
 pub(crate) async fn check(git: &Git, worktree: &Path) -> Result<(), GitError> {
     let list = git.call(worktree, &["config", "--list", "-z"]).run().await?;
     for entry in String::from_utf8_lossy(&list).split('\0') {

@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 use crate::error::GitError;
 
-/// Waits until a lock file of ours is gone, and removes it once no run can hold it any more: a run that was killed
-/// leaves it behind, and git would refuse for ever.
+/// Waits until a lock file of the host's refs is gone, and removes it once no run can hold it any more: a killed run
+/// leaves it behind, and git would refuse to work for ever.
 pub(crate) async fn free(lock: &Path, longest_run: Duration) -> Result<(), GitError> {
     let since = Instant::now();
     while let Ok(about) = lock.symlink_metadata() {

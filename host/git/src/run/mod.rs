@@ -19,16 +19,16 @@ use crate::{
     version::{OLDEST, Version},
 };
 
-/// The most that is read of one run's output: the list of half a million files.
+/// The most bytes of one run's output that are read, enough for the list of half a million files.
 const STDOUT_BYTES: usize = 64 << 20;
 
-/// What is set for each run. The command line has precedence over each file of the repository.
+/// The settings of each run. The command line takes precedence over each file of the repository.
 ///
 /// Settings with a driver's name in them (filters, merge drivers) cannot be listed here: `repository/settings.rs` refuses
 /// them. Those for the network are in `remote.rs`: else `GIT_ALLOW_PROTOCOL` allows none. Those for diffs, pagers, editors
 /// and signatures of commands that are never run have no effect.
 const SETTINGS: [&str; 19] = [
-    // What runs programs.
+    // These settings could run programs.
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.pager=cat",
@@ -36,7 +36,7 @@ const SETTINGS: [&str; 19] = [
     "gc.auto=0",
     "maintenance.auto=false",
     "submodule.recurse=false",
-    // A tree that has the files of a bare repository is not one.
+    // A tree with the files of a bare repository does not count as one.
     "safe.bareRepository=explicit",
     // No path of a worktree leads out of it.
     "core.symlinks=false",
@@ -46,19 +46,19 @@ const SETTINGS: [&str; 19] = [
     "index.sparse=false",
     // A split index leaves files in the repository, also that of a temporary index.
     "core.splitIndex=false",
-    // So that what is written is what is there, whatever the user prefers.
+    // Files are written unchanged, without regard to the user's preferences.
     "core.safecrlf=false",
     "i18n.commitEncoding=UTF-8",
     "merge.renames=true",
-    // Its conflicts name files that only one side has; to take the other side would lose them.
+    // Its conflicts name files that only one side has, and taking the other side would lose them.
     "merge.directoryRenames=false",
     "merge.conflictStyle=merge",
     "worktree.useRelativePaths=false",
 ];
 
-/// The environment of each run, beside `PATH`.
+/// The environment of each run, besides `PATH`.
 const ENVIRONMENT: [(&str, &str); 16] = [
-    // Not unset, so that `~` in a path of the configuration is no error.
+    // The variable is set, so that `~` in a path of the configuration is no error.
     ("HOME", "/dev/null"),
     ("LC_ALL", "C"),
     ("TZ", "UTC"),
@@ -68,7 +68,7 @@ const ENVIRONMENT: [(&str, &str); 16] = [
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_NO_REPLACE_OBJECTS", "1"),
-    // None is allowed. A partial clone would otherwise fetch what it lacks through a program that it names.
+    // No protocol is allowed. A partial clone would otherwise fetch missing objects through a program that it names.
     ("GIT_ALLOW_PROTOCOL", ""),
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_AUTHOR_NAME", "Guild Hall"),
@@ -78,19 +78,19 @@ const ENVIRONMENT: [(&str, &str); 16] = [
     ("GIT_EDITOR", "false"),
 ];
 
-/// How git is run.
+/// The options of running git.
 #[derive(Clone, Debug)]
 pub struct GitOptions {
-    /// The program, as an absolute path; `None` looks for `git` on `PATH`. `gh` is looked for beside a program that is named
-    /// here, and on `PATH`.
+    /// The program, as an absolute path; `None` looks for `git` on `PATH`. `gh` is looked for beside this program, and
+    /// on `PATH`.
     pub program: Option<PathBuf>,
     /// The time that one run may take. An operation is some ten runs.
     pub limit: Duration,
     /// Bytes that one run may allocate (`limits.git_memory_bytes`).
     pub memory_bytes: u64,
-    /// What the documents of a project may take.
+    /// The quota of a project's documents.
     pub documents: DocumentQuota,
-    /// The time that commits get.
+    /// The source of the time of commits.
     pub now: fn() -> SystemTime,
 }
 
@@ -98,7 +98,7 @@ pub struct GitOptions {
 #[derive(Clone, Debug)]
 pub struct Git {
     program: Arc<Path>,
-    /// Where `gh` is looked for first.
+    /// The directory in which `gh` is looked for first.
     beside: Option<Arc<Path>>,
     version: Version,
     limit: Duration,
@@ -110,8 +110,7 @@ pub struct Git {
 impl Git {
     /// Finds the program and asks for its version.
     ///
-    /// # Errors
-    /// [`GitError::NotInstalled`], [`GitError::TooOld`], [`GitError::NotGit`], or why it cannot be run.
+    /// # Errors [`GitError::NotInstalled`], [`GitError::TooOld`], [`GitError::NotGit`], or the program cannot be run.
     pub async fn find(options: GitOptions) -> Result<Self, GitError> {
         let beside = options.program.as_deref().and_then(Path::parent).map(Arc::from);
         let program = match options.program {
@@ -176,7 +175,7 @@ impl Git {
         self.limit + TERM_GRACE
     }
 
-    /// A run in a directory, which has to be the top of a worktree where a repository is needed.
+    /// A run in a directory, which has to be the top of a worktree if the command needs a repository.
     pub(crate) fn call<'a>(&'a self, dir: &'a Path, args: &[&str]) -> Call<'a> {
         let args = args.iter().map(OsString::from).collect();
         Call {
@@ -191,7 +190,7 @@ impl Git {
     }
 }
 
-/// One run of git, which is still to be started.
+/// One run of git, before it is started.
 pub(crate) struct Call<'a> {
     git: &'a Git,
     dir: &'a Path,
@@ -208,7 +207,7 @@ impl Call<'_> {
         self
     }
 
-    /// What it reads from stdin.
+    /// Sets its stdin.
     pub(crate) fn input(mut self, input: Vec<u8>) -> Self {
         self.input = input;
         self
@@ -231,24 +230,24 @@ impl Call<'_> {
         self
     }
 
-    /// Reads at most so many bytes of what it says.
+    /// Reads at most so many bytes of its output.
     pub(crate) fn at_most(mut self, bytes: usize) -> Self {
         self.most = bytes;
         self
     }
 
-    /// What it said. Any exit code but 0 is an error.
+    /// Runs it, and returns its output. Any exit code but 0 is an error.
     pub(crate) async fn run(self) -> Result<Vec<u8>, GitError> {
         self.codes(&[0]).await.map(|(_, said)| said)
     }
 
-    /// What it said, without the last line's end.
+    /// Runs it, and returns its output without the last line's end.
     pub(crate) async fn line(self) -> Result<String, GitError> {
         let said = self.run().await?;
         Ok(String::from_utf8_lossy(&said).trim_end_matches('\n').to_owned())
     }
 
-    /// Its exit code, which has to be one of these, and what it said.
+    /// Runs it, and returns its exit code, which has to be one of these, and its output.
     pub(crate) async fn codes(self, expected: &[i32]) -> Result<(i32, Vec<u8>), GitError> {
         let mut words = self.args.iter().map(|arg| arg.to_string_lossy());
         let command = words.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
@@ -271,7 +270,7 @@ impl Call<'_> {
         for date in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
             command.env(date, format!("@{seconds} +0000"));
         }
-        // The repository is that of this directory or there is none: never one that the directory is inside of.
+        // The repository is that of this directory or there is none: git never uses a repository above it.
         command.envs(self.dir.parent().map(|above| ("GIT_CEILING_DIRECTORIES", above)));
         command.envs(self.environment);
         let settings = SETTINGS.into_iter().chain(self.settings.iter().map(String::as_str));

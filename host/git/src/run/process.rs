@@ -12,12 +12,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The most that is kept of what it says on stderr: its begin, which names the cause.
+/// The most bytes of its stderr that are kept: the beginning, which names the cause.
 const STDERR_BYTES: usize = 4096;
 /// How long a run has to remove its lock files between SIGTERM and SIGKILL.
 pub(crate) const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// What one run may take.
+/// The bounds of one run.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) time: Duration,
@@ -28,23 +28,23 @@ pub(crate) struct Bounds {
     pub(crate) memory: u64,
 }
 
-/// How a run ended by itself.
+/// The end of a run that ended by itself.
 pub(crate) struct Finished {
-    /// `None` where a signal ended it.
+    /// `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
 impl Finished {
-    /// Whether it failed for want of memory, by its own words or those of its runtime.
+    /// Whether it failed for lack of memory, by its own message or its runtime's.
     pub(crate) fn lacked_memory(&self) -> bool {
         let said = String::from_utf8_lossy(&self.stderr);
         let words = ["Out of memory", "out of memory", "Cannot allocate memory", "cannot allocate memory"];
         self.code != Some(0) && words.iter().any(|word| said.contains(word))
     }
 
-    /// Why it failed, in its own words.
+    /// The reason of its failure, in its own words.
     pub(crate) fn said(&self) -> String {
         match (plain(&self.stderr), self.code) {
             (said, _) if !said.is_empty() => said,
@@ -54,7 +54,7 @@ impl Finished {
     }
 }
 
-/// Why a run did not end by itself.
+/// The reason that a run did not end by itself.
 pub(crate) enum Cut {
     Time,
     Output,
@@ -68,39 +68,40 @@ pub(crate) async fn execute(mut command: Command, input: Vec<u8>, bounds: Bounds
     command.process_group(0).kill_on_drop(true);
     let group = Group(command.spawn().map_err(Cut::System)?);
     group.limit_memory(bounds.memory).map_err(Cut::System)?;
-    // A task of its own ends the run in order where the caller is dropped, too: git then removes its lock files.
+    // A separate task ends the run in an orderly way even if the caller is dropped, so that git removes its lock files.
     let (_caller, gone) = oneshot::channel();
     match tokio::spawn(supervise(group, input, bounds, gone)).await {
         Ok(ended) => ended,
-        // The host ends, and the caller with it: nobody may take that for a failure of the run.
+        // The host stops and the caller with it, which must not count as a failure of the run.
         Err(e) if e.is_cancelled() => pending().await,
         Err(e) => Err(Cut::System(io::Error::other(e))),
     }
 }
 
-/// A child and the process group that it leads. Dropped before its end, the group is killed.
+/// A child and the process group that it leads. Dropping it before its end kills the group.
 struct Group(Child);
 
 impl Group {
-    /// The child's id; `None` once it was reaped and the id may be another's.
+    /// The child's id; `None` once the child was reaped, since another process may get the id.
     fn id(&self) -> Option<Pid> {
         self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
-    /// Limits the memory of the child and of all that it starts. It has barely begun, and has allocated next to nothing. A
-    /// lower limit of the host's own, which the child has from it, stays: only a privileged process can raise one.
+    /// Limits the memory of the child and of all processes that it starts. The child has just begun, and has allocated
+    /// next to nothing. A lower limit that it inherited from the host stays, since only a privileged process can raise
+    /// one.
     fn limit_memory(&self, bytes: u64) -> io::Result<()> {
         let bytes = getrlimit(Resource::Data).maximum.map_or(bytes, |hard| hard.min(bytes));
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         match self.id().map(|id| prlimit(Some(id), Resource::Data, limit)) {
-            // One that has ended already needs no limit.
+            // A process that has ended already needs no limit.
             None | Some(Ok(_) | Err(rustix::io::Errno::SRCH)) => Ok(()),
             Some(Err(e)) => Err(e.into()),
         }
     }
 
     fn signal(&self, signal: Signal) {
-        // An error says that there is nothing left of it.
+        // An error means that no process of the group is left.
         let _ = self.id().map(|id| kill_process_group(id, signal));
     }
 
@@ -145,7 +146,7 @@ async fn exchange(child: &mut Child, input: Vec<u8>, most: usize) -> Result<Fini
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
-            // It fails where the program ended early; its exit code says why.
+            // Writing fails if the program ended early; its exit code tells why.
             let _ = stdin.write_all(&input).await;
         }
         Ok(())
@@ -174,7 +175,7 @@ async fn read(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Result<Vec
     Ok(kept)
 }
 
-/// What a program said, on one line, without what would steer a terminal.
+/// A program's output on one line, without control characters for a terminal.
 pub(crate) fn plain(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines = said.lines().map(|line| line.replace(char::is_control, " ").trim().to_owned());
@@ -192,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Who waits for a run would note that it failed, and it is only that the host ends.
+    /// The caller of a run must not record a failure when the host stops.
     #[test]
     fn a_run_does_not_fail_where_the_runtime_ends() {
         let failed = Arc::new(AtomicUsize::new(0));

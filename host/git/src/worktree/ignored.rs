@@ -1,17 +1,17 @@
-//! Finds the files of a worktree that the rules of a project leave out of commits.
+//! Finds the files of a worktree that a project's ignore files exclude from commits.
 
 use std::path::Path;
 
 use super::Worktree;
 use crate::{error::GitError, repository::Repository};
 
-/// What a path begins with that is from the top of a worktree and nothing else.
+/// The prefix that makes a path literal and relative to the top of a worktree.
 const HERE: &str = "./";
 
-/// The rule by which a file is left out of commits.
+/// The rule that excludes a file from commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IgnoreRule {
-    /// The file that is left out, from the top of the worktree.
+    /// The excluded file, from the top of the worktree.
     pub path: String,
     /// The pattern.
     pub pattern: String,
@@ -22,18 +22,17 @@ pub struct IgnoreRule {
 }
 
 impl Repository {
-    /// Those of these files that git leaves out of a commit of a worktree, each with its rule. Files that are tracked are never
-    /// left out, whatever the rules say.
+    /// The files among `paths` that git excludes from a commit of a worktree, each with its rule. Tracked files are
+    /// never excluded.
     ///
-    /// # Errors
-    /// [`GitError::NotAWorktree`], or why git cannot tell.
+    /// # Errors [`GitError::NotAWorktree`], or git failed.
     pub async fn ignored(&self, dir: &Path, paths: &[&str]) -> Result<Vec<IgnoreRule>, GitError> {
         let Worktree { dir, .. } = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
         self.check_settings(&dir).await?;
-        // A colon at the beginning would have a meaning to git.
+        // Git would interpret a colon at the beginning.
         let input = paths.iter().flat_map(|path| HERE.bytes().chain(path.bytes()).chain([0])).collect();
         let ask = self.git.call(&dir, &["check-ignore", "--verbose", "-z", "--stdin"]).input(input);
-        // 1: none is left out.
+        // Exit code 1: none is excluded.
         let (_, said) = ask.codes(&[0, 1]).await?;
         let said = String::from_utf8_lossy(&said);
         let fields: Vec<&str> = said.split('\0').collect();
@@ -47,8 +46,8 @@ impl Repository {
         Ok(fields.chunks_exact(4).filter_map(read).collect())
     }
 
-    /// The files and directories of a worktree that its rules leave out of commits, from its top. All documents are committed,
-    /// so none of those is among them.
+    /// The files and directories of a worktree that its rules exclude from commits, from its top. Documents are not
+    /// among them, since all are committed.
     ///
     /// # Errors
     /// As [`Self::ignored`].

@@ -1,4 +1,4 @@
-//! Makes, reads and removes worktrees. A half-made one is recognised, and one is removed at once.
+//! Makes, reads and removes worktrees. A half-made worktree is recognised, and a removal is atomic.
 
 pub(crate) mod ignored;
 
@@ -15,16 +15,15 @@ use crate::{
     repository::{Repository, Tip, rules::Whose, stale_locks::free},
 };
 
-/// How often an operation begins again because files came and went.
+/// How often an operation begins again because files appeared or vanished.
 const TRIES: usize = 5;
 
-/// What the name of a worktree begins with that is being removed.
+/// The prefix of the name of a worktree that is being removed.
 const REMOVED: &str = ".removed-";
 
-/// Removes what is left of worktrees in a directory where a crash interrupted their removal. It blocks.
+/// Removes the rest of worktrees in a directory whose removal a crash interrupted. It blocks.
 ///
-/// # Errors
-/// Where the directory cannot be read. What cannot be removed is logged.
+/// # Errors The directory cannot be read. A worktree that cannot be removed is logged.
 pub fn sweep_removed(worktrees: &Path) -> io::Result<()> {
     for entry in fs::read_dir(worktrees)? {
         let entry = entry?;
@@ -40,37 +39,37 @@ pub fn sweep_removed(worktrees: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a worktree has of its branch's files (REQ-SYS-29).
+/// The part of its branch's files that a worktree has (REQ-SYS-29).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkout {
-    /// `.lore/` and nothing else, not even files at the root.
+    /// Only `.lore/`, without files at the root.
     Sparse,
     /// All files.
     Full,
 }
 
-/// A worktree that is whole.
+/// A whole worktree.
 #[derive(Debug)]
 pub(crate) struct Worktree {
     /// Its top directory.
     pub(crate) dir: PathBuf,
-    /// Where git keeps its index and its HEAD.
+    /// The directory of its index and its HEAD.
     pub(crate) own: PathBuf,
 }
 
-/// What there is at the place of a worktree.
+/// The state of a worktree's place.
 enum Found {
     /// Nothing, or an empty directory.
     Nothing,
-    /// A worktree of the repository without an index, and where git keeps it: its making was interrupted. The checkout writes
-    /// the index last.
+    /// A worktree of the repository without an index, whose creation was interrupted, with the directory of its data.
+    /// The checkout writes the index last.
     Half(PathBuf),
     Whole(Worktree),
     Other,
 }
 
 impl Repository {
-    /// The worktree at this place; `None` where it is missing or half-made.
+    /// The worktree at this place; `None` if it is missing or half-made.
     pub(crate) fn worktree(&self, dir: &Path) -> Result<Option<Worktree>, GitError> {
         let dir = &place(dir)?;
         match self.found(dir)? {
@@ -84,7 +83,7 @@ impl Repository {
         GitError::NotAWorktree { dir: dir.to_owned(), path: self.path.clone() }
     }
 
-    /// Looks without git, which would take a directory above for the worktree.
+    /// Looks without git, which could mistake a directory above for the worktree.
     fn found(&self, dir: &Path) -> Result<Found, GitError> {
         let failed = |source| GitError::File { path: dir.to_owned(), source };
         match dir.symlink_metadata() {
@@ -101,8 +100,9 @@ impl Repository {
         })
     }
 
-    /// Where git keeps the worktree at `dir`; `None` if that is none of this repository. A worktree and its repository name each
-    /// other by absolute paths: where one of them was moved, or both, the names are written again.
+    /// The directory of git's data of the worktree at `dir`; `None` if it is no worktree of this repository. A worktree
+    /// and its repository name each other by absolute paths: if one of them or both were moved, the paths are written
+    /// again.
     fn own_of(&self, dir: &Path) -> Result<Option<PathBuf>, GitError> {
         let file = dir.join(".git");
         let Some(named) = linked(&file) else { return Ok(None) };
@@ -114,7 +114,7 @@ impl Repository {
         }
         let back = fs::read_to_string(own.join("gitdir")).unwrap_or_default();
         let back = own.join(back.trim_end());
-        // A file can be linked to from a copy of the directory; the directory itself cannot.
+        // A copy of the directory can have hard links to the file, but not to the directory.
         let is_here = back == file || back.parent().is_some_and(|original| is_same(original, dir));
         if is_ours && is_here {
             return Ok(Some(own));
@@ -124,7 +124,7 @@ impl Repository {
             let (dir, original, path) = (dir.to_owned(), original.to_owned(), self.path.clone());
             return Err(GitError::CopiedWorktree { dir, original, path });
         }
-        // Where neither names the other any more, the end of the path has to.
+        // If neither names the other any more, the ends of the paths have to match.
         if !is_ours && !is_here && !end(original).eq(end(dir)) {
             return Ok(None);
         }
@@ -138,7 +138,7 @@ impl Repository {
             written.map_err(failed(&to))?;
         }
         if !is_ours {
-            // Beside the worktree, since all that is in it is committed.
+            // The file is written beside the worktree, since all files in it are committed.
             let new = dir.with_file_name(format!(".link-{}", dir.file_name().unwrap_or_default().display()));
             let written =
                 fs::write(&new, format!("gitdir: {}\n", own.display())).and_then(|()| fs::rename(&new, &file));
@@ -148,8 +148,8 @@ impl Repository {
         Ok(Some(own))
     }
 
-    /// Makes the worktree of a branch where it is missing or half-made. `begun` is called with its directory before the
-    /// checkout. The branch and the settings were checked.
+    /// Makes the worktree of a branch if it is missing or half-made. `begun` is called with its directory before the
+    /// checkout. The caller has checked the branch and the settings.
     pub(crate) async fn make_worktree(
         &self,
         dir: &Path,
@@ -185,15 +185,14 @@ impl Repository {
         Ok(Worktree { dir: dir.clone(), own })
     }
 
-    /// Removes what git remembers of worktrees that are gone, and in the way of one.
+    /// Removes git's data of missing worktrees that are in the way of a new one.
     ///
-    /// # Errors
-    /// [`GitError::CheckedOutElsewhere`]; `error` where nothing is in the way.
+    /// # Errors [`GitError::CheckedOutElsewhere`]; `error` if no worktree is in the way.
     async fn make_room(&self, dir: &Path, branch: &str, error: GitError) -> Result<(), GitError> {
         let mut error = Some(error);
         for (at, on) in self.listed_worktrees().await? {
             if at != dir && on.as_deref() == Some(branch) {
-                // It may be where the worktree was before the host's directory was moved.
+                // It may be the worktree's place before the host's directory was moved.
                 if at.exists() || at == self.path {
                     return Err(GitError::CheckedOutElsewhere { branch: Self::short(branch).to_owned(), at });
                 }
@@ -206,18 +205,17 @@ impl Repository {
         error.map_or(Ok(()), Err)
     }
 
-    /// Removes the worktree of an attempt, whole or half-made, with what is not committed in it. The branch stays. Nothing
-    /// happens where there is none.
+    /// Removes the worktree of an attempt, whole or half-made, with its uncommitted changes. The branch stays. A
+    /// missing worktree is no error.
     ///
-    /// # Errors
-    /// [`GitError::NotAWorktree`] where the directory is something else, or a worktree that is not an attempt's.
+    /// # Errors [`GitError::NotAWorktree`] if the directory is no worktree of an attempt.
     pub async fn remove_worktree(&self, dir: &Path) -> Result<(), GitError> {
         let dir = &place(dir)?;
-        // First, since git lists it at its place only then.
+        // This comes first, since git lists the worktree at its place only then.
         let found = self.found(dir)?;
         let listed = self.listed_worktrees().await?;
         let registered = listed.iter().find(|(at, _)| at == dir);
-        // The user's have other branches, or none. A half-made one may have none yet.
+        // The user's worktrees have other branches, or none. A half-made worktree may have none yet.
         let on = registered.and_then(|(_, on)| on.as_deref());
         let attempts = on.map(|on| on.starts_with(OURS) && on != INTEGRATION_REF);
         match found {
@@ -229,7 +227,7 @@ impl Repository {
         }
     }
 
-    /// Removes a worktree. Its directory leaves by one rename, so that none is ever half-removed.
+    /// Removes a worktree. Its directory is renamed first, so that no worktree is ever half-removed.
     async fn discard(&self, dir: &Path) -> Result<(), GitError> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let aside = dir.with_file_name(format!("{REMOVED}{name}"));
@@ -244,10 +242,10 @@ impl Repository {
         self.forget(dir).await
     }
 
-    /// Has git forget a worktree whose directory is gone, one whose making was interrupted too. `git worktree prune` would
-    /// forget the user's own on a disk that is not mounted.
+    /// Makes git forget a worktree whose directory is gone, also one whose creation was interrupted. `git worktree
+    /// prune` would also forget the user's own on a disk that is not mounted.
     async fn forget(&self, dir: &Path) -> Result<(), GitError> {
-        // Git does not take an empty one for gone. One that is not empty stays.
+        // Git does not consider an empty directory as gone. A directory that is not empty stays.
         let _ = fs::remove_dir(dir);
         self.call(&["worktree", "remove", "-f", "-f", "--"]).arg(dir).run().await.map(drop)
     }
@@ -266,8 +264,8 @@ impl Repository {
         Ok(worktrees)
     }
 
-    /// The symbolic links of the commit that is checked out in a worktree, from its top. They are there as files that hold
-    /// their targets: whoever writes such a file moves the link.
+    /// The symbolic links of the commit that is checked out in a worktree, from its top. They are checked out as files
+    /// that hold their targets: writing such a file changes the link.
     ///
     /// # Errors
     /// [`GitError::NotAWorktree`].
@@ -280,13 +278,12 @@ impl Repository {
         Ok(files.map(|file| String::from_utf8_lossy(file).into_owned()).collect())
     }
 
-    /// Commits all that is in the worktree of an attempt. `None`: it is all committed.
+    /// Commits all changes in the worktree of an attempt. `None`: there are none.
     ///
     /// Files that the project ignores are left out, except below `.lore`, where all files are work.
     ///
-    /// # Errors
-    /// [`GitError::NotAWorktree`], [`GitError::OtherBranch`], and those for what the tree must not have: submodules, files in
-    /// LFS, other repositories, `.lore` as a link, ignore and attribute files beyond their bounds.
+    /// # Errors [`GitError::NotAWorktree`], [`GitError::OtherBranch`], and the errors of a tree with submodules, files
+    /// in LFS, other repositories, `.lore` as a link, or ignore and attribute files beyond their bounds.
     pub async fn commit_all(
         &self,
         branch: &AttemptBranch,
@@ -307,15 +304,15 @@ impl Repository {
         }
     }
 
-    /// The commit of a worktree that has to be on this branch.
+    /// The commit of a worktree, which has to be on this branch.
     pub(crate) async fn on_branch(&self, dir: &Path, branch: &str) -> Result<Tip, GitError> {
         let refs = self.refs(dir, &[branch]).await?;
         let head = refs.into_iter().find(|found| found.is_head).map(|found| found.tip);
         head.ok_or_else(|| GitError::OtherBranch { dir: dir.to_owned(), branch: Self::short(branch).to_owned() })
     }
 
-    /// All that is in a worktree as a tree, which is then what its index has, too. `head` is the tree of the commit that is
-    /// checked out; what is beyond it is checked, as [`Self::check_tree`] does for `whose` it is.
+    /// All files of a worktree as a tree, which its index has afterwards, too. `head` is the tree of the commit that is
+    /// checked out; the differences from it are checked by [`Self::check_tree`] with `whose`.
     pub(crate) async fn current_tree(&self, worktree: &Worktree, head: &str, whose: Whose) -> Result<String, GitError> {
         let dir = &worktree.dir;
         self.check_settings(dir).await?;
@@ -330,7 +327,7 @@ impl Repository {
             let add = self.git.call(dir, &add).arg("--pathspec-file-nul").input(changed);
             match add.run().await {
                 Ok(_) => break self.git.call(dir, &["write-tree"]).line().await?,
-                // A file that is gone by now is an error.
+                // A file that vanished meanwhile is an error.
                 Err(GitError::Failed { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
             }
@@ -338,7 +335,7 @@ impl Repository {
         if tree != head
             && let Err(refused) = self.check_tree(&tree, Some(head), whose).await
         {
-            // The next run must not look into a repository in the worktree as into a submodule.
+            // The next run must not treat a repository in the worktree as a submodule.
             self.git.call(dir, &["read-tree", "HEAD"]).run().await?;
             return Err(refused);
         }
@@ -352,7 +349,7 @@ impl Repository {
         let listed = self.git.call(dir, &status).arg("--ignore-submodules=all").run().await?;
         let (mut changed, mut some) = (Vec::new(), false);
         for entry in listed.split(|&byte| byte == 0) {
-            // `<kind> <index><worktree> ...`. The file is behind the last of so many fields, and may have blanks.
+            // `<kind> <index><worktree> ...`. The file stands behind the last of so many fields, and may have blanks.
             let fields = match entry.first() {
                 Some(b'1') => 9,
                 Some(b'u') => 11,
@@ -367,7 +364,7 @@ impl Repository {
                     let (dir, file) = named();
                     return Err(GitError::Unmerged { dir, file });
                 }
-                // Files are listed one by one, but for another repository. Its own configuration would apply in it.
+                // Files are listed one by one, except another repository, whose own configuration would apply in it.
                 Some(b'?') if file.ends_with(b"/") => {
                     let (dir, file) = named();
                     return Err(GitError::NestedRepository { dir, file });
@@ -375,7 +372,7 @@ impl Repository {
                 Some(b'!') if !file.starts_with(b".lore/") => continue,
                 _ => some = true,
             }
-            // What is only in the index is there already, and may be nowhere else.
+            // A change that is only in the index is there already, and may be nowhere else.
             if entry.first() != Some(&b'1') || entry.get(3) != Some(&b'.') {
                 changed.extend_from_slice(file);
                 changed.push(0);
@@ -394,14 +391,14 @@ fn place(dir: &Path) -> Result<PathBuf, GitError> {
     fs::create_dir_all(parent).and_then(|()| fs::canonicalize(parent)).map(|parent| parent.join(name)).map_err(failed)
 }
 
-/// Where the `.git` of a worktree leads, which need not be there.
+/// The target of a worktree's `.git`, which need not exist.
 fn linked(file: &Path) -> Option<PathBuf> {
     let link = fs::read_to_string(file).ok()?;
     let own = link.strip_prefix("gitdir: ")?.trim_end();
     file.parent().map(|dir| dir.join(own))
 }
 
-/// Whether both paths are of one file that is there.
+/// Whether both paths are of the same existing file.
 fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.metadata(), other.metadata()), (Ok(one), Ok(other)) if (one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
@@ -411,7 +408,7 @@ fn end(dir: &Path) -> impl Iterator<Item = &OsStr> {
     dir.iter().rev().take(2)
 }
 
-/// A removal of what may be missing.
+/// Ignores the error of removing a missing file.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
