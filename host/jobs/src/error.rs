@@ -1,26 +1,26 @@
-//! Errors of the job store.
+//! Defines the errors of the job store.
 
 use std::io;
 
 use guild_contract::rpc::RpcError;
 use guild_session::tools::ToolError;
 
-/// Why an operation of the store failed. `Display` is the text for the wire; it never shows a path of the host.
+/// The error of an operation of the store. `Display` is the text for the wire, which never shows a path of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No job of this member has that id, valid or not (REQ-WD-46).
     #[error("Unknown job ID: {0}")]
     Unknown(String),
-    /// The job's state or the input does not allow it; the text says why.
+    /// The job's state or the input does not allow the operation; the text tells why.
     #[error("{0}")]
     Refused(String),
-    /// It exceeds a limit, which the text names.
+    /// The operation exceeds a limit, which the text names.
     #[error("{0}")]
     OverLimit(String),
-    /// The file system refused it.
+    /// The file system refused the operation.
     #[error("{doing}: {source}")]
     Io {
-        /// What failed: `could not write meta.json`.
+        /// The failed action: `could not write meta.json`.
         doing: String,
         /// The error of the system.
         source: io::Error,

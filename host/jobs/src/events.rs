@@ -1,4 +1,4 @@
-//! Events of jobs, and the trait that receives them.
+//! Defines the events of jobs, and the trait that receives them.
 //!
 //! An event is published after its change is stored. The events of one job are in the order of their changes.
 

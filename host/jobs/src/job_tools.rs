@@ -1,8 +1,8 @@
-//! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and agent
-//! sessions with JSON.
+//! Implements the internal tools (REQ-WD-22 to REQ-WD-26), which components call with typed values and agent sessions
+//! with JSON.
 //!
-//! [`TABLE`] defines each tool for sessions: its name, input, answer, grant, where it is replaced, and handler. A model reads
-//! the doc comments of the input types.
+//! [`TABLE`] defines each tool for sessions: its name, input, answer, grant, the activities that replace it, and
+//! handler. A model reads the doc comments of the input types.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,8 +23,8 @@ use crate::{
     running::RunningJob,
 };
 
-/// Where a worker reports on its job: each report goes to the job's own record unless an implementation says otherwise. An
-/// attempt at a commission, for instance, tells its hall too, whether its component or its sessions report. The methods block.
+/// Receives a worker's reports on its job. By default each report goes to the job's own record. An attempt at a
+/// commission, for instance, reports to its hall too, for its component and its sessions. The methods block.
 pub trait Reporting: Send + Sync {
     /// The job.
     fn job(&self) -> &RunningJob;
@@ -44,7 +44,7 @@ pub trait Reporting: Send + Sync {
         self.job().log_question(question)
     }
 
-    /// What has to be granted for [`Self::write_artifact`].
+    /// The capability that [`Self::write_artifact`] needs.
     fn artifacts_need(&self) -> &'static Kind {
         &ARTIFACTS
     }
@@ -66,12 +66,12 @@ impl Reporting for RunningJob {
     }
 }
 
-/// Work that has tools of its own in place of some of these.
+/// A kind of work with other tools in place of some of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActivityKind {
     /// An attempt at a commission.
     Commission,
-    /// A meeting: it has no result, and its user is there to be asked and told.
+    /// A meeting, which has no result, and whose user is present.
     Meeting,
 }
 
@@ -90,20 +90,20 @@ impl JobTools {
         Self { reporting: job.clone(), job, memory: memory.into(), tools: TABLE.iter().collect() }
     }
 
-    /// The same, for a job whose worker reports to `reporting`.
+    /// Sends the worker's reports to `reporting`.
     #[must_use]
     pub fn reporting_to(self, reporting: Arc<dyn Reporting>) -> Self {
         Self { reporting, ..self }
     }
 
-    /// Only the tools that these grants allow, for calls by [`Tools`]: the others do not exist there.
+    /// Keeps only the tools that these grants allow, for calls by [`Tools`].
     #[must_use]
     pub fn granted(mut self, grants: &Grants) -> Self {
         self.tools.retain(|tool| (tool.granted)(grants));
         self
     }
 
-    /// Without the tools in whose place the sessions of an activity have others.
+    /// Removes the tools that an activity replaces by others.
     #[must_use]
     pub fn within(mut self, activity: ActivityKind) -> Self {
         self.tools.retain(|tool| !tool.replaced_in.contains(&activity));
@@ -115,7 +115,7 @@ impl JobTools {
         &self.job
     }
 
-    /// Where its worker reports: the job itself, where nothing else was said.
+    /// The receiver of its worker's reports, by default the job itself.
     pub fn reporting(&self) -> &Arc<dyn Reporting> {
         &self.reporting
     }
@@ -170,7 +170,7 @@ struct Tool {
     answer: &'static str,
     /// Whether these grants allow it.
     granted: fn(&Grants) -> bool,
-    /// Where sessions have another tool in its place.
+    /// The activities in which sessions have another tool in its place.
     replaced_in: &'static [ActivityKind],
     call: Handler,
 }

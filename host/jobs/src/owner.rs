@@ -1,4 +1,4 @@
-//! The owner lock of a member's directory: one host owns a member.
+//! Locks a member's directory for its owner: one host owns a member.
 //!
 //! The lock is the operating system's and ends with the process. It is on the file `.lock` in the directory, which other users
 //! cannot open. If that file is removed, the process that the file `.owner` names is still the owner, as long as it is alive
@@ -33,7 +33,7 @@ const OWNER: &str = ".owner";
 const LOCK: &str = ".lock";
 /// Bytes of the file that are read at most.
 const MAX_OWNER_BYTES: u64 = 4096;
-/// The file in the same directory that says how the owner serves the member; other users cannot read it.
+/// The file in the same directory about the way in which the owner serves the member; other users cannot read it.
 const NOTE: &str = ".host";
 /// Its mode.
 const PRIVATE: u32 = 0o600;
@@ -46,14 +46,14 @@ const POLL: Duration = Duration::from_millis(5);
 /// How long a process may take to end after `SIGKILL`.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The owner of a member, as its `.owner` says.
+/// The owner of a member, by its `.owner`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// The process; 0 if the owner has not written it yet.
     pub pid: u32,
-    /// When that process started, in the system's clock ticks since it was booted.
+    /// The start time of the process, in the system's clock ticks since boot.
     pub started: u64,
-    /// The URL where it answers; empty if it does not, or not yet.
+    /// The URL at which it answers; empty if it does not, or not yet.
     pub url: String,
 }
 
@@ -65,22 +65,21 @@ pub struct Owner {
 )]
 pub struct OtherUser(pub u32);
 
-/// How an owner serves a member, for other processes of the same user; see [`OwnerLock::set_note`].
+/// The way in which an owner serves a member, for other processes of the same user; see [`OwnerLock::set_note`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note<T> {
     /// The process that wrote it.
     pub pid: u32,
-    /// When that process started; see [`Owner::started`].
+    /// The start time of the process; see [`Owner::started`].
     pub started: u64,
-    /// How it serves the member.
+    /// The way in which it serves the member.
     pub serving: T,
 }
 
 impl<T: DeserializeOwned> Note<T> {
-    /// The last note in the directory `member`, if there is one. It may be of a process that has ended: see [`Owner::note`].
+    /// The last note in the directory `member`, if there is one. Its process may have ended: see [`Owner::note`].
     ///
-    /// # Errors
-    /// If it cannot be read, as that of another user (`PermissionDenied`), or cannot be parsed.
+    /// # Errors The note cannot be read, as another user's (`PermissionDenied`), or cannot be parsed.
     pub fn last(member: &Dir) -> io::Result<Option<Self>> {
         let Some((text, _)) = read_whole(member, NOTE, MAX_NOTE_BYTES)? else { return Ok(None) };
         Ok(Some(serde_json::from_slice(&text)?))
@@ -96,8 +95,8 @@ pub struct OwnerLock {
     _lock: FileLock,
 }
 
-/// Shows that an owner is alive, by the time of its `.owner`: that needs no descriptor, no connection and no disk space. It
-/// ends with the ownership.
+/// Shows that an owner is alive, by the time of its `.owner`, which needs no descriptor, no connection and no disk
+/// space. It ends with the ownership.
 #[derive(Debug)]
 pub struct Pulse(Weak<Dir>);
 
@@ -113,9 +112,9 @@ impl Pulse {
 }
 
 impl OwnerLock {
-    /// Becomes the owner of the member in the directory `member`, or returns who is. It waits at most a fifth of a second for an
-    /// owner that has not written yet who it is. `url` is where the owner answers; it may be empty, and be set later by
-    /// [`Self::set_url`].
+    /// Becomes the owner of the member in the directory `member`, or returns the present owner. It waits at most a
+    /// fifth of a second for an owner that has not written its name yet. `url` is the address at which the owner
+    /// answers; it may be empty, and be set later by [`Self::set_url`].
     pub fn try_acquire(member: &Dir, url: &str) -> io::Result<Result<Self, Owner>> {
         let dir = Arc::new(open_dir(member, ".")?);
         let lock = match lock_or_owner(&dir, || FileLock::try_acquire(&dir, LOCK))? {
@@ -140,14 +139,14 @@ impl OwnerLock {
         Pulse(Arc::downgrade(&self.dir))
     }
 
-    /// Sets the URL where this owner answers.
+    /// Sets the URL at which this owner answers.
     pub fn set_url(&self, url: &str) -> io::Result<()> {
         let (pid, started) = this_process();
         self.write(OWNER, &Owner { pid, started, url: url.to_owned() }, ANYBODY)
     }
 
-    /// Sets how the member is served, for other processes of this user. Other users cannot read it. One thread at a time may
-    /// call it.
+    /// Records the way in which the member is served, for other processes of this user. Other users cannot read it. One
+    /// thread at a time may call it.
     pub fn set_note(&self, serving: &impl Serialize) -> io::Result<()> {
         let (pid, started) = this_process();
         self.write(NOTE, &Note { pid, started, serving }, PRIVATE)
@@ -162,7 +161,7 @@ impl OwnerLock {
     }
 }
 
-/// This process's id, and when it started.
+/// This process's id and start time.
 fn this_process() -> (u32, u64) {
     let pid = std::process::id();
     (pid, start_time(pid).unwrap_or(0))
@@ -170,14 +169,14 @@ fn this_process() -> (u32, u64) {
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        // They would name a process that is no longer the owner.
+        // The files would name a process that is no longer the owner.
         let _ = self.dir.remove_file(NOTE);
         let _ = self.dir.remove_file(OWNER);
     }
 }
 
-/// What `try_lock` returns, or who has the lock. If the named owner is not alive, another process has the lock and is about to
-/// write its name, or to release the lock.
+/// The result of `try_lock`, or the owner of the lock. If the named owner is not alive, another process has the lock
+/// and is about to write its name, or to release the lock.
 fn lock_or_owner<T>(dir: &Dir, try_lock: impl Fn() -> io::Result<Option<T>>) -> io::Result<Result<T, Owner>> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -211,7 +210,7 @@ impl Owner {
         Ok(lock_or_owner(&dir, is_free)?.err())
     }
 
-    /// How this owner serves the member in the directory `member`, if it has written that yet.
+    /// The way in which this owner serves the member in the directory `member`, if it has recorded that yet.
     ///
     /// # Errors
     /// See [`Note::last`].
@@ -229,13 +228,14 @@ impl Owner {
         (found.uid() != geteuid().as_raw() && is_refused()).then_some(OtherUser(found.uid()))
     }
 
-    /// When the owner of the member in the directory `member` last showed that it is alive; see [`Pulse`].
+    /// The time at which the owner of the member in the directory `member` last showed that it is alive; see [`Pulse`].
     pub fn last_beat(member: &Dir) -> Option<SystemTime> {
         member.symlink_metadata(OWNER).and_then(|found| found.modified()).ok()
     }
 
-    /// Whether the process has the member's directory open, as every owner has. Everyone who can write in the directory can
-    /// write `.owner`, so a process must not be ended only because it is named there. `false` if that cannot be read.
+    /// Whether the process has the member's directory open, as every owner has. Every user who can write in the
+    /// directory can write `.owner`, so a process must not be ended only because it is named there. `false` if its open
+    /// files cannot be read.
     pub fn has_open(&self, member: &Dir) -> bool {
         let Ok(own) = member.dir_metadata() else { return false };
         let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", self.pid)) else { return false };
@@ -248,15 +248,14 @@ impl Owner {
         })
     }
 
-    /// Whether that process is alive: not a later one with the same id, and not one that has ended and waits to be reaped.
+    /// Whether the process is alive. A later process with the same id, and one that waits to be reaped, do not count.
     pub fn is_alive(&self) -> bool {
         self.pid != 0 && start_time(self.pid) == Some(self.started)
     }
 
     /// Ends that process by `SIGTERM`, and after `grace` by `SIGKILL`. Returns when it has ended.
     ///
-    /// # Errors
-    /// If it cannot be ended.
+    /// # Errors The process cannot be ended.
     pub fn terminate(&self, grace: Duration) -> io::Result<()> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let Some(pid) = pid else {

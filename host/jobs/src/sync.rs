@@ -1,8 +1,8 @@
-//! Helpers for locks and threads.
+//! Provides helpers for locks and threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also after a panic of another thread: what these mutexes guard is always consistent.
+/// Locks a mutex, also after a panic of another thread, since the data of these mutexes is always consistent.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,9 +14,9 @@ use super::quota::{MAX_DEPTH, Quota, Refused, given_back};
 
 /// The directory's name in the job's.
 pub(crate) const ARTIFACTS: &str = "artifacts";
-/// Where an artifact's bytes are before it is whole: in the job's directory, out of the component's reach.
+/// The temporary file of an incomplete artifact, in the job's directory and out of the component's reach.
 const TEMPORARY: &str = ".tmp-artifact";
-/// Bytes of a name in an artifact's path; what file systems take.
+/// The most bytes of a name in an artifact's path, as on usual file systems.
 const MAX_NAME_BYTES: usize = 255;
 
 /// The regular files under the job's `artifacts/`, as paths relative to the job's directory, sorted (REQ-WD-15).
@@ -79,8 +79,7 @@ pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota)
 
 /// The first `max + 1` bytes of one file; `None` if there is no regular file of that path. No symlink is followed.
 ///
-/// # Errors
-/// If it cannot be read.
+/// # Errors The file cannot be read.
 pub(crate) fn read(job: &Dir, path: &Names<'_>, max: u64) -> io::Result<Option<Vec<u8>>> {
     let [parents @ .., name] = path.0.as_slice() else { return Ok(None) };
     let Ok(mut dir) = open_dir(job, ARTIFACTS) else { return Ok(None) };
@@ -99,18 +98,16 @@ pub(crate) fn read(job: &Dir, path: &Names<'_>, max: u64) -> io::Result<Option<V
 pub struct Names<'a>(Vec<&'a str>);
 
 impl<'a> Names<'a> {
-    /// Of a path below `artifacts/`.
+    /// The names of a path below `artifacts/`.
     ///
-    /// # Errors
-    /// If the path is invalid; the error says what a valid one is.
+    /// # Errors The path is invalid; the error describes a valid one.
     pub(crate) fn of(path: &'a str) -> Result<Self, ToolError> {
         Self::within(path, MAX_DEPTH)
     }
 
-    /// Of a path with at most so many names.
+    /// The names of a path with at most `depth` names.
     ///
-    /// # Errors
-    /// If the path is invalid; the error says what a valid one is.
+    /// # Errors The path is invalid; the error describes a valid one.
     pub fn within(path: &'a str, depth: usize) -> Result<Self, ToolError> {
         let names: Vec<_> = path.split('/').take(depth + 1).collect();
         let sound = names.len() <= depth

@@ -8,7 +8,7 @@ use guild_fs::durable::{if_there, open, open_dir};
 
 use super::record::{self, JOBS, LOG, TRANSCRIPT};
 
-/// More than any line of a transcript or a log has: limits bound each entry far below.
+/// More bytes than any line of a transcript or a log has, since limits bound each entry far below.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Reads one job's transcript and its log, from their start.
@@ -31,22 +31,21 @@ impl Follow {
         Ok(Some(Self { jobs, id: id.clone(), dir, transcript: Tail::of(TRANSCRIPT), log: Tail::of(LOG) }))
     }
 
-    /// The same, from so many bytes of each on.
+    /// Continues after so many bytes of each.
     #[must_use]
     pub fn after(mut self, LogPosition { transcript, log }: LogPosition) -> Self {
         (self.transcript.at, self.log.at) = (transcript, log);
         self
     }
 
-    /// How many bytes of each were read.
+    /// The number of bytes of each that were read.
     pub fn position(&self) -> LogPosition {
         LogPosition { transcript: self.transcript.at, log: self.log.at }
     }
 
     /// The job's record.
     ///
-    /// # Errors
-    /// If there is none, as after the job was deleted, or it cannot be read.
+    /// # Errors The record is missing, as after the job was deleted, or cannot be read.
     pub fn meta(&self, limits: &Limits) -> io::Result<Meta> {
         record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta)
     }
@@ -59,7 +58,7 @@ impl Follow {
         self.transcript.next(&self.dir)
     }
 
-    /// The next whole line of `log.txt`, as [`Self::next_line`]: a time, a space, and what was logged.
+    /// The next whole line of `log.txt`, as [`Self::next_line`]: a time, a space, and the logged text.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -71,9 +70,9 @@ impl Follow {
 /// A file that grows line by line.
 struct Tail {
     name: &'static str,
-    /// The file, once there is one.
+    /// The file, once it exists.
     file: Option<BufReader<File>>,
-    /// How many bytes its whole lines had so far.
+    /// The number of bytes of its whole lines so far.
     at: u64,
     /// The start of a line that is not complete yet.
     begun: Vec<u8>,

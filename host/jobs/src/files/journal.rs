@@ -15,11 +15,11 @@ pub(crate) struct Journal {
     path: String,
     limit: u64,
     state: State,
-    /// How many lines the file has.
+    /// The number of lines of the file.
     lines: u64,
 }
 
-/// Where a line of a file begins: so many lines and bytes come before it.
+/// The beginning of a line of a file, as the number of lines and bytes before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Lines.
@@ -28,10 +28,10 @@ pub struct Position {
     pub bytes: u64,
 }
 
-/// Why nothing is written to a journal any more.
+/// The reason that a journal drops further lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It reached its limit, so many bytes.
+    /// The journal reached its limit of so many bytes.
     Full(u64),
     /// A line could not be written.
     Unwritten,
@@ -39,9 +39,9 @@ pub(crate) enum End {
 
 #[derive(Debug)]
 enum State {
-    /// Lines are written; so many bytes are in the file.
+    /// Lines are written. The file has so many bytes.
     Open(u64),
-    /// A line could not be written behind so many bytes: further lines are dropped, and the file has to say so.
+    /// A line could not be written behind so many bytes: further lines are dropped, which the file has to tell.
     Broken(u64),
     /// Over the limit or closed: lines are dropped.
     Closed,
@@ -52,7 +52,7 @@ impl Journal {
         Self { path, limit, state: State::Open(0), lines: 0 }
     }
 
-    /// Continues the file that is there. A line that a crash cut is ended, and stays unreadable.
+    /// Continues an existing file. A line that a crash cut is ended, and stays unreadable.
     pub(crate) fn continue_after(&mut self, jobs: &Dir) -> io::Result<()> {
         let Some(file) = Fingerprint::at(jobs, &self.path)? else { return Ok(()) };
         let mut size = file.size();
@@ -73,7 +73,7 @@ impl Journal {
                 let size = written.saturating_add(line.len() as u64 + 1);
                 if size > self.limit { (last(End::Full(self.limit)), State::Closed) } else { (line, State::Open(size)) }
             }
-            // The file has to say that lines are missing. If that fails too, it is tried again with the next line.
+            // The file has to tell that lines are missing. If that fails too, it is tried again with the next line.
             State::Broken(_) => (format!("\n{}", last(End::Unwritten)), State::Closed),
             State::Closed => return,
         };
@@ -92,7 +92,7 @@ impl Journal {
         }
     }
 
-    /// Where the next line will begin; the file's end where none will.
+    /// The beginning of the next line, or the file's end if there will be none.
     pub(crate) fn end(&self, jobs: &Dir) -> Position {
         let bytes = match self.state {
             State::Open(bytes) | State::Broken(bytes) => bytes,
@@ -101,7 +101,7 @@ impl Journal {
         Position { lines: self.lines, bytes }
     }
 
-    /// Has what was written survive a power cut.
+    /// Makes the written lines survive a power cut.
     pub(crate) fn sync(&self, jobs: &Dir) -> io::Result<()> {
         append(jobs, &self.path)?.sync_data()
     }
@@ -117,7 +117,7 @@ impl Journal {
     }
 }
 
-/// How many lines a file has.
+/// The number of lines of a file.
 fn count_lines(jobs: &Dir, path: &str) -> io::Result<u64> {
     let mut file = BufReader::with_capacity(64 * 1024, jobs.open(path)?);
     let mut lines = 0;
@@ -153,12 +153,12 @@ mod tests {
         assert_eq!(append("one"), (false, Position { lines: 1, bytes: 4 }));
         fs::rename(&path, &aside).unwrap();
         fs::create_dir(&path).unwrap();
-        // Readers wait for no line that will not come.
+        // Readers do not wait for lines that are dropped.
         assert_eq!(append("two"), (true, Position { lines: 1, bytes: 4 }));
         assert_eq!(append("three"), (true, Position { lines: 1, bytes: 4 }));
         fs::remove_dir(&path).unwrap();
         fs::rename(&aside, &path).unwrap();
-        // Of a line, half may be there.
+        // Half of a line may be in the file.
         fs::write(&path, "one\ntw").unwrap();
         assert_eq!(append("four"), (true, Position { lines: 3, bytes: 17 }));
         append("five");

@@ -1,4 +1,4 @@
-//! The content of `plan.json`: how a job was accepted, frozen for its life.
+//! Defines the content of `plan.json`: an accepted dispatch, frozen for the life of its job.
 
 use guild_contract::{Bounds, Grants};
 use guild_session::activation::Plan;
@@ -12,11 +12,11 @@ pub struct Accepted {
     pub agent: String,
     /// The built-in tools that its sessions could be given.
     pub granted_tools: Vec<String>,
-    /// What its member was granted.
+    /// The grants of its member.
     pub grants: Grants,
-    /// What the job may use at most.
+    /// The bounds of the job.
     pub ceiling: Bounds,
-    /// How it is carried out.
+    /// The way in which it is carried out.
     #[serde(flatten)]
     pub plan: Plan,
 }
@@ -24,9 +24,9 @@ pub struct Accepted {
 /// An accepted dispatch as `plan.json` has it.
 #[derive(Clone, Debug)]
 pub struct Sealed {
-    /// What was accepted.
+    /// The accepted dispatch.
     pub accepted: Accepted,
-    /// What is sealed: all fields of the file except `seal`, byte by byte apart from the space between them.
+    /// The sealed text: all fields of the file except `seal`, byte by byte apart from the space between them.
     pub text: Vec<u8>,
     /// The seal that [`Resume::seal`](crate::Resume::seal) made of it when the job was made, if any.
     pub seal: Option<String>,

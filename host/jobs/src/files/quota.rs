@@ -1,11 +1,11 @@
-//! The quota of a job's `artifacts/`, which all writers there share.
+//! Bounds a job's `artifacts/` by a quota, which all writers there share.
 //!
-//! The quota knows how much room there is at least, and every growth uses it up. When it does not suffice, the files are
-//! measured again, so that whatever was deleted meanwhile is room again. Every change of the files holds the quota's lock, so
-//! a measurement sees no incomplete change: exactly the limit fits, and nothing beyond it.
+//! The quota knows a lower bound of the room, and every growth reduces it. When it does not suffice, the files are
+//! measured again, which finds room that was freed meanwhile. Every change of the files holds the quota's lock, so a
+//! measurement sees no incomplete change: exactly the limit fits, and nothing beyond it.
 //!
-//! Bytes are the apparent sizes of regular files, sparse ones too, each file once however many links it has. Entries are all
-//! names below `artifacts/`. A file without a name there counts as long as a descriptor of it is open.
+//! Bytes are the apparent sizes of regular files, sparse ones too. Each file counts once, even with several links.
+//! Entries are all names below `artifacts/`. A file without a name there counts as long as a descriptor of it is open.
 
 use std::{
     collections::HashSet,
@@ -30,8 +30,8 @@ use crate::sync::lock;
 /// tree can be walked.
 pub(crate) const MAX_DEPTH: usize = 16;
 
-/// How long a measurement holds unless something changes through this quota; a person may change files too. It bounds how
-/// often repeated attempts that fail have everything measured.
+/// How long a measurement is valid without a change through this quota, since a person may change files too. This
+/// bounds the measurements that repeated failing attempts cause.
 const FRESH: Duration = Duration::from_millis(50);
 
 /// The quota of one job.
@@ -44,16 +44,16 @@ pub struct Quota {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Room that there is at least.
+    /// A lower bound of the room.
     bytes: u64,
     entries: u64,
-    /// The time of the last measurement, and how many files were open then; `None` if something was taken or freed since.
+    /// The time of the last measurement, and the number of open files then; `None` if room was taken or freed since.
     measured: Option<(Instant, usize)>,
-    /// Open descriptors' files: one without a name takes room until it is closed.
+    /// Open files. A file without a name takes room until it is closed.
     open: Vec<Open>,
-    /// Whether the job has ended: nothing changes any more.
+    /// Whether the job has ended, so that no file may change any more.
     closed: bool,
-    /// Whether it was reported before that this limit was reached.
+    /// Whether reaching this limit was reported before.
     bytes_reported: bool,
     entries_reported: bool,
 }
@@ -62,17 +62,17 @@ struct State {
 #[derive(Debug)]
 struct Open {
     file: Weak<fs::File>,
-    /// Whether it was opened as one of the artifacts, and takes room whatever names it has elsewhere.
+    /// Whether it was opened as an artifact, which takes room even if it has names elsewhere.
     artifact: bool,
 }
 
-/// Why a change was not made.
+/// The reason that a change was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It would exceed a limit.
+    /// The change would exceed a limit.
     #[error(transparent)]
     Full(Full),
-    /// The file system refused it.
+    /// The file system refused the change.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
@@ -99,10 +99,10 @@ impl Quota {
         Self { max_bytes, max_entries, state: Mutex::default() }
     }
 
-    /// Changes something below `root`, the job's `artifacts/`, while no other change is under way. It blocks.
+    /// Runs `work`, which changes files below `root`, the job's `artifacts/`, while no other change is under way. It
+    /// blocks.
     ///
-    /// # Errors
-    /// Those of `work`; [`Errno::PERM`] when the job has ended.
+    /// # Errors The errors of `work`; [`Errno::PERM`] after the end of the job.
     pub fn change<T>(&self, root: &Dir, work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused>) -> Result<T, Refused> {
         let mut state = lock(&self.state);
         if state.closed {
@@ -111,7 +111,7 @@ impl Quota {
         work(&mut Room { quota: self, root, state: &mut state })
     }
 
-    /// Refuses further changes, and waits for the one that is under way. It blocks.
+    /// Refuses further changes, and waits for the change under way. It blocks.
     pub(crate) fn close(&self) {
         lock(&self.state).closed = true;
     }
@@ -139,8 +139,7 @@ pub struct Room<'a> {
 impl Room<'_> {
     /// Takes room for more bytes and entries.
     ///
-    /// # Errors
-    /// [`Refused::Full`] where there is not so much; nothing is taken then.
+    /// # Errors [`Refused::Full`] if there is too little room; none is taken then.
     pub fn take(&mut self, bytes: u64, entries: u64) -> Result<(), Refused> {
         if (bytes > self.state.bytes || entries > self.state.entries) && !self.state.is_fresh() {
             self.measure()?;
@@ -157,12 +156,12 @@ impl Room<'_> {
         }
         self.state.bytes -= bytes;
         self.state.entries -= entries;
-        // Room that was taken for a change that fails is found again by the next measurement.
+        // The next measurement finds room again that was taken for a failed change.
         self.state.measured = None;
         Ok(())
     }
 
-    /// Notes that something was freed: when room runs out, it is measured again.
+    /// Notes that room was freed, so that it is measured again when it runs out.
     pub fn freed(&mut self) {
         self.state.measured = None;
     }
@@ -176,10 +175,9 @@ impl Room<'_> {
         if end > has { self.take(end - has, 0) } else { Ok(()) }
     }
 
-    /// Makes a file so long, as [`Self::grow`] permits.
+    /// Sets the length of a file, within the room that [`Self::grow`] takes.
     ///
-    /// # Errors
-    /// As [`Self::take`], and what the system says.
+    /// # Errors As [`Self::take`], and errors of the system.
     pub fn resize(&mut self, file: &fs::File, len: u64) -> Result<(), Refused> {
         self.grow(file, len)?;
         let shrinks = len < file.metadata()?.len();
@@ -190,8 +188,8 @@ impl Room<'_> {
         Ok(())
     }
 
-    /// Registers an open file, which takes room while it is open, with a name or without. One that is not opened as an
-    /// `artifact` cannot grow by this descriptor, so it takes room only below `artifacts/` or without a name.
+    /// Registers an open file, which takes room while it is open, with a name or without. A file that is not opened as
+    /// an `artifact` cannot grow by this descriptor, so it takes room only below `artifacts/` or without a name.
     pub fn register(&mut self, file: &Arc<fs::File>, artifact: bool) {
         self.state.open.retain(|open| open.file.strong_count() > 0);
         self.state.open.push(Open { file: Arc::downgrade(file), artifact });
@@ -224,13 +222,13 @@ impl Room<'_> {
         Err(Errno::NAMETOOLONG.into())
     }
 
-    /// Counts what is there.
+    /// Counts the existing files.
     fn measure(&mut self) -> Result<(), Refused> {
         let (mut bytes, mut entries, mut seen) = (0_u64, 0_u64, HashSet::new());
         for found in walk(self.root) {
             let found = found?;
             entries += 1;
-            // A person put more there than is allowed: nothing may be added, whatever its size.
+            // A person added more entries than are allowed, so no file may be added, even an empty one.
             if entries > self.quota.max_entries {
                 bytes = u64::MAX;
                 break;
@@ -243,7 +241,7 @@ impl Room<'_> {
         for open in &self.state.open {
             let Some(file) = open.file.upgrade() else { continue };
             let meta = file.metadata()?;
-            // A name elsewhere, which a person gave it, does not make an artifact's room free.
+            // A name elsewhere, which a person gave an artifact, does not free its room.
             if (open.artifact || meta.nlink() == 0) && seen.insert((meta.dev(), meta.ino())) {
                 bytes = bytes.saturating_add(meta.len());
             }
@@ -271,7 +269,7 @@ pub fn height(parent: &Dir, path: &Path) -> io::Result<usize> {
     Ok(height)
 }
 
-/// The bytes that replacing a file frees: none if it has another name or is open.
+/// The bytes that the replacement of a file frees: none if the file has another name or is open.
 pub(crate) fn given_back(room: &Room<'_>, dir: &Dir, name: &str) -> io::Result<u64> {
     let meta = dir.symlink_metadata(name)?;
     let alone = meta.is_file() && meta.nlink() == 1 && !room.is_open((meta.dev(), meta.ino()));
@@ -288,7 +286,7 @@ mod tests {
         Quota::new(&Limits { artifacts_bytes, ..Limits::default() })
     }
 
-    /// A file with a name in `artifacts` and one elsewhere, which then loses the former.
+    /// A file with names in `artifacts` and elsewhere, which then loses the name in `artifacts`.
     fn moved_out(job: &TempDir, artifacts: &Dir) -> Arc<fs::File> {
         artifacts.write("a", "12345678").unwrap();
         let file = artifacts.open("a").unwrap().into_std();

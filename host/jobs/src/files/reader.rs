@@ -32,7 +32,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Those of the member in the directory `member`; `None` if it never had a job.
+    /// The records of the member in the directory `member`; `None` if it never had a job.
     ///
     /// # Errors
     /// If `jobs/` cannot be opened; a symlink is not followed.
@@ -48,13 +48,13 @@ impl Records {
         Ok(directories(&self.jobs)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// All records, in no order, or why a record cannot be read.
+    /// All records, in no order, or the errors of unreadable ones.
     ///
     /// # Errors
     /// If `jobs/` cannot be read.
     pub fn all(&self, limits: &Limits) -> io::Result<Vec<(JobId, io::Result<Meta>)>> {
         let read = |id: &JobId| match self.meta(id, limits) {
-            // It was deleted meanwhile.
+            // The job was deleted meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.jobs.symlink_metadata(id.as_str()).is_err() => None,
             read => Some((id.clone(), read)),
         };
@@ -68,8 +68,7 @@ impl Records {
 
     /// A job's record.
     ///
-    /// # Errors
-    /// If there is none, or it cannot be read.
+    /// # Errors The record is missing, or cannot be read.
     pub fn meta(&self, id: &JobId, limits: &Limits) -> io::Result<Meta> {
         record::read_meta(&self.jobs, id, limits).map(|(meta, _)| meta)
     }
@@ -79,12 +78,12 @@ impl Records {
         record::shown_summary(meta, record::read_head(&self.jobs, &meta.job_id).0.as_deref())
     }
 
-    /// What `worker/status` would answer. `meta` is the job's record.
+    /// The answer of `worker/status`. `meta` is the job's record.
     pub fn status(&self, meta: &Meta, limits: &Limits) -> StatusView {
         Notes::read(&self.jobs, &meta.job_id, limits, None).0.view(meta)
     }
 
-    /// What `worker/result` would answer. `meta` is the job's record.
+    /// The answer of `worker/result`. `meta` is the job's record.
     ///
     /// # Errors
     /// If the job is not completed, or its result cannot be read.
@@ -92,7 +91,8 @@ impl Records {
         result(&self.jobs, meta, None, limits)
     }
 
-    /// Lets a job on that is held back: the next host resumes it. False if it is not held back. The caller owns the member.
+    /// Releases a job that is held back, so that the next host resumes it. False if it is not held back. The caller
+    /// owns the member.
     ///
     /// # Errors
     /// If its record cannot be read or written.
@@ -104,7 +104,7 @@ impl Records {
         record::store_meta(&open_dir(&self.jobs, id.as_str())?, &record::let_on(meta)).map(|_| true)
     }
 
-    /// How many bytes a job's files have; what cannot be read counts nothing.
+    /// The bytes of a job's files, without unreadable ones.
     pub fn bytes(&self, id: &JobId) -> u64 {
         tree::bytes(&self.jobs, id.as_str())
     }
@@ -148,13 +148,13 @@ pub(crate) fn directories(jobs: &Dir) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// When a job was made, by its id; `None` if that is not a UUID of version 7.
+/// The time at which a job was made, by its id; `None` if that is not a UUID of version 7.
 pub fn made_at(id: &JobId) -> Option<Timestamp> {
     let (seconds, nanos) = Uuid::parse_str(id.as_str()).ok()?.get_timestamp()?.to_unix();
     Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
 }
 
-/// When a job was made, by its record.
+/// The time at which a job was made, by its record.
 pub fn started_at(meta: &Meta) -> Option<Timestamp> {
     meta.started_at.parse().ok()
 }

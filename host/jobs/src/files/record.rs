@@ -1,5 +1,4 @@
-//! The formats of a job's files, and their reading: files of this host, of the original, and files that a person
-//! edited.
+//! Reads and writes the formats of a job's files: files of this host, of the original, and files that a person edited.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -42,24 +41,24 @@ pub(crate) const PLAN: &str = "plan.json";
 pub(crate) const SUBMISSION: &str = "submission.json";
 /// The result of a completed job.
 pub(crate) const RESULT: &str = "result.md";
-/// What the job logged.
+/// The job's log.
 pub(crate) const LOG: &str = "log.txt";
-/// What its sessions did.
+/// The transcript of its sessions.
 pub(crate) const TRANSCRIPT: &str = "transcript.jsonl";
 
-/// The most bytes that are read of a whole file, unless a limit allows more. Lowering a limit must not make unreadable what
-/// was written before.
+/// The most bytes that are read of a whole file, unless a limit allows more. Lowering a limit must not make older files
+/// unreadable.
 const READABLE_BYTES: u64 = 64 * 1024 * 1024;
-/// Bytes of an error in `meta.json`; what is longer is cut.
+/// Bytes after which an error in `meta.json` is cut.
 pub(crate) const MAX_ERROR_BYTES: usize = 8 * 1024;
 /// Bytes of a summary that a list shows.
 pub(crate) const HEAD_BYTES: u64 = 1024;
-/// Why a job is held back.
+/// The error of a job that is held back.
 pub(crate) const HELD_BACK: &str = "held back: a host ended soon after it had resumed this job alone";
-/// JSON can take six bytes for one.
+/// JSON can take six bytes for one byte of text.
 const JSON_GROWTH: u64 = 6;
 
-/// Bytes of a JSON file that are read at most, where `limit` bounds the texts in it.
+/// The most bytes that are read of a JSON file whose texts `limit` bounds.
 fn readable(limit: u64) -> u64 {
     limit.saturating_mul(JSON_GROWTH).saturating_add(READABLE_BYTES)
 }
@@ -90,7 +89,7 @@ pub(crate) fn decision_bytes(decision: &Decision) -> usize {
     decision.question.len() + decision.decision.len() + decision.reasoning.len()
 }
 
-/// JSON as people like to read it, with a newline at its end.
+/// Indented JSON with a newline at its end.
 pub(crate) fn pretty(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
@@ -151,8 +150,8 @@ pub(crate) fn fingerprint(jobs: &Dir, id: &JobId, file: &str) -> Option<Fingerpr
     Fingerprint::at(jobs, path(id, file)).ok().flatten()
 }
 
-/// Reads one of a job's files. One that cannot be read is logged and counts as absent, but its fingerprint is returned, so that
-/// it is not read again before it changes.
+/// Reads one of a job's files. An unreadable file is logged and counts as absent, but its fingerprint is returned, so
+/// that it is not read again before it changes.
 fn read_part(jobs: &Dir, id: &JobId, file: &str, max: u64) -> (Option<Contents>, Option<Fingerprint>) {
     match read(jobs, path(id, file), max) {
         Ok(contents) => {
@@ -181,7 +180,7 @@ pub(crate) fn note_files(jobs: &Dir, id: &JobId) -> NoteFiles {
     NOTES.map(|file| fingerprint(jobs, id, file))
 }
 
-/// What a worker reports of its job.
+/// A worker's reports on its job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
     pub(crate) summary: Option<String>,
@@ -190,7 +189,8 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Reads those of a job that has ended. Decisions that do not parse are replaced by those of `before`, if it is given.
+    /// Reads the notes of a job that has ended. Decisions that do not parse are replaced by those of `before`, if it is
+    /// given.
     pub(crate) fn read(jobs: &Dir, id: &JobId, limits: &Limits, before: Option<&Self>) -> (Self, NoteFiles) {
         let max = readable(limits.notes_bytes);
         let (summary_text, status) = read_part(jobs, id, STATUS, limits.summary_bytes);
@@ -214,7 +214,8 @@ impl Notes {
         (notes, [status, questions, decisions])
     }
 
-    /// Reads those of an interrupted job, and its decisions as they were recorded. An error is a reason not to resume it.
+    /// Reads the notes of an interrupted job, and its decisions as they were recorded. An error is a reason not to
+    /// resume it.
     pub(crate) fn read_interrupted(dir: &Dir, limits: &Limits) -> io::Result<(Self, Vec<Recorded>)> {
         let max = readable(limits.notes_bytes);
         let decisions =
@@ -227,7 +228,7 @@ impl Notes {
         Ok((notes, decisions))
     }
 
-    /// What `worker/status` answers of a job with this record.
+    /// The answer of `worker/status` for a job with this record.
     pub(crate) fn view(&self, meta: &Meta) -> StatusView {
         StatusView {
             job_id: meta.job_id.clone(),
@@ -245,13 +246,13 @@ impl Notes {
     }
 }
 
-/// Whether a job waits for somebody to let it on.
+/// Whether a job is held back until a user resumes it.
 pub(crate) fn is_held_back(meta: &Meta) -> bool {
     meta.status == JobStatus::Running && meta.resumption == Some(Resumption::HeldBack)
 }
 
-/// The summary of a job with this record, as callers see it: that it is held back comes before the worker's own, since
-/// clients that know no more than the status `running` show the summary.
+/// The summary of a job with this record, as callers see it. The notice that a job is held back precedes the worker's
+/// own summary, since clients that know only the status `running` show the summary.
 pub(crate) fn shown_summary(meta: &Meta, own: Option<&str>) -> Option<String> {
     if !is_held_back(meta) {
         return own.map(str::to_owned);
@@ -260,7 +261,7 @@ pub(crate) fn shown_summary(meta: &Meta, own: Option<&str>) -> Option<String> {
     Some(own.map_or_else(|| held_back.clone(), |own| format!("{held_back}\n\n{own}")))
 }
 
-/// The record of a job that was held back and is let on. Its earlier resumptions do not count any more.
+/// The record of a job that was held back and is released. Its earlier resumptions do not count any more.
 pub(crate) fn let_on(meta: Meta) -> Meta {
     Meta { resumption: None, resumes: 0, ..meta }
 }
@@ -290,13 +291,14 @@ pub(crate) fn read_plan(dir: &Dir, limits: &Limits) -> io::Result<Option<Sealed>
     let mut fields: Fields = serde_json::from_slice(&json)?;
     let seal = fields.remove(SEAL).and_then(|seal| serde_json::from_str(seal.get()).ok());
     let text = serde_json::to_vec(&fields)?;
-    // Only what was sealed counts: the file can have a field twice.
+    // Only the sealed text counts, since the file can have a field twice.
     Ok(Some(Sealed { accepted: serde_json::from_slice(&text)?, text, seal }))
 }
 
-/// Reads the lines of the transcript from there on; `None` if there is none. A line that does not parse, as one that a crash cut, is left out.
+/// Reads the lines of the transcript from a position on; `None` if there is no transcript. A line that does not parse,
+/// such as one that a crash cut, is left out.
 pub(crate) fn read_transcript(dir: &Dir, limits: &Limits, at: Position) -> io::Result<Option<Vec<Line>>> {
-    // The last line of one that is full comes on top.
+    // The last line of a full transcript exceeds the limit.
     let max = limits.transcript_bytes.saturating_add(READABLE_BYTES);
     let Some((text, _)) = read_whole(dir, TRANSCRIPT, max)? else { return Ok(None) };
     let text = usize::try_from(at.bytes).ok().and_then(|from| text.get(from..)).unwrap_or_default();
@@ -310,12 +312,12 @@ pub(crate) fn read_result(dir: &Dir, limits: &Limits) -> io::Result<String> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
-/// A completed job's result that is not in `result.md` yet, because that could not be written.
+/// A completed job's result that could not be written to `result.md` yet.
 #[derive(Clone, Debug)]
 pub(crate) enum UnsavedResult {
-    /// It is in `submission.json`.
+    /// The result is in `submission.json`.
     Submission,
-    /// It was not submitted, and is only here.
+    /// The result was not submitted, and is only in memory.
     Text(Arc<str>),
 }
 
@@ -339,17 +341,17 @@ pub(crate) fn read_submission(dir: &Dir, limits: &Limits) -> io::Result<Option<S
 /// The result of an interrupted job.
 #[derive(Debug)]
 pub(crate) enum FoundResult {
-    /// There is none. A `result.md` of the original does not count: its agents wrote it bit by bit.
+    /// There is none. A `result.md` of the original does not count, since its agents wrote it piece by piece.
     Nothing,
-    /// It was submitted.
+    /// The result was submitted.
     Submission,
-    /// `result.md`: the host was killed between its last two writes.
+    /// The result is in `result.md`: the host was killed between its last two writes.
     Result,
 }
 
-/// Finds the result of an interrupted job in its directory `dir`. An error is of the system, and may pass.
+/// Finds the result of an interrupted job in its directory `dir`. An error is a temporary one of the system.
 pub(crate) fn find_result(dir: &Dir, id: &JobId, limits: &Limits) -> io::Result<FoundResult> {
-    // A file that cannot be read because of what it is does not count.
+    // A file that cannot be read because of its type or content does not count.
     let is_there = |file: &str, found: io::Result<bool>| match found {
         Err(e) if !is_transient(&e) => {
             tracing::warn!(job = %id, file, "ignoring an unreadable file: {e}");
@@ -364,8 +366,8 @@ pub(crate) fn find_result(dir: &Dir, id: &JobId, limits: &Limits) -> io::Result<
     Ok(if is_there(RESULT, written())? { FoundResult::Result } else { FoundResult::Nothing })
 }
 
-/// Stores how a job ended, in its directory `dir`. The order is safe for a crash: `meta.json` is written after the result, and
-/// the submission is removed last. After an error, it can be tried again.
+/// Stores the end of a job in its directory `dir`. The order is safe for a crash: `meta.json` is written after the
+/// result, and the submission is removed last. It can be repeated after an error.
 pub(crate) fn store_end(
     dir: &Dir,
     meta: &Meta,

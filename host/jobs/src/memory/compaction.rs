@@ -1,7 +1,7 @@
 //! Condenses memories into one when they have grown too large (REQ-WD-26, REQ-WKR-23).
 //!
-//! It runs in the background, one at a time. It never loses what was written meanwhile. If it fails, everything stays as it
-//! was, and the next `store` tries again.
+//! Compactions run in the background, one at a time, and never lose memories that are written meanwhile. If one fails,
+//! all memories stay unchanged, and the next `store` tries again.
 
 use std::{
     io::{self, Write as _},
@@ -23,26 +23,26 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 use super::{COMPACTED, MEMORY, MemoryStore, Seen, chars};
 use crate::sync::lock;
 
-/// Condenses memories into one text of at most so many characters, within bounds, and says what that used.
+/// Condenses memories into one text of at most so many characters, within bounds, and returns the usage.
 pub type Condense = Arc<dyn Fn(Vec<MemoryNote>, usize, Bounds) -> BoxFuture<'static, Condensed> + Send + Sync>;
 
 /// The outcome of condensing.
 #[derive(Clone, Debug)]
 pub struct Condensed {
-    /// The one text, or why there is none.
+    /// The condensed text, or the error.
     pub text: Result<String, String>,
-    /// What it used.
+    /// The usage.
     pub account: Account,
-    /// How many seconds it took, without the time in the queue.
+    /// The seconds that it took, without the time in the queue.
     pub seconds: f64,
 }
 
-/// What condenses a member's memories.
+/// Condenses a member's memories.
 #[derive(Clone)]
 pub struct Condenser {
-    /// The runtime that does it, by its name.
+    /// The name of the runtime.
     pub agent: String,
-    /// How.
+    /// The function that condenses.
     pub condense: Condense,
 }
 
@@ -50,8 +50,8 @@ pub struct Condenser {
 const LEDGER: &str = ".compactions.jsonl";
 /// A ledger of more bytes is replaced by an empty one. A line has some 200 bytes.
 const MAX_LEDGER_BYTES: u64 = 4 * 1024 * 1024;
-/// How many times the threshold is condensed at once, at most: a model reads no more, whatever a person put there. The rest
-/// is for the next time.
+/// The most text that is condensed at once, as a multiple of the threshold, even if a person added more. The rest is
+/// condensed the next time.
 const MOST: u64 = 4;
 /// A note of fewer characters is not worth a session.
 const LEAST_CHARS: u64 = 100;
@@ -61,23 +61,23 @@ const PATIENCE: u32 = 300;
 /// A line of the ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// When it ended: RFC 3339 in UTC.
+    /// The time of its end: RFC 3339 in UTC.
     pub at: String,
-    /// What it used.
+    /// The usage.
     #[serde(flatten)]
     pub usage: JobUsage,
-    /// Why it failed, if it did.
+    /// The reason of its failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl MemoryStore {
-    /// Sets what condenses memories, and where that runs. Without it, memories are never compacted.
+    /// Sets the condenser of memories, and its runtime. Without it, memories are never compacted.
     pub fn set_condenser(&self, condenser: Condenser, runtime: Handle) {
         *lock(&self.condenser) = Some((condenser, runtime));
     }
 
-    /// What the compactions of this memory have used, oldest first. `dir` is a member's directory.
+    /// The usage of this memory's compactions, oldest first. `dir` is a member's directory.
     ///
     /// # Errors
     /// If the ledger cannot be read.
@@ -87,7 +87,8 @@ impl MemoryStore {
         Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
-    /// Records what a compaction used. A line that cannot be written is logged: nothing else knows of the cost.
+    /// Records what a compaction used. A line that cannot be written is logged, since the cost is recorded nowhere
+    /// else.
     fn record_usage(&self, agent: &str, condensed: &Condensed) {
         let Account { usage, models, .. } = condensed.account.clone();
         if usage == Usage::default() {
@@ -115,15 +116,15 @@ impl MemoryStore {
         self.compacting.available_permits() == 0
     }
 
-    /// Starts a compaction if the memories are over `limits.memory_compaction_chars`; does not wait for it. This is the rule
-    /// for a member's own, outside of commissions and meetings.
+    /// Starts a compaction if the memories are over `limits.memory_compaction_chars`; does not wait for it. This is the
+    /// rule for a member's own memories outside of commissions and meetings.
     pub fn compact_if_large(self: &Arc<Self>) {
         let limits = self.limits();
         let over = limits.memory_compaction_chars;
-        // Bytes are never fewer than characters, and need no reading.
+        // A text never has fewer bytes than characters, and the number of bytes is known without reading it.
         match self.total_bytes() {
             Ok(bytes) if bytes > over => {
-                // Half of what is injected is left for what comes after it.
+                // Half of the injected characters is left for later memories.
                 self.compact(Target {
                     over,
                     into: limits.memory_injection_chars / 2,
@@ -158,18 +159,18 @@ impl MemoryStore {
     }
 }
 
-/// What a compaction is to do, in characters.
+/// The bounds of a compaction, in characters.
 #[derive(Clone, Copy)]
 struct Target {
-    /// Fewer are left as they are.
+    /// The size above which memories are condensed.
     over: u64,
-    /// The most that it makes.
+    /// The greatest size of the condensed text.
     into: u64,
-    /// The most that it takes.
+    /// The greatest size of the input.
     at_once: u64,
 }
 
-/// Condenses; `None` if that is not needed after all, else how many memories it replaced.
+/// Condenses memories. Returns the number of replaced memories, or `None` if there was no need.
 async fn compact(
     store: &Arc<MemoryStore>,
     condenser: Condenser,
@@ -179,7 +180,7 @@ async fn compact(
     let limits = store.limits();
     let mut room = at_once;
     let fits = |seen: &Seen| {
-        // The new text takes the place of this one, and has to cover it.
+        // The new text replaces this one, and has to cover it.
         if seen.note.key == COMPACTED {
             return true;
         }

@@ -1,5 +1,5 @@
-//! Memory that outlasts a job: files `<key>.md` of a directory, plain text that people read and edit (REQ-WD-26 to
-//! REQ-WD-29). A member's own is `memory/` in its directory; a hall's home has one for each wider scope.
+//! Stores memory that outlasts a job: files `<key>.md` of a directory, plain text that people read and edit (REQ-WD-26
+//! to REQ-WD-29). A member's own memory is `memory/` in its directory; a hall's home has one for each wider scope.
 
 mod compaction;
 mod origin;
@@ -46,7 +46,7 @@ const MAX_ORIGINS_BYTES: u64 = 4 * 1024 * 1024;
 const SEPARATOR: &str = "\n---\n";
 /// Characters of a key.
 const MAX_KEY: usize = 64;
-/// Calls that a memory remembers to have been written by: more than can be without an answer when a host stops.
+/// The number of calls that a memory remembers as its writers, which is more than can be unanswered when a host stops.
 const CALLS: usize = 16;
 /// Bytes of a character in UTF-8, at most.
 const CHAR_BYTES: u64 = 4;
@@ -62,19 +62,19 @@ pub struct MemoryEntry {
     pub modified: String,
 }
 
-/// What stores a memory.
+/// The source of a memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The job.
     pub job: &'a JobId,
     /// Its tool call, if it is one. The same call takes effect only once.
     pub call: Option<&'a str>,
-    /// The member whose job it is, where that is known.
+    /// The member of the job, if it is known.
     pub writer: Option<&'a Writer>,
 }
 
 impl Source<'_> {
-    /// Identifies the call with what it asks for: a session whose sources have changed makes another call under the same id.
+    /// Identifies the call with its input, since a session with changed sources makes another call under the same id.
     fn digest(&self, asked: &str) -> Option<String> {
         self.call.map(|call| sha256(&format!("{}\0{call}\0{asked}", self.job)))
     }
@@ -90,25 +90,25 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     /// Held while memories change.
     changes: Mutex<()>,
-    /// What condenses memories, and where it runs.
+    /// The condenser of memories, and its runtime.
     condenser: Mutex<Option<(Condenser, Handle)>>,
-    /// Held by the compaction that is under way.
+    /// Held by the compaction under way.
     compacting: Arc<Semaphore>,
 }
 
 /// A memory that was read.
 pub(crate) struct Seen {
     note: MemoryNote,
-    /// The state of its file then.
+    /// The state of its file when it was read.
     file: Fingerprint,
-    /// Where the text came from, while it is the one that was stored.
+    /// The origin of the text, if that is still the stored one.
     origin: Option<Origin>,
 }
 
 /// The text that a write makes of a memory.
 struct Change {
     text: String,
-    /// Whether text that was there before is a part of it.
+    /// Whether it contains earlier text.
     keeps: bool,
 }
 
@@ -130,7 +130,7 @@ fn time(file: &Fingerprint) -> String {
     rfc3339(time.unwrap_or(if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX }))
 }
 
-/// As many notes from the front as are within `max_chars` together with the separators between them. It stops at the first
+/// The first notes that are within `max_chars` together with the separators between them. This stops at the first note
 /// that does not fit, so that no older note is given in place of a newer one.
 fn within(mut notes: Vec<MemoryNote>, max_chars: u64) -> Vec<MemoryNote> {
     let sizes = notes.iter().scan(0, |total, note| {
@@ -149,7 +149,7 @@ fn check_key(key: &str) -> Result<(), ToolError> {
     Err(ToolError::InvalidInput(format!("key must be 1 to {MAX_KEY} letters, digits, '-' or '_': {key:?} is not")))
 }
 
-/// As [`check_key`], for keys that are not the host's.
+/// As [`check_key`], and refuses the host's own key.
 fn check_own_key(key: &str) -> Result<(), ToolError> {
     check_key(key)?;
     if key.eq_ignore_ascii_case(COMPACTED) {
@@ -185,7 +185,7 @@ impl MemoryStore {
         Ok(store)
     }
 
-    /// The memory of a member that another process may own, to be read only: nothing of it is removed or condensed.
+    /// The memory of a member that another process may own, for reading only: no file is removed or condensed.
     ///
     /// # Errors
     /// If the handle on the directory cannot be duplicated.
@@ -220,8 +220,7 @@ impl MemoryStore {
         self.write(key, content, source, |_| Ok(Change { text: content.to_owned(), keeps: false }))
     }
 
-    /// Adds lines at the end of a memory, or makes it. Where there is none, it begins with `before`. Otherwise as
-    /// [`Self::store`].
+    /// Adds lines at the end of a memory, or makes it. A new memory begins with `before`. Otherwise as [`Self::store`].
     pub fn append(
         &self,
         key: &str,
@@ -237,7 +236,7 @@ impl MemoryStore {
         })
     }
 
-    /// Replaces a memory by what `change` makes of its text. `asked` is what the caller said.
+    /// Replaces a memory by the result of `change` on its text. `asked` is the caller's input.
     fn write(
         &self,
         key: &str,
@@ -322,7 +321,7 @@ impl MemoryStore {
         Ok(Some(contents.text()))
     }
 
-    /// All memories, newest first. It includes what the host condensed, under `compacted`.
+    /// All memories, newest first, with the condensed one under `compacted`.
     pub fn list(&self) -> Result<Vec<MemoryEntry>, ToolError> {
         let doing = "could not list the memories";
         let files = self.dir().and_then(|dir| self.files(&dir)).map_err(StoreError::io(doing))?;
@@ -347,16 +346,16 @@ impl MemoryStore {
         Ok(removed)
     }
 
-    /// The memories that an activation is given (REQ-WD-28): newest first by the files' times, whole, as many as
-    /// are within `limits.memory_injection_chars` together with the separators between them. It stops at the first
+    /// The memories that an activation is given (REQ-WD-28): newest first by the files' times, whole, as many as are
+    /// within `limits.memory_injection_chars` together with the separators between them. This stops at the first memory
     /// that does not fit. A file that would not fit alone, or is not UTF-8, is left out and logged.
     pub fn injection(&self) -> Vec<MemoryNote> {
         let max_chars = self.limits().memory_injection_chars;
         within(self.newest(max_chars).into_iter().map(|seen| seen.note).collect(), max_chars)
     }
 
-    /// The newest memories, until they pass `max_chars`. One that would pass it alone is left out. None, logged, where they
-    /// cannot be read.
+    /// The newest memories, until they exceed `max_chars`. A memory that would exceed it alone is left out. An error of
+    /// reading is logged, and gives no memories.
     fn newest(&self, max_chars: u64) -> Vec<Seen> {
         self.read_newest(max_chars).unwrap_or_else(|e| {
             tracing::warn!("the memories in {}/ cannot be read, and none is given: {e}", self.path.display());
@@ -396,8 +395,8 @@ impl MemoryStore {
         Ok(self.files(&dir)?.into_iter().filter_map(|(key, _)| self.see(&dir, &key, &origins)).collect())
     }
 
-    /// Replaces the memories that were `seen` by `text`, except those that have changed since. After an error, everything is as
-    /// it was, or some memories are left that `text` also covers.
+    /// Replaces the memories that were `seen` by `text`, except memories that have changed since. After an error, all
+    /// memories are unchanged, or some are left that `text` also covers.
     pub(crate) fn replace_seen(&self, seen: &[Seen], text: &str) -> io::Result<usize> {
         let _changes = lock(&self.changes);
         let dir = self.dir()?;
@@ -435,12 +434,12 @@ impl MemoryStore {
         rfc3339(self.clock.now())
     }
 
-    /// The limits of what is stored or read.
+    /// The limits of memories that are stored or read.
     pub fn limits(&self) -> Arc<Limits> {
         lock(&self.limits).clone()
     }
 
-    /// Changes the limits of what is stored or read from now on.
+    /// Changes the limits of memories that are stored or read from now on.
     pub fn set_limits(&self, limits: Arc<Limits>) {
         *lock(&self.limits) = limits;
     }
@@ -508,8 +507,8 @@ impl MemoryStore {
         })
     }
 
-    /// Changes the origins, removes those of memories that are gone, and adds the one of a memory that is about to be written.
-    /// If that fails, the memory is stored nevertheless, with an unknown origin.
+    /// Changes the origins: removes the origins of missing memories, and adds that of a memory that is about to be
+    /// written. If that fails, the memory is stored nevertheless, with an unknown origin.
     fn change_origins(&self, dir: &Dir, change: impl FnOnce(&mut Origins) -> Option<(String, Origin)>) {
         let mut origins = self.origins(dir);
         let new = change(&mut origins);

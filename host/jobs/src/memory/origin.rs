@@ -1,12 +1,12 @@
-//! Keeps the origin of a note: who wrote it. It is kept in a file of its own and not in the text, and holds only while
-//! the text is the one that was stored: a note that a person wrote or edited has no origin.
+//! Keeps the origins of notes: their jobs and writers. Origins are kept in a file of their own and not in the text, and
+//! are valid only for the stored text: a note that a person wrote or edited has no origin.
 
 use std::{collections::BTreeMap, fmt};
 
 use guild_contract::{JobId, MemberKey};
 use serde::{Deserialize, Serialize};
 
-/// The writers that a note names; of others it says only that there are some.
+/// The number of writers that a note names; it tells only that there are others.
 const WRITERS: usize = 4;
 
 /// The origins of the notes of a scope, by their keys.
@@ -17,7 +17,7 @@ pub(super) type Origins = BTreeMap<String, Origin>;
 pub struct Writer {
     /// The member.
     pub member: MemberKey,
-    /// The id of the commission or meeting in which it wrote, where it was in one.
+    /// The id of the commission or meeting in which it wrote, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<String>,
 }
@@ -31,10 +31,10 @@ impl fmt::Display for Writer {
     }
 }
 
-/// All who wrote a note.
+/// The writers of a note.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Writers {
-    /// Those that are known, the last first.
+    /// The known writers, the last first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     writers: Vec<Writer>,
     /// Whether there are others: people, or more members than are named.
@@ -43,12 +43,12 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// One writer, or one that is not known.
+    /// One known or unknown writer.
     pub(super) fn of(writer: Option<&Writer>) -> Self {
         Self { writers: writer.cloned().into_iter().collect(), others: writer.is_none() }
     }
 
-    /// Adds those who wrote earlier.
+    /// Adds earlier writers.
     pub(super) fn add(&mut self, earlier: Self) {
         self.others |= earlier.others;
         for writer in earlier.writers {
@@ -60,7 +60,7 @@ impl Writers {
         self.writers.truncate(WRITERS);
     }
 
-    /// The members alone, without their commissions and meetings.
+    /// The members without their commissions and meetings.
     pub(super) fn members(self) -> Self {
         let mut members = Self { writers: Vec::new(), others: self.others };
         for Writer { member, .. } in self.writers {
@@ -81,33 +81,33 @@ impl fmt::Display for Writers {
     }
 }
 
-/// Where a note came from.
+/// The origin of a note.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Origin {
-    /// The job that stored it; none where the host condensed it.
+    /// The job that stored it; `None` if the host condensed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) job: Option<JobId>,
-    /// When: RFC 3339 in UTC.
+    /// The time: RFC 3339 in UTC.
     pub(super) stored: String,
     /// The SHA-256 of the text.
     pub(super) sha256: String,
-    /// Who wrote it. Older hosts stored the job alone.
+    /// The writers. Older hosts stored only the job.
     #[serde(flatten)]
     pub(super) writers: Writers,
-    /// The last tool calls that wrote to the memory, newest last: digests of the calls with what they asked for. It is written
-    /// before the text, so the newest of them has taken effect only if the text is the one that was stored.
+    /// The last tool calls that wrote to the memory, newest last, as digests of the calls with their inputs. They are
+    /// written before the text, so the newest call has taken effect only if the text is the stored one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) calls: Vec<String>,
 }
 
 impl Origin {
-    /// Who wrote it.
+    /// The writers of the note.
     pub(super) fn writers(&self) -> Writers {
         if self.writers.writers.is_empty() { Writers::of(None) } else { self.writers.clone() }
     }
 }
 
-/// Says who wrote the note.
+/// Names the writers of the note.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.job {

@@ -1,5 +1,5 @@
-//! Reads the notes of the newest original Guild Hall: one file for each scope, with a section for each note. They are
-//! never written or renamed, so that the original finds its files as it left them.
+//! Reads the notes of the newest original Guild Hall: one file for each scope, with a section for each note. The files
+//! are never written or renamed, so that the original finds them unchanged.
 
 use std::{
     io,
@@ -13,21 +13,21 @@ use guild_session::activation::MemoryNote;
 
 use super::time;
 
-/// Bytes of a file that is read. The original gives a session 16,000 characters of all of them.
+/// Bytes of a file that is read. The original gives a session 16,000 characters of all files.
 const MAX_BYTES: u64 = 1024 * 1024;
 /// Characters of a section's name, in the original too. A longer heading is text.
 const MAX_NAME: usize = 100;
-/// The key of what stands before the first section.
+/// The key of the text before the first section.
 const PREAMBLE: &str = "preamble";
 
-/// A file of the original's.
+/// A file of the original.
 pub struct Original {
     dir: Dir,
     path: PathBuf,
 }
 
 impl Original {
-    /// The file `path` of `dir`, which need not be there.
+    /// The file `path` of `dir`, which need not exist.
     ///
     /// # Errors
     /// If the handle on the directory cannot be duplicated.
@@ -40,7 +40,8 @@ impl Original {
         &self.path
     }
 
-    /// Its notes in their order, as ones of `scope`. All have the file's time. None, logged, where it cannot be read.
+    /// Its notes in their order, as notes of `scope`. All have the file's time. An error of reading is logged, and
+    /// gives no notes.
     pub(super) fn notes(&self, scope: Scope) -> Vec<MemoryNote> {
         let read = read_whole(&self.dir, &self.path, MAX_BYTES)
             .and_then(|read| read.map(|(text, file)| Ok((into_text(text)?, time(&file)))).transpose());

@@ -1,8 +1,8 @@
-//! The memories that one activation is granted: the worker's own, and in a commission those of its project and those of
-//! all projects (REQ-WKR-9, REQ-WKR-22).
+//! Combines the memories that one activation is granted: the worker's own, and in a commission the memories of its
+//! project and of all projects (REQ-WKR-9, REQ-WKR-22).
 //!
-//! A commission or meeting has one limit for all of them. The scopes share it, so that one that is written much takes nothing
-//! from the others, and what exceeds it is condensed, each scope by itself (REQ-WKR-23).
+//! A commission or meeting has one limit for all of them. The scopes share it, so that a scope with many notes takes no
+//! room from the others. Notes beyond it are condensed, each scope by itself (REQ-WKR-23).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,34 +16,34 @@ use crate::error::StoreError;
 
 use super::{MemoryEntry, MemoryStore, Original, SEPARATOR, Seen, Source, Writer, chars};
 
-/// The key of the note that says what an activation was not given.
+/// The key of the note about the notes that an activation was not given.
 const LEFT_OUT: &str = "left-out";
 /// The scopes, the narrowest first.
 const SCOPES: [Scope; 3] = [Scope::Worker, Scope::Project, Scope::Global];
 
-/// The notes of one scope: those that this host keeps, and those that the newest original wrote. Of two with the same key, the
-/// host's is the one that exists. Its methods block on the file system.
+/// The notes of one scope: the host's, and those of the newest original. Of two notes with the same key, the host's is
+/// used. Its methods block on the file system.
 #[derive(Clone)]
 pub struct ScopeNotes {
     store: Arc<MemoryStore>,
     original: Option<Arc<Original>>,
-    /// Characters above which they are condensed where not all notes of an activation had room.
+    /// The characters above which they are condensed, if not all notes of an activation had room.
     share: u64,
 }
 
 impl ScopeNotes {
-    /// The notes of a store, and those of a file of the original's.
+    /// The notes of a store, and of a file of the original.
     pub fn new(store: Arc<MemoryStore>, original: Option<Original>) -> Self {
         Self { store, original: original.map(Arc::new), share: u64::MAX }
     }
 
-    /// The same, with a scope's share of `limit` characters: a third.
+    /// Sets the scope's share, a third of `limit` characters.
     #[must_use]
     pub fn sharing(self, limit: u64) -> Self {
         Self { share: limit / SCOPES.len() as u64, ..self }
     }
 
-    /// Those that this host keeps.
+    /// The host's own notes.
     pub fn kept(&self) -> &Arc<MemoryStore> {
         &self.store
     }
@@ -69,13 +69,13 @@ impl ScopeNotes {
         Ok(entries)
     }
 
-    /// Who wrote the notes, by their keys, where that is known.
+    /// The known writers of the notes, by the notes' keys.
     pub fn writers(&self) -> Result<BTreeMap<String, String>, ToolError> {
         let all = self.store.see_all().map_err(StoreError::io("could not read the memories"))?;
         Ok(all.into_iter().filter_map(|seen| Some((seen.note.key, seen.origin?.to_string()))).collect())
     }
 
-    /// See [`MemoryStore::append`]. A note that only the original has is copied, and added to.
+    /// See [`MemoryStore::append`]. A note that only the original has is copied first.
     pub(crate) fn append(&self, key: &str, content: &str, source: Source<'_>) -> Result<(), ToolError> {
         let before = self.originals_of(key).map(|note| note.content);
         self.store.append(key, content, before, Some(source))
@@ -110,8 +110,8 @@ impl ScopeNotes {
         notes
     }
 
-    /// The newest notes as an activation is given them, until those of the host's pass `max_chars`. One that would pass it
-    /// alone is left out.
+    /// The newest notes in the form for an activation, until the host's notes exceed `max_chars`. A note that would
+    /// exceed it alone is left out.
     fn newest(&self, max_chars: u64) -> Vec<MemoryNote> {
         let mut notes: Vec<_> = self.store.newest(max_chars).into_iter().map(with_writers).collect();
         let kept = self.store.list().unwrap_or_default();
@@ -121,7 +121,7 @@ impl ScopeNotes {
         notes
     }
 
-    /// Condenses those that the host keeps where they exceed their share; does not wait for it.
+    /// Condenses the host's notes if they exceed their share; does not wait for it.
     fn condense(&self) {
         let all = match self.store.see_all() {
             Ok(all) => all,
@@ -133,8 +133,8 @@ impl ScopeNotes {
     }
 }
 
-/// A note as an activation is given it. One that others may have written begins with who did: the types of components have
-/// no place for that.
+/// A note in the form for an activation. A note that others may have written begins with its writers, since the types
+/// of components have no field for them.
 fn with_writers(Seen { mut note, origin, .. }: Seen) -> MemoryNote {
     if let Some(origin) = origin.filter(|_| note.scope != Scope::Worker) {
         note.content = format!("[Written by {origin}. Check it before you rely on it.]\n\n{}", note.content);
@@ -147,12 +147,12 @@ fn size(note: &MemoryNote) -> u64 {
     chars(&note.content) + chars(SEPARATOR)
 }
 
-/// How many notes of each scope are given within `max_chars`, out of their sizes. Next is always the scope that was given
-/// least so far, with its newest note that is left: a scope has its share at least, and others have what it does not need. A
-/// scope whose next note does not fit is given no older one in its place.
+/// The number of notes of each scope that are given within `max_chars`, from their sizes. The next note is always the
+/// newest remaining one of the scope that was given least so far, so that a scope gets at least its share, and others
+/// the room that it does not need. A scope whose next note does not fit gets no older one in its place.
 fn divide(scopes: &[Vec<u64>], max_chars: u64) -> Vec<usize> {
     let mut given = vec![(0, 0); scopes.len()];
-    // Separators are between the notes alone.
+    // Separators stand only between notes.
     let mut room = max_chars.saturating_add(chars(SEPARATOR));
     loop {
         let next =
@@ -166,7 +166,7 @@ fn divide(scopes: &[Vec<u64>], max_chars: u64) -> Vec<usize> {
     }
 }
 
-/// What one activation is granted of all memories. To clone it is cheap.
+/// The memories that one activation is granted. It is cheap to clone.
 #[derive(Clone)]
 pub struct ScopedMemory {
     worker: ScopeNotes,
@@ -177,10 +177,10 @@ pub struct ScopedMemory {
     limit: Option<u64>,
 }
 
-/// The notes of a wider scope, or why they are not granted.
+/// The notes of a wider scope, or the reason that they are not granted.
 pub type Granted = Result<ScopeNotes, Arc<str>>;
 
-/// A member's own memory, for work that is no commission.
+/// A member's own memory, for work other than a commission.
 impl From<Arc<MemoryStore>> for ScopedMemory {
     fn from(worker: Arc<MemoryStore>) -> Self {
         let none = |kind: &Kind| Err(format!("`{kind}` is there in commissions only").into());
@@ -194,19 +194,19 @@ impl ScopedMemory {
         Self { worker, project, global, writer: None, limit: None }
     }
 
-    /// The same, with this member as the one that writes.
+    /// Sets the member that writes.
     #[must_use]
     pub fn written_by(self, writer: Writer) -> Self {
         Self { writer: Some(writer), ..self }
     }
 
-    /// The same, with at most `limit` characters given of all of them.
+    /// Sets the most characters of all notes that are given.
     #[must_use]
     pub fn limited_to(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
-    /// Who writes.
+    /// The member that writes.
     pub(crate) fn writer(&self) -> Option<&Writer> {
         self.writer.as_ref()
     }
@@ -238,12 +238,13 @@ impl ScopedMemory {
         [Some(&self.worker), self.project.as_ref().ok(), self.global.as_ref().ok()].into_iter().flatten()
     }
 
-    /// The notes that an activation is given: newest first over all scopes, whole, together within the limit. Where some had
-    /// no room, the last note says how many (REQ-WKR-23). A dispatched job is given those of [`MemoryStore::injection`].
+    /// The notes that an activation is given: newest first over all scopes, whole, together within the limit. If some
+    /// had no room, the last note tells how many (REQ-WKR-23). A dispatched job is given the notes of
+    /// [`MemoryStore::injection`].
     pub fn injection(&self) -> Vec<MemoryNote> {
         let Some(limit) = self.limit else { return self.worker.store.injection() };
         let Given { mut notes, left_out } = self.given(limit);
-        // It keeps the order of those that have the same time.
+        // The sort keeps the order of notes with the same time.
         notes.sort_by(|a, b| b.modified.cmp(&a.modified));
         notes.extend(left_out.map(|content| MemoryNote {
             scope: Scope::Worker,
@@ -255,8 +256,8 @@ impl ScopedMemory {
         notes
     }
 
-    /// Condenses what is too much, in the background (REQ-WD-26, REQ-WKR-23): where notes of a commission or meeting had no
-    /// room, each scope that exceeds its share. A failure is logged; the next time tries again.
+    /// Condenses memories that are too large, in the background (REQ-WD-26, REQ-WKR-23): if notes of a commission or
+    /// meeting had no room, each scope that exceeds its share. A failure is logged; the next time tries again.
     pub fn condense(&self) {
         match self.limit {
             None => self.worker.store.compact_if_large(),
@@ -273,7 +274,7 @@ impl ScopedMemory {
         let mut counts = divide(&sizes, limit);
         let mut left_out = None;
         if counts != all {
-            // The statement has the most characters where it has the most to say.
+            // The statement is longest if all notes are left out.
             let most = chars(&self.left_out(&all, &vec![0; all.len()]));
             if most <= limit {
                 counts = divide(&sizes, limit.saturating_sub(most + chars(SEPARATOR)));
@@ -284,7 +285,7 @@ impl ScopedMemory {
         Given { notes, left_out }
     }
 
-    /// Says how many notes of which scope were not given.
+    /// Tells how many notes of each scope were not given.
     fn left_out(&self, all: &[usize], given: &[usize]) -> String {
         let missing = self.scopes().into_iter().zip(all.iter().zip(given));
         let missing = missing.map(|(scope, (all, given))| (scope.as_str(), all.saturating_sub(*given)));
@@ -297,11 +298,11 @@ impl ScopedMemory {
     }
 }
 
-/// What an activation is given.
+/// The notes that an activation is given.
 struct Given {
     /// The narrowest scope first; newest first in each.
     notes: Vec<MemoryNote>,
-    /// How many others there are, where there are some.
+    /// The statement about other notes, if there are any.
     left_out: Option<String>,
 }
 
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(divide(&[many.clone(), vec![15], many.clone()], 90), [3, 1, 2]);
         assert_eq!(divide(&[many.clone(), Vec::new(), Vec::new()], 90), [6, 0, 0]);
         assert_eq!(divide(std::slice::from_ref(&many), 84), [5]);
-        // A large note waits until the others have theirs.
+        // A large note is given after the others.
         assert_eq!(divide(&[vec![60], many.clone()], 90), [1, 2]);
         assert_eq!(divide(&[vec![90], many.clone()], 90), [0, 6]);
         // No older note is given in place of one that does not fit.

@@ -1,4 +1,4 @@
-//! The parts of an ended job that stay in memory.
+//! Holds the parts of an ended job that stay in memory.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use guild_fs::fingerprint::Fingerprint;
 
 use crate::files::record::{NoteFiles, Notes, UnsavedResult};
 
-/// What the store knows of a job that has ended.
+/// The state of an ended job in the store.
 pub(crate) struct EndedJob {
     pub(crate) meta: Meta,
     /// The `meta.json` that `meta` was read from; `None` while it could not be stored.

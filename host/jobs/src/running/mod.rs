@@ -1,4 +1,4 @@
-//! A running job: the one owner of its files, and the state machine `running -> completed | failed | cancelled`.
+//! Runs a job's state machine, `running -> completed | failed | cancelled`, as the only owner of its files.
 //!
 //! The job's state is in memory. Its files follow, and are written again if a person edited them. All writers of a job's files
 //! take one lock, which decides the race between cancel and completion: the first to take it ends the job, and the others
@@ -53,7 +53,7 @@ const NOTE_COST: u64 = 64;
 
 /// Receives the end of a running job. The store implements it.
 pub(crate) trait EndListener: Send + Sync {
-    /// The job has ended as `ended` says; its directory may be `gone`.
+    /// The job has ended with this state; its directory may be `gone`.
     fn ended(&self, ended: EndedJob, gone: bool);
 }
 
@@ -62,7 +62,7 @@ pub(crate) trait EndListener: Send + Sync {
 pub struct RunningJob {
     id: JobId,
     context: Arc<StoreContext>,
-    /// The limits from when it was created or resumed.
+    /// The limits at the time when it was created or resumed.
     limits: Arc<Limits>,
     store: Weak<dyn EndListener>,
     cancelled: CancellationToken,
@@ -72,7 +72,7 @@ pub struct RunningJob {
     record: Mutex<Record>,
     log: Mutex<Journal>,
     transcript: Mutex<Journal>,
-    /// Where the transcript ends, for those who read it as it grows.
+    /// The end of the transcript, for readers that follow it.
     written: watch::Sender<Position>,
     artifacts: Arc<Quota>,
     /// Changes with the record; its last change is the end.
@@ -82,7 +82,7 @@ pub struct RunningJob {
 
 struct Files {
     ended: bool,
-    /// What questions and decisions count so far.
+    /// The bytes that questions and decisions count so far.
     notes: u64,
     /// `decisions.json`, with the calls that recorded them.
     decisions: Vec<Recorded>,
@@ -91,7 +91,7 @@ struct Files {
 }
 
 struct Record {
-    /// Also what the sessions have used so far, which `meta.json` has only at the end.
+    /// The record, with the usage of the sessions so far, which `meta.json` has only at the end.
     meta: Meta,
     notes: Notes,
     submitted: bool,
@@ -122,7 +122,7 @@ impl RunningJob {
         }
     }
 
-    /// An interrupted job, with what its directory `dir` has of it. `meta` has what it used.
+    /// An interrupted job, with the state in its directory `dir`. `meta` has its usage.
     ///
     /// # Errors
     /// If a file of it cannot be read.
@@ -153,7 +153,7 @@ impl RunningJob {
         Ok(job)
     }
 
-    /// What its sessions did before its host stopped, by its transcript.
+    /// The entries of its sessions from before its host stopped, from its transcript.
     ///
     /// # Errors
     /// If the transcript cannot be read.
@@ -161,7 +161,7 @@ impl RunningJob {
         self.history_since(Position::default())
     }
 
-    /// As [`Self::history`], from there on, where a line begins.
+    /// As [`Self::history`], from a position on at which a line begins.
     ///
     /// # Errors
     /// As [`Self::history`].
@@ -169,7 +169,7 @@ impl RunningJob {
         Ok(record::read_transcript(&self.dir()?, &self.limits, at)?.unwrap_or_default())
     }
 
-    /// Its `plan.json`, which is not kept in memory: many jobs can be queued.
+    /// Its `plan.json`, which is not kept in memory, since many jobs can be queued.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -182,37 +182,35 @@ impl RunningJob {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Shows what the job's sessions have used; it goes into `meta.json` when the job ends. While a request is `open`, its
-    /// cost is not known.
+    /// Sets the usage of the job's sessions, which is written to `meta.json` when the job ends. While a request is
+    /// `open`, its cost is not known.
     pub fn set_usage(&self, usage: JobUsage, open: bool) {
         self.update(|record| (record.meta.usage, record.open) = (Some(usage), open));
     }
 
-    /// How it was resumed last, until it has run for a while.
+    /// The way of its last resumption, until it has run for a while.
     pub fn resumption(&self) -> Option<Resumption> {
         lock(&self.record).meta.resumption
     }
 
-    /// Stores that it is resumed now, once more; to be called before any of it runs, so that a host that it ends is known.
+    /// Records that it is resumed now. This has to be called before any part of it runs, so that a host crash by the
+    /// job is noticed.
     ///
-    /// # Errors
-    /// If that cannot be stored.
+    /// # Errors The record cannot be stored.
     pub fn begin_resumed(&self, how: Resumption) -> io::Result<()> {
         self.store_record(|meta| Meta { resumption: Some(how), resumes: meta.resumes.saturating_add(1), ..meta })
     }
 
-    /// Stores how it was resumed, which is known better by now; `None` if it has run for a while since.
+    /// Updates the way of its last resumption; `None` if it has run for a while since.
     ///
-    /// # Errors
-    /// If that cannot be stored.
+    /// # Errors The record cannot be stored.
     pub fn set_resumption(&self, how: Option<Resumption>) -> io::Result<()> {
         self.store_record(|meta| Meta { resumption: how, ..meta })
     }
 
-    /// Lets it on if it is held back. Its earlier resumptions do not count any more.
+    /// Releases it if it is held back. Its earlier resumptions do not count any more.
     ///
-    /// # Errors
-    /// `Refused` if it is not held back; or if it cannot be stored.
+    /// # Errors `Refused` if it is not held back; or the record cannot be stored.
     pub fn let_on(&self) -> Result<(), StoreError> {
         if self.resumption() != Some(Resumption::HeldBack) {
             return Err(StoreError::Refused("Job is not held back".to_owned()));
@@ -220,14 +218,14 @@ impl RunningJob {
         self.store_record(record::let_on).map_err(StoreError::io(format!("could not write {META}")))
     }
 
-    /// Changes its record and stores that, unless the job has ended.
+    /// Changes and stores its record, unless the job has ended.
     fn store_record(&self, change: impl FnOnce(Meta) -> Meta) -> io::Result<()> {
         let mut files = lock(&self.files);
         if files.ended {
             return Ok(());
         }
         let meta = change(lock(&self.record).meta.clone());
-        // The file has what the sessions used only when the job has ended.
+        // The file has the usage of the sessions only after the job has ended.
         let stored = record::store_meta(&self.dir()?, &Meta { usage: None, ..meta.clone() })?;
         files.written.insert(META, stored);
         self.update(|record| (record.meta.resumption, record.meta.resumes) = (meta.resumption, meta.resumes));
@@ -241,7 +239,7 @@ impl RunningJob {
         &self.id
     }
 
-    /// Cancelled when a caller cancels the job. The work must stop then; nothing that it still does is kept.
+    /// Cancelled when a caller cancels the job. The work must stop then; later results are not kept.
     pub fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
     }
@@ -256,12 +254,12 @@ impl RunningJob {
         lock(&self.record).meta.token.clone()
     }
 
-    /// What its sessions have used so far.
+    /// The usage of its sessions so far.
     pub fn usage(&self) -> Option<JobUsage> {
         lock(&self.record).meta.usage.clone()
     }
 
-    /// What `worker/status` answers (REQ-WD-11).
+    /// The answer of `worker/status` (REQ-WD-11).
     pub fn snapshot(&self) -> StatusView {
         let record = lock(&self.record);
         record.notes.view(&record.meta)
@@ -273,7 +271,7 @@ impl RunningJob {
         look(&record.meta, &record.notes)
     }
 
-    /// Where it is.
+    /// The status of the job.
     pub fn status(&self) -> JobStatus {
         lock(&self.record).meta.status
     }
@@ -363,11 +361,10 @@ impl RunningJob {
         self.change(|_, dir| self.store_submission(dir, output, call))
     }
 
-    /// As [`Self::submit_result`], but only the first submission counts. `before` is done before it is stored; where that
-    /// fails, nothing was submitted. A repeated `call` is answered as before.
+    /// As [`Self::submit_result`], but only the first submission counts. `before` runs before the result is stored; if
+    /// it fails, no result was submitted. A repeated `call` is answered as before.
     ///
-    /// # Errors
-    /// Those of `before`, and `InvalidInput` where a result was submitted by another call.
+    /// # Errors The errors of `before`, and `InvalidInput` if another call submitted a result.
     pub fn submit_once(
         &self,
         output: &str,
@@ -433,13 +430,12 @@ impl RunningJob {
         self.written.send_replace(transcript.end(&self.context.jobs));
     }
 
-    /// Whether what its sessions do is not written down any more: the transcript reached `limits.transcript_bytes`, or could not
-    /// be written.
+    /// Whether its transcript drops further entries: it reached `limits.transcript_bytes`, or could not be written.
     pub fn is_transcript_over(&self) -> bool {
         lock(&self.transcript).drops_lines()
     }
 
-    /// Has what its sessions did so far survive a power cut.
+    /// Makes its transcript survive a power cut.
     ///
     /// # Errors
     /// If the transcript cannot be written.
@@ -447,17 +443,16 @@ impl RunningJob {
         lock(&self.transcript).sync(&self.context.jobs)
     }
 
-    /// Where its transcript ends. It signals each line that is written, and the end of the job.
+    /// The end of its transcript. It signals each line that is written, and the end of the job.
     pub fn written(&self) -> watch::Receiver<Position> {
         self.written.subscribe()
     }
 
-    /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else failed. Returns
-    /// how the job ended, which is otherwise if it was cancelled before.
+    /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else failed.
+    /// Returns the status in which the job ended, which differs if it was cancelled before.
     ///
-    /// # Errors
-    /// What could not be stored. The job has ended nevertheless: its outcome stays in memory, and is stored when the file
-    /// system permits. [`StoreError::Unknown`] if the job's directory is gone.
+    /// # Errors The outcome could not be stored. The job has ended nevertheless: its outcome stays in memory, and is
+    /// stored when the file system permits. [`StoreError::Unknown`] if the job's directory is gone.
     pub fn complete(&self, final_text: Option<&str>) -> Result<JobStatus, StoreError> {
         let text = final_text.filter(|text| !text.trim().is_empty());
         self.finish(text, "the session ended without handing over a result")
@@ -476,7 +471,7 @@ impl RunningJob {
         if files.ended {
             return None;
         }
-        // Under the lock, so that the work that stops now cannot end the job first.
+        // The token is cancelled under the lock, so that the work that stops now cannot end the job first.
         self.cancelled.cancel();
         Some(self.end(&mut files, JobStatus::Cancelled, None, None))
     }
@@ -498,7 +493,7 @@ impl RunningJob {
         self.end(files, status, error, result.ok()).map(|()| status)
     }
 
-    /// Stores the outcome and passes it to the store, which retries what could not be stored.
+    /// Stores the outcome and passes it to the store, which retries a failed write.
     fn end(
         &self,
         files: &mut Files,
@@ -535,7 +530,7 @@ impl RunningJob {
             let ended = EndedJob::new(meta, stored.as_ref().ok().copied());
             store.ended(EndedJob { head: Some(head), unsaved, ..ended }, gone);
         }
-        // After the store has it, so that all methods show the end at the same time.
+        // The record changes after the store has it, so that all methods show the end at the same time.
         self.update(|record| record.meta = shown);
         self.written.send_modify(|_| {});
         if gone {
@@ -544,7 +539,7 @@ impl RunningJob {
         stored.map(drop).map_err(StoreError::io(format!("could not store that the job is {status}")))
     }
 
-    /// Overwrites the edits of a person while the job ran: from the end of the job on, the files count.
+    /// Overwrites a person's edits from the time when the job ran, since the files are authoritative after its end.
     fn undo_edits(&self, files: &mut Files, dir: &Dir, notes: &Notes) -> io::Result<()> {
         for file in [STATUS, QUESTIONS, DECISIONS] {
             if !self.warn_of_edit(files, file) {
@@ -560,7 +555,7 @@ impl RunningJob {
         Ok(())
     }
 
-    /// Whether a file is not as this host wrote it.
+    /// Whether a file differs from this host's version, which is logged.
     fn warn_of_edit(&self, files: &Files, file: &'static str) -> bool {
         let edited = record::fingerprint(&self.context.jobs, &self.id, file) != files.written.get(file).copied();
         if edited {
@@ -586,10 +581,9 @@ impl RunningJob {
         work(&mut files, &self.dir().map_err(StoreError::io("the job's directory cannot be opened"))?)
     }
 
-    /// Does something outside of the job's own files, unless the job has ended. Its end waits for it.
+    /// Runs work outside of the job's own files, unless the job has ended. The job's end waits for it.
     ///
-    /// # Errors
-    /// Those of `work`, and [`ToolError::JobEnded`].
+    /// # Errors The errors of `work`, and [`ToolError::JobEnded`].
     pub fn while_running<T>(&self, work: impl FnOnce() -> Result<T, ToolError>) -> Result<T, ToolError> {
         let files = lock(&self.files);
         // A cancel triggers the token before the end is stored.
@@ -629,7 +623,7 @@ impl RunningJob {
         self.changed.subscribe()
     }
 
-    /// What a note counts, if it is within both limits.
+    /// The bytes that a note counts, if it is within both limits.
     fn cost_of_note(&self, files: &Files, bytes: usize, what: &str) -> Result<u64, ToolError> {
         let limits = &self.limits;
         within(bytes, limits.note_bytes, what, "note_bytes")?;

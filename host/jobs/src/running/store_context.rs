@@ -1,4 +1,4 @@
-//! The parts of a store that its running jobs share.
+//! Holds the parts of a store that its running jobs share.
 
 use std::sync::{
     Arc, Mutex, OnceLock,
@@ -42,7 +42,7 @@ impl StoreContext {
         self.clock.now().as_millisecond()
     }
 
-    /// Marks lists as out of date: called after a change of what they show.
+    /// Marks lists as out of date, after a change of a job that they show.
     pub(crate) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }

@@ -16,8 +16,8 @@ use crate::files::{journal::Position, record::TRANSCRIPT};
 /// Bytes that are read at once. A longer line is read as a whole.
 const CHUNK: u64 = 64 * 1024;
 
-/// Reads the transcript of a job from some line on, as it grows, and ends with the job. The file is the queue: whoever reads
-/// slowly holds nobody up, and nothing is kept for them.
+/// Reads the transcript of a job from some line on, as it grows, and ends with the job. The file is the queue: a slow
+/// reader delays nobody, and takes no memory.
 pub struct Tail {
     job: Arc<RunningJob>,
     at: Position,
@@ -25,18 +25,18 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// From `at` on, which is where a line begins.
+    /// Reads from `at` on, at which a line begins.
     pub fn of(job: Arc<RunningJob>, at: Position) -> Self {
         Self { end: job.written(), job, at }
     }
 
-    /// Whether nothing follows of what is written by now.
+    /// Whether all written lines were read.
     pub fn is_at_end(&self) -> bool {
         self.end.borrow().bytes <= self.at.bytes
     }
 
-    /// The next lines, each with its number, from 1: at least one, but for the end, where there are none. What cannot be parsed
-    /// is left out.
+    /// The next lines, each with its number, from 1: at least one, or none at the end. Lines that cannot be parsed are
+    /// left out.
     ///
     /// # Errors
     /// If the transcript cannot be read.
@@ -63,7 +63,7 @@ impl Tail {
     }
 }
 
-/// The whole lines from there on, up to about [`CHUNK`], and where the next one begins.
+/// The whole lines from a position on, up to about [`CHUNK`], and the position of the next line.
 fn read(job: &RunningJob, mut at: Position) -> io::Result<(Vec<(u64, Line)>, Position)> {
     let Some((file, _)) = open(&job.dir()?, TRANSCRIPT)? else { return Ok((Vec::new(), at)) };
     let mut file = BufReader::with_capacity(usize::try_from(CHUNK).unwrap_or(usize::MAX), file);
@@ -71,7 +71,7 @@ fn read(job: &RunningJob, mut at: Position) -> io::Result<(Vec<(u64, Line)>, Pos
     let (mut lines, mut line, from) = (Vec::new(), Vec::new(), at.bytes);
     while at.bytes - from < CHUNK {
         line.clear();
-        // More than any line has: limits bound each entry far below.
+        // This is more than any line has, since limits bound each entry far below.
         (&mut file).take(CHUNK * 1024).read_until(b'\n', &mut line)?;
         if line.pop_if(|byte| *byte == b'\n').is_none() {
             break;

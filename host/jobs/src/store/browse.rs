@@ -28,9 +28,9 @@ pub struct JobSummary {
     pub status: JobStatus,
     /// The label of the dispatch.
     pub description: String,
-    /// When it was made: RFC 3339 in UTC.
+    /// The time at which it was made: RFC 3339 in UTC.
     pub started_at: String,
-    /// The last change by its record: when it ended, else when it was made.
+    /// The time of its last change by its record: its end, else its creation.
     pub changed_at: String,
 }
 
@@ -47,8 +47,8 @@ impl JobSummary {
 }
 
 impl JobStore {
-    /// At most `most` jobs, newest first, which follow the one that was made at `after.0` and has the id `after.1`; that one need
-    /// not exist any more. It blocks.
+    /// At most `most` jobs, newest first, which follow the job that was made at `after.0` and has the id `after.1`;
+    /// that job need not exist any more. It blocks.
     pub fn page(&self, after: Option<(&str, &JobId)>, most: usize) -> Vec<JobSummary> {
         self.sweep(false);
         let entries = {
@@ -76,7 +76,7 @@ impl JobStore {
         match self.job_dir(&id) {
             Ok(dir) => Ok((id, dir)),
             Err(error) => {
-                // Its directory may have been taken away by hand since it was read.
+                // A person may have removed its directory since it was read.
                 if error.kind() == io::ErrorKind::NotFound {
                     self.compare(&id);
                     self.find(id.as_str())?;
@@ -86,10 +86,9 @@ impl JobStore {
         }
     }
 
-    /// What the sessions of a job did, by its transcript; nothing where it has none. It blocks.
+    /// The transcript of a job; empty if it has none. It blocks.
     ///
-    /// # Errors
-    /// An unknown job, or a transcript that cannot be read.
+    /// # Errors The job is unknown, or its transcript cannot be read.
     pub fn transcript(&self, id: &JobId) -> Result<Vec<Line>, StoreError> {
         let (_, dir) = self.open_job(id.as_str())?;
         let read = record::read_transcript(&dir, &self.context.limits(), Position::default());
@@ -98,8 +97,7 @@ impl JobStore {
 
     /// The regular files under a job's `artifacts/`, as `worker/result` names them. It blocks.
     ///
-    /// # Errors
-    /// An unknown job.
+    /// # Errors The job is unknown.
     pub fn artifacts(&self, id: &str) -> Result<Vec<String>, StoreError> {
         let (id, dir) = self.open_job(id)?;
         Ok(artifacts::list(&dir, &id, self.context.limits().artifacts_entries))
@@ -107,8 +105,7 @@ impl JobStore {
 
     /// The size of the file that has a job's result; 0 if there is none. It blocks.
     ///
-    /// # Errors
-    /// An unknown job.
+    /// # Errors The job is unknown.
     pub fn result_bytes(&self, id: &str) -> Result<u64, StoreError> {
         let (_, dir) = self.open_job(id)?;
         let bytes = [RESULT, SUBMISSION].map(|file| dir.symlink_metadata(file).map_or(0, |found| found.len()));
@@ -117,8 +114,7 @@ impl JobStore {
 
     /// The size of a file under a job's `artifacts/`; 0 if there is none. It blocks.
     ///
-    /// # Errors
-    /// An unknown job.
+    /// # Errors The job is unknown.
     pub fn artifact_bytes(&self, id: &str, path: &str) -> Result<u64, StoreError> {
         let (_, dir) = self.open_job(id)?;
         Ok(dir.metadata(Path::new(ARTIFACTS).join(path)).map_or(0, |found| found.len()))

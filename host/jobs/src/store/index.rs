@@ -1,4 +1,4 @@
-//! The index of a member's jobs in memory: found by id, and ordered for lists.
+//! Indexes a member's jobs in memory, by id and in the order of lists.
 
 use std::{
     cmp::Reverse,
@@ -94,7 +94,7 @@ impl Entry {
 pub(crate) type Order = (Reverse<Timestamp>, Reverse<JobId>);
 
 pub(crate) fn order(id: &JobId, started_at: &str) -> Order {
-    // A time that does not parse, as after an edit, comes last.
+    // A job with a time that does not parse, as after an edit, comes last.
     (Reverse(started_at.parse().unwrap_or(Timestamp::MIN)), Reverse(id.clone()))
 }
 

@@ -14,7 +14,7 @@ use crate::sync::lock;
 /// Directories that are to be removed: incomplete jobs, and deleted ones.
 #[derive(Default)]
 pub(super) struct Trash {
-    /// Those that could not be removed yet.
+    /// The directories that could not be removed yet.
     remaining: Mutex<BTreeSet<String>>,
 }
 
@@ -33,7 +33,7 @@ impl Trash {
         }
     }
 
-    /// Tries again to remove those that could not be removed.
+    /// Tries again to remove the remaining directories.
     pub(super) fn retry(&self, jobs: &Dir) {
         let names = lock(&self.remaining).clone();
         names.iter().for_each(|name| self.remove(jobs, name));
@@ -44,7 +44,7 @@ impl Trash {
 #[derive(Default)]
 pub(super) struct Unreadable {
     reasons: Mutex<BTreeMap<JobId, String>>,
-    /// Those that were there when the store was loaded.
+    /// The directories that were there when the store was loaded.
     at_load: OnceLock<BTreeSet<JobId>>,
 }
 
@@ -61,12 +61,12 @@ impl Unreadable {
         lock(&self.reasons).remove(id);
     }
 
-    /// All of them, with the reasons.
+    /// All directories, with the reasons.
     pub(super) fn all(&self) -> Vec<(JobId, String)> {
         lock(&self.reasons).clone().into_iter().collect()
     }
 
-    /// Marks those that are recorded now as there when the store was loaded.
+    /// Marks the recorded directories as there when the store was loaded.
     pub(super) fn mark_loaded(&self) {
         let _ = self.at_load.set(lock(&self.reasons).keys().cloned().collect());
     }

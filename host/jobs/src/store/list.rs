@@ -34,7 +34,7 @@ pub(super) struct Lists {
 }
 
 struct UnfilteredList {
-    /// When all jobs were last compared to their files for it, in milliseconds.
+    /// The time at which all jobs were last compared to their files for it, in milliseconds.
     swept: AtomicI64,
     /// The list as JSON, and the generation of the store that it shows.
     rendered: Mutex<Option<(u64, Bytes)>>,
@@ -51,17 +51,16 @@ impl Lists {
         if is_detailed { &self.detailed } else { &self.simple }
     }
 
-    /// Has the next list compare all jobs to their files.
+    /// Makes the next list compare all jobs to their files.
     pub(super) fn invalidate(&self) {
         self.simple.swept.store(i64::MIN, Ordering::Relaxed);
         self.detailed.swept.store(i64::MIN, Ordering::Relaxed);
     }
 }
 
-/// The filter of a list of jobs, which matches whole descriptions; `None` where there is none, or an empty one.
+/// The filter of a list of jobs, which matches whole descriptions; `None` for no filter or an empty one.
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The filter is no glob.
 pub fn filter(filter: Option<&str>) -> Result<Option<GlobSet>, StoreError> {
     let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(None) };
     if filter.len() > MAX_GLOB_BYTES {
@@ -72,10 +71,10 @@ pub fn filter(filter: Option<&str>) -> Result<Option<GlobSet>, StoreError> {
 }
 
 impl JobStore {
-    /// What `worker/list` answers: a [`JobList`] as JSON, newest first.
+    /// The answer of `worker/list`: a [`JobList`] as JSON, newest first.
     ///
-    /// Changes by the host show at once. What a person edits in a job that has ended, puts into `jobs/` or takes away shows
-    /// after a second, and after up to five if there are very many jobs.
+    /// Changes by the host show at once. A person's edits of an ended job, and directories that a person adds to or
+    /// removes from `jobs/`, show after a second, or after up to five with very many jobs.
     pub fn list(&self, params: &ListParams) -> Result<Bytes, StoreError> {
         let filter = filter(params.filter.as_deref())?;
         let is_detailed = params.detail == Some(Detail::Detailed);
@@ -83,7 +82,7 @@ impl JobStore {
         let matches = |entry: &&Arc<Entry>| {
             filter.as_ref().is_none_or(|glob| entry.with_meta(|meta| glob.is_match(&meta.description)))
         };
-        // Before the jobs are looked at, so that a change meanwhile makes the list out of date.
+        // The generation is read before the jobs, so that a change meanwhile makes the list out of date.
         let generation = self.context.generation();
         let entries = self.catalog.read().entries();
         let jobs = entries.iter().filter(matches).map(|entry| entry.listed(is_detailed)).collect();
@@ -94,9 +93,9 @@ impl JobStore {
         Ok(list)
     }
 
-    /// About how many bytes [`Self::list`] answers at most, before it is made.
+    /// An upper estimate of the bytes of [`Self::list`], before it is made.
     pub fn list_bytes(&self, params: &ListParams) -> u64 {
-        // An id, a status, and of a detailed list a description and the beginning of a summary, as JSON.
+        // A job takes an id and a status, and in a detailed list a description and the beginning of a summary, as JSON.
         let details = if params.detail == Some(Detail::Detailed) {
             HEAD_BYTES + self.context.limits().description_bytes
         } else {
@@ -105,8 +104,8 @@ impl JobStore {
         (self.catalog.read().len() as u64).saturating_mul(details.saturating_add(128))
     }
 
-    /// [`Self::list`] where that list was rendered, nothing has changed since, and the jobs' files were looked at a moment
-    /// ago. It does not read files, so that it needs no thread that may block.
+    /// The rendered [`Self::list`], if it is up to date and the jobs' files were compared a moment ago. This reads no
+    /// files, so it needs no thread that may block.
     pub fn list_now(&self, params: &ListParams) -> Option<Bytes> {
         let list = self.lists.of(params.detail == Some(Detail::Detailed));
         let is_filtered = params.filter.as_deref().is_some_and(|filter| !filter.is_empty());
@@ -118,8 +117,8 @@ impl JobStore {
         (*generation == self.context.generation()).then(|| list.clone())
     }
 
-    /// Compares the index to `jobs/`, and what a list shows of the ended jobs to their files, unless that was done a moment
-    /// ago. One caller does it; the others use what was read the last time, if anything was.
+    /// Compares the index to `jobs/`, and the listed parts of ended jobs to their files, unless that was done a moment
+    /// ago. One caller does it; the others use the result of the last time, if there is one.
     pub(super) fn sweep(&self, is_detailed: bool) {
         if !self.ensure_loaded() {
             return;

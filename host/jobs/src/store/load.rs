@@ -23,17 +23,17 @@ use crate::{
 
 /// Readers of `meta.json` files at a time.
 const READERS: usize = 2;
-/// Jobs that are recovered at a time: each waits for the disk, not for a processor.
+/// The number of jobs that are recovered at a time. Each waits for the disk, not for a processor.
 const RECOVERERS: usize = 32;
 
-/// What [`JobStore::load`] found.
+/// The result of [`JobStore::load`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// The number of jobs.
     pub jobs: usize,
     /// Interrupted jobs and their status now, which is `running` if they were resumed.
     pub recovered: Vec<(JobId, JobStatus)>,
-    /// Directories that are not jobs because their `meta.json` cannot be read, and why.
+    /// Directories that are not jobs because their `meta.json` cannot be read, with the reasons.
     pub unreadable: Vec<(JobId, String)>,
 }
 
@@ -47,10 +47,11 @@ pub(super) struct Loading {
 }
 
 impl JobStore {
-    /// Reads all jobs; removes what a crash left of creations and removals; recovers interrupted jobs. Other methods can run
-    /// meanwhile, and wait for it if they need jobs that are not known yet. A second call answers as the first.
+    /// Reads all jobs, removes the leftovers of creations and removals that a crash interrupted, and recovers
+    /// interrupted jobs. Other methods can run meanwhile, and wait for it if they need jobs that are not known yet. A
+    /// second call returns the first result.
     ///
-    /// If `jobs/` cannot be read, that is logged and nothing is found; the next method that needs the jobs tries again.
+    /// If `jobs/` cannot be read, that is logged and no job is found; the next method that needs the jobs tries again.
     pub fn load(&self) -> LoadReport {
         let _one = lock(&self.loading.one);
         if let Some(report) = self.loading.report.get() {
@@ -101,8 +102,8 @@ impl JobStore {
         Ok(LoadReport { jobs: self.catalog.read().len(), recovered, unreadable: self.unreadable.all() })
     }
 
-    /// The names under `jobs/` that can be jobs and are not in the index. What a crash left of a creation or a removal is
-    /// removed.
+    /// The names under `jobs/` that can be jobs and are not in the index. The leftovers of an interrupted creation or
+    /// removal are removed.
     pub(super) fn unknown_ids(&self) -> io::Result<Vec<JobId>> {
         let names = reader::directories(&self.context.jobs)?;
         let is_known = |id: &JobId| self.catalog.read().knows(id);
@@ -121,7 +122,7 @@ impl JobStore {
         Ok(ids)
     }
 
-    /// Reads directories that appeared in `jobs/`, and retries those that could not be read or removed.
+    /// Reads directories that appeared in `jobs/`, and retries unreadable and unremovable ones.
     pub(super) fn search(&self) {
         match self.unknown_ids() {
             Ok(ids) => ids.iter().for_each(|id| self.compare(id)),
@@ -154,7 +155,7 @@ impl JobStore {
         }
     }
 
-    /// Whether there is a directory of that name; true if that cannot be read.
+    /// Whether there is a directory of that name; true if that cannot be determined.
     pub(super) fn exists(&self, id: &JobId) -> bool {
         match self.context.jobs.symlink_metadata(id.as_str()) {
             Ok(metadata) => metadata.is_dir(),
@@ -162,14 +163,14 @@ impl JobStore {
         }
     }
 
-    /// Removes a job from the index whose directory is gone.
+    /// Removes a job without a directory from the index.
     pub(super) fn forget(&self, id: &JobId) {
         if self.catalog.write().remove(id) {
             self.context.publish(id, || EventDetail::JobDeleted);
         }
     }
 
-    /// Puts a job that was read into the index, or records why it cannot be read.
+    /// Adds a job that was read to the index, or records the reason that it cannot be read.
     pub(super) fn insert_read(&self, id: &JobId, read: Result<EndedJob, String>) {
         let ended = match read {
             Ok(ended) => ended,
@@ -185,7 +186,7 @@ impl JobStore {
         self.lists.invalidate();
     }
 
-    /// Reads a job's record. The error says why the directory is not a job.
+    /// Reads a job's record. The error tells why the directory is not a job.
     fn read_record(&self, id: &JobId) -> Result<(Meta, Fingerprint), String> {
         record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(|e| format!("{META}: {e}"))
     }

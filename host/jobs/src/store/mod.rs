@@ -1,7 +1,7 @@
-//! The job store: makes, cancels and removes jobs (REQ-WD-19 to REQ-WD-21).
+//! Makes, cancels and removes jobs in the job store (REQ-WD-19 to REQ-WD-21).
 //!
-//! The files are the database, and people read and edit them. A job is a directory of `jobs/` with its id as name. It exists
-//! from the rename that gives it that name to the rename that takes the name away.
+//! The files are the database, and people read and edit them. A job is a directory of `jobs/` with its id as name. It
+//! exists from the rename to that name until the rename away from it.
 
 mod browse;
 mod index;
@@ -70,7 +70,8 @@ const NEW: &str = ".new-";
 const DELETED: &str = ".del-";
 /// How many milliseconds an ended job counts as unchanged after its files were read.
 const FRESH_MILLIS: i64 = 1000;
-/// How many jobs of the store add a millisecond to that, so that a host does not spend its time comparing files.
+/// The number of jobs of the store that add a millisecond to that, so that a host does not spend its time comparing
+/// files.
 const JOBS_PER_FRESH_MILLI: i64 = 12;
 /// The most milliseconds.
 const MAX_FRESH_MILLIS: i64 = 5000;
@@ -95,18 +96,18 @@ pub struct NewJob {
     pub config: Value,
     /// The name of the caller's token, if it had one.
     pub token: Option<String>,
-    /// How the job is carried out.
+    /// The accepted plan.
     pub plan: Accepted,
 }
 
-/// What [`JobStore::prune`] did.
+/// The result of [`JobStore::prune`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneReport {
-    /// The jobs that are gone.
+    /// The removed jobs.
     pub removed: Vec<JobId>,
-    /// How many bytes their files had.
+    /// The bytes that their files had.
     pub bytes: u64,
-    /// The jobs that could not be removed, and why.
+    /// The jobs that could not be removed, with the reasons.
     pub failed: Vec<(JobId, String)>,
 }
 
@@ -136,7 +137,7 @@ impl JobStore {
     /// [`Self::load`].
     pub fn open(member: &Dir, options: StoreOptions) -> io::Result<Arc<Self>> {
         let jobs = open_or_make_dir(member, JOBS)?;
-        // Not by its path alone, so that what is renamed in it can be synced.
+        // The directory is opened for reading, so that renames in it can be synced.
         let member = open_dir(member, ".")?;
         let StoreOptions { limits, clock } = options;
         let (limits, generation, subscriber) = (Mutex::new(limits), AtomicU64::new(0), OnceLock::new());
@@ -166,8 +167,7 @@ impl JobStore {
         Uuid::new_v7(time).to_string().parse().expect("a UUID is a job id")
     }
 
-    /// Makes a job. When this returns, it is running, and survives a power cut. Refused where there is a job
-    /// of that id.
+    /// Makes a job. When this returns, it is running, and survives a power cut. Refused if there is a job of that id.
     pub fn create(self: &Arc<Self>, new: NewJob) -> Result<Arc<RunningJob>, StoreError> {
         let meta = Meta {
             job_id: new.id.clone(),
@@ -195,7 +195,7 @@ impl JobStore {
         Ok(job)
     }
 
-    /// Sets what resumes interrupted jobs, before [`Self::load`]. Without it, they fail.
+    /// Sets the resumer of interrupted jobs, before [`Self::load`]. Without it, they fail.
     pub fn set_resume(&self, resume: Arc<dyn Resume>) {
         let _ = self.recovery.resume.set(resume);
     }
@@ -205,13 +205,13 @@ impl JobStore {
         *lock(&self.context.limits) = limits;
     }
 
-    /// Sets what receives the events of jobs, before [`Self::load`].
+    /// Sets the subscriber to the events of jobs, before [`Self::load`].
     pub fn set_subscriber(&self, subscriber: Arc<dyn Subscriber>) {
         let _ = self.context.subscriber.set(subscriber);
     }
 
-    /// Leaves interrupted jobs to the next host; to be called before [`Self::load`]. They are unknown then, unless
-    /// [`Self::recover`] follows.
+    /// Leaves interrupted jobs to the next host. This has to be called before [`Self::load`]. The jobs are unknown
+    /// then, unless [`Self::recover`] follows.
     pub fn defer_recovery(&self) {
         self.recovery.is_deferred.store(true, Ordering::Relaxed);
     }
@@ -286,7 +286,7 @@ impl JobStore {
 
     /// Removes a completed or cancelled job and all its files (REQ-WD-17, REQ-WD-18).
     ///
-    /// What it used is written down before.
+    /// Its usage is recorded before.
     pub fn delete(&self, id: &str) -> Result<Deleted, StoreError> {
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
@@ -344,20 +344,19 @@ impl JobStore {
         report
     }
 
-    /// What a job that was removed had cost, as far as that is known, and whether that is all; `None` where nothing is known
-    /// of it.
+    /// The known cost of a removed job, and whether that is the whole cost; `None` if there is no record of it.
     pub fn cost_of_removed(&self, id: &JobId) -> Option<(f64, bool)> {
         let lines = removed::read(&self.member).ok()?;
         let line = lines.into_iter().find(|line| line.job.as_ref() == Some(id))?;
         Some((line.sum.cost_usd, line.sum.unknown_costs == 0))
     }
 
-    /// Writes down what jobs used that are about to be removed.
+    /// Records the usage of jobs that are about to be removed.
     fn note_removed(&self, metas: &[Meta]) -> Result<(), StoreError> {
         let _one = lock(&self.removing);
         match removed::note(&self.member, metas.iter()) {
             Ok(()) => Ok(()),
-            // Removing jobs makes room. The log has what cannot be written then.
+            // Removing jobs frees room, so a full disk must not prevent it. The usage is logged instead.
             Err(e) if e.kind() == io::ErrorKind::StorageFull => {
                 for meta in metas {
                     let used = meta.usage.as_ref().and_then(|used| serde_json::to_string(used).ok());
@@ -376,7 +375,7 @@ impl JobStore {
             return Err(StoreError::Unknown(id.to_string()));
         }
         let doomed = format!("{DELETED}{id}");
-        // An earlier job of that id can have left one.
+        // An earlier job of that id can have left a directory of that name.
         self.trash.remove(jobs, &doomed);
         if let Err(e) = if_there(jobs.rename(id.as_str(), jobs, &doomed)) {
             let mut index = self.catalog.write();
@@ -388,7 +387,8 @@ impl JobStore {
         Ok(())
     }
 
-    /// Removes the files of jobs that were taken away. Their ids stay reserved until then, so that no other thread does.
+    /// Removes the files of jobs that were removed from the index. Their ids stay reserved until then, so that no other
+    /// thread removes the files.
     fn discard(&self, ids: &[JobId]) {
         if ids.is_empty() {
             return;
@@ -419,9 +419,9 @@ impl JobStore {
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
     }
 
-    /// A test of whether what was read of ended jobs at a moment still counts as what their files say. A moment in the future,
-    /// as after the clock was set back, does not. The index is read here and not by the test, since it must not be locked
-    /// while a job's state is.
+    /// A test whether the files of an ended job that were read at a moment count as unchanged. A moment in the future,
+    /// as after the clock was set back, does not pass. The index is read here and not by the test, since it must not be
+    /// locked while a job's state is.
     fn freshness(&self) -> impl Fn(i64) -> bool + use<> {
         let jobs = i64::try_from(self.catalog.read().len()).unwrap_or(i64::MAX);
         let millis = FRESH_MILLIS.saturating_add(jobs / JOBS_PER_FRESH_MILLI).min(MAX_FRESH_MILLIS);
@@ -441,13 +441,13 @@ impl EndListener for JobStore {
         } else if let Some(entry) = entry {
             let mut state = lock(&entry.state);
             *state = State::Ended(Box::new(ended));
-            // Under the lock, so that a deletion is published after it.
+            // The event is published under the lock, so that it precedes that of a deletion.
             self.context.publish(&id, || end);
         }
     }
 }
 
-/// The event of a job that ended as its record says.
+/// The event of the end of a job, from its record.
 fn end_of(meta: &Meta) -> EventDetail {
     EventDetail::JobEnded { status: meta.status, error: meta.error.clone() }
 }

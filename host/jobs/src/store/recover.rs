@@ -30,7 +30,7 @@ use crate::{
     sync::lock,
 };
 
-/// From that size on, whoever reads a transcript notes it first: a host has memory for any shorter one.
+/// The size from which reading a transcript is recorded first, since a host may not have the memory for a longer one.
 const LONG_BYTES: u64 = 256 * 1024;
 
 /// Resumes interrupted jobs.
@@ -41,31 +41,31 @@ pub trait Resume: Send + Sync {
         None
     }
 
-    /// Checks whether a job can be resumed, by its plan and what its sessions have done. The error says why not.
+    /// Checks whether a job can be resumed, by its plan and what its sessions have done. The error tells why not.
     fn check(&self, job: &JobId, plan: &Sealed, history: &[TranscriptEntry]) -> Result<(), String>;
 
     /// Resumes a job by its [`RunningJob::plan`]. It must not wait for the job.
     fn resume(&self, job: Arc<RunningJob>);
 }
 
-/// How a store recovers interrupted jobs.
+/// The state of recovering interrupted jobs.
 #[derive(Default)]
 pub(super) struct Recovery {
-    /// The first one stays: it may have been given jobs already.
+    /// The first resumer stays, since it may have received jobs already.
     pub(super) resume: OnceLock<Arc<dyn Resume>>,
     /// Whether they are left to the next host.
     pub(super) is_deferred: AtomicBool,
-    /// Held while a job is read that the index does not have: two threads that read the same job would both end it.
+    /// Held while a job is read that is not in the index, since two threads that read the same job would both end it.
     pub(super) reading: Mutex<()>,
     /// Held while a transcript is read, which takes many times its size.
     transcript: Mutex<()>,
 }
 
-/// Why a job is not resumed.
+/// The reason that a job is not resumed.
 enum NotResumed {
-    /// It cannot be resumed, and fails.
+    /// The job cannot be resumed, and fails.
     Refused(String),
-    /// Its files cannot be read for now; it is tried again.
+    /// The job's files cannot be read for now, which is tried again.
     Unknown(io::Error),
 }
 
@@ -76,13 +76,13 @@ impl JobStore {
     /// If `jobs/` cannot be read.
     pub fn recover(&self) -> io::Result<()> {
         self.recovery.is_deferred.store(false, Ordering::Relaxed);
-        // Waits for a load that is under way.
+        // This waits for a load under way.
         self.load();
         self.unknown_ids()?.iter().for_each(|id| self.compare(id));
         Ok(())
     }
 
-    /// Puts a recovered job into the index and resumes it if it is running, or records why it cannot be read.
+    /// Adds a recovered job to the index and resumes it if it is running, or records the reason that it cannot be read.
     pub(super) fn insert_recovered(&self, id: &JobId, recovered: Result<State, String>) {
         match recovered {
             Ok(State::Running(job)) => {
@@ -121,7 +121,8 @@ impl JobStore {
         let mut stored = stored
             .inspect_err(|e| tracing::warn!(job = %id, "cannot store the end of the job, trying again later: {e}"))
             .ok();
-        // Its end is stored first: if the host ends while it reads what the job used, the next one does not read it again.
+        // Its end is stored first: if the host ends while it reads the job's usage, the next host does not read it
+        // again.
         meta.usage = self.usage_so_far(&dir);
         if stored.is_some() && meta.usage.is_some() {
             match record::store_meta(&dir, &meta) {
@@ -153,9 +154,9 @@ impl JobStore {
         };
         let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?;
         let plan = plan.ok_or_else(|| refused("it has no plan.json"))?;
-        // A host that ended while it resumed this job alone was ended by this job, as far as can be told.
+        // If a host ended while it resumed this job alone, this job is the suspected cause.
         let is_suspect = matches!(meta.resumption, Some(Resumption::Alone | Resumption::HeldBack));
-        // A conversation runs nothing until the user says something, so a restart does not count as a crash of it.
+        // A conversation runs nothing until the user sends a message, so a restart does not count as its crash.
         let counts = !matches!(plan.accepted.plan, Plan::Conversation(_));
         if counts && !is_suspect && meta.resumes >= limits.resumes {
             let why = format!("it was resumed {} times, as often as limits.resumes allows", meta.resumes);
@@ -174,7 +175,7 @@ impl JobStore {
         let one = lock(&self.recovery.transcript);
         let before = meta.resumption;
         match before {
-            // Its transcript is read once it is let on: that may be what ends the host. What it used was noted.
+            // Its transcript is read after its release, since reading it may end the host. Its usage was recorded.
             Some(Resumption::HeldBack) => resume.check(&meta.job_id, &plan, &[]).map_err(NotResumed::Refused)?,
             Some(Resumption::Alone) => {
                 meta.resumption = Some(Resumption::HeldBack);
@@ -185,7 +186,7 @@ impl JobStore {
             }
             _ if !counts || !is_long(dir) => read(&mut meta)?,
             _ => {
-                // It is read alone, and is more of a suspect the more often a host ended meanwhile.
+                // The transcript is read alone, and each end of a host meanwhile makes the job more suspect.
                 let reading = before.map_or(Resumption::Together, |_| Resumption::Alone);
                 note(dir, &Meta { resumption: Some(reading), usage: None, ..meta.clone() });
                 let outcome = read(&mut meta);
@@ -210,7 +211,7 @@ impl JobStore {
         Ok(job)
     }
 
-    /// What a job's sessions used before its host stopped, by its transcript.
+    /// The usage of a job's sessions before its host stopped, from its transcript.
     fn usage_so_far(&self, dir: &Dir) -> Option<JobUsage> {
         let limits = &self.context.limits();
         let plan = record::read_plan(dir, limits).ok().flatten()?;
@@ -219,22 +220,23 @@ impl JobStore {
         Some(transcript::usage(&history, plan.accepted.agent))
     }
 
-    /// Puts a running job into the index, and publishes `begin`.
+    /// Adds a running job to the index, and publishes `begin`.
     pub(super) fn insert_running(&self, job: &Arc<RunningJob>, begin: impl FnOnce() -> EventDetail) {
         let mut index = self.catalog.write();
         index.unclaim(job.id());
         index.insert(Entry::new(State::Running(job.clone())));
-        // While the index is locked, so that no event of the job precedes this one.
+        // The event is published while the index is locked, so that no event of the job precedes it.
         self.context.publish(job.id(), begin);
     }
 }
 
-/// Whether the transcript of a job is so long that reading it can be what ends a host.
+/// Whether the transcript of a job is so long that reading it may end a host.
 fn is_long(dir: &Dir) -> bool {
     dir.symlink_metadata(TRANSCRIPT).is_ok_and(|transcript| transcript.len() >= LONG_BYTES)
 }
 
-/// Stores the record of a job that is not running yet. Where that fails, a host that ends now suspects it of less, or of more.
+/// Stores the record of a job that is not running yet. If that fails and the host ends now, the next host suspects the
+/// job less or more than it should.
 fn note(dir: &Dir, meta: &Meta) {
     if let Err(e) = record::store_meta(dir, meta) {
         tracing::warn!(job = %meta.job_id, "cannot store that the job is read: {e}");

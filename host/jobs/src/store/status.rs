@@ -1,4 +1,4 @@
-//! Answers status and result of a job (REQ-WD-8 to REQ-WD-15): from memory if the job's files were compared to it a
+//! Answers with status and result of a job (REQ-WD-8 to REQ-WD-15): from memory if that was compared to the files a
 //! moment ago, else from the files, which people may have edited.
 
 use std::sync::{
@@ -48,7 +48,7 @@ impl NotesBudget {
 }
 
 impl JobStore {
-    /// [`Self::status`] of a job whose status is in memory and fresh. It does not read files, so that it needs no thread that
+    /// [`Self::status`] of a job whose status is in memory and fresh. This reads no files, so it needs no thread that
     /// may block.
     pub fn status_now(&self, id: &str) -> Option<Bytes> {
         json(&self.view_now(id)?).ok()
@@ -56,7 +56,8 @@ impl JobStore {
 
     /// [`Self::view`] of a job whose status is in memory and fresh.
     fn view_now(&self, id: &str) -> Option<StatusView> {
-        // The index is let go of in between: a second read of it would wait for a writer that waits for the first.
+        // The lock of the index is released in between: a second read lock would wait for a writer that waits for the
+        // first.
         let entry = self.catalog.read().get(id)?;
         let is_fresh = self.freshness();
         match &*lock(&entry.state) {
@@ -102,8 +103,8 @@ impl JobStore {
         Ok(view)
     }
 
-    /// Reads `meta.json` of an ended job if it changed. A record that cannot be read, or that says that the job is running, is
-    /// ignored. A job whose directory is gone becomes unknown. `entry.files` is held.
+    /// Reads `meta.json` of an ended job if it changed. A record that cannot be read, or has the status `running`, is
+    /// ignored. A job without its directory becomes unknown. `entry.files` is held.
     pub(super) fn refresh(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
         let (jobs, id) = (&self.context.jobs, &entry.id);
         let (known, unsaved) = match &*lock(&entry.state) {
@@ -153,7 +154,7 @@ impl JobStore {
         Ok(())
     }
 
-    /// What `worker/result` answers; refused unless the job is completed (REQ-WD-14).
+    /// The answer of `worker/result`; refused unless the job is completed (REQ-WD-14).
     pub fn result(&self, id: &str) -> Result<ResultView, StoreError> {
         let entry = self.find(id)?;
         let _files = lock(&entry.files);

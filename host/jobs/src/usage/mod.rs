@@ -1,6 +1,6 @@
-//! Sums what the jobs and the memory of a member have used, from its files.
+//! Sums the usage of a member's jobs and memory, from its files.
 //!
-//! It only reads the files, and needs no owner of the member.
+//! It only reads files, and needs no owner of the member.
 
 pub(crate) mod removed;
 mod sum;
@@ -15,19 +15,19 @@ use serde::Serialize;
 pub use self::sum::Sum;
 use crate::{MemoryStore, Records};
 
-/// What a member has used.
+/// The usage of a member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberUsage {
-    /// Jobs that have ended, those that were removed since among them, by runtime and models.
+    /// Ended jobs, with removed ones, by runtime and models.
     pub jobs: Vec<Sum>,
     /// Compactions of its memory, by runtime and models.
     pub compactions: Vec<Sum>,
-    /// Jobs that run. What they use is written into their `meta.json` when they end.
+    /// Running jobs. Their usage is written to `meta.json` when they end.
     pub running: u64,
-    /// How many of the jobs were removed since, by `guild delete` or `guild prune`.
+    /// The number of jobs that were removed by `guild delete` or `guild prune`.
     pub removed: u64,
-    /// Jobs that have ended without a record of what they used, as those of the original.
+    /// Ended jobs without a record of their usage, such as the original's.
     pub unrecorded: u64,
     /// Jobs whose `meta.json` cannot be read.
     pub unreadable: u64,
@@ -42,8 +42,8 @@ fn of<'a>(sums: &'a mut Sums, agent: &str, models: &[String]) -> &'a mut Sum {
     sum.or_insert_with(|| Sum { agent, models, ..Sum::default() })
 }
 
-/// What the member in the directory `member` has used: by the jobs and the compactions that ended at `since` or later; by all of
-/// them without `since`. Jobs that were removed count, too.
+/// The usage of the member in the directory `member`, by jobs and compactions that ended at `since` or later, or by all
+/// without `since`. Removed jobs count, too.
 ///
 /// # Errors
 /// If `jobs/`, or a ledger, cannot be read.
@@ -51,7 +51,7 @@ pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io:
     let (mut usage, mut jobs, mut compactions) = (MemberUsage::default(), Sums::new(), Sums::new());
     let counts = |ended: &str| {
         let ended = ended.parse::<Timestamp>().ok();
-        // A time that does not parse, as after an edit, must not hide a cost.
+        // A job whose time does not parse, as after an edit, counts, so that no cost is hidden.
         since.zip(ended).is_none_or(|(since, ended)| ended >= since)
     };
     let records = Records::open(member)?.map(|records| records.all(limits)).transpose()?;

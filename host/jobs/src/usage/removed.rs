@@ -1,7 +1,7 @@
 //! Keeps the usage of removed jobs in `.usage.jsonl` of the member's directory, so that sums stay complete.
 //!
-//! A line is there before its job goes. Where a crash comes between the two, the job counts and its line does not. A file that
-//! has grown large is replaced by one with the sums of days, then of months, then of years.
+//! A line is written before its job is removed. After a crash in between, the job counts and its line does not. A large
+//! file is replaced by the sums of days, then of months, then of years.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,22 +23,22 @@ use crate::files::record::JOBS;
 
 /// The file in the member's directory.
 const LEDGER: &str = ".usage.jsonl";
-/// A ledger of more bytes is summed up before more is added. A line has some 300 bytes.
+/// A ledger of more bytes is summed up before a line is added. A line has some 300 bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// Jobs that are written down at once.
+/// The number of jobs that are recorded at once.
 const AT_ONCE: usize = 1000;
 /// The lengths of the times of sums: of a day, a month, a year.
 const PERIODS: [usize; 3] = ["2026-01-31".len(), "2026-01".len(), "2026".len()];
 
-/// What a removed job had used, or those that ended in a period.
+/// The usage of a removed job, or of all that ended in a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Removed {
-    /// When the job ended, RFC 3339; of several its beginning that they have in common, as `2026-01`.
+    /// The time of the job's end, RFC 3339. For several jobs it is their common prefix, such as `2026-01`.
     at: String,
-    /// The job; none for the sum of several.
+    /// The job; `None` for the sum of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<JobId>,
-    /// What was used.
+    /// The usage.
     #[serde(flatten)]
     pub(crate) sum: Sum,
 }
@@ -52,7 +52,8 @@ impl Removed {
         Some(Self { at, job: Some(meta.job_id.clone()), sum })
     }
 
-    /// Whether it ended then or later; of several, whether the last one may have. A time that makes no sense hides no cost.
+    /// Whether the job, or possibly the last one of several, ended at `since` or later. True for an invalid time, so
+    /// that no cost is hidden.
     pub(crate) fn is_since(&self, since: Timestamp) -> bool {
         match self.at.parse::<Timestamp>() {
             Ok(at) => at >= since,
@@ -61,10 +62,9 @@ impl Removed {
     }
 }
 
-/// Writes down what these jobs used, which are about to be removed. It survives a power cut.
+/// Records the usage of jobs that are about to be removed. The record survives a power cut.
 ///
-/// # Errors
-/// If it cannot be written: then none of them may go.
+/// # Errors The ledger cannot be written. Then none of the jobs may be removed.
 pub(crate) fn note<'a>(member: &Dir, metas: impl Iterator<Item = &'a Meta>) -> io::Result<()> {
     let lines: Vec<Removed> = metas.filter_map(Removed::of).collect();
     for lines in lines.chunks(AT_ONCE) {
@@ -85,7 +85,7 @@ pub(crate) fn note<'a>(member: &Dir, metas: impl Iterator<Item = &'a Meta>) -> i
     Ok(())
 }
 
-/// What removed jobs of the member in the directory `member` had used.
+/// The usage of removed jobs of the member in the directory `member`.
 ///
 /// # Errors
 /// If the ledger cannot be read.
@@ -93,7 +93,7 @@ pub(crate) fn read(member: &Dir) -> io::Result<Vec<Removed>> {
     Ok(all(member)?.into_iter().filter(|line| !is_there(member, line)).collect())
 }
 
-/// Whether the job of a line is there.
+/// Whether the job of a line still exists.
 fn is_there(member: &Dir, line: &Removed) -> bool {
     let job = line.job.as_ref().map(|job| Path::new(JOBS).join(job.as_str()));
     job.is_some_and(|job| member.symlink_metadata(job).is_ok())
@@ -108,7 +108,7 @@ fn all(member: &Dir) -> io::Result<Vec<Removed>> {
     Ok(lines.filter(|line| line.job.as_ref().is_none_or(|job| seen.insert(job.clone()))).collect())
 }
 
-/// Replaces the ledger by one with sums; its size then.
+/// Replaces the ledger by its sums, and returns the new size.
 fn sum_up(member: &Dir) -> io::Result<u64> {
     let (kept, lines): (Vec<Removed>, Vec<Removed>) = all(member)?.into_iter().partition(|line| is_there(member, line));
     let mut text = Vec::new();
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn a_large_ledger_becomes_sums_and_loses_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        // Not by its path alone, so that it can be synced.
+        // The directory is opened for reading, so that it can be synced.
         let member = open_dir(&Dir::open_ambient_dir(dir.path(), ambient_authority()).unwrap(), ".").unwrap();
         let lines: Vec<_> = (0..200).map(|nth| line(nth, nth)).collect();
         let mut text = text_of(&lines).unwrap();
-        // One twice, one whose job is still there, and one that a crash cut.
+        // The ledger has a line twice, a line whose job still exists, and a line that a crash cut.
         text.extend(text_of(&lines[..1]).unwrap());
         fs::create_dir_all(dir.path().join("jobs/job-7")).unwrap();
         text.extend_from_slice(b"{\"at\": \"2026");

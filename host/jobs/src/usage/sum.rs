@@ -3,7 +3,7 @@
 use guild_contract::JobUsage;
 use serde::{Deserialize, Serialize};
 
-/// What the jobs, or compactions, with the same runtime and models used.
+/// The usage of jobs or compactions with the same runtime and models.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Sum {
@@ -11,26 +11,26 @@ pub struct Sum {
     pub agent: String,
     /// The models that answered, in the order of their first use; empty if the runtime has none.
     pub models: Vec<String>,
-    /// How many jobs, or compactions.
+    /// The number of jobs or compactions.
     pub count: u64,
     /// Turns of a model.
     pub turns: u64,
-    /// Tokens that were sent, cached ones among them.
+    /// Tokens that were sent, with cached ones.
     pub input_tokens: u64,
-    /// Of those, what the provider had in its cache.
+    /// The sent tokens that the provider had in its cache.
     pub cached_tokens: u64,
-    /// Tokens that came back.
+    /// Tokens of the answers.
     pub output_tokens: u64,
-    /// US dollars, as far as they are known.
+    /// The known US dollars.
     pub cost_usd: f64,
-    /// How many have a cost that is partly unknown, which is not in `cost_usd`.
+    /// The number of jobs or compactions with a partly unknown cost, whose unknown part is not in `cost_usd`.
     pub unknown_costs: u64,
     /// The sum of their durations in seconds.
     pub wall_seconds: f64,
 }
 
 impl Sum {
-    /// Adds what one job, or one compaction, used.
+    /// Adds the usage of a job or a compaction.
     pub fn add(&mut self, used: &JobUsage) {
         self.plus(&Self {
             count: 1,
