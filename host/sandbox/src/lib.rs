@@ -1,13 +1,12 @@
-//! Runs components: each gets what its member's manifest asks for and the operator granted, under limits, and nothing
-//! else.
+//! Runs components under limits: each can use only the capabilities that its manifest asks for and the operator grants.
 //!
 //! - [`Sandbox`] is the engine: compiler, linker, compile cache, the tick that bounds CPU, the queues.
-//! - [`Candidate`] is a component's bytes, read once: what is hashed, approved and compiled is the same.
+//! - [`Candidate`] is a component's bytes, read once, so that the same bytes are hashed, approved and compiled.
 //! - [`Plugin`] is one component, checked, compiled and linked. Each call of it gets a fresh instance in a
 //!   Store of its own, which is dropped afterwards: no state leaks from call to call.
 //!
-//! Denied by default, for every component: sockets, HTTP, processes, environment variables, arguments, stdin,
-//! and every directory but those of [`Preopen`](wasi::Preopen). There is no flag that allows them.
+//! Every component is denied sockets, HTTP, processes, environment variables, arguments, stdin, and every directory
+//! except those of [`Preopen`](wasi::Preopen). No flag allows them.
 
 mod call;
 mod compile;

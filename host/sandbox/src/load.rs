@@ -14,21 +14,20 @@ use crate::error::LoadError;
 /// Characters of a link's target that an error shows.
 const TARGET_CHARS: usize = 200;
 
-/// A component that may be loaded: its bytes, read once, so that what is approved is what is compiled.
+/// A component that may be loaded: its bytes, read once, so that the approved bytes are the compiled ones.
 pub struct Candidate {
     /// The file's bytes.
     pub bytes: Bytes,
     /// Their SHA-256.
     pub sha256: [u8; 32],
-    /// What they import and export.
+    /// Their imports and exports.
     pub outside: Outside,
 }
 
 impl Candidate {
     /// Reads a component's file, of at most `max` bytes.
     ///
-    /// # Errors
-    /// Where the file cannot be read, is too large, or is no component.
+    /// # Errors The file cannot be read, is too large, or is no component.
     pub fn read(member: &Dir, file: &str, max: u64) -> Result<Self, LoadError> {
         Self::of(read(member, file, max)?)
     }
@@ -40,15 +39,14 @@ impl Candidate {
 
     /// A candidate of these bytes.
     ///
-    /// # Errors
-    /// Where they are no component.
+    /// # Errors The bytes are no component.
     pub fn of(bytes: Vec<u8>) -> Result<Self, LoadError> {
         let outside = guild_inspect::outside(&bytes)?;
         Ok(Self { sha256: Sha256::digest(&bytes).into(), outside, bytes: bytes.into() })
     }
 }
 
-/// Reads a component's file: a regular one inside the member's directory, and not larger than `max`.
+/// Reads a component's file, a regular one inside the member's directory of at most `max` bytes.
 fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
     let failed = |why: String| LoadError::Read { file: file.to_owned(), why };
     let mut options = OpenOptions::new();
@@ -60,7 +58,7 @@ fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
         let what = if found.is_dir() { "a directory" } else { "no regular file" };
         return Err(failed(format!("it is {what}; name the component's file in `component.file` of the manifest")));
     }
-    // The size that was found is only a hint: what counts is what is read.
+    // The file's size is only a hint; the number of bytes read decides.
     let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(max)).unwrap_or_default());
     opened.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| failed(e.kind().to_string()))?;
     if bytes.len() as u64 > max {
@@ -69,7 +67,8 @@ fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// Why a file was not opened: which part of its path, and what it is. All paths are those of the member's directory.
+/// The reason that a file was not opened: the part of its path, and its type. All paths are relative to the member's
+/// directory.
 fn why_not_opened(member: &Dir, file: &str, error: &io::Error) -> String {
     let ends = file.match_indices('/').map(|(at, _)| at).chain([file.len()]);
     for part in ends.filter_map(|end| file.get(..end)) {

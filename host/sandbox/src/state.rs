@@ -1,4 +1,4 @@
-//! The state of a Store: the data that the host holds for the component that runs in it.
+//! Defines the state of a Store: the host's data for the component that runs in it.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub(crate) table: ResourceTable,
     pub(crate) wasi: WasiCtx,
     pub(crate) preopens: Vec<Preopen>,
-    /// The one directory that may be changed, in `run`.
+    /// The only directory that may be changed, in `run`.
     pub(crate) artifacts: Option<Arc<Artifacts>>,
     pub(crate) usage: Arc<ResourceUsage>,
     /// The permits of its open descriptors, by their handles.
@@ -46,20 +46,20 @@ pub(crate) struct State {
     stderr: Lines,
 }
 
-/// The context of a call: all that it can reach through `guild:worker`.
+/// The context of a call: the resources that it can reach through `guild:worker`.
 #[derive(Clone)]
 pub(crate) struct CallContext {
-    /// What was asked for and granted.
+    /// The grants of the member.
     pub(crate) grants: Arc<Grants>,
     /// The job, in `run`.
     pub(crate) job: Option<Arc<JobTools>>,
-    /// The memories that it was granted; none in `list-tools`, which reaches nothing.
+    /// The granted memories; `None` in `list-tools`, which reaches nothing.
     pub(crate) memory: Option<ScopedMemory>,
     pub(crate) files: Option<Arc<dyn Files>>,
-    /// The web, in `run` and `call-tool`; where it is asked for a page or a search is where the host works.
+    /// The web, in `run` and `call-tool`, with the host's runtime for its requests.
     pub(crate) web: Option<(Web, Handle)>,
     pub(crate) sessions: Option<Arc<dyn Sessions>>,
-    /// The hall, in `activate` and `run`, where the host serves one; and where it is asked.
+    /// The hall, in `activate` and `run`, if the host serves one, with the host's runtime for its requests.
     pub(crate) hall: Option<(Option<Arc<dyn HallView>>, Handle)>,
     /// The manager's tools, in its `run`.
     pub(crate) manager: Option<(Arc<dyn Tools>, Handle)>,
@@ -110,7 +110,7 @@ impl CallContext {
         }
     }
 
-    /// The hall, and where it is asked.
+    /// The hall, and the runtime of its requests.
     pub(crate) fn hall(&self, function: &'static str) -> Result<(Arc<dyn HallView>, Handle), ToolError> {
         let (hall, host) = self.hall.clone().ok_or_else(|| self.no_job(function))?;
         let none =
@@ -159,8 +159,8 @@ impl State {
         }
     }
 
-    /// What the error of a failed `call` should also say: the last lines of the component's stderr, quoted, and that a
-    /// function of the host needs a job.
+    /// Notes for the error of a failed `call`: the last lines of the component's stderr, quoted, and a function of the
+    /// host that needs a job.
     pub(crate) fn notes(&self, call: &str) -> Option<String> {
         let last = Some(self.stderr.last()).filter(|last| !last.is_empty());
         let last = last.map(|last| format!("its stderr ended with {last:?}"));
@@ -168,7 +168,7 @@ impl State {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Which function needed a job, and where it has one.
+    /// A note about the function that needed a job, and the calls that have one.
     pub(crate) fn no_job_note(&self, call: &str) -> Option<String> {
         let function = self.context.no_job.get()?;
         Some(format!("`{function}` needs a job, and `{call}` has none: call it in `run`"))

@@ -1,4 +1,4 @@
-//! The inputs and outputs of a call of a component.
+//! Defines the inputs and outputs of calls of components.
 
 pub(crate) mod tools;
 
@@ -17,30 +17,30 @@ use guild_session::{
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What `activate` can reach: no job exists yet.
+/// The resources that `activate` can reach. No job exists yet.
 pub struct ActivateScope {
-    /// The memories that it was granted, which it can read.
+    /// The granted memories, which it can read.
     pub memory: ScopedMemory,
     /// The granted read roots.
     pub files: Option<Arc<dyn Files>>,
-    /// The hall, where the host serves one.
+    /// The hall, if the host serves one.
     pub hall: Option<Arc<dyn HallView>>,
-    /// Where the host's own work for it is done.
+    /// The runtime of the host's own work for it.
     pub host: Handle,
-    /// Until when it may wait for its turn.
+    /// The end of its wait for a permit.
     pub wait_until: Instant,
 }
 
-/// What `activate` answered.
+/// The result of `activate`.
 #[derive(Debug)]
 pub struct Activated {
-    /// The plan, or why the dispatch is not accepted. A plan asks for nothing that was not granted.
+    /// The plan, or the refusal of the dispatch. A plan asks only for granted things.
     pub outcome: Result<Plan, Refusal>,
-    /// What the component wrote meanwhile: lines for the job's log, if there will be a job.
+    /// Lines that the component wrote meanwhile, for the log of the future job.
     pub log: Vec<String>,
 }
 
-/// What a tool call can reach: no job exists for it.
+/// The resources that a tool call can reach. No job exists for it.
 pub struct ToolScope {
     /// The member's memory, which it can read.
     pub memory: Arc<MemoryStore>,
@@ -48,28 +48,27 @@ pub struct ToolScope {
     pub files: Option<Arc<dyn Files>>,
     /// The web, as far as the operator opened it.
     pub web: Web,
-    /// Where the host's own work for it is done: a component that never rests must not hold up what it waits for.
+    /// The runtime of the host's own work for it: a busy component must not delay the work that it waits for.
     pub host: Handle,
-    /// Until when it may wait for its turn.
+    /// The end of its wait for a permit.
     pub wait_until: Instant,
 }
 
-/// Why a tool gave no result, as the component says it: `tool-error` in WIT. Whoever called sees the text, of which
-/// 8 KiB are kept.
+/// A component's error of a tool call: `tool-error` in WIT. The caller sees the text, of which 8 KiB are kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolFault {
-    /// There is no tool of this name.
+    /// The tool does not exist.
     #[error("unknown tool: {0}")]
     UnknownTool(String),
-    /// The input does not satisfy the tool's schema; the text says where.
+    /// The input does not satisfy the tool's schema; the text names the place.
     #[error("{0}")]
     InvalidInput(String),
-    /// The tool did not work; the text says why.
+    /// The tool failed; the text tells why.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What `run` can reach.
+/// The resources that `run` can reach.
 pub struct RunScope {
     /// The internal tools on the job, with the memories that it was granted.
     pub tools: Arc<JobTools>,
@@ -81,19 +80,19 @@ pub struct RunScope {
     pub files: Option<Arc<dyn Files>>,
     /// The web, as far as the operator opened it.
     pub web: Web,
-    /// Where the host's own work for it is done: a component that never rests must not hold up what it waits for.
+    /// The runtime of the host's own work for it: a busy component must not delay the work that it waits for.
     pub host: Handle,
-    /// The hall, where the host serves one.
+    /// The hall, if the host serves one.
     pub hall: Option<Arc<dyn HallView>>,
     /// The manager's tools, for the manager.
     pub manager: Option<Arc<dyn Tools>>,
-    /// Where it starts sessions of its own.
+    /// Starts its own sessions.
     pub sessions: Option<Arc<dyn Sessions>>,
     /// Its deadline, if that is sooner than `limits.run_seconds`.
     pub seconds: u32,
 }
 
-/// Does work for a component where the host does its own; it ends with the call. `failed` is said where the host stops
+/// Runs work for a component on the host's runtime; it ends with the call. `failed` is the error if the host stops
 /// meanwhile.
 pub(crate) async fn on_host<T: Send + 'static>(
     host: &Handle,

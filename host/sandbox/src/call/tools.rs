@@ -1,12 +1,12 @@
-//! Tools as components define them, read and bounded.
+//! Reads and bounds tools as components define them.
 
 use guild_contract::json::parsed_bytes;
 use guild_session::tools::{ToolDefinition, ToolError};
 use serde_json::Value;
 
-/// What a tool takes of memory besides its texts and schemas.
+/// The bytes of a tool in memory besides its texts and schemas.
 pub(crate) const TOOL_BYTES: usize = 512;
-/// How much of a tool's name an error repeats.
+/// The bytes of a tool's name that an error repeats.
 const HEAD_BYTES: usize = 256;
 
 /// A tool as a component defines it: its schemas are texts that are not parsed yet.
@@ -21,7 +21,7 @@ pub(crate) struct WrittenTool {
 }
 
 impl WrittenTool {
-    /// Bytes of all that it says.
+    /// The bytes of all its texts.
     pub(crate) fn text_bytes(&self) -> usize {
         let or_none = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         self.name.len()

@@ -1,8 +1,8 @@
 //! Caches compiled components on disk.
 //!
-//! An entry is native code, so whoever writes one runs code here. That is why the directory must belong to this
-//! user and to nobody else (0700), no symlink is followed in it, and each entry carries a digest that is verified
-//! over the very bytes that are then deserialized.
+//! An entry is native code, so a user who can write one can run code here. That is why the directory must belong to
+//! this user alone (0700), no symlink is followed in it, and each entry carries a digest that is verified over the very
+//! bytes that are then deserialized.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -25,15 +25,14 @@ use wasmtime::{Engine, component::Component};
 pub(crate) struct Code(Vec<u8>);
 
 impl Code {
-    /// What the compiler answered.
+    /// The output of the compiler.
     pub(crate) fn compiled(code: Vec<u8>) -> Self {
         Self(code)
     }
 
     /// Loads it into an engine.
     ///
-    /// # Errors
-    /// If the code is of another engine, or the component needs more than the engine gives.
+    /// # Errors The code is for another engine, or the component exceeds the engine's limits.
     pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Component> {
         // SAFETY: the bytes were made by `Engine::precompile_component` of a compatible engine (its hash is in the name of
         // a cache entry, and `deserialize` checks it again). They come from this program's own compiler, through a pipe that
@@ -49,7 +48,7 @@ impl Code {
 const DIGEST: usize = 32;
 const SUFFIX: &str = ".component";
 
-/// A directory of compiled components, or none: then every start compiles.
+/// A directory of compiled components. Without one, every start compiles.
 #[derive(Debug)]
 pub struct CompileCache {
     dir: Option<Dir>,
@@ -64,8 +63,7 @@ impl CompileCache {
 
     /// Opens the cache directory, or makes it (0700). `max_bytes` bounds all entries together.
     ///
-    /// # Errors
-    /// Where the directory is a symlink, belongs to another user, or can be entered by one.
+    /// # Errors The directory is a symlink, belongs to another user, or can be entered by one.
     pub fn open(path: &Path, max_bytes: u64) -> io::Result<Self> {
         let refuse = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {why}", path.display()));
         let parent = path.parent().ok_or_else(|| refuse("the compile cache needs a directory of its own"))?;
@@ -157,16 +155,16 @@ impl CompileCache {
     }
 }
 
-/// An entry is written in less time: an older temporary file is of a process that was killed.
+/// An entry is written in less time, so an older temporary file belongs to a killed process.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);
 
-/// Removes temporary files of processes that were killed: `cap_tempfile` names them by a UUID. Other processes may be
-/// writing in the directory, so it removes only old ones.
+/// Removes temporary files of killed processes, which `cap_tempfile` names by a UUID. Other processes may be writing in
+/// the directory, so it removes only old ones.
 fn remove_leftovers(dir: &Dir) -> io::Result<()> {
     for entry in dir.entries()? {
         let entry = entry?;
         let (name, found) = (entry.file_name(), entry.metadata()?);
-        // With hyphens; the other forms that the parser takes have another length.
+        // The form with hyphens; other forms that the parser accepts have another length.
         let is_uuid = |name: &str| name.len() == 36 && Uuid::try_parse(name).is_ok();
         let is_old = found.modified()?.into_std().elapsed().is_ok_and(|age| age > WRITTEN_WITHIN);
         if found.is_file() && is_old && name.to_str().is_some_and(is_uuid) {
@@ -177,7 +175,7 @@ fn remove_leftovers(dir: &Dir) -> io::Result<()> {
 }
 
 fn entry_name(engine: &Engine, component: &[u8; DIGEST]) -> String {
-    // Has the same keys in every process. The engine checks again when it loads the entry.
+    // The hasher has the same keys in every process. The engine checks again when it loads the entry.
     let mut engine_hash = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut engine_hash);
     format!("{}-{:016x}{SUFFIX}", hex(component), engine_hash.finish())

@@ -1,5 +1,4 @@
-//! Compiles a component in a child process, which is ended where a hostile component keeps the compiler busy or makes
-//! it grow.
+//! Compiles a component in a child process, which is ended if a hostile component takes too much time or memory.
 
 pub(crate) mod cache;
 pub(crate) mod memories;
@@ -20,25 +19,25 @@ use crate::{
     load::Candidate,
 };
 
-/// Compiles a component. The request is a one where the engine's memories are pooled, else a zero, and the component; the
+/// Compiles a component. The request is a one if the engine's memories are pooled, else a zero, and the component; the
 /// answer is the code and a zero, or a sentence and a one.
 pub static COMPILE: Task = Task { name: "compile", run: compiled };
 
-/// How much may be done for a component that is not in the cache. A host has a queue for each, so that what is quick does
-/// not wait for what is not.
+/// The permitted effort for a component that is not in the cache. A host has a queue for each, so that quick
+/// compilations do not wait for slow ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Nothing: it is taken from the cache, or is [`LoadError::Later`].
+    /// The component is taken from the cache, or is [`LoadError::Later`].
     Cached,
-    /// It is compiled within some seconds and half a gigabyte, as most are, or is [`LoadError::Later`].
+    /// The component is compiled within some seconds and half a gigabyte, as most are, or is [`LoadError::Later`].
     Short,
-    /// It is compiled within `limits.compile_seconds` and `limits.compile_memory_bytes`.
+    /// The component is compiled within `limits.compile_seconds` and `limits.compile_memory_bytes`.
     Full,
 }
 
 const SHORT: Bounds = Bounds { seconds: 3, memory_bytes: 512 * 1024 * 1024 };
 
-/// Makes components of candidates: the engine, the bounds of compiling, and the compile cache.
+/// Makes components of candidates, with the engine, the bounds of compiling, and the compile cache.
 pub(crate) struct Compiler {
     pub(crate) engine: Engine,
     pub(crate) memories: Memories,
@@ -47,7 +46,7 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// The component that a candidate is: out of the cache, or compiled.
+    /// The component of a candidate, from the cache or compiled.
     pub(crate) fn component(&self, candidate: &Candidate, effort: Effort) -> Result<Component, LoadError> {
         let (engine, limits) = (&self.engine, &self.limits);
         if let Some(code) = self.cache.get(engine, &candidate.sha256) {
@@ -102,7 +101,7 @@ fn code(request: &[u8]) -> wasmtime::Result<Vec<u8>> {
     Engine::new(&config(memories))?.precompile_component(component)
 }
 
-/// Why the engine does not take a component.
+/// The reason that the engine refuses a component.
 fn refused(error: &wasmtime::Error, limits: &Limits) -> LoadError {
     let why = error.root_cause().to_string();
     match reason::beginning(error, limits) {

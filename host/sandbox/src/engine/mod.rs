@@ -1,4 +1,4 @@
-//! The engine: one for all components of a host.
+//! Makes the engine, which all components of a host share.
 
 pub(crate) mod queues;
 pub(crate) mod ticker;
@@ -26,15 +26,15 @@ use crate::{
     versions, wasi,
 };
 
-/// The engine and all that components share: compiler, linker, compile cache, tick, queues.
+/// The engine and the other things that components share: compiler, linker, compile cache, tick, queues.
 pub struct Sandbox {
     pub(crate) compiler: Compiler,
     pub(crate) linker: Linker<State>,
     pub(crate) queues: Queues,
     pub(crate) ticker: Ticker,
-    /// Files that all components have open.
+    /// The number of files that all components have open.
     pub(crate) open_files: Arc<AtomicU64>,
-    /// Where components run: threads of their own, so that none of them, however busy, delays a request.
+    /// The threads of components, so that even a busy component does not delay a request.
     pub(crate) guests: tokio::runtime::Handle,
     _guests: GuestThreads,
 }
@@ -42,8 +42,7 @@ pub struct Sandbox {
 impl Sandbox {
     /// Makes an engine.
     ///
-    /// # Errors
-    /// Where the machine cannot have one: the text says why.
+    /// # Errors The machine does not support the engine; the text tells why.
     pub fn new(limits: Arc<Limits>, cache: CompileCache) -> Result<Arc<Self>, LoadError> {
         let refused = |e: wasmtime::Error| LoadError::Refused(e.root_cause().to_string());
         let cores = thread::available_parallelism().map_or(2, usize::from);
@@ -55,7 +54,7 @@ impl Sandbox {
         let guests = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores)
             .thread_name("guest")
-            // A component that loops takes a whole tick at a time: deadlines are looked at after each.
+            // A component that loops takes a whole tick at a time, since deadlines are checked after each.
             .event_interval(1)
             .enable_time()
             .build()
@@ -72,8 +71,8 @@ impl Sandbox {
     }
 }
 
-/// The engine, with a pool for what instances are made of. Without one, each call would map and unmap its memories and
-/// its stack, which can take longer than the call itself, and for which the threads of a process wait for each other.
+/// The engine, with a pool for the parts of instances. Without one, each call would map and unmap its memories and its
+/// stack, which can take longer than the call itself, and makes the threads of a process wait for each other.
 fn engine(limits: &Limits, queues: &Queues) -> wasmtime::Result<(Engine, Memories)> {
     let pooled = pool(limits, queues).ok_or_else(|| wasmtime::Error::msg("the limits are too high")).and_then(|pool| {
         let mut config = config(Memories::Pooled);
@@ -82,17 +81,17 @@ fn engine(limits: &Limits, queues: &Queues) -> wasmtime::Result<(Engine, Memorie
     pooled.map(|engine| (engine, Memories::Pooled)).or_else(|e| {
         tracing::warn!("there is no room for a pool of instances, without which calls are slower: {e:#}");
         let mut config = config(Memories::Mapped);
-        // Only at run time: it is no part of what is compiled. A memory moves once at most.
+        // This has an effect only at run time, and compiled code does not depend on it. A memory moves once at most.
         config.memory_reservation_for_growth(addressed(limits.memory_bytes));
         Ok((Engine::new(&config)?, Memories::Mapped))
     })
 }
 
-/// A pool with places for all that the queues let in, each of which takes what the limits allow: it is never what a component
-/// waits for, and no component can take another's. A place that has not been used takes addresses, and no memory. None
-/// where there are too many: each is also a number of mappings, of which a process has no more than 65,530.
+/// A pool with places for all components that the queues admit, each as large as the limits allow, so that a component
+/// never waits for a place or takes another's. An unused place takes addresses, and no memory. `None` if there are too
+/// many places: each takes several mappings, of which a process has no more than 65,530.
 fn pool(limits: &Limits, queues: &Queues) -> Option<PoolingAllocationConfig> {
-    // The pool looks for a free place part by part, and can miss one that is given back meanwhile.
+    // The pool looks for a free place part by part, and can miss one that is freed meanwhile.
     const SPARE: u32 = 16;
     let live = queues.live().filter(|live| *live <= MOST)? + SPARE;
     let sets = queues.memories(live)?;
@@ -104,22 +103,23 @@ fn pool(limits: &Limits, queues: &Queues) -> Option<PoolingAllocationConfig> {
         .total_stacks(live)
         .max_memory_size(usize::try_from(addressed(limits.memory_bytes)).ok()?)
         .table_elements(usize::try_from(limits.table_elements).ok()?)
-        // Counted by the Store, which names the limit.
+        // The Store counts memories, and names the limit.
         .max_memories_per_module(MEMORIES)
         .max_tables_per_module(u32::MAX)
         .max_core_instance_size(INSTANCE_BYTES)
         .max_component_instance_size(INSTANCE_BYTES)
         .table_keep_resident(KEPT_BYTES);
-    // Not `pagemap_scan`, although it makes a small call several times as fast: of wasmtime 48 it misses pages that are
-    // swapped out, and leaves them to the next instance.
+    // `pagemap_scan` is off, although it makes a small call several times as fast: in wasmtime 48 it misses pages that
+    // are swapped out, and leaves their data to the next instance.
     Some(pool)
 }
 
-/// How much of a table is set back in place. Memories are given back to the system whole, and at once.
+/// The bytes of a table that are reset in place. Memories are returned to the system whole and at once.
 const KEPT_BYTES: usize = 64 * 1024;
-/// Up to how many components may be live at a time for there to be a pool.
+/// The greatest number of live components with a pool.
 const MOST: u32 = 10_000;
-/// What a module may declare of memories: more than any limit gives, and few enough to look for them when it goes.
+/// The most memories that a module may declare: more than any limit permits, and few enough to search when the module
+/// is dropped.
 const MEMORIES: u32 = 1000;
 /// The threads of components. A runtime may not be dropped where blocking is forbidden, so it is left to end by itself.
 struct GuestThreads(Option<tokio::runtime::Runtime>);

@@ -1,7 +1,7 @@
-//! Queues of calls: for each kind of call, a bounded number of components is live at a time.
+//! Queues calls: for each kind of call, a bounded number of components is live at a time.
 //!
-//! They are fair over members: one member's thousand dispatches, or jobs, leave room for another's first. Once in, ticks
-//! share the cores.
+//! The queues are fair over members: one member's thousand dispatches, or jobs, leave room for another's first.
+//! Admitted components share the cores by ticks.
 
 use std::{
     sync::{
@@ -15,15 +15,15 @@ use guild_contract::Limits;
 use guild_session::queue::{self, FairQueue};
 use wasmtime::component::Component;
 
-/// How many tables come with a memory: twice what compilers make of one program.
+/// The number of tables for each memory, which is twice that of usual compiled programs.
 pub(crate) const TABLES: u32 = 4;
-/// How components list their tools when they are loaded: for how long a listing is tried, and how many are at a time.
-/// One that did not end in its time begins again in the next row, where it waits for others that take long and for
-/// nobody else. In the last row `limits.list_tools_seconds` holds.
+/// The rows of listing tools when components are loaded: the time of a listing, and the number at a time. A listing
+/// that exceeds its time begins again in the next row, where it waits only for other slow ones. In the last row the
+/// time is `limits.list_tools_seconds`.
 pub(crate) const LISTINGS: [(Duration, u32); 3] =
     [(Duration::from_millis(250), 8), (Duration::from_secs(1), 4), (Duration::MAX, 2)];
 
-/// How many list their tools at a time.
+/// The number of listings at a time.
 const fn listings() -> u32 {
     let [(_, first), (_, second), (_, last)] = LISTINGS;
     first + second + last
@@ -38,11 +38,11 @@ pub(crate) struct Queues {
     runs: SharedQueue,
     tool_calls: SharedQueue,
     listings: [SharedQueue; LISTINGS.len()],
-    /// The memories, with their tables, that components have beyond the first: those that have more wait for them before
-    /// they wait with the others, whom they do not hold up. For listing tools there are more, so that no component has to
-    /// wait for others to be loaded.
+    /// The memories, with their tables, that components have beyond the first one. Components with several wait for
+    /// them first, so that they do not delay the others. Listings have extra memories, so that loading a component does
+    /// not wait for others.
     surplus: SharedQueue,
-    /// How many of them a component may have.
+    /// The number of them that a component may have.
     widest: u32,
     /// The number of the next member.
     next: AtomicU64,
@@ -64,23 +64,23 @@ impl Queues {
         }
     }
 
-    /// How many components are live at a time at most.
+    /// The greatest number of live components.
     pub(crate) fn live(&self) -> Option<u32> {
         let shared = [&self.activations, &self.runs, &self.tool_calls];
         shared.iter().try_fold(listings(), |sum, shared| sum.checked_add(shared.permits()))
     }
 
-    /// How many memories, each with its tables, there are at most where `live` components are.
+    /// The greatest number of memories, each with its tables, of `live` components.
     pub(crate) fn memories(&self, live: u32) -> Option<u32> {
         live.checked_add(self.surplus.permits())?.checked_add(listings().checked_mul(self.widest)?)
     }
 
     /// The queues of a member with this component.
     pub(crate) fn of_member(&self, component: &Component) -> MemberQueues {
-        // It imports no modules, so that it is known.
+        // The component imports no modules, so its needs are known.
         let needed = component.resources_required();
         let sets = needed.map_or(1, |all| all.num_memories.max(all.num_tables.div_ceil(TABLES)));
-        // One that has more than the limits allow is refused by its Store.
+        // The Store refuses a component that exceeds the limits.
         let surplus = sets.saturating_sub(1).min(self.surplus.permits_of_member());
         let member = self.next.fetch_add(1, Ordering::Relaxed);
         let stage = |queue: &SharedQueue, permits| Stage { queue: queue.clone(), member, permits };
@@ -103,13 +103,13 @@ pub(crate) struct MemberQueues {
     pub(crate) listings: Listings,
 }
 
-/// Where a component waits to list its tools, row by row.
+/// The queues in which a component waits to list its tools, row by row.
 pub(crate) type Listings = [Queue; LISTINGS.len()];
 
-/// What is waited for before a kind of call, in this order.
+/// The stages that a call waits for, in this order.
 pub(crate) struct Queue(Vec<Stage>);
 
-/// A queue, and how many of its permits a call of a member takes.
+/// A queue, and the number of its permits that a call of a member takes.
 #[derive(Clone)]
 struct Stage {
     queue: SharedQueue,
@@ -117,7 +117,7 @@ struct Stage {
     permits: u32,
 }
 
-/// A call may be made. Dropping it lets the next one in.
+/// A permit to make a call. Dropping it admits the next call.
 pub struct Permit {
     _permits: Vec<queue::Permit<u64>>,
 }

@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Increments the engine's epoch from its own thread, so that it ticks also when every worker thread is busy.
 /// It holds the engine weakly, ends with it, and sleeps while no component runs.
 pub(crate) struct Ticker {
-    /// How many components run; none when the ticker ends.
+    /// The number of running components; `None` when the ticker ends.
     live: Option<Arc<AtomicUsize>>,
     thread: Thread,
 }
@@ -50,7 +50,7 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        // Before the thread wakes to look for it.
+        // The counter is dropped before the thread wakes to look for it.
         self.live = None;
         self.thread.unpark();
     }

@@ -1,30 +1,30 @@
-//! Errors of loading a component, and of calling it. Each text is for the person who can change it; none shows a host
-//! path or a backtrace.
+//! Defines the errors of loading and calling a component. Each text is for the person who can mend the error; none
+//! shows a host path or a backtrace.
 
 pub(crate) mod reason;
 
 use guild_inspect::InspectError;
 
-/// Why a component is not loaded.
+/// The error of loading a component.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file could not be read.
     #[error("the component `{file}` cannot be read: {why}")]
     Read {
-        /// As the manifest names it.
+        /// The file as the manifest names it.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
     /// The file is larger than `limits.component_bytes`.
     #[error("the component `{file}` is larger than limits.component_bytes = {max}")]
     TooLarge {
-        /// As the manifest names it.
+        /// The file as the manifest names it.
         file: String,
         /// The limit.
         max: u64,
     },
-    /// What it imports or exports does not fit.
+    /// Its imports or exports are unsuitable.
     #[error(transparent)]
     Inspect(#[from] InspectError),
     /// The bytes are no component that can be compiled.
@@ -36,25 +36,25 @@ pub enum LoadError {
     /// Compiling takes longer than `limits.compile_seconds`.
     #[error("compiling the component takes longer than limits.compile_seconds = {0}")]
     CompileTimeout(u32),
-    /// Compiling takes longer, or more memory, than the [`Effort`](crate::Effort) that was asked for.
+    /// Compiling takes more time or memory than the requested [`Effort`](crate::Effort).
     #[error("the component is not compiled yet")]
     Later,
     /// Compiling takes more memory than `limits.compile_memory_bytes`.
     #[error("compiling the component takes more memory than limits.compile_memory_bytes = {0}")]
     CompileMemory(u64),
-    /// A function of it is beyond a limit: which, and the limit and its value.
+    /// A function exceeds a limit. The text has the function, the limit and its value.
     #[error("the component cannot be compiled: {0}")]
     Beyond(String),
-    /// A memory or a table of it begins with more than a limit gives: the limit and its value, as `guild.toml` spells it.
+    /// A memory or a table begins larger than a limit. The text has the limit and its value, as `guild.toml` spells it.
     #[error("the component begins with more than {0}")]
     Limit(String),
-    /// Its tools could not be listed, or cannot be offered: the text says which, and why.
+    /// Its tools could not be listed, or cannot be offered. The text names the tool and the reason.
     #[error("the component's tools cannot be offered: {0}")]
     Tools(String),
 }
 
 impl CallError {
-    /// How the call failed, without what else there is to say.
+    /// The failure without notes.
     pub(crate) fn bare(&self) -> &Self {
         match self {
             Self::Noted { error, .. } => error.bare(),
@@ -63,10 +63,10 @@ impl CallError {
     }
 }
 
-/// Why a call of a component did not answer.
+/// The error of a call of a component.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It got no turn in time. Nothing was done; the same call may succeed later.
+    /// The call got no permit in time. The component was not called; the same call may succeed later.
     #[error("the host is busy: no turn within {0} s")]
     Busy(u32),
     /// The call took longer than its deadline.
@@ -79,7 +79,7 @@ pub enum CallError {
         /// The limit, as `guild.toml` spells it, or `the job's own`.
         whose: &'static str,
     },
-    /// It asked for more than a limit gives.
+    /// The component exceeded a limit.
     #[error("`{call}` needs more than {limit}")]
     Limit {
         /// The function that was called, as `run`.
@@ -87,15 +87,15 @@ pub enum CallError {
         /// The limit and its value, as `guild.toml` spells it.
         limit: String,
     },
-    /// It trapped.
+    /// The component trapped.
     #[error("the component failed in `{call}`: {why}")]
     Trap {
         /// The function that was called, as `run`.
         call: &'static str,
-        /// What kind of trap.
+        /// The kind of trap.
         why: String,
     },
-    /// It answered something that means nothing, such as invalid JSON or a bound of zero.
+    /// The answer is invalid, such as invalid JSON or a bound of zero.
     #[error("the component's answer to `{call}` is not valid: {why}")]
     Invalid {
         /// The function that was called, as `run`.
@@ -106,12 +106,12 @@ pub enum CallError {
     /// The job was cancelled meanwhile.
     #[error("the job was cancelled")]
     Cancelled,
-    /// It failed, and there is more to say than how.
+    /// The call failed, and there are notes on it.
     #[error("{error}; {notes}")]
     Noted {
-        /// How it failed.
+        /// The failure.
         error: Box<CallError>,
-        /// What the component wrote to its stderr last, quoted, and what the host refused it.
+        /// The last lines of the component's stderr, quoted, and the refusals of the host.
         notes: String,
     },
 }

@@ -1,5 +1,4 @@
-//! Gives the reason of a failed call in words that stay the same from version to version, and names the limit where one
-//! was reached.
+//! Translates the error of a failed call into stable words, and names a limit that was reached.
 
 use guild_contract::Limits;
 use wasmtime::{Trap, component::ResourceTableError};
@@ -8,8 +7,8 @@ use wasmtime_wasi::I32Exit;
 use super::CallError;
 use crate::usage::{Reached, ResourceUsage};
 
-/// Error texts of wasmtime that have no error type of their own, and the limit that each is about. `tests/limits.rs` reaches
-/// all of them, so it fails with a version of wasmtime that changes them.
+/// Error texts of wasmtime without an error type of their own, with the limit of each. `tests/limits.rs` reaches all of
+/// them, so it fails with a version of wasmtime that changes them.
 const WORDS: [(&str, &str, Max); 10] = [
     ("memory has a minimum byte size of", "memory_bytes", |limits| limits.memory_bytes),
     ("has a minimum element size of", "table_elements", |limits| limits.table_elements),
@@ -31,7 +30,7 @@ fn named_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Reached> {
     Some(Reached { name, max: max(limits) })
 }
 
-/// The limit that a component is beyond before anything of it runs, and its value, as `guild.toml` spells it.
+/// The limit that a component exceeds before it runs, and its value, as `guild.toml` spells it.
 pub(crate) fn beginning(error: &wasmtime::Error, limits: &Limits) -> Option<String> {
     named_limit(error, limits).map(|limit| limit.to_string())
 }
@@ -45,7 +44,8 @@ pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limit
     } else {
         named_limit(error, limits)
     };
-    // A component that was refused memory fails in many ways, and the limit is the reason; but one that exits knew why.
+    // A component that was refused memory fails in many ways, so the limit is the reason, unless the component exits by
+    // itself.
     let exit = error.downcast_ref::<I32Exit>();
     if let Some(limit) = reached.or_else(|| usage.refused().filter(|_| exit.is_none())) {
         return CallError::Limit { call, limit: limit.to_string() };
@@ -53,7 +53,7 @@ pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limit
     let why = if let Some(trap) = error.downcast_ref::<Trap>() {
         trap.to_string().trim_start_matches("wasm trap: ").to_owned()
     } else if let Some(I32Exit(code)) = exit {
-        // `wasi:cli/exit` passes on success or failure, and no code.
+        // `wasi:cli/exit` passes on success or failure, but no code.
         let how = if *code == 0 { "success" } else { "a failure" };
         format!("it exited with {how} instead of answering (its exit code is not passed on)")
     } else {

@@ -1,5 +1,5 @@
-//! `/job/artifacts`, the one directory that a component may change: on the job's account, and only while its call
-//! lives.
+//! Changes `/job/artifacts`, the only directory that a component may change, within the job's quota and only during the
+//! call.
 
 use std::{io, sync::Arc};
 
@@ -10,13 +10,14 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use crate::log::LogSink;
 
-/// The directory, and the account of what is below it.
+/// The directory, and its quota.
 pub(crate) struct Artifacts {
     root: Dir,
     quota: Arc<Quota>,
     log: LogSink,
-    /// One change of the job at a time is on a thread, or waits there for others who write artifacts: a component that
-    /// has hundreds of streams must not fill the threads that all components share. It is closed when the call ends.
+    /// Permits one change of the job at a time on a thread, where it may wait for other writers of artifacts: a
+    /// component with hundreds of streams must not fill the threads that all components share. It is closed when the
+    /// call ends.
     turn: Arc<Semaphore>,
 }
 
@@ -25,11 +26,10 @@ impl Artifacts {
         Arc::new(Self { root, quota, log, turn: Arc::new(Semaphore::new(1)) })
     }
 
-    /// Changes something below the directory, in its turn, where blocking is allowed. A change that has begun is not
-    /// broken off when this is dropped.
+    /// Makes a change below the directory, in order and where blocking is allowed. Dropping the future does not
+    /// interrupt a change that has begun.
     ///
-    /// # Errors
-    /// The error code that the component gets. A limit that is reached is logged in the job's log.
+    /// # Errors The error code for the component. A reached limit is logged in the job's log.
     pub(crate) async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused> + Send + 'static,
@@ -62,7 +62,7 @@ impl Artifacts {
         })
     }
 
-    /// Lets no change begin any more.
+    /// Prevents further changes.
     pub(crate) fn close(&self) {
         self.turn.close();
     }

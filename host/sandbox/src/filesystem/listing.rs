@@ -12,9 +12,9 @@ const AT_A_TIME: usize = 128;
 
 /// A listing that `read-directory` began.
 pub(crate) struct Listing {
-    /// Where the next entries come from, unless they are being read.
+    /// The source of the next entries, unless they are being read.
     pub(super) rest: Option<ReadDir>,
-    /// Entries that were read, and that the component has not got yet.
+    /// Entries that were read, and that the component has not received yet.
     pub(super) read: Entries,
     _reservation: StreamReservation,
 }

@@ -1,13 +1,14 @@
 //! Implements `wasi:filesystem` for a component: the read-only directories as wasmtime-wasi serves them, and
 //! `/job/artifacts` with a quota.
 //!
-//! - wasmtime-wasi does what only reads.
-//! - What changes something, but for a file's times, goes through [`Artifacts::change`]: on the job's account, one
-//!   change at a time, and none after the call has ended. A write that does not fit is not begun; the component gets `insufficient-space`.
-//! - Every descriptor, stream and listing is counted against `limits.open_files`; one more is `quota`. What the host
-//!   keeps for them counts as the component's memory.
+//! - wasmtime-wasi serves all operations that only read.
+//! - Every change except that of a file's times goes through [`Artifacts::change`]: within the job's quota, one change
+//!   at a time, and none after the call has ended. A write that does not fit is not begun; the component gets
+//!   `insufficient-space`.
+//! - Every descriptor, stream and listing is counted against `limits.open_files`; a further one is `quota`. The host's
+//!   memory for them counts as the component's.
 //! - Only regular files and directories are opened, and no open blocks: a pipe in place of a file is `not-permitted`.
-//! - Symlinks are made only to what is below them, so that none leads out of the artifacts, whoever follows it.
+//! - Symlinks are made only to paths below them, so that none leads out of the artifacts for any reader.
 
 mod artifacts;
 mod listing;
@@ -47,7 +48,7 @@ use crate::usage::{OpenFilePermit, ResourceUsage};
 use listing::Listing;
 use streams::{BUFFER, Reader, StreamReservation, Writer, write_at};
 
-/// A directory that is preopened for a component.
+/// A preopened directory of a component.
 pub(crate) struct Preopen {
     /// Its name in the component: `/job`, `/job/artifacts`, `/memory`.
     pub(crate) guest: &'static str,
@@ -104,7 +105,7 @@ impl Files<'_> {
         }
     }
 
-    /// The directory, if what is below it may be changed.
+    /// The directory, if files below it may be changed.
     fn writable_dir(&self, fd: &Fd) -> FsResult<CapDir> {
         let dir = self.dir(fd)?;
         if dir.perms.write_not_permitted() {
@@ -123,7 +124,7 @@ impl Files<'_> {
     }
 
     fn artifacts(&self) -> FsResult<Arc<Artifacts>> {
-        // Whatever is writable is below the artifacts.
+        // All writable files are below the artifacts.
         self.artifacts.cloned().ok_or(ErrorCode::NotPermitted.into())
     }
 
@@ -148,7 +149,7 @@ impl Files<'_> {
     }
 }
 
-/// What `open-at` asks for.
+/// The request of `open-at`.
 #[derive(Clone, Copy)]
 struct Wanted {
     path: PathFlags,
@@ -157,7 +158,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What the descriptor can be used for.
+    /// The permitted uses of the descriptor.
     fn mode(self) -> OpenMode {
         let writes =
             self.mode.contains(DescriptorFlags::WRITE) || self.open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
@@ -199,12 +200,12 @@ impl Wanted {
         options
     }
 
-    /// Opens what is there.
+    /// Opens an existing file or directory.
     fn open(self, dir: &CapDir, path: &str, perms: FsPerms) -> io::Result<Descriptor> {
         self.descriptor(dir.open_with(path, &self.options())?.into_std(), perms)
     }
 
-    /// Opens what is there, or makes it: that is one more entry.
+    /// Opens a file, or makes it, which takes an entry of the quota.
     fn open_or_make(self, dir: &CapDir, path: &str, room: &mut Room<'_>) -> Result<Descriptor, Refused> {
         let exclusive = self.open.contains(OpenFlags::EXCLUSIVE);
         let made = self.open.contains(OpenFlags::CREATE);
@@ -336,7 +337,8 @@ impl HostDescriptor for Files<'_> {
         let dir = cap_dir(&self.dir(&fd)?.dir)?;
         let entries = blocking(move || dir.entries()).await??;
         let listing = self.wasi.table.push(Listing::new(entries, reservation))?;
-        // The component's handle names wasmtime-wasi's type, which cannot be made here; the table holds ours.
+        // The component's handle names wasmtime-wasi's type, which cannot be made here; the table holds this module's
+        // type.
         Ok(Resource::new_own(listing.rep()))
     }
 

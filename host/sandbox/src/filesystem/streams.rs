@@ -1,4 +1,4 @@
-//! Streams of files: data that a component writes is bounded before it is kept, and data that is read ahead for it is
+//! Streams files: data that a component writes is bounded before it is stored, and data that is read ahead for it is
 //! counted.
 
 use std::{
@@ -20,10 +20,10 @@ use wasmtime_wasi::{
 use super::artifacts::Artifacts;
 use crate::usage::{Memory, OpenFilePermit};
 
-/// What one write may hold, and what is read ahead.
+/// The most bytes of one write, and the bytes that are read ahead.
 pub(crate) const BUFFER: usize = 64 * 1024;
 
-/// What a stream takes of the host until it is dropped.
+/// The host's resources of a stream, until it is dropped.
 pub(crate) struct StreamReservation {
     pub(crate) _file: OpenFilePermit,
     pub(crate) _memory: Memory,
@@ -33,7 +33,7 @@ pub(crate) struct StreamReservation {
 pub(crate) struct Writer {
     artifacts: Arc<Artifacts>,
     file: Arc<File>,
-    /// Where the next write goes; at the file's end, for a stream that appends.
+    /// The offset of the next write; `None` is the file's end, for a stream that appends.
     at: Option<u64>,
     state: State,
     _reservation: StreamReservation,
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// Writes all of it, or, where it does not fit, nothing; the number of the byte after it.
+/// Writes all bytes, or none if they do not fit. Returns the offset behind them.
 pub(crate) async fn write_at(
     artifacts: Arc<Artifacts>,
     file: Arc<File>,
@@ -136,7 +136,7 @@ impl OutputStream for Writer {
     }
 }
 
-/// A stream that reads a file, and what is reserved for it.
+/// A stream that reads a file, and its reservation.
 pub(crate) struct Reader {
     pub(super) inner: DynInputStream,
     pub(super) _reservation: StreamReservation,

@@ -11,14 +11,14 @@ use guild_contract::MemberKey;
 use guild_jobs::RunningJob;
 use guild_session::tools::ToolDefinition;
 
-/// Where a call's log lines go.
+/// The destination of a call's log lines.
 #[derive(Clone)]
 pub(crate) enum LogSink {
     /// The job's own log, which is bounded by the store.
     Job(Arc<RunningJob>),
-    /// There is no job yet: the lines wait for it.
+    /// A buffer for the lines of a job that does not exist yet.
     Buffer(Arc<Mutex<Buffer>>),
-    /// There is no job: the host's own log.
+    /// The host's own log, for a call without a job.
     Host(Arc<HostLog>),
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Buffer {
     bytes: usize,
 }
 
-/// What is kept at most of a call without a job.
+/// The most bytes of lines that are kept of a call without a job.
 const KEPT_BYTES: usize = 64 * 1024;
-/// A longer line is cut here.
+/// The bytes after which a line is cut.
 pub(crate) const LINE_BYTES: usize = 4096;
 
 impl LogSink {
@@ -39,7 +39,7 @@ impl LogSink {
         Self::Buffer(Arc::default())
     }
 
-    /// Writes one line, cut where it is too long; the job's log neutralises what could forge another.
+    /// Writes one line, cut if it is too long. The job's log escapes characters that could forge another line.
     pub(crate) fn line(&self, line: &str) {
         let line = line.get(..line.floor_char_boundary(LINE_BYTES)).unwrap_or_default();
         match self {
@@ -58,7 +58,7 @@ impl LogSink {
         }
     }
 
-    /// The lines that were kept.
+    /// Takes the kept lines.
     pub(crate) fn take(&self) -> Vec<String> {
         match self {
             Self::Job(_) | Self::Host(_) => Vec::new(),
@@ -69,14 +69,14 @@ impl LogSink {
     }
 }
 
-/// Lines for the host's log, of a call that has no job: so many bytes of them, and then one that says so.
+/// Bounded lines of a call without a job for the host's log; the last one tells that further lines are dropped.
 pub(crate) struct HostLog {
     member: MemberKey,
     tool: Option<Arc<ToolDefinition>>,
     left: AtomicUsize,
 }
 
-/// What one call may write into the host's log.
+/// The most bytes that one call may write into the host's log.
 const LOG_BYTES: usize = 16 * 1024;
 
 impl HostLog {
@@ -84,7 +84,7 @@ impl HostLog {
         Self { member, tool, left: AtomicUsize::new(LOG_BYTES) }
     }
 
-    /// Writes a line, in which nothing can pass for another.
+    /// Writes a line, escaped so that no part of it can pass for another line.
     pub(crate) fn line(&self, line: &str) {
         let member = self.member.as_str();
         let tool = self.tool.as_ref().map(|tool| tool.name.as_str());

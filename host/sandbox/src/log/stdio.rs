@@ -15,7 +15,7 @@ use wasmtime_wasi::{
 
 use super::{LINE_BYTES, LogSink};
 
-/// One of the two streams: it cuts what is written into lines.
+/// One of the two streams, split into lines.
 #[derive(Clone)]
 pub(crate) struct Lines {
     name: &'static str,
@@ -31,7 +31,7 @@ struct Tail {
     bytes: usize,
 }
 
-/// What is kept of a stream's end at most.
+/// The lines of a stream's end that are kept.
 const TAIL_LINES: usize = 8;
 const TAIL_BYTES: usize = 1024;
 
@@ -97,7 +97,7 @@ impl IsTerminal for Lines {
 }
 
 impl StdoutStream for Lines {
-    /// Only WASI 0.3 asks for it, which is not linked.
+    /// Only WASI 0.3 uses this, which is not linked.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         Box::new(tokio::io::sink())
     }

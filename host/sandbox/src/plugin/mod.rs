@@ -1,4 +1,4 @@
-//! One member's component: checked, compiled and linked once; instantiated afresh for each call.
+//! Checks, compiles and links a member's component once, and instantiates it afresh for each call.
 
 mod toolbox;
 
@@ -39,7 +39,7 @@ pub use toolbox::Unlisted;
 /// A component that is ready to be called.
 pub struct Plugin {
     pub(crate) sandbox: Arc<Sandbox>,
-    /// Whose it is.
+    /// The member of the component.
     pub(crate) member: MemberKey,
     compiled: Compiled,
     pre: InstancePre<State>,
@@ -59,13 +59,13 @@ struct Compiled {
     sha256: Arc<str>,
 }
 
-/// How long to wait, after a call, for a change of the artifacts that is under way.
+/// How long to wait, after a call, for a change of the artifacts under way.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
-/// What of a plugin's refusal a caller sees.
+/// The bytes of a plugin's refusal that a caller sees.
 const REFUSAL_BYTES: usize = 8 * 1024;
 
 impl Plugin {
-    /// Links the same component with other grants and limits. It is neither read nor compiled. It blocks for a moment.
+    /// Links the same component with other grants and limits, without reading or compiling it. It blocks for a moment.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -114,7 +114,7 @@ impl Plugin {
         &self.compiled.sha256
     }
 
-    /// Has the component check and plan a dispatch (REQ-WD-30). It waits for its turn in a bounded queue.
+    /// Lets the component check and plan a dispatch (REQ-WD-30). The call waits in a bounded queue.
     ///
     /// # Errors
     /// See [`CallError`]. A refusal is no error: it is in [`Activated::outcome`].
@@ -144,7 +144,7 @@ impl Plugin {
         let answer =
             call.bounded(async |store, instance| self.exports.activate(store, instance, activation).await).await;
         let no_job = call.no_job_note();
-        // The Store goes before the log is taken: what the component wrote without a line's end comes with it.
+        // The Store is dropped before the log is taken, so that the log has an unfinished last line.
         drop(call);
         let log = log.take();
         let checked = answer.and_then(|answer| match answer {
@@ -164,8 +164,8 @@ impl Plugin {
         Ok(Activated { outcome, log })
     }
 
-    /// Waits until the job may run: at most `limits.live_runs` do on a host, and one member leaves room for others.
-    /// Nothing is instantiated meanwhile, and the time is not the job's.
+    /// Waits until the job may run: at most `limits.live_runs` run on a host, and one member leaves room for others.
+    /// The component is not instantiated meanwhile, and the time does not count for the job.
     ///
     /// # Errors
     /// [`CallError::Cancelled`], if the job is cancelled meanwhile.
@@ -176,8 +176,7 @@ impl Plugin {
         }
     }
 
-    /// Has the component carry its job out, with the permit that was waited for. The inner error is the component's own
-    /// text.
+    /// Lets the component carry its job out, with the acquired permit. The inner error is the component's own text.
     ///
     /// # Errors
     /// See [`CallError`]. When the job is cancelled the instance is dropped at its next tick, before this returns.
@@ -209,7 +208,7 @@ impl Plugin {
             tracing::warn!(member = %self.member, job = %job.id(), "{error}");
             job.log(&format!("host: {}", error.bare()));
         }
-        // The Store is gone, and no change begins any more; one that was under way is waited for, but not for ever.
+        // The Store is gone, and no further change begins; a change under way is awaited for a bounded time.
         let _ = time::timeout(IDLE_WAIT, spawn_blocking(move || artifacts.wait_idle())).await;
         outcome
     }
@@ -228,8 +227,8 @@ impl Plugin {
         }
     }
 
-    /// Drives a call on the threads that belong to components: one that never rests must not delay those who serve
-    /// requests. The call ends with the future.
+    /// Drives a call on the threads of components, so that a busy component does not delay the threads of requests. The
+    /// call ends with the future.
     async fn on_guest_threads<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -296,7 +295,7 @@ impl Plugin {
         Call { name, deadline, store, plugin: self, _tick: self.sandbox.ticker.tick() }
     }
 
-    /// A plan that asks for nothing beyond what was granted.
+    /// Checks that a plan asks only for granted things.
     fn checked(&self, plan: Plan, activation: &Activation) -> Result<Plan, CallError> {
         let invalid = |why: String| CallError::Invalid { call: "activate", why };
         let valid = |bounds: Bounds| bounds.check().map(|()| bounds).map_err(invalid);
@@ -339,9 +338,9 @@ impl Plugin {
 impl Sandbox {
     /// Checks, compiles (or takes from the cache) and links a component. It blocks.
     ///
-    /// `member` is whose component it is, as logs name it.
-    /// What the manifest asks for and `grants` denies is linked so that every call answers `not-granted`. `limits` are those of
-    /// the member; what concerns all members is bounded by the limits of the sandbox.
+    /// `member` is the component's member, for logs. An interface that the manifest asks for and `grants` denies is
+    /// linked so that every call answers `not-granted`. `limits` are the member's; shared resources are bounded by the
+    /// limits of the sandbox.
     ///
     /// # Errors
     /// See [`LoadError`]. Versions and imports are checked before anything is compiled.
@@ -356,10 +355,9 @@ impl Sandbox {
         self.prepare_unlisted(member, candidate, spec, grants, limits, Effort::Full)?.with_tools()
     }
 
-    /// As [`Self::prepare`], with so much effort, and but for the tools of a toolbox: [`Unlisted::listed`] makes it whole.
+    /// As [`Self::prepare`], with bounded effort, and without the tools of a toolbox, which [`Unlisted::listed`] adds.
     ///
-    /// # Errors
-    /// See [`LoadError`]. It is [`LoadError::Later`] where more effort is needed.
+    /// # Errors See [`LoadError`]. The error is [`LoadError::Later`] if more effort is needed.
     pub fn prepare_unlisted(
         self: &Arc<Self>,
         member: &MemberKey,
@@ -379,10 +377,10 @@ impl Sandbox {
     }
 }
 
-/// One call: a Store of its own, and one deadline over all that happens in it.
+/// One call, with a Store of its own and one deadline for all of it.
 pub(crate) struct Call<'a> {
     name: &'static str,
-    /// Seconds, and who says so.
+    /// The seconds, and the source of the deadline.
     deadline: (u32, &'static str),
     store: Store<State>,
     plugin: &'a Plugin,
@@ -390,8 +388,8 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Instantiates the component and calls it. Epochs do not tick while a host function is awaited, so the deadline is kept from outside: when
-    /// it passes, the future is dropped, and the Store with it, never to be used again.
+    /// Instantiates the component and calls it. Epochs do not tick while a host function is awaited, so the deadline is
+    /// enforced from outside: when it passes, the future and its Store are dropped.
     pub(crate) async fn bounded<R>(
         &mut self,
         body: impl AsyncFnOnce(&mut Store<State>, Instance) -> wasmtime::Result<R>,
@@ -413,13 +411,13 @@ impl Call<'_> {
         })
     }
 
-    /// Which function the component called that needs a job, where there is none.
+    /// A note about a function that the component called and that needs a job, in a call without one.
     pub(crate) fn no_job_note(&self) -> Option<String> {
         self.store.data().no_job_note(self.name)
     }
 }
 
-/// A text of a component, and what the host has to say to it.
+/// A text of a component with the host's note.
 pub(crate) fn noted(text: String, note: Option<String>) -> String {
     match note {
         Some(note) => format!("{text} ({note})"),
@@ -427,13 +425,13 @@ pub(crate) fn noted(text: String, note: Option<String>) -> String {
     }
 }
 
-/// Names without those that came before: a component can say one a million times.
+/// Names without duplicates, since a component can repeat one a million times.
 fn each_once(names: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     names.into_iter().filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// The beginning of a text; what follows is given back.
+/// The beginning of a text; the memory of the rest is freed.
 pub(crate) fn cut(mut text: String, max: usize) -> String {
     if text.len() > max {
         text.truncate(text.floor_char_boundary(max));

@@ -28,9 +28,9 @@ pub(crate) struct Toolbox {
 /// A component that is ready to be called, except that its tools are not listed yet.
 pub struct Unlisted(pub(crate) Plugin);
 
-/// What a caller sees of the text with which a tool fails.
+/// The bytes of a tool's error that a caller sees.
 const FAULT_BYTES: usize = 8 * 1024;
-/// How long a tool's name may be: what agents take.
+/// The most bytes of a tool's name that agents accept.
 const NAME_BYTES: usize = 64;
 
 impl Toolbox {
@@ -46,7 +46,7 @@ impl Unlisted {
         self.0.sha256()
     }
 
-    /// Has the component list its tools, and checks them. It does not block, and may wait for other listings.
+    /// Lets the component list its tools, and checks them. This does not block, and may wait for other listings.
     ///
     /// # Errors
     /// [`LoadError::Tools`].
@@ -89,7 +89,8 @@ impl Plugin {
         self.toolbox.is_some()
     }
 
-    /// Its tools, in the component's order: none of a component without `toolbox`. They were listed when it was loaded.
+    /// Its tools, in the component's order, as they were listed when it was loaded. A component without `toolbox` has
+    /// none.
     pub fn tools(&self) -> &[Arc<ToolDefinition>] {
         self.toolbox.as_ref().map_or(&[], |toolbox| &toolbox.tools)
     }
@@ -118,10 +119,10 @@ impl Plugin {
         call.bounded(async |store, instance| self.exports.list_tools(store, instance).await).await
     }
 
-    /// Calls a tool in a fresh instance, within `limits.call_tool_seconds`. It waits for its turn in a bounded queue
-    /// first, until [`ToolScope::wait_until`], which is not part of that. The inner error is the component's own.
+    /// Calls a tool in a fresh instance, within `limits.call_tool_seconds`. The call first waits in a bounded queue
+    /// until [`ToolScope::wait_until`]; that time does not count. The inner error is the component's own.
     ///
-    /// The caller sees to it that the input satisfies the tool's schema.
+    /// The caller has checked the input against the tool's schema.
     ///
     /// # Errors
     /// See [`CallError`]. Output that is no JSON is `Invalid`, and output of more than `limits.tool_result_bytes` is
@@ -172,7 +173,7 @@ impl Plugin {
             call.bounded(async |store, instance| self.exports.call_tool(store, instance, &tool.name, input).await);
         let answer = answer.await?;
         let no_job = call.no_job_note();
-        // What it held is given back before its answer is read.
+        // Its resources are freed before its answer is parsed.
         drop(call);
         match answer {
             Ok(output) => {
@@ -199,7 +200,7 @@ impl Plugin {
 
 const CALL_TOOL: &str = "call-tool";
 
-/// The definitions that a component listed, if they can be offered as they are; else what is wrong, and with which.
+/// The definitions that a component listed, if they can be offered unchanged; the error names the invalid one.
 fn checked(listed: Vec<WrittenTool>, limits: &Limits) -> Result<Vec<Arc<ToolDefinition>>, String> {
     if listed.len() > limits.tools as usize {
         return Err(format!("it has {} tools, more than limits.tools = {}", listed.len(), limits.tools));
@@ -230,7 +231,7 @@ fn checked(listed: Vec<WrittenTool>, limits: &Limits) -> Result<Vec<Arc<ToolDefi
     listed.into_iter().map(|tool| offered(tool).map(Arc::new)).collect()
 }
 
-/// A definition whose schemas are those of objects. Clients of MCP take no others: one such tool, and they refuse them all.
+/// A definition whose schemas are those of objects. Clients of MCP refuse all tools if one has another schema.
 fn offered(tool: WrittenTool) -> Result<ToolDefinition, String> {
     let tool = tool.read().map_err(|e| e.to_string())?;
     for (what, schema) in [("input", Some(&tool.input_schema)), ("output", tool.output_schema.as_ref())] {

@@ -7,10 +7,10 @@ use wasmtime::ResourceLimiter;
 
 use super::{Reached, ResourceUsage};
 
-/// What an element of a table takes of memory.
+/// The bytes of an element of a table.
 const ELEMENT_BYTES: u64 = 8;
 
-/// Counts what a Store's memories and tables take, and refuses growth beyond the limits.
+/// Counts the bytes of a Store's memories and tables, and refuses growth beyond the limits.
 pub(crate) struct Limiter {
     limits: Arc<Limits>,
     usage: Arc<ResourceUsage>,
@@ -23,14 +23,14 @@ impl Limiter {
     }
 }
 
-/// Whether it is more than the component itself said that there may be, which is less than the limit. The engine asks
-/// before it looks at that, and nothing is taken for what it then refuses. Where a component said nothing of a table, `max`
-/// is what has room in the engine's pool: the limit of all members.
+/// Whether the desired size exceeds the component's own declared maximum. The engine asks before it checks that, and a
+/// growth that it then refuses must take nothing. For a table without a declared maximum, `max` is the room in the
+/// engine's pool, which is the limit of all members.
 fn is_beyond(desired: usize, max: Option<usize>, limit: u64) -> bool {
     max.is_some_and(|max| desired > max && (max as u64) < limit)
 }
 
-/// How much more is wanted.
+/// The size of the growth.
 fn more(current: usize, desired: usize) -> u64 {
     desired.saturating_sub(current) as u64
 }

@@ -1,8 +1,8 @@
 //! Counts the resources of a Store: memory of the component and of the host on its behalf, and open files.
 //!
-//! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](DROP) for, and what
-//! the host keeps for the component's open streams, listings and sessions. Open files are the process's too, so all components
-//! together are left no more than half of those.
+//! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](DROP) for, and the host's
+//! memory for the component's open streams, listings and sessions. Open files are also the process's, so all components
+//! together may have no more than half of those.
 
 pub(crate) mod limiter;
 
@@ -27,12 +27,12 @@ pub(crate) struct ResourceUsage {
     all_files: Arc<AtomicU64>,
     /// The limit of memory or tables that was reached last; cleared when such a request succeeds.
     refused: Mutex<Option<Reached>>,
-    /// Where a limit that was reached is logged; each is logged once.
+    /// The log of reached limits, each of which is logged once.
     log: Option<LogSink>,
     reported: Mutex<Vec<&'static str>>,
 }
 
-/// A limit that was reached, as `guild.toml` spells it: an error where the component can only be ended.
+/// A reached limit, as `guild.toml` spells it. It is the error if the component has to be ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limits.{name} = {max}")]
 pub(crate) struct Reached {
@@ -69,7 +69,7 @@ impl ResourceUsage {
         })
     }
 
-    /// Takes memory that is not given back while the Store lives.
+    /// Takes memory that is not freed while the Store lives.
     pub(crate) fn grow(&self, bytes: u64) -> bool {
         let fits = add(&self.memory, bytes, self.max_memory);
         self.note(Reached { name: "memory_bytes", max: self.max_memory }, fits);
@@ -95,12 +95,12 @@ impl ResourceUsage {
         if all >= most { Err(ErrorCode::Busy) } else { Ok(file) }
     }
 
-    /// The limit of open files, for where no error code can be returned.
+    /// The limit of open files, for calls that cannot return an error code.
     pub(crate) fn too_many_files(&self) -> Reached {
         Reached { name: "open_files", max: self.max_files }
     }
 
-    /// Remembers that a limit was reached, or forgets it because what it bounds was granted again.
+    /// Records that a limit was reached, or forgets it because a later request succeeded.
     pub(crate) fn note(&self, limit: Reached, granted: bool) {
         if !granted {
             self.report(&limit);
@@ -113,7 +113,7 @@ impl ResourceUsage {
         }
     }
 
-    /// Writes into the log that a limit was reached: once, and whether or not the call fails for it.
+    /// Logs once that a limit was reached, even if the call does not fail for it.
     fn report(&self, limit: &Reached) {
         let Some(log) = &self.log else { return };
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);

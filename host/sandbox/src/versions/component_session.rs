@@ -1,4 +1,4 @@
-//! A session that a component started, and the calls of the component's own tools that wait for an answer.
+//! Serves a session that a component started, and the calls of the component's own tools that wait for an answer.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use wasmtime_wasi::{async_trait, p2::Pollable};
 
 use crate::usage::Memory;
 
-/// Calls to a component's own tools that wait for it at a time; further ones wait in the session.
+/// The number of calls to a component's own tools that wait for it; further ones wait in the session.
 const CALLS: usize = 16;
 
 /// A component's answer to a call of its session, and the memory that the host holds for it until the session takes it.
@@ -56,7 +56,7 @@ pub(super) struct OwnCall {
     pub(super) input: String,
 }
 
-/// A call, and where its answer goes.
+/// A call, and the sender of its answer.
 pub(super) struct PendingCall {
     call: OwnCall,
     reply: oneshot::Sender<OwnToolResult>,

@@ -1,8 +1,8 @@
-//! The versions of `guild:worker` that this host serves.
+//! Selects among the versions of `guild:worker` that this host serves.
 //!
-//! Each is one module, with its bindings, its host functions and what its exports mean, and [`VERSIONS`] names it. A
-//! published version stays served beside a newer one, as an adapter onto it. Nothing else in this crate knows a version's
-//! types.
+//! Each version is a module with its bindings, its host functions and the conversion of its exports, and [`VERSIONS`]
+//! names it. A published version stays served beside a newer one, as an adapter onto it. No other module of this crate
+//! knows a version's types.
 
 mod component_session;
 mod v0_1;
@@ -29,14 +29,14 @@ const VERSIONS: [((u64, u64), &dyn Version); 1] = [((0, 1), &v0_1::Bindings)];
 
 /// One version of `guild:worker`.
 pub(crate) trait Version: Sync {
-    /// Defines what its components import.
+    /// Defines the imports of its components.
     fn add_to_linker(&self, linker: &mut Linker<State>) -> wasmtime::Result<()>;
 
-    /// Finds what a component of this world exports.
+    /// Finds the exports of a component of this world.
     fn exports(&self, pre: &InstancePre<State>, world: World) -> wasmtime::Result<Box<dyn Exports>>;
 }
 
-/// What a component exports, in the host's own types. An export that its world does not have is an error.
+/// The exports of a component, in the host's own types. An export that its world does not have is an error.
 #[async_trait]
 pub(crate) trait Exports: Send + Sync {
     /// Whether it exports `run`.
@@ -74,22 +74,22 @@ pub(crate) trait Exports: Send + Sync {
     ) -> wasmtime::Result<Result<String, ToolFault>>;
 }
 
-/// Defines what components import, of all versions.
+/// Defines the imports of components of all versions.
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     VERSIONS.iter().try_for_each(|(_, version)| version.add_to_linker(linker))
 }
 
-/// The version that a component was built for, by its imports and exports; the newest, where it has none of
-/// `guild:worker`. That the host serves it was checked before.
+/// The version that a component was built for, by its imports and exports; the newest if it has none of `guild:worker`.
+/// The caller has checked that the host serves the version.
 pub(crate) fn of(outside: &Outside) -> &'static dyn Version {
     let [.., (_, newest)] = VERSIONS;
     let track = guild_inspect::worker_track(outside);
     VERSIONS.iter().find(|(served, _)| Some(*served) == track).map_or(newest, |(_, version)| *version)
 }
 
-/// How much of a text of a component an error repeats.
+/// The bytes of a component's text that an error repeats.
 const HEAD_BYTES: usize = 256;
-/// How long a name may be: a key, a path, a pattern, an address.
+/// The most bytes of a name: a key, a path, a pattern, an address.
 const NAME_BYTES: usize = 64 * 1024;
 
 /// The beginning of a text of a component, for an error.
@@ -107,7 +107,7 @@ fn named(what: &str, name: &str) -> Result<(), ToolError> {
 }
 
 impl State {
-    /// Runs what blocks on storage, and answers as the interface of a version does.
+    /// Runs work that blocks on storage, with the error type of a version's interface.
     async fn blocking<T: Send + 'static, E: From<ToolError>>(
         &mut self,
         work: impl FnOnce(&CallContext) -> Result<T, ToolError> + Send + 'static,

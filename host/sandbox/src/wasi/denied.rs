@@ -1,7 +1,7 @@
 //! Links imports that a language's runtime declares without using them, so that every call of them traps.
 //!
-//! No socket and no HTTP code is linked. Each function of such an import traps, and says why; its resource types exist
-//! only so that the types fit.
+//! No socket and no HTTP code is linked. Each function of such an import traps with the reason; its resource types
+//! exist only so that the types fit.
 
 use wasmtime::{
     Engine, bail,

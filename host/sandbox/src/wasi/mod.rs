@@ -20,12 +20,12 @@ use wasmtime_wasi::{
 
 use crate::{filesystem::Files, state::State};
 
-/// Links what the table of [`interfaces`] says is linked.
+/// Links the interfaces that the table of [`interfaces`] marks as linked.
 pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
     interfaces::linked().try_for_each(|name| link(l, name))
 }
 
-/// How an interface is linked.
+/// Links one interface.
 fn link(l: &mut Linker<State>, name: &str) -> wasmtime::Result<()> {
     match name {
         "wasi:io/error" => io::error::add_to_linker::<State, HasSelf<ResourceTable>>(l, |s| s.ctx().table),

@@ -1,4 +1,4 @@
-//! `agent`: sessions that a component starts, and the tools that it answers itself in them.
+//! Implements `agent`: sessions that a component starts, and the tools that it answers itself in them.
 
 use std::{collections::hash_map::Entry, mem, sync::Arc, time::Duration};
 
@@ -32,12 +32,12 @@ use crate::{
     versions::component_session::{OwnCall, OwnToolResult, OwnTools, SessionEvent, SessionState},
 };
 
-/// How long to wait for the memory of sessions that were dropped, and are about to end; and between two looks.
+/// How long to wait for the memory of dropped sessions that are about to end, and the pause between two attempts.
 const GRACE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
-/// What a name takes besides its characters.
+/// The bytes of a name besides its characters.
 const NAME_BYTES: usize = 64;
-/// Copies of a schema in memory: as it was read, and as it goes to a model.
+/// The copies of a schema in memory: as it was read, and as it is sent to a model.
 const COPIES: u64 = 2;
 
 /// An event of a session, as WIT has it.
@@ -66,7 +66,7 @@ fn to_wit(event: SessionEvent) -> Event {
     }
 }
 
-/// Refuses what is larger than a plan may be.
+/// Refuses a request that is larger than a plan may be.
 fn within_plan(options: &Options, tools: &[WrittenTool], max: u64) -> Result<(), ToolError> {
     let tools = tools.iter().map(WrittenTool::text_bytes).sum::<usize>();
     let bytes = options.prompt.len() + options.system_prompt.len() + tools;
@@ -90,7 +90,7 @@ fn memory_is_full(what: &str, limits: &Limits) -> ToolError {
     ToolError::OverLimit(format!("with what the host keeps for {what}, limits.memory_bytes = {limit} is reached"))
 }
 
-/// Takes memory for a session. Those that were dropped just now are about to give theirs back.
+/// Takes memory for a session. Sessions that were just dropped are about to free theirs.
 async fn memory(bytes: u64, limits: &Limits, usage: &Arc<ResourceUsage>) -> Result<Memory, ToolError> {
     let until = time::Instant::now() + GRACE;
     loop {
@@ -102,8 +102,8 @@ async fn memory(bytes: u64, limits: &Limits, usage: &Arc<ResourceUsage>) -> Resu
     }
 }
 
-/// What a component answers, if it is no longer than a tool's result may be, and there is memory for it: both are known
-/// before it is read.
+/// A component's answer, if it is within the size of a tool's result and there is memory for it. Both are checked
+/// before it is parsed.
 fn result(json: &str, limits: &Limits, usage: &Arc<ResourceUsage>) -> OwnToolResult {
     let (bytes, max) = (json.len(), limits.tool_result_bytes);
     if bytes as u64 > max {
@@ -132,7 +132,7 @@ async fn start(
     let bounds = bounds(options.bounds);
     bounds.check().map_err(ToolError::InvalidInput)?;
     within_plan(&options, &tools, limits.plan_bytes)?;
-    // Before anything of it is read.
+    // The memory is taken before any part of the request is parsed.
     let memory = Arc::new(memory(kept_for(&options, &tools), limits, usage).await?);
     let definitions = tools.into_iter().map(|tool| tool.read().map(Arc::new));
     let definitions = definitions.collect::<Result<_, _>>()?;
@@ -193,12 +193,12 @@ impl HostSession for State {
         let content = match content {
             Ok(json) => match result(&json, &self.limits, &self.usage) {
                 Ok(answer) => Ok(answer),
-                // It waits still, and can be answered otherwise.
+                // The call still waits, and can get another answer.
                 Err(e) => return Ok(Err(e.into())),
             },
             Err(text) => Err(ToolError::Unavailable(text)),
         };
-        // The session may have gone on without the answer, after an interrupt: that is no error of the plugin.
+        // After an interrupt the session may have continued without the answer, which is no error of the plugin.
         let _ = waiting.remove().send(content);
         Ok(Ok(()))
     }

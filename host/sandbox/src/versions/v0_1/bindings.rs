@@ -1,7 +1,7 @@
-//! The host's bindings, generated from `wit/`.
+//! Generates the host's bindings from `wit/`.
 //!
-//! One world serves all members: what it imports is the whole of `guild:worker`, and a component's exports are
-//! looked up by interface ([`super::exports`]).
+//! One world serves all members: it imports the whole of `guild:worker`, and a component's exports are looked up by
+//! interface ([`super::exports`]).
 
 wasmtime::component::bindgen!({
     path: "../../wit",

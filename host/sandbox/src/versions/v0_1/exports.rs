@@ -20,7 +20,7 @@ use crate::{
     state::State,
 };
 
-/// The exports of a component: those that its world has.
+/// The exports of a component, according to its world.
 pub(super) struct Exports {
     dispatch: Option<dispatch::GuestIndices>,
     run: Option<run::GuestIndices>,

@@ -1,4 +1,4 @@
-//! `files`: reads under the granted read roots.
+//! Implements `files`: reads under the granted read roots.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::state::{CallContext, State};
 
-/// Lines or paths that one call answers with at most.
+/// The most lines or paths that one call returns.
 const MAX_FOUND: u32 = 10_000;
 
 fn granted(context: &CallContext) -> Result<Arc<dyn Files>, ToolError> {
@@ -40,7 +40,7 @@ impl Host for State {
     }
 
     async fn grep(&mut self, pattern: String, glob: Option<String>, limit: u32) -> HostResult<Vec<Passage>> {
-        // The component's deadline, or its end, drops this call, and the search with it.
+        // The component's deadline or end drops this call, which cancels the search.
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
         self.blocking(move |context| {

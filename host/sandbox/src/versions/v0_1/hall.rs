@@ -1,4 +1,4 @@
-//! `hall`: reads the hall that the host serves.
+//! Implements `hall`: reads the hall that the host serves.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     state::{CallContext, State},
 };
 
-/// Reads the hall, where the host does its own work.
+/// Reads the hall on the host's runtime.
 async fn read<T: Send + 'static, F: Future<Output = Result<T, ToolError>> + Send + 'static>(
     context: &CallContext,
     function: &'static str,

@@ -1,4 +1,4 @@
-//! `job-tools`: the internal tools on this job, by the same implementation that sessions call.
+//! Implements `job-tools`: the internal tools on this job, which sessions call too.
 
 use guild_contract::{
     Decision,

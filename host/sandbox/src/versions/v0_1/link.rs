@@ -53,5 +53,5 @@ impl From<ToolError> for wit::types::HostError {
     }
 }
 
-/// What a host function answers: the interface's own result, inside the one that traps.
+/// The result of a host function: the interface's own result, inside the result that traps.
 pub(super) type HostResult<T> = wasmtime::Result<Result<T, wit::types::HostError>>;

@@ -1,4 +1,4 @@
-//! `log`: lines for the job's log.
+//! Implements `log`: lines for the job's log.
 
 use guild_contract::capability::LOG;
 
@@ -7,7 +7,7 @@ use crate::state::State;
 
 impl Host for State {
     async fn write(&mut self, level: Level, message: String) -> wasmtime::Result<()> {
-        // The interface has no error to answer with: what was not granted is dropped.
+        // The interface has no errors, so a line without the grant is dropped.
         if self.context.granted(&LOG).is_ok() {
             let level = match level {
                 Level::Debug => "debug",

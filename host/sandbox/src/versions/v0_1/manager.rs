@@ -1,4 +1,4 @@
-//! `manager`: the tools that the manager's sessions have, for its component.
+//! Implements `manager`: the tools of the manager's sessions, for its component.
 
 use guild_contract::capability::MANAGER;
 use guild_session::tools::{ToolCall, ToolError};
@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{call::on_host, state::State};
 
-/// Calls a tool of the manager's, where the host does its own work. `function` is its name in WIT. A component that carries
-/// its job out is not resumed after a crash, so the number of a call within its job names it.
+/// Calls a tool of the manager on the host's runtime. `function` is its name in WIT. A component that carries its job
+/// out is not resumed after a crash, so the number of a call within its job identifies it.
 async fn call(state: &mut State, function: &'static str, tool: &str, input: Value) -> Result<Value, ToolError> {
     state.context.granted(&MANAGER)?;
     let (tools, host) = state.context.manager.clone().ok_or_else(|| state.context.no_job(function))?;
@@ -24,7 +24,7 @@ fn text(answer: &Value, key: &str) -> Option<String> {
     answer.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Why a commission waits, and which of its bounds were cut.
+/// The reason that a commission waits, and its bounds that were cut.
 fn reason(answer: &Value) -> Option<String> {
     let cut = answer.get("cut").and_then(Value::as_array).into_iter().flatten();
     let all: Vec<String> =
@@ -32,7 +32,7 @@ fn reason(answer: &Value) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// What came of a dispatch, out of the answer of a tool.
+/// The result of a dispatch, from the answer of a tool.
 fn dispatched(answer: Result<Value, ToolError>) -> HostResult<Dispatched> {
     Ok(answer.map_err(Into::into).map(|answer| Dispatched {
         commission: text(&answer, "commissionId").unwrap_or_default(),

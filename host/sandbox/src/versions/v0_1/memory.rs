@@ -1,4 +1,4 @@
-//! `memory`: notes that outlast the job.
+//! Implements `memory`: notes that outlast the job.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::state::{CallContext, State};
 
-/// The notes of a scope, for what concerns this key.
+/// The notes of a scope, for a call with this key.
 fn keyed<'a>(context: &'a CallContext, scope: Scope, key: &str) -> Result<&'a ScopeNotes, ToolError> {
     let notes = scoped(context, scope)?;
     named("the key", key)?;
@@ -29,7 +29,8 @@ fn keyed<'a>(context: &'a CallContext, scope: Scope, key: &str) -> Result<&'a Sc
 fn scoped(context: &CallContext, scope: Scope) -> Result<&ScopeNotes, ToolError> {
     context.granted(&MEMORY)?;
     let notes = context.memory()?.scope(scope.into())?;
-    // Its sessions may read more: they have the base toolbox, and a component has what its manifest asks for.
+    // Its sessions may read more, since they have the base toolbox; a component has only the grants that its manifest
+    // asks for.
     Kind::of_scope(scope.into()).map_or(Ok(()), |kind| context.granted(kind))?;
     Ok(notes)
 }
@@ -54,7 +55,7 @@ impl From<Scope> for manifest::Scope {
     }
 }
 
-/// The job on whose account memory is written: a refused dispatch leaves no trace.
+/// The job for which memory is written. Without a job writing is refused, so that a refused dispatch leaves no trace.
 fn writer(context: &CallContext, scope: Scope, key: &str, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
     keyed(context, scope, key)?;
     context.granted(&MEMORY_WRITE)?;

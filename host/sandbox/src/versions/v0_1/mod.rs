@@ -1,7 +1,8 @@
-//! `guild:worker@0.1`: bindings, host functions (one file per interface), and what a component's exports mean.
+//! Serves `guild:worker@0.1`: bindings, host functions (one file per interface), and the conversion of a component's
+//! exports.
 //!
-//! An expected failure is the interface's `host-error`; only abuse (a handle that is not one) or a bug of the host traps.
-//! What blocks on storage runs where blocking is allowed.
+//! An expected failure is the interface's `host-error`; only abuse (an invalid handle) or a bug of the host traps. Work
+//! that blocks on storage runs where blocking is allowed.
 
 mod activation;
 mod agent;

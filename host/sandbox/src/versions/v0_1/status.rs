@@ -1,4 +1,4 @@
-//! `status`: the job's own record.
+//! Implements `status`: the job's own record.
 
 use guild_contract::{JobStatus, capability::STATUS};
 

@@ -1,7 +1,7 @@
-//! `web`: searches and reads pages, through the host and under the operator's policy.
+//! Implements `web`: searches and reads pages, through the host and under the operator's policy.
 //!
-//! Jobs and tool calls have it: what is asked for while a dispatch is checked would leave the machine without a trace.
-//! Each search and each page is a line of the job's log, or of the host's, whatever came of it.
+//! Only jobs and tool calls have it, since a request while a dispatch is checked would leave no trace. Each search and
+//! each page is a line of the job's or the host's log, also if it failed.
 
 use guild_contract::capability::{SEARCH, WEB};
 use guild_session::{tools::ToolError, web::Web};
@@ -18,14 +18,14 @@ use crate::{
     state::{CallContext, State},
 };
 
-/// Hits that a component is given at most.
+/// The most hits that a component is given.
 const MAX_HITS: u32 = 50;
-/// Characters of a query or an address, and of an error, that a line of the log has.
+/// The characters of a query, an address or an error in a line of the log.
 const LOGGED_CHARS: usize = 500;
-/// What is said where the host stops meanwhile.
+/// The error if the host stops meanwhile.
 const FAILED: &str = "the web could not be asked";
 
-/// A line of the log about one request, which is written when its outcome is known, or nobody waits for it.
+/// A line of the log about one request, which is written when its outcome is known or its caller is gone.
 struct RequestLog {
     log: LogSink,
     asked: String,
@@ -38,7 +38,7 @@ impl RequestLog {
         Self { log: context.log.clone(), asked, outcome: "broke off".to_owned() }
     }
 
-    /// Writes it, and hands the answer on.
+    /// Writes the line, and returns the answer.
     fn close<T>(mut self, answer: Result<T, ToolError>, bytes: fn(&T) -> usize) -> HostResult<T> {
         self.outcome = match &answer {
             Ok(value) => format!("ok, {} bytes", bytes(value)),
