@@ -1,10 +1,10 @@
-//! What the handlers of requests share: storage work off the runtime's threads, and the JSON of an answer.
+//! Helps the handlers of requests: runs storage work off the runtime's threads, and writes the JSON of an answer.
 
 use bytes::Bytes;
 use guild_contract::rpc::RpcError;
 use serde::Serialize;
 
-/// Runs work that blocks on storage on a thread that may block.
+/// Runs work that blocks on storage, on a thread that may block.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {

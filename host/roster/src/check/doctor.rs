@@ -1,7 +1,7 @@
 //! Checks for `guild doctor`: runtimes, keys, read roots, the web and members, each with the step that mends it.
 //!
-//! It makes what a host would make and asks each part, so that it says what a dispatch would be answered. It becomes
-//! the owner of no member, ends no process, and sends nothing anywhere unless it is asked to.
+//! The checks make the parts of a host and ask each one, so that they predict the answer to a dispatch. They become the
+//! owner of no member, end no process, and send no request unless the user asks for it.
 
 use std::{
     collections::BTreeSet,
@@ -39,12 +39,12 @@ use crate::{
     },
 };
 
-/// So many documents of a read root are counted.
+/// The number of documents of a read root that are counted.
 const DOCUMENTS: u32 = 1000;
-/// What the search provider is asked.
+/// The query to the search provider.
 const QUERY: &str = "WebAssembly";
 
-/// What is to be looked at: a host as it would be started.
+/// The options of the host that is examined.
 #[derive(Clone, Debug)]
 pub struct Examination {
     /// `guild.toml`.
@@ -53,7 +53,7 @@ pub struct Examination {
     pub members: Option<PathBuf>,
     /// Read roots besides those of the configuration (`--sources`).
     pub sources: Vec<PathBuf>,
-    /// The runtime of all sessions, where it is not the configuration's (`--agent`).
+    /// The runtime of all sessions, if it is not the configuration's (`--agent`).
     pub agent: Option<Runtime>,
     /// The home of a hall.
     pub hall: Option<PathBuf>,
@@ -63,26 +63,26 @@ pub struct Examination {
     pub online: bool,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Of what kind it is.
+    /// The kind of the checked part.
     pub kind: Kind,
-    /// Which one it is.
+    /// The name of the checked part.
     pub name: String,
     /// Whether it is usable.
     pub state: State,
     /// Whether jobs of this host need it.
     pub needed: bool,
-    /// What it is; or why it is not usable, and what to install or to set.
+    /// A description of the part; or the reason that it is not usable, and the thing to install or to set.
     pub detail: String,
 }
 
-/// What can be looked at.
+/// A kind of part that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// What runs agent sessions.
+    /// A runtime of agent sessions.
     Runtime,
     /// A key of a provider.
     Key,
@@ -90,40 +90,40 @@ pub enum Kind {
     Sources,
     /// Pages of the web.
     Web,
-    /// What searches.
+    /// The search provider.
     Search,
-    /// What works in projects, and makes pull requests of them.
+    /// The programs that work in projects and make pull requests.
     Git,
     /// The hall: its home, its list of projects, its members, its manager.
     Hall,
     /// A project of the hall.
     Project,
-    /// What may be spent in a day.
+    /// The caps on the dollars spent in a day.
     Spend,
-    /// Who may ask.
+    /// The access to the host.
     Auth,
     /// A member, and its component.
     Member,
-    /// A host that runs.
+    /// A running host.
     Host,
 }
 
-/// Whether something is usable.
+/// The state of a checked part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is.
+    /// It is usable.
     Usable,
-    /// It is not.
+    /// It is not usable.
     Unusable,
-    /// Nobody asked for it.
+    /// It is not configured.
     Off,
-    /// It runs, and otherwise than it would if it were started now.
+    /// It runs with other options than it would have if it were started now.
     Differs,
 }
 
 impl Check {
-    /// What is usable, with what it is; or is not, and why.
+    /// A check of a part that is usable, with a description, or unusable, with the reason.
     pub fn new(kind: Kind, name: impl fmt::Display, needed: bool, found: Result<String, String>) -> Self {
         let (state, detail) = match found {
             Ok(detail) => (State::Usable, detail),
@@ -136,19 +136,19 @@ impl Check {
         Self { kind, name: name.to_string(), state: State::Off, needed: false, detail: detail.into() }
     }
 
-    /// What runs otherwise than it would if it were started now, and in what.
+    /// A check of a host that runs with other options than it would have if it were started now.
     pub fn differs(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self { state: State::Differs, ..Self::off(kind, name, detail) }
     }
 
-    /// Whether jobs would fail for it.
+    /// Whether jobs would fail because of it.
     pub fn is_missing(&self) -> bool {
         self.needed && self.state == State::Unusable
     }
 }
 
-/// Looks at everything, in the order in which it is to be shown. `compiling` is called with the file of each component that has to
-/// be compiled.
+/// Runs all checks, in the order in which they are shown. `compiling` is called with the file of each component that
+/// has to be compiled.
 pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send + 'static) -> Vec<Check> {
     let Examination { config, members, sources, agent, hall, serves_hall, online } = examination;
     let config = config.with_agent(agent);
@@ -165,7 +165,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     let read = read_roots(&config, sources).map_err(|e| e.to_string());
     let roots = read.clone().ok().flatten();
     let files = roots.clone().map(|roots| Arc::new(roots) as Arc<dyn Files>);
-    // What guild.toml or the command line names is needed in any case. Where there is no member, one may be added.
+    // A runtime that guild.toml or the command line names is always needed. Without a member, one may be added later.
     let is_named = agent.is_some() || config.written.contains_key("agent") || survey.is_empty();
     let agent_of = |member: &Surveyed| match member.found.path.parse::<MemberKey>() {
         Ok(key) => config.agent_of(&key),
@@ -213,7 +213,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     checks
 }
 
-/// Whether this host would serve it.
+/// Whether this host would serve the member.
 fn is_ours(member: &Surveyed) -> bool {
     !matches!(member.state, Ok(false))
 }
@@ -254,7 +254,7 @@ async fn look_at_git(config: &Config) -> Check {
     Check::new(Kind::Git, "git", !config.projects.is_empty(), found.map_err(|e| e.to_string()))
 }
 
-/// The hall that a host would have: its home, `config.yaml`, who can be commissioned, and each project.
+/// Checks the hall of a host: its home, `config.yaml`, the workers that can be commissioned, and each project.
 async fn look_at_hall(home: &Path, members: Option<&Path>, config: &Config, survey: &[Surveyed]) -> Vec<Check> {
     let looked = guild_hall::look_at(home, &commissions::permits(config), &config.limits).await;
     let place = home.display();
@@ -277,7 +277,7 @@ async fn look_at_hall(home: &Path, members: Option<&Path>, config: &Config, surv
     checks
 }
 
-/// That a directory of members has none that could work on a commission, and what to do.
+/// A sentence that no member of the directory could work on a commission, and the remedy.
 pub fn nobody_works(members: &Path) -> String {
     let members = members.display();
     format!(
@@ -286,7 +286,7 @@ pub fn nobody_works(members: &Path) -> String {
     )
 }
 
-/// The manager that `guild.toml` names, if it names one.
+/// Checks the manager that `guild.toml` names, if it names one.
 fn look_at_manager(config: &Config, survey: &[Surveyed]) -> Check {
     let Some(key) = &config.policy.manager else {
         let hint =
@@ -317,12 +317,12 @@ fn look_at_manager(config: &Config, survey: &[Surveyed]) -> Check {
     Check::new(Kind::Hall, "manager", true, found())
 }
 
-/// The keys that are named, and the one that the provider usually has.
+/// Checks the named keys, and the provider's usual one.
 fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut look = |name: &str, needed: bool, source: Option<&KeySource>| {
         let Some(source) = source else { return };
-        // What is read is dropped at once.
+        // The key is dropped at once.
         let found = source.read().map(|_key| format!("{source} has one"));
         checks.push(Check::new(Kind::Key, name, needed, found));
     };
@@ -335,8 +335,8 @@ fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
     checks
 }
 
-/// The read roots, opened as a host opens them: all, or none, and why. `searched`: whether the built-in runtime reads them,
-/// for which a root needs documents.
+/// Checks the read roots, which a host opens all or not at all. `searched` tells whether the built-in runtime reads
+/// them, for which a root needs documents.
 async fn look_at_sources(read: Result<Option<ReadRoots>, String>, searched: bool) -> Check {
     let check = |found| Check::new(Kind::Sources, "read roots", true, found);
     let roots = match read {
@@ -361,7 +361,7 @@ async fn look_at_sources(read: Result<Option<ReadRoots>, String>, searched: bool
     check(if bad.is_empty() { Ok(all) } else { Err(all) })
 }
 
-/// What there is to read in a root.
+/// A description of the files of a root.
 fn content(root: &Looked) -> String {
     let documents = match (root.documents, root.stopped) {
         (0, _) => "no documents".to_owned(),
@@ -375,7 +375,7 @@ fn content(root: &Looked) -> String {
     }
 }
 
-/// What is to be said about the two halves of the web. `has_roots`: whether there is something to search without it.
+/// Checks the two halves of the web. `has_roots` tells whether there are read roots to search without it.
 async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Check> {
     let own = if has_roots { "WebSearch finds what is in the read roots" } else { "there is no WebSearch" };
     let no_provider = || Check::off(Kind::Search, "provider", format!("{own}: guild.toml has no [web.search]"));
@@ -407,7 +407,7 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
     vec![pages, search]
 }
 
-/// What was spent today, and of how much.
+/// The dollars spent today, and their cap.
 fn look_at_spend(config: &Config) -> Result<String, String> {
     let spent = Ledger::of(config).spent_today()?;
     let Spend { host_usd_per_day, token_usd_per_day } = config.spend;
@@ -415,7 +415,7 @@ fn look_at_spend(config: &Config) -> Result<String, String> {
     Ok(format!("{spent:.2} USD today (UTC), of {}; each token {}", cap(host_usd_per_day), cap(token_usd_per_day)))
 }
 
-/// Who may come in, over what, and where it is written down. It makes no audit log.
+/// Checks the access to the host, its encryption, and its audit log, without making the log.
 fn look_at_ingress(config: &Config) -> Result<String, String> {
     let ingress = &config.auth;
     let tls = match &ingress.tls {
@@ -476,7 +476,7 @@ async fn ask(search: &dyn Search) -> Result<String, String> {
     }
 }
 
-/// A member, its component, what its sessions do not have, and what else was not granted.
+/// Checks a member, its component, the missing tools of its sessions, and its denied requests.
 fn look_at_member(
     member: Surveyed,
     agent: Result<Runtime, String>,
@@ -519,7 +519,7 @@ fn look_at_member(
     Check::new(Kind::Member, found.path, true, Ok(detail))
 }
 
-/// Whether a dispatch to a member would find its runtime ready. Which model its plan names is not known before.
+/// Whether a dispatch to a member would find its runtime ready. The model of its plan is not known before.
 fn is_ready(
     world: Option<World>,
     agent: Runtime,

@@ -20,23 +20,22 @@ use crate::{
 
 /// A member as `guild members` shows it.
 pub struct Surveyed {
-    /// What was found.
+    /// The found directory.
     pub found: Found,
-    /// `Ok` with whether it has a component; else why it cannot be served.
+    /// `Ok` with whether it has a component; else the reason that it cannot be served.
     pub state: Result<bool, String>,
-    /// What it is granted, where it has a component and its manifest is sound.
+    /// Its grants, if it has a component and its manifest is valid.
     pub granted: Option<Granted>,
-    /// Whether it is trusted, where its component can be read.
+    /// Its trust, if its component can be read.
     pub standing: Option<Standing>,
-    /// What is wrong with its manifest, where it is served all the same ([`FoundMember::warnings`]).
+    /// Warnings about its manifest, which do not prevent serving it ([`FoundMember::warnings`]).
     pub warnings: Vec<String>,
 }
 
 /// Finds the members of a directory and checks each one's component, without becoming the owner of one. It blocks;
 /// `compiling` is called with the file of each component that has to be compiled.
 ///
-/// # Errors
-/// Where the directory cannot be read.
+/// # Errors The directory cannot be read.
 pub fn survey_all(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Result<Vec<Surveyed>, OpenError> {
     let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
     let found = discovery::discover(&open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
@@ -46,7 +45,7 @@ pub fn survey_all(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Res
     Ok(found.into_iter().map(survey).collect())
 }
 
-/// [`survey_all`], of one member.
+/// As [`survey_all`], for one member.
 pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)) -> Surveyed {
     let approval = Arc::new(Approval::new(config));
     let sandbox = component_loader::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
@@ -54,11 +53,10 @@ pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)
     survey(found, config, &approval, sandbox.as_ref(), compiling)
 }
 
-/// The tools that a member's component offers: it is compiled, and asked in the sandbox, where it reaches nothing. It may be
-/// one that nobody approved. It blocks.
+/// The tools that a member's component offers: it is compiled, and lists them in the sandbox, where it reaches nothing.
+/// It need not be approved. This blocks.
 ///
-/// # Errors
-/// Why there are none to be had.
+/// # Errors The component cannot be loaded or lists no tools.
 pub fn tools_of(
     member: &FoundMember,
     config: &Config,
@@ -76,7 +74,7 @@ pub fn tools_of(
     Ok(plugin.tools().to_vec())
 }
 
-/// Checks a member as a host would that serves it.
+/// Checks a member as a host would check it.
 fn survey(
     found: Found,
     config: &Config,
@@ -89,7 +87,7 @@ fn survey(
         let Some(spec) = &member.manifest.component else { return Ok(false) };
         let (wanted, found) = WantedComponent::new(member, spec.clone(), config, approval.clone())?;
         granted = Some(found);
-        // What is wrong with the member itself is reported first.
+        // Errors of the member itself are reported first.
         let read = component_loader::read(&wanted).map(|(candidate, found)| (candidate, standing.insert(found)));
         check_config_schema(spec, &wanted.limits)?;
         check_directories(&member.dir)?;
@@ -107,7 +105,7 @@ fn survey(
     Surveyed { found, state, granted, standing, warnings }
 }
 
-/// A host makes these where they are missing, and opens nothing else in their place.
+/// Checks the directories that a host makes if they are missing, and that must be no symlinks or files.
 fn check_directories(member: &Dir) -> Result<(), String> {
     for name in ["jobs", "memory"] {
         match member.symlink_metadata(name) {

@@ -1,4 +1,4 @@
-//! Checks of what a host would serve, and how, without starting it.
+//! Checks the members and the options of a host without starting it.
 
 pub mod doctor;
 pub mod members;

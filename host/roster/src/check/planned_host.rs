@@ -1,4 +1,4 @@
-//! Tells from a configuration how a host would serve members, and what they would reach.
+//! Predicts from a configuration how a host would serve members, and which resources they would reach.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// What members reach of a host that is started with a configuration.
+/// The resources that members would reach on a host with a configuration.
 pub struct Preview(Resources);
 
-/// What answers a search.
+/// The source of a search's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Searched {
@@ -34,10 +34,9 @@ pub enum Searched {
 }
 
 impl Preview {
-    /// What `config` has.
+    /// Opens the resources of `config`.
     ///
-    /// # Errors
-    /// Where a host would not start: a read root that cannot be opened, a `[web]` that cannot be.
+    /// # Errors The host would not start: a read root cannot be opened, or `[web]` is invalid.
     pub fn new(config: &Config) -> Result<Self, OpenError> {
         let sources = Sources::new(read_roots(config, Vec::new())?);
         Ok(Self(Resources { sources, runtimes: Runtimes::new(config).map_err(OpenError::Config)? }))
@@ -48,7 +47,7 @@ impl Preview {
         self.0.sources.names()
     }
 
-    /// The tools that sessions with these grants can be given, and what their WebSearch searches.
+    /// The tools that sessions with these grants can be given, and the source of their WebSearch.
     pub fn of(&self, grants: &Grants) -> (Vec<String>, Searched) {
         let reach = self.0.reach(None, grants);
         let searched = match (self.0.runtimes.web(grants).search, &reach.web.search) {
@@ -60,7 +59,7 @@ impl Preview {
     }
 }
 
-/// A host as it would be started, as far as it says how members are served.
+/// The serving options of a host before it is started.
 pub struct PlannedHost {
     config: Config,
     sources: Sources,
@@ -69,17 +68,15 @@ pub struct PlannedHost {
 impl PlannedHost {
     /// A host with this configuration, these read roots besides (`--sources`), and this runtime (`--agent`).
     ///
-    /// # Errors
-    /// Where a read root cannot be opened.
+    /// # Errors A read root cannot be opened.
     pub fn new(config: &Config, sources: Vec<PathBuf>, agent: Option<Runtime>) -> Result<Self, OpenError> {
         let sources = Sources::new(read_roots(config, sources)?);
         Ok(Self { config: config.clone().with_agent(agent), sources })
     }
 
-    /// How it would serve a member.
+    /// The options with which it would serve a member.
     ///
-    /// # Errors
-    /// Why it would not.
+    /// # Errors The reason that it would not.
     pub fn serve(&self, member: &FoundMember) -> Result<Serving, String> {
         let spec = member.manifest.component.as_ref().ok_or("it has no `component`: its own process serves it")?;
         let granted = Granted::of(member, spec, &self.config, &Approval::new(&self.config))?;

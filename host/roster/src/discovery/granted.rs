@@ -14,20 +14,19 @@ use guild_trust::Approval;
 
 use super::FoundMember;
 
-/// What a member may do: what its manifest asks for, and the operator allows.
+/// The permissions of a member: the requests of its manifest that the operator allows.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// What it may reach.
+    /// Its grants.
     pub grants: Arc<Grants>,
-    /// What it may use.
+    /// Its limits.
     pub limits: MemberLimits,
 }
 
 impl Granted {
-    /// What `config` grants a member, whose component is as `spec` says, as far as it was approved.
+    /// The grants of `config` to a member with the component `spec`, restricted to approved parts.
     ///
-    /// # Errors
-    /// Where its manifest asks for what cannot be, with the line.
+    /// # Errors Its manifest has an impossible request. The text names the line.
     pub fn of(
         member: &FoundMember,
         spec: &ComponentSpec,
@@ -45,7 +44,7 @@ impl Granted {
         })
     }
 
-    /// Logs what is granted in one line, and each request that is not.
+    /// Logs the grants in one line, and each denied request.
     pub(crate) fn log(&self, member: &FoundMember, roots: &[String]) {
         let Self { grants, limits } = self;
         let granted: Vec<&str> = grants.granted().collect();
@@ -54,7 +53,7 @@ impl Granted {
         tracing::info!(member = %member.key, granted, roots, narrowed, "granted");
         for (name, why) in self.denied() {
             let place = member.manifest.lines.place(&request_path(name));
-            // A tool that there is nothing for is absent, and no more.
+            // A tool without sources is absent, which is no denial.
             if SESSION_TOOLS.contains(&name) {
                 tracing::info!(member = %member.key, "{place} asks for {name}, which is not granted: {why}");
             } else {
@@ -63,7 +62,7 @@ impl Granted {
         }
     }
 
-    /// What is asked for and not granted, and why.
+    /// The denied requests, with the reasons.
     pub fn denied(&self) -> impl Iterator<Item = (&str, &str)> {
         self.grants.verdicts().filter_map(|(name, verdict)| match verdict {
             Verdict::Denied(why) => Some((name, why.as_str())),
@@ -72,7 +71,7 @@ impl Granted {
     }
 }
 
-/// Why a session cannot be given a tool.
+/// The reason that a session cannot be given a tool.
 pub(crate) fn no_tool(grants: &Grants, tool: &str) -> String {
     match grants.requested.get(tool) {
         Some(Verdict::Denied(why)) => format!("the tool {tool:?}: {why}"),
@@ -81,17 +80,16 @@ pub(crate) fn no_tool(grants: &Grants, tool: &str) -> String {
     }
 }
 
-/// Where a manifest asks for what [`Grants::requested`] names so.
+/// The path in a manifest of a request that [`Grants::requested`] names.
 pub(crate) fn request_path(name: &str) -> String {
     format!("component.{}", Kind::named(name).map_or("tools", |kind| kind.key))
 }
 
-/// What the jobs of a member may use at most, where `limits` are its own, with the turns and dollars that its manifest
-/// asks for.
+/// The bounds of a member's jobs: its own `limits`, with the turns and dollars of its manifest.
 pub fn ceiling(spec: &ComponentSpec, limits: &Limits) -> Bounds {
     let mut most = session_limits(limits);
     if spec.world == World::AutonomousWorker {
-        // It may run longer than a session; what sessions it starts are bounded as all are.
+        // It may run longer than a session; its own sessions are bounded like all others.
         most.deadline_seconds = most.deadline_seconds.max(Some(limits.run_seconds));
     }
     most.min(Bounds { deadline_seconds: spec.resources.deadline_seconds, ..Bounds::default() })

@@ -1,9 +1,9 @@
 //! Checks the `mcp` line of a manifest, so that a member cannot choose the options of its own host.
 //!
-//! Guild Hall starts a member's host with the command, the arguments and the environment that the member's manifest has.
-//! Options of `guild serve` widen what members may do, and so does another `guild.toml`: a plugin must not choose either.
-//! So a host that such a line may have started looks at the line, and does not start where it says more than which member
-//! to serve at which port. The operator can allow more, in the one file that the line cannot choose.
+//! Guild Hall starts a member's host with the command, the arguments and the environment that the member's manifest
+//! has. Options of `guild serve` widen what members may do, and so does another `guild.toml`: a plugin must not choose
+//! either. So a host that such a line may have started checks the line, and does not start if it sets more than the
+//! member and the port. The operator can allow more, in the one file that the line cannot choose.
 
 use std::{env, path::Path};
 
@@ -17,15 +17,14 @@ use guild_fs::durable::open_directory;
 use super::FoundMember;
 use crate::discovery;
 
-/// What a manifest may say without permission.
+/// The line that a manifest may have without permission.
 const PLAIN: &str = r#""command": "guild", "args": ["serve", "--member", ".", "--port", "${PORT}"]"#;
 
-/// Refuses to serve where a manifest that may have started this process has another `mcp` line than the plain one, and the
-/// operator did not allow it: the manifest of `member`, where one member is to be served, and that of the member in whose
-/// directory this process was started, as Guild Hall does. It reads these files.
+/// Refuses to serve if a manifest that may have started this process has another `mcp` line than the plain one, and the
+/// operator did not allow it. These are the manifest of `member`, if one member is to be served, and that of the member
+/// in whose directory this process was started, as Guild Hall does. It reads these files.
 ///
-/// # Errors
-/// A sentence that names the file, the line and the key, and what to write instead.
+/// # Errors A sentence names the file, the line, the key and the remedy.
 pub fn check(member: Option<&Path>) -> Result<(), String> {
     let is_member = |directory: &&Path| directory.join(FILE_NAME).symlink_metadata().is_ok();
     let here = env::current_dir().ok();
@@ -46,15 +45,16 @@ fn check_member(directory: &Path) -> Result<(), String> {
 }
 
 impl FoundMember {
-    /// What is wrong with a manifest that is loaded all the same: nothing could be dispatched to the member, or Guild Hall
-    /// could not start it. Each says what to write.
+    /// Warnings about a manifest that is loaded all the same: no work could be dispatched to the member, or Guild Hall
+    /// could not start it. Each tells the remedy.
     pub fn warnings(&self) -> Vec<String> {
         let unusable = self.manifest.warnings().into_iter().map(|warning| warning.to_string());
         unusable.chain(warning(&self.manifest, &self.key)).collect()
     }
 }
 
-/// Why Guild Hall could not start the member of that key by its manifest; none where it can, and where it does not start it.
+/// The reason that Guild Hall could not start the member of that key by its manifest; `None` if it can, or does not
+/// start it.
 fn warning(manifest: &Manifest, key: &MemberKey) -> Option<String> {
     manifest.unplain()?;
     let why = match Config::of_user() {
@@ -64,7 +64,7 @@ fn warning(manifest: &Manifest, key: &MemberKey) -> Option<String> {
     Some(format!("Guild Hall cannot start it by its manifest: {why}"))
 }
 
-/// Why a host does not start by the line of this manifest, with the manifest's line and what to write instead.
+/// The reason that a host does not start by the line of this manifest, with the place and the remedy.
 fn refusal(manifest: &Manifest, own: &MemberKey, user: &Config) -> Option<String> {
     let Unplain { key, what, allowable } = manifest.unplain()?;
     if allowable && user.any_mcp.iter().any(|pattern| pattern.matches(own.as_str())) {

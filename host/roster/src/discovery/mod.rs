@@ -1,9 +1,9 @@
 //! Finds members: directories with a `guild-member.json`, or with a `package.json` that has a key `guildHall`.
 //!
-//! `X`, or `X/Y` where `X` is none; the key is the path. Nothing of a member is run for this. Directories whose
-//! name begins with `.` are skipped, and so are symlinks: a member is the directory itself, and two keys for
-//! one directory would be two owners of the same jobs. An invalid manifest makes a member with an error,
-//! and the other members are found all the same.
+//! A member is `X`, or `X/Y` if `X` is no member; the key is the path. No code of a member is run for this. Directories
+//! whose name begins with `.` are skipped, and so are symlinks: a member is the directory itself, and two keys for one
+//! directory would be two owners of the same jobs. An invalid manifest makes a member with an error, and the other
+//! members are found all the same.
 
 pub mod granted;
 pub mod mcp_line;
@@ -38,7 +38,7 @@ pub const MEMBERS: &str = "guild-members";
 pub struct Found {
     /// Its path under the members' directory: `X` or `X/Y`.
     pub path: String,
-    /// The member; or why it is none, with the file at fault.
+    /// The member; or the error, with the invalid file.
     pub member: Result<FoundMember, String>,
 }
 
@@ -51,49 +51,48 @@ pub struct FoundMember {
     pub dir: Dir,
     /// Its manifest.
     pub manifest: Manifest,
-    /// What it was when it was found.
+    /// Its state when it was found.
     pub(crate) mark: Mark,
 }
 
 impl FoundMember {
-    /// The SHA-256 of what declares it, in lower-case hexadecimal.
+    /// The SHA-256 of the files that declare it, in lower-case hexadecimal.
     pub fn manifest_sha256(&self) -> String {
         hex(&self.mark.manifest)
     }
 
-    /// Its posture, which its sessions are given; none where it has none.
+    /// Its posture, which its sessions are given, if it has one.
     ///
-    /// # Errors
-    /// Why it cannot be read: the rest of a sentence that begins with the file's name.
+    /// # Errors The file cannot be read. The text is the rest of a sentence that begins with the file's name.
     pub fn posture(&self) -> Result<Option<Vec<u8>>, String> {
         posture(&self.dir)
     }
 
-    /// The SHA-256 of its component, in lower-case hexadecimal; none where it has none. It blocks.
+    /// The SHA-256 of its component, in lower-case hexadecimal, if it has one. It blocks.
     ///
-    /// # Errors
-    /// Where the component cannot be read.
+    /// # Errors The component cannot be read.
     pub fn component_sha256(&self, limits: &Limits) -> Result<Option<String>, String> {
         let Some(spec) = &self.manifest.component else { return Ok(None) };
         let candidate = Candidate::read(&self.dir, &spec.file, limits.component_bytes);
         candidate.map(|candidate| Some(candidate.hash())).map_err(|e| e.to_string())
     }
 
-    /// A member that is served, as it was found, whatever its directory has now.
+    /// A served member as it was found, even if its directory has changed.
     pub(crate) fn served(key: MemberKey, dir: Dir, manifest: Manifest) -> Self {
         Self { key, dir, manifest, mark: Mark::default() }
     }
 }
 
-/// Identifies a state of a member's directory: which directory it is, what its manifest says, and which
-/// state its component and the component's signature are in.
+/// Identifies a state of a member's directory: the directory, the manifest, and the files of the component and its
+/// signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Device and inode.
     pub(crate) directory: Option<(u64, u64)>,
-    /// Of the bytes that declare it.
+    /// The SHA-256 of the bytes that declare it.
     pub(crate) manifest: [u8; 32],
-    /// Of each file, with the symlinks on the way to it: one that leads nowhere is not what is missing.
+    /// The marks of each file, with the symlinks on the way to it, so that a dangling symlink differs from a missing
+    /// file.
     files: [Vec<FileMark>; 2],
 }
 
@@ -101,11 +100,12 @@ pub(crate) struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileMark {
     file: Fingerprint,
-    /// It was changed so lately that a later change may look the same: file systems count time in ticks.
+    /// Whether it was changed so recently that a later change may have the same time, since file systems count time in
+    /// ticks.
     fresh: bool,
 }
 
-/// The times of a file differ after two changes that are so far apart.
+/// The pause between two changes after which the times of a file differ.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Mark {
@@ -117,7 +117,7 @@ impl Mark {
         Self { directory: own.map(|own| (own.dev(), own.ino())), manifest: sha256, files }
     }
 
-    /// Whether nothing has changed from `before` to this, as far as is known without reading.
+    /// Whether nothing has changed since `before`, judged without reading the files.
     pub(crate) fn is_same(&self, before: &Self) -> bool {
         let fresh = before.files.iter().flatten().any(|file| file.fresh);
         !fresh && self == before
@@ -143,7 +143,7 @@ impl FileMark {
     }
 }
 
-/// Every member under the members' directory, sorted by path. An error says that the directory itself cannot be read.
+/// Every member under the members' directory, sorted by path. An error means that the directory itself cannot be read.
 pub fn discover(members: &Dir) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for name in subdirectories(members)? {
@@ -161,7 +161,7 @@ pub fn discover(members: &Dir) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// `X/Y`. What cannot be read here is not known to be a member, and only logged.
+/// Finds the members `X/Y`. An unreadable directory is not known to be a member, and is only logged.
 fn discover_inner(outer_name: &str, outer: &Dir, found: &mut Vec<Found>) {
     let names = subdirectories(outer).unwrap_or_else(|error| {
         tracing::warn!(directory = outer_name, %error, "a directory of members cannot be read");
@@ -177,12 +177,12 @@ fn discover_inner(outer_name: &str, outer: &Dir, found: &mut Vec<Found>) {
     }
 }
 
-/// The member that a directory itself is. Its key is its path under the directory `members`, where it is in there, else
-/// its directory's name: it is not for the manifest to choose, since the operator's rules go by it. The error is a sentence
-/// for the person who started the host.
+/// The member that a directory itself is. Its key is its path under the directory `members` if it is there, else its
+/// directory's name. The manifest cannot choose it, since the operator's rules use it. The error is a sentence for the
+/// person who started the host.
 ///
-/// A member `X/Y` of a directory of members that was not named would have the key `Y` here, and the rules of another one.
-/// Where `[member.PATTERN]` in `config` makes a difference between the two, that is an error.
+/// A member `X/Y` of a directory of members that was not named would have the key `Y` here, and the rules of another
+/// one. If `[member.PATTERN]` in `config` treats the two keys differently, that is an error.
 pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<FoundMember, String> {
     let shown = path.display();
     let dir =
@@ -201,7 +201,7 @@ pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<Fo
     Ok(FoundMember { key, dir, manifest, mark })
 }
 
-/// The key of the member in `directory`, where it is in no known directory of members.
+/// The key of the member in `directory`, if that is in no known directory of members.
 fn key_by_name(directory: &Path, config: &Config) -> Result<MemberKey, String> {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let key = name(directory).parse::<MemberKey>().map_err(|error| error.to_string())?;
@@ -232,7 +232,7 @@ fn read(path: String, dir: Dir) -> Found {
     Found { path, member }
 }
 
-/// Names of directories that are not hidden and no symlinks.
+/// The names of directories that are neither hidden nor symlinks.
 pub(crate) fn subdirectories(dir: &Dir) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in dir.entries()? {
@@ -252,7 +252,8 @@ pub(crate) fn subdirectories(dir: &Dir) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Reads what declares a member, without following a symlink. The error names the file, and the line where there is one.
+/// Reads the declaration of a member, without following a symlink. The error names the file, and the line if there is
+/// one.
 pub(crate) fn manifest(dir: &Dir) -> Result<(Manifest, Mark), String> {
     let read =
         |file: &str| read_plain(dir, file, MANIFEST_BYTES, FollowSymlinks::No).map_err(|why| format!("{file}: {why}"));
@@ -261,7 +262,7 @@ pub(crate) fn manifest(dir: &Dir) -> Result<(Manifest, Mark), String> {
         return Err(format!("{FILE_NAME}: is not there"));
     }
     let manifest = Manifest::of(text.as_deref(), package.as_deref()).map_err(|error| error.to_string())?;
-    // Of two files it is that of both, one after the other.
+    // For two files it is the digest of both, one after the other.
     let sha256 = [text, package].into_iter().flatten().fold(Sha256::new(), Sha256::chain_update).finalize();
     let mark = Mark::of(dir, &manifest, sha256.into());
     Ok((manifest, mark))
@@ -272,8 +273,8 @@ pub(crate) fn posture(dir: &Dir) -> Result<Option<Vec<u8>>, String> {
     read_plain(dir, POSTURE, POSTURE_BYTES, FollowSymlinks::Yes)
 }
 
-/// Reads a regular file of so many bytes at most; none where it is not there. A pipe in its place is opened without waiting for
-/// a writer, and refused. The error is the rest of a sentence that begins with the file's name.
+/// Reads a regular file of so many bytes at most; `None` if it is missing. A pipe in its place is opened without
+/// waiting for a writer, and refused. The error is the rest of a sentence that begins with the file's name.
 pub(crate) fn read_plain(dir: &Dir, name: &str, most: u64, follow: FollowSymlinks) -> Result<Option<Vec<u8>>, String> {
     let mut options = OpenOptions::new();
     options.read(true).nonblock(true).follow(follow);

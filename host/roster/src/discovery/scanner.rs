@@ -1,6 +1,6 @@
 //! Scans the directories of members again when one may have changed.
 //!
-//! The system notifies of changes by path. That only causes a scan, and what the scan finds counts.
+//! The system notifies of changes by path. A notification only causes a scan, whose result counts.
 
 use std::{
     collections::BTreeMap,
@@ -19,45 +19,43 @@ use tokio::sync::watch;
 use super::Found;
 use crate::discovery;
 
-/// Changes when something was noticed; counts the changes of what is trusted, which are those of `guild.lock` and
-/// `guild.trust`.
+/// Signals noticed changes; counts the changes of `guild.lock` and `guild.trust`.
 pub(crate) type Noticed = u64;
 
-/// Looks at the members' directories.
+/// Scans the members' directories.
 pub(crate) struct Scanner {
     /// The directory of members.
     members: PathBuf,
-    /// Where `guild.lock` and `guild.trust` are.
+    /// The directory of `guild.lock` and `guild.trust`.
     trust: Option<PathBuf>,
     watch: Option<Watch>,
-    /// Keeps the channel open where there is no watch.
+    /// Keeps the channel open if there is no watch.
     _noticed: watch::Sender<Noticed>,
 }
 
-/// How often what is watched is followed anew in one look: what appears meanwhile is a reason for another one.
+/// How often one scan updates the watched directories, since directories that appear meanwhile need another update.
 const ROUNDS: usize = 3;
 
 impl Scanner {
-    /// For a directory of members, and that of `guild.lock`, with the channel of changes.
+    /// A scanner of a directory of members and that of `guild.lock`, with the channel of changes.
     pub(crate) fn new(members: PathBuf, trust: Option<PathBuf>) -> (Self, watch::Receiver<Noticed>) {
         let (sender, noticed) = watch::channel(0);
         let watch = Watch::new(sender.clone(), trust.clone()).inspect_err(cannot_watch).ok();
         (Self { members, trust, watch, _noticed: sender }, noticed)
     }
 
-    /// Whether the system notifies of all changes. It does not where it has no watches, or no more of them.
+    /// Whether the system notifies of all changes. It does not if it has no watches, or too few.
     pub(crate) fn is_complete(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.complete)
     }
 
-    /// What there is now. It blocks.
+    /// Finds the present members. It blocks.
     ///
-    /// # Errors
-    /// Where the directory of members cannot be read.
+    /// # Errors The directory of members cannot be read.
     pub(crate) fn look(&mut self) -> io::Result<Vec<Found>> {
         let mut rounds = 0;
         loop {
-            // Watched first, and read then: a change in between is noticed.
+            // Directories are watched before they are read, so that a change in between is noticed.
             let found = discovery::discover(&open_directory(&self.members)?)?;
             rounds += 1;
             let directories = self.directories(&found);
@@ -68,7 +66,7 @@ impl Scanner {
         }
     }
 
-    /// All directories in which a change would matter.
+    /// All directories in which a change is relevant.
     fn directories(&self, found: &[Found]) -> Vec<PathBuf> {
         let mut directories = member_directories(&self.members);
         for member in found.iter().flat_map(|found| &found.member) {
@@ -96,7 +94,7 @@ fn member_directories(path: &Path) -> Vec<PathBuf> {
     directories
 }
 
-/// The directories in a directory that are looked at for members.
+/// The directories in a directory that may be members.
 fn below(path: &Path) -> Vec<PathBuf> {
     let names = open_directory(path).and_then(|dir| discovery::subdirectories(&dir)).unwrap_or_default();
     names.into_iter().map(|name| path.join(name)).collect()
@@ -105,9 +103,9 @@ fn below(path: &Path) -> Vec<PathBuf> {
 /// The system's watch of a set of directories, each by itself: what is below of jobs and memories is not of interest.
 struct Watch {
     watcher: RecommendedWatcher,
-    /// What is watched, and which directory that was: device and inode.
+    /// The watched paths, with the device and inode of their directories.
     watched: BTreeMap<PathBuf, (u64, u64)>,
-    /// Whether all that should be watched is.
+    /// Whether all required directories are watched.
     complete: bool,
 }
 
@@ -117,7 +115,7 @@ impl Watch {
         Ok(Self { watcher, watched: BTreeMap::new(), complete: true })
     }
 
-    /// Watches these directories, and no others; whether there is one that was not watched before.
+    /// Watches only these directories; returns whether one was not watched before.
     fn follow(&mut self, directories: Vec<PathBuf>) -> bool {
         let wanted: BTreeMap<PathBuf, (u64, u64)> = directories
             .into_iter()
@@ -126,7 +124,7 @@ impl Watch {
                 Some((path, (found.dev(), found.ino())))
             })
             .collect();
-        // First those that go: a directory that was renamed is the same to the system, whatever its name is.
+        // Old watches are removed first, since a renamed directory is the same to the system.
         self.watched.retain(|path, id| {
             let remains = wanted.get(path) == Some(id);
             if !remains && let Err(e) = self.watcher.unwatch(path) {
@@ -144,7 +142,7 @@ impl Watch {
                     self.watched.insert(path, id);
                     more = true;
                 }
-                // It has gone meanwhile, which the watch of its parent notices.
+                // The directory vanished meanwhile, which the watch of its parent notices.
                 Err(_) if !path.exists() => {}
                 Err(e) => failed = Some(e),
             }
@@ -161,7 +159,7 @@ fn cannot_watch(error: &notify::Error) {
     tracing::warn!("not all members' directories can be watched, so they are searched for changes instead: {error}");
 }
 
-/// Runs on the watcher's thread, and only takes notes.
+/// Runs on the watcher's thread, and only signals changes.
 fn notice(noticed: &watch::Sender<Noticed>, trust: Option<&Path>, event: notify::Result<Event>) {
     let (mut of_trust, mut of_members) = (false, false);
     match &event {

@@ -1,8 +1,8 @@
-//! Events of a host, for clients that would otherwise poll: the newest ones, and their subscribers.
+//! Keeps the newest events of a host for its subscribers, which would otherwise poll.
 //!
-//! An event gets its number, and is rendered once for all subscribers, when it happens. A subscriber has no queue: it has the
-//! number of the last event that it was sent, and reads on from there when its client has taken what came before. So a slow
-//! one delays no other, and finds a gap where events that it was not sent are gone.
+//! An event gets its number, and is rendered once for all subscribers, when it happens. A subscriber has no queue: it
+//! has the number of the last event that it was sent, and reads on from there when its client has taken what came
+//! before. So a slow subscriber delays no other, and finds a gap if events that it was not sent are gone.
 
 mod ring;
 
@@ -39,21 +39,21 @@ pub struct Hub {
     changed: Arc<Notify>,
     /// The number of the newest event, as subscribers were last woken for it.
     newest: watch::Sender<u64>,
-    /// One for each subscriber that there may be.
+    /// The permits of subscribers.
     permits: Arc<Budget>,
-    /// How many subscribers there may be.
+    /// The limits, with the number of subscribers.
     pub limits: Arc<Limits>,
 }
 
 impl Hub {
-    /// A place of `who` among the subscribers of the host (`limits.listeners`), while there is one for it.
+    /// A permit of `who` among the subscribers of the host (`limits.listeners`), if there is a free one.
     pub fn place(&self, who: Identity) -> Option<Permit> {
         self.permits.try_acquire(who, 1)
     }
 
     /// A hub without events. It has to be called in a runtime, in which a task wakes the subscribers as long as the hub lives.
     pub fn new(limits: &Arc<Limits>) -> Arc<Self> {
-        // The numbers of another run of the host mean nothing here.
+        // The numbers of another run of the host are invalid here.
         let run = format!("{:x}", Timestamp::now().as_microsecond());
         let changed = Arc::new(Notify::new());
         let hub = Arc::new(Self {
@@ -84,7 +84,7 @@ impl Hub {
         self.changed.notify_one();
     }
 
-    /// Reads the events that are kept.
+    /// Reads the kept events.
     pub fn read<T>(&self, read: impl FnOnce(&Ring) -> T) -> T {
         read(&self.ring.read().unwrap_or_else(PoisonError::into_inner))
     }

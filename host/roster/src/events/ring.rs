@@ -1,4 +1,4 @@
-//! A ring of the newest events: numbered, rendered once, and bounded in number and bytes.
+//! Keeps a ring of the newest events, numbered, rendered once, and bounded in number and bytes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,20 +6,20 @@ use bytes::{Bytes, BytesMut};
 use guild_contract::{Event, EventDetail, JobId, MemberKey, event::Kind};
 use guild_fs::clock::rfc3339;
 
-/// What each of the events may take, all together.
+/// The average bytes of an event, which bound the ring as a whole.
 const BYTES_EACH: usize = 1024;
-/// About how many bytes a subscriber is sent at a time.
+/// The approximate bytes that a subscriber is sent at a time.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// An event that is kept.
+/// A kept event.
 pub struct Record {
-    /// Whose it is.
+    /// The member of the event.
     pub member: Option<MemberKey>,
-    /// Of which job.
+    /// The job of the event.
     pub job: Option<JobId>,
-    /// Of which kind.
+    /// The kind of the event.
     pub kind: Kind,
-    /// As it is sent to subscribers.
+    /// The event as it is sent to subscribers.
     frame: Bytes,
 }
 
@@ -32,24 +32,24 @@ pub struct Ring {
     run: String,
     most: usize,
     kept: BTreeMap<u64, Record>,
-    /// The summary of each job that is among them.
+    /// The number of the summary of each job that has one among them.
     summaries: HashMap<(Option<MemberKey>, JobId), u64>,
     bytes: usize,
     newest: u64,
-    /// Up to this number there was no room for all; what is kept is newer.
+    /// The number up to which events may be gone; the kept ones are newer.
     gone: u64,
 }
 
-/// Where a subscriber begins.
+/// The event after which a subscriber begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// After the newest event.
     Now,
-    /// With the oldest that is kept.
+    /// With the oldest kept event.
     Oldest,
     /// After the event of that number.
     After(u64),
-    /// After an event of another run of the host: it is unknown what came between.
+    /// After an event of another run of the host: the events in between are unknown.
     AnotherRun,
 }
 
@@ -68,7 +68,7 @@ impl Ring {
         format!("{}-{number}", self.run)
     }
 
-    /// Where a subscriber continues after the event of that id; `None` where it is no event's id.
+    /// The start of a subscriber after the event of that id; `None` for an invalid id.
     pub fn after(&self, id: &str) -> Option<Start> {
         let (run, number) = id.split_once('-')?;
         let number = number.parse().ok()?;
@@ -77,7 +77,7 @@ impl Ring {
         is_run.then_some(if is_ours { Start::After(number) } else { Start::AnotherRun })
     }
 
-    /// Keeps an event, and drops the oldest ones for which there is no room then.
+    /// Adds an event, and drops the oldest ones that no longer fit.
     pub fn push(&mut self, event: Event) {
         self.newest += 1;
         let number = self.newest;
@@ -101,7 +101,7 @@ impl Ring {
         }
     }
 
-    /// What a subscriber that begins there is sent first, and after which number it reads on.
+    /// The first bytes for a subscriber with this start, and the number after which it continues.
     pub fn begin(&self, start: Start) -> (BytesMut, u64) {
         let at = match start {
             Start::Now => self.newest,
@@ -116,8 +116,8 @@ impl Ring {
         (text, at)
     }
 
-    /// A batch of the kept events after `number` that the subscriber `wants`, with a note where some are not kept any more; and
-    /// the number of the last event that was read.
+    /// A batch of the kept events after `number` that the subscriber `wants`, with a note if some are gone, and the
+    /// number of the last event that was read.
     pub fn read(&self, number: u64, wants: impl Fn(&Record) -> bool) -> (BytesMut, u64) {
         let (mut batch, mut at) = (BytesMut::new(), number);
         if number < self.gone {

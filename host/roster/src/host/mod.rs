@@ -1,4 +1,4 @@
-//! A host: opens the members of a directory, or one member, and serves them until it is stopped.
+//! Opens the members of a directory, or one member, and serves them until the host is stopped.
 
 pub mod reload;
 
@@ -43,58 +43,59 @@ use crate::{
     tools::named_toolboxes::{Others, Toolboxes},
 };
 
-/// How long a start waits to hear what there is in the read roots.
+/// How long a start waits for the check of the read roots.
 const LOOKING: Duration = Duration::from_secs(5);
 
-/// Whose jobs a host keeps.
+/// The members of a host.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Every member in a directory (roster mode).
     Members(PathBuf),
-    /// The member that a directory is.
+    /// The member in this directory.
     Member(PathBuf),
 }
 
-/// What a host is opened with.
+/// The options of a host.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     /// `guild.toml`.
     pub config: Config,
-    /// Whose jobs it keeps.
+    /// The members of the host.
     pub target: Target,
     /// Read roots besides those of the configuration (`--sources`).
     pub sources: Vec<PathBuf>,
-    /// The runtime of its sessions, where it is not the configuration's (`--agent`).
+    /// The runtime of its sessions, if it is not the configuration's (`--agent`).
     pub agent: Option<Runtime>,
-    /// The home of the hall whose commissions the members carry out, where there is one.
+    /// The home of the hall whose commissions the members carry out, if there is one.
     pub hall: Option<PathBuf>,
 }
 
-/// Every member that was found.
+/// A host with its members.
 pub struct Host {
     opener: Arc<Opener>,
     roster: Arc<Roster>,
     ingress: Arc<Ingress>,
     events: Arc<Hub>,
     hall: Option<Arc<Hall>>,
-    /// The key of the one member, where it was opened for one.
+    /// The key of the only member of a host of one member.
     single: Option<MemberKey>,
     /// Read roots besides those of the configuration.
     sources: Vec<PathBuf>,
-    /// The runtime of its sessions, where it is not the configuration's.
+    /// The runtime of its sessions, if it is not the configuration's.
     agent: Option<Runtime>,
-    /// Leads to the reconciler, which changes the roster, where the host serves.
+    /// The channel to the reconciler, which changes the roster of a serving host.
     reconciler: Option<mpsc::Sender<Renewal>>,
     /// The reconciler's task, which ends with the host.
     reconciling: Mutex<JoinSet<()>>,
 }
 
 impl Host {
-    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `ingress` is where the
-    /// host is going to serve them, if it is: then, in roster mode, what changes in the members' directories takes effect
+    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `ingress` is the
+    /// host's interface, if it will serve them; then, in roster mode, changes of the members' directories take effect
     /// from now on.
     ///
-    /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
+    /// When it returns, every member answers; jobs and components are still being loaded, and requests that need them
+    /// wait.
     ///
     /// # Errors
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others are served.
@@ -193,7 +194,7 @@ impl Host {
         if swept.is_err() {
             tracing::error!("what earlier sessions left could not be removed");
         }
-        // Where that takes long, the warnings come later.
+        // If that takes long, the warnings are logged later.
         let _ = tokio::time::timeout(LOOKING, looking).await;
         let mut reconciling = JoinSet::new();
         start(&opener.loader, &mut opened, loads);
@@ -224,20 +225,19 @@ impl Host {
         }))
     }
 
-    /// The limits of this host, as they are now.
+    /// The present limits of this host.
     pub fn limits(&self) -> Arc<Limits> {
         self.opener.limits()
     }
 
-    /// What `guild.toml` says, as this host has it now.
+    /// The present configuration of this host.
     pub fn config(&self) -> Arc<Config> {
         self.opener.context().config.clone()
     }
 
-    /// Makes ready what another configuration describes. Nothing changes yet. It blocks.
+    /// Prepares another configuration without changing anything yet. It blocks.
     ///
-    /// # Errors
-    /// Why it cannot be in service.
+    /// # Errors The configuration cannot be put in service.
     pub(crate) fn prepare(&self, config: Config) -> Result<Prepared, String> {
         let old = self.opener.context();
         let config = config.for_running(&old.config);
@@ -246,7 +246,7 @@ impl Host {
         let rules = self.ingress.prepare(&config).map_err(|e| e.to_string())?;
         let approval = Arc::new(Approval::new(&config));
         let mut config = config.with_agent(self.agent);
-        // The directory of members changes at the next start only.
+        // The directory of members changes only at the next start.
         config.members.clone_from(&old.config.members);
         let config = Arc::new(config);
         let limits = Arc::new(config.limits.clone());
@@ -260,10 +260,10 @@ impl Host {
         Ok(Prepared { context, rules, loads, roots })
     }
 
-    /// Puts that in service, for all members at once. Jobs and requests under way keep what they began with.
+    /// Puts a prepared configuration in service, for all members at once. Jobs and requests under way keep the one that
+    /// they began with.
     ///
-    /// # Errors
-    /// Why it cannot be; then nothing has changed.
+    /// # Errors The configuration cannot be put in service. Nothing has changed then.
     pub(crate) async fn renew(&self, prepared: Prepared) -> Result<(), String> {
         let stopping = || "the host is stopping".to_owned();
         let reconciler =
@@ -279,22 +279,22 @@ impl Host {
             hall.set_tidy_after(config.tidy_after);
             self.opener.context().share();
         }
-        // Nobody waits for what there is in them.
+        // Nobody waits for the check of the roots.
         drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
         Ok(())
     }
 
-    /// The one member of a host that was opened for one, as it is now.
+    /// The present state of the only member of a host of one member.
     pub fn single(&self) -> Option<Arc<Member>> {
         self.member(self.single_key()?)
     }
 
-    /// The key of that one member.
+    /// The key of the only member of a host of one member.
     pub fn single_key(&self) -> Option<&str> {
         self.single.as_ref().map(MemberKey::as_str)
     }
 
-    /// The member of that key, where it is served: as it is now, for one request, or one job.
+    /// The member of that key, if it is served, in its present state for one request or one job.
     pub fn member(&self, key: &str) -> Option<Arc<Member>> {
         match self.roster.now().state(key) {
             Some(MemberState::Ready(member)) => Some(member),
@@ -302,25 +302,25 @@ impl Host {
         }
     }
 
-    /// Who is served.
+    /// The roster of served members.
     pub fn roster(&self) -> &Roster {
         &self.roster
     }
 
-    /// Every member that there is now, by key.
+    /// All present members, by key.
     pub fn members(&self) -> Arc<Members> {
         self.roster.now().members()
     }
 
-    /// Ends the reconciler, and waits for that: when the host is dropped then, nothing of it holds the members. The next host
-    /// knows that this one stopped cleanly.
+    /// Ends the reconciler, and waits for that: after that, dropping the host drops the members. The next host knows
+    /// that this one stopped cleanly.
     pub async fn end(&self) {
         self.reconciling.lock().await.shutdown().await;
         let resumptions = self.opener.context().resumptions.clone();
         let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
     }
 
-    /// Where requests come in.
+    /// The interface for requests.
     pub fn ingress(&self) -> &Arc<Ingress> {
         &self.ingress
     }
@@ -330,12 +330,12 @@ impl Host {
         &self.events
     }
 
-    /// The hall whose commissions the members carry out, where there is one.
+    /// The hall whose commissions the members carry out, if there is one.
     pub fn hall(&self) -> Option<&Arc<Hall>> {
         self.hall.as_ref()
     }
 
-    /// Counts the changes of the members that are served, and of what they offer.
+    /// Counts the changes of the served members and of their tools.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.roster.changes()
     }
@@ -353,7 +353,7 @@ fn start(loader: &Arc<Loader>, opened: &mut [Opened], loads: Vec<Load>) {
     }
 }
 
-/// Warns of read roots in which sessions find nothing. It blocks.
+/// Warns of read roots without files for sessions. It blocks.
 fn warn_of_roots(roots: &ReadRoots) {
     match roots.look(1) {
         Ok(looked) => {

@@ -1,7 +1,7 @@
 //! Reads `guild.toml` again while a host runs.
 //!
-//! All of it is read, and what it names is opened, before anything changes; then all of it holds at once. Where something
-//! is wrong, nothing changes. What a host is made for at its start does not change, and is logged.
+//! The file is read as a whole, and its directories are opened, before anything changes; then all of it takes effect at
+//! once. After an error, nothing changes. Keys that take effect only at a start are logged.
 
 use std::{fmt, sync::Arc};
 
@@ -11,12 +11,12 @@ use tokio::{sync::Notify, task::spawn_blocking};
 
 use crate::{Host, NOTICE, members::opener::Prepared};
 
-/// How a host reads its `guild.toml` again.
+/// The trigger and the function for reading `guild.toml` again.
 #[derive(Clone)]
 pub struct Reloads {
-    /// Notified when it is to.
+    /// Notified when the file is to be read.
     pub asked: Arc<Notify>,
-    /// Reads it, and applies what the command line says.
+    /// Reads the file, and applies the options of the command line.
     pub read: Arc<dyn Fn() -> Result<Config, String> + Send + Sync>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Debug for Reloads {
 }
 
 impl Reloads {
-    /// Reads it whenever that is asked for.
+    /// Reads the file at each request.
     pub async fn run(&self, host: &Arc<Host>) {
         let started = host.config();
         loop {
@@ -52,7 +52,8 @@ impl Reloads {
         }
     }
 
-    /// Reads it, for a host that was started with `started`; how many changes there were, and how many keys wait.
+    /// Reads the file once, for a host that was started with `started`. Returns the number of changes, and of keys that
+    /// wait for a restart.
     async fn once(&self, host: &Arc<Host>, started: &Config) -> Result<String, String> {
         let (read, reads) = (self.read.clone(), host.clone());
         let prepared = spawn_blocking(move || prepare(&*read, &reads)).await;

@@ -14,7 +14,8 @@ use crate::resources::{
     runtimes::{GRACE, may_spend},
 };
 
-/// Has the host's own runtime condense what its workers share. It waits for permits as if it were a member of this name.
+/// A condenser of the memories that workers share, on the host's own runtime. It waits for permits as if it were a
+/// member of this name.
 pub(crate) fn condenser_of_host(
     resources: &Arc<Resources>,
     ingress: &Arc<Ingress>,
@@ -23,7 +24,7 @@ pub(crate) fn condenser_of_host(
     "guild-hall".parse().ok().map(|key| condenser(resources, ingress, agent, &key))
 }
 
-/// Has the runtime `agent` condense the memories of the member `key`, when it has a permit for that.
+/// A condenser of the memories of the member `key` on the runtime `agent`, which waits for a permit.
 pub(crate) fn condenser(
     resources: &Arc<Resources>,
     ingress: &Arc<Ingress>,
@@ -40,7 +41,7 @@ pub(crate) fn condenser(
                 Err(why) => return Condensed { text: Err(why), account: Account::default(), seconds: 0.0 },
             };
             let _permit = slot.queue.acquire(&key, 1).await;
-            // Its time begins with its permit.
+            // The time begins with the permit.
             let (meter, begun) = (Meter::new(bounds), Instant::now());
             let until = meter.deadline() + GRACE;
             let text = timeout_at(until.into(), slot.runtime.condense(notes, max_chars, meter.clone())).await;

@@ -1,7 +1,7 @@
 //! Reads and prunes a member's jobs in their files, for commands that run without a host.
 //!
-//! Reading asks no owner and changes nothing. Pruning makes this process the owner meanwhile; where a host is the owner,
-//! that host is to be asked instead.
+//! Reading needs no owner and changes nothing. Pruning makes this process the owner meanwhile; if a host is the owner,
+//! that host has to prune instead.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -28,18 +28,18 @@ pub use guild_jobs::{
 /// A member's jobs, and the process that owns the member.
 pub struct OfflineJobs {
     dir: Dir,
-    /// None where the member never had a job.
+    /// `None` if the member never had a job.
     records: Option<Records>,
     owner: Option<Owner>,
 }
 
 /// A job in a list.
 pub struct OfflineJob {
-    /// What `worker/list` would answer.
+    /// The entry in the answer of `worker/list`.
     pub listed: Listed,
     /// Whether it is recorded as running while no process owns the member.
     pub interrupted: bool,
-    /// When it was made, where its record says so.
+    /// The time of its creation, if its record has it.
     pub made: Option<Timestamp>,
 }
 
@@ -52,7 +52,7 @@ pub struct OfflineList {
     pub unreadable: Vec<(JobId, io::Error)>,
 }
 
-/// What came of pruning.
+/// The result of pruning.
 pub enum Pruning {
     /// This process removed jobs.
     Done(PruneReport),
@@ -63,8 +63,7 @@ pub enum Pruning {
 impl OfflineJobs {
     /// The jobs of the member whose directory `dir` is.
     ///
-    /// # Errors
-    /// Where `jobs/` or the owner cannot be read.
+    /// # Errors `jobs/` or the owner cannot be read.
     pub fn open(dir: Dir) -> Result<Self, String> {
         let records = Records::open(&dir).map_err(|e| format!("its jobs cannot be read: {e}"))?;
         // Without jobs, it does not matter who owns the member.
@@ -97,16 +96,14 @@ impl OfflineJobs {
 
     /// The ids of all jobs, in no order.
     ///
-    /// # Errors
-    /// Where `jobs/` cannot be read.
+    /// # Errors `jobs/` cannot be read.
     pub fn ids(&self) -> io::Result<Vec<JobId>> {
         self.records.as_ref().map_or_else(|| Ok(Vec::new()), Records::ids)
     }
 
     /// A job's record.
     ///
-    /// # Errors
-    /// Where there is none, or it cannot be read.
+    /// # Errors The record is missing, or cannot be read.
     pub fn meta(&self, id: &JobId, limits: &Limits) -> io::Result<Meta> {
         self.records()?.meta(id, limits)
     }
@@ -116,10 +113,9 @@ impl OfflineJobs {
         meta.status == JobStatus::Running && self.owner.is_none()
     }
 
-    /// The jobs that `matches` takes, with their details where `detailed`.
+    /// The jobs that match, with their details if `detailed`.
     ///
-    /// # Errors
-    /// Where `jobs/` cannot be read.
+    /// # Errors `jobs/` cannot be read.
     pub fn list(&self, matches: impl Fn(&Meta) -> bool, detailed: bool, limits: &Limits) -> io::Result<OfflineList> {
         let mut list = OfflineList::default();
         let Some(records) = &self.records else { return Ok(list) };
@@ -143,18 +139,16 @@ impl OfflineJobs {
         Ok(list)
     }
 
-    /// What `worker/status` would answer. `meta` is the job's record.
+    /// The answer of `worker/status`. `meta` is the job's record.
     ///
-    /// # Errors
-    /// Where the member has no jobs.
+    /// # Errors The member has no jobs.
     pub fn status(&self, meta: &Meta, limits: &Limits) -> io::Result<StatusView> {
         Ok(self.records()?.status(meta, limits))
     }
 
-    /// What `worker/result` would answer. `meta` is the job's record.
+    /// The answer of `worker/result`. `meta` is the job's record.
     ///
-    /// # Errors
-    /// Where the job is not completed, or its result cannot be read.
+    /// # Errors The job is not completed, or its result cannot be read.
     pub fn result(&self, meta: &Meta, limits: &Limits) -> Result<ResultView, StoreError> {
         let unknown = |_| StoreError::Unknown(meta.job_id.to_string());
         self.records().map_err(unknown)?.result(meta, limits)
@@ -164,15 +158,14 @@ impl OfflineJobs {
         self.records.as_ref().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the member has no jobs"))
     }
 
-    /// How many bytes a job's files have.
+    /// The bytes of a job's files.
     pub fn bytes(&self, id: &JobId) -> u64 {
         self.records.as_ref().map_or(0, |records| records.bytes(id))
     }
 
     /// The jobs that [`Self::prune`] would remove, in the order of their ids.
     ///
-    /// # Errors
-    /// Where `jobs/` cannot be read.
+    /// # Errors `jobs/` cannot be read.
     pub fn prunable(&self, older_than: Duration, statuses: &[JobStatus], limits: &Limits) -> io::Result<Vec<JobId>> {
         // No job is older than the earliest time there is.
         let Ok(before) = Timestamp::now().checked_sub(older_than) else { return Ok(Vec::new()) };
@@ -201,7 +194,7 @@ impl OfflineJobs {
         }
     }
 
-    /// Lets a job on that is held back, so that the next host resumes it. This process owns the member meanwhile.
+    /// Releases a job that is held back, so that the next host resumes it. This process owns the member meanwhile.
     ///
     /// # Errors
     /// Where the job is not held back, a process owns the member, or the job's record cannot be read or written.
@@ -214,7 +207,7 @@ impl OfflineJobs {
         }
     }
 
-    /// Becomes the member's owner; or the URL of the host that is.
+    /// Becomes the member's owner, or returns the URL of the host that is.
     fn own(&self) -> Result<Result<OwnerLock, String>, String> {
         let owner = match OwnerLock::try_acquire(&self.dir, "").map_err(|e| format!("cannot lock it: {e}"))? {
             Ok(lock) => return Ok(Ok(lock)),
@@ -233,7 +226,7 @@ impl OfflineJobs {
     }
 }
 
-/// When the newest job of the member whose directory `member` is was made, as far as ids say.
+/// The creation time of the newest job of the member in the directory `member`, by the jobs' ids.
 pub fn last_made(member: &Dir) -> Option<Timestamp> {
     Records::open(member).ok()??.ids().ok()?.iter().filter_map(made_at).max()
 }
@@ -268,7 +261,7 @@ pub fn end_before_approval(member: &Dir, limits: &Limits, is_change: bool) -> Re
     }
 }
 
-/// Resumes nothing.
+/// A resumer that resumes no job.
 struct Unapproved {
     is_change: bool,
 }

@@ -1,4 +1,4 @@
-//! The host's context of a job: limits, resources, memories, the hall, and the other shared parts of a host.
+//! Bundles the host's context of a job: limits, resources, memories, the hall, and the other shared parts of a host.
 
 use std::sync::Arc;
 
@@ -22,31 +22,31 @@ use crate::{
 pub(crate) const CANNOT_MANAGE: &str = "the manager cannot work on the runtime `extractive`, which searches and decides nothing; it needs one \
      with a model, `claude` or `api`: set `agent` in guild.toml, for all or in the manager's [member.KEY]";
 
-/// What the operator gives a member to work with. Where `guild.toml` is read again, another one replaces it as a whole; jobs and
+/// The host's context of a member. When `guild.toml` is read again, another context replaces it as a whole; jobs and
 /// requests keep the one that they began with.
 #[derive(Clone)]
 pub(crate) struct HostContext {
     /// The host's limits; for a member, with its own in place.
     pub(crate) limits: Arc<Limits>,
-    /// What the operator allows.
+    /// The configuration.
     pub(crate) config: Arc<Config>,
-    /// Whose components are loaded.
+    /// The approval of members.
     pub(crate) approval: Arc<Approval>,
-    /// The read roots, the web, and what runs sessions.
+    /// The read roots, the web, and the runtimes.
     pub(crate) resources: Arc<Resources>,
-    /// What may be spent, and what was.
+    /// The interface for requests, with the ledger of spending.
     pub(crate) ingress: Arc<Ingress>,
-    /// What shows that a job was begun here.
+    /// The seals of jobs that were dispatched here.
     pub(crate) seals: Arc<Seals>,
-    /// Which interrupted jobs are resumed at the same time.
+    /// The order of resuming interrupted jobs.
     pub(crate) resumptions: Arc<Resumptions>,
     /// A permit for each job that may run, over all members of the host.
     pub(crate) permits: Arc<Semaphore>,
-    /// The memory for what is kept of running jobs.
+    /// The memory budget of running jobs.
     pub(crate) budget: MemoryBudget,
     /// The toolboxes that members name.
     pub(crate) toolboxes: Arc<Toolboxes>,
-    /// Where events are published.
+    /// The hub of events.
     pub(crate) events: Arc<Hub>,
     /// The hall whose commissions the members carry out.
     pub(crate) hall: Option<Arc<Hall>>,
@@ -55,7 +55,7 @@ pub(crate) struct HostContext {
 }
 
 impl HostContext {
-    /// The attempt that a job is, where it is one of a commission.
+    /// The attempt of a job, if it has one.
     pub(crate) fn attempt_of(&self, job: &JobId) -> Option<Attempt> {
         self.hall.as_ref()?.attempt_of(job.as_str())
     }
@@ -66,7 +66,7 @@ impl HostContext {
         Some(Arc::new(ManagerTools::new(hall, job.clone(), activity.cloned())))
     }
 
-    /// The hall, to read.
+    /// The hall, for reading.
     pub(crate) fn view(&self) -> Option<Arc<dyn HallView>> {
         Some(Arc::new(HallReader(self.hall.clone()?)))
     }
@@ -92,10 +92,9 @@ impl HostContext {
         Ok(())
     }
 
-    /// What a job of a member reaches.
+    /// The resources that a job of a member reaches.
     ///
-    /// # Errors
-    /// Where an attempt's worktree cannot be read.
+    /// # Errors An attempt's worktree cannot be read.
     pub(crate) fn reach(
         &self,
         member: &MemberKey,

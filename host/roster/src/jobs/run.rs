@@ -48,7 +48,7 @@ use crate::{
     },
 };
 
-/// Who carries a job out.
+/// The way in which a job is carried out.
 pub(crate) enum JobRequest {
     /// The host runs its session.
     Session {
@@ -63,7 +63,7 @@ pub(crate) enum JobRequest {
 
 /// A job that is to be carried out.
 pub(crate) struct Assignment {
-    /// The member that it is of.
+    /// The member of the job.
     pub(crate) data: Arc<MemberData>,
     /// The host, as the job finds it.
     pub(crate) context: HostContext,
@@ -73,17 +73,17 @@ pub(crate) struct Assignment {
     pub(crate) attempt: Option<Attempt>,
     /// The runtime of its sessions.
     pub(crate) agent: Runtime,
-    /// How it was accepted.
+    /// The accepted plan.
     pub(crate) accepted: Accepted,
-    /// What its member is granted.
+    /// The grants of its member.
     pub(crate) grants: Arc<Grants>,
     /// The read roots, the web and the memories, where its dispatch has opened them already.
     pub(crate) granted: Option<(Reach, ScopedMemory)>,
-    /// Who carries it out.
+    /// The way in which it is carried out.
     pub(crate) request: JobRequest,
 }
 
-/// Carries a job out and stores its end. Whatever happens on the way, the job does not remain `running`. `held` is
+/// Carries a job out and stores its end. Even after an error or a panic the job does not remain `running`. `held` is
 /// dropped at the end.
 pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
     let Assignment { data, context, job, attempt, agent, accepted, grants, granted, request } = assignment;
@@ -115,7 +115,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
         // The last text of a session is the result of a job that was dispatched, and not of a commission.
         Ok(Ok(_)) if is_commission && !job.has_submission() => Err(NO_RESULT.to_owned()),
         Ok(outcome) => outcome,
-        // The host ends, and this with it. The next one goes on with the job.
+        // The host stops and this task with it. The next host resumes the job.
         Err(e) if e.is_cancelled() => return pending().await,
         Err(_) => Err("the host failed while it carried the job out".to_owned()),
     };
@@ -129,7 +129,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
         Err(why) => tracing::debug!(why = one_line(why, LOGGED_CHARS), "the job failed"),
     });
     let ended = blocking(move || {
-        // What it spent is written down before anybody is told that it has ended.
+        // Its spending is recorded before its end is published.
         ingress.ledger().flush();
         Ok(match outcome {
             Ok(text) => job.complete(text.as_deref())?,
@@ -142,7 +142,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
     drop(held);
 }
 
-/// A job's final text, where it has one besides what was submitted; or why it failed.
+/// A job's final text, if it has one besides the submitted result; or the reason of its failure.
 type Outcome = Result<Option<String>, String>;
 
 /// The tools on a job, and what of them its sessions have: in a commission they have others besides (REQ-WKR-10).
@@ -168,20 +168,20 @@ struct Work {
     context: HostContext,
     job: Arc<RunningJob>,
     tools: Arc<JobTools>,
-    /// Those that its sessions have.
+    /// The tools of its sessions.
     of_sessions: Arc<dyn Tools>,
     /// The manager's, for the manager: its sessions and its component have them.
     manager: Option<Arc<dyn Tools>>,
     grants: Arc<Grants>,
     reach: Reach,
     granted_tools: Vec<String>,
-    /// For which token it counts what is spent, if for one.
+    /// The token that its spending counts for, if there is one.
     token: Option<String>,
 }
 
 /// A job whose work begins.
 pub(crate) struct Opened {
-    /// The member that it is of.
+    /// The member of the job.
     pub(crate) data: Arc<MemberData>,
     /// The host, as the job finds it.
     pub(crate) context: HostContext,
@@ -189,7 +189,7 @@ pub(crate) struct Opened {
     pub(crate) attempt: Option<Attempt>,
     /// The job.
     pub(crate) job: Arc<RunningJob>,
-    /// What its member is granted.
+    /// The grants of its member.
     pub(crate) grants: Arc<Grants>,
     /// The built-in tools that its sessions can be given.
     pub(crate) granted_tools: Vec<String>,
@@ -301,7 +301,7 @@ impl Work {
         let (data, limits) = (self.data.clone(), self.context.limits.clone());
         queue(&self.job, agent);
         let permit = plugin.permit(&self.job).await.map_err(|e| e.to_string())?;
-        // The time in the queue does not count.
+        // Time in the queue does not count.
         let clock = Clock::start(&self, agent, Account::default(), 0.0);
         let meter = Meter::for_run(bounds, &limits, Arc::new(clock.clone()));
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());

@@ -1,4 +1,4 @@
-//! Errors that keep a host from starting.
+//! Defines the errors that keep a host from starting.
 
 use std::{io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use guild_agent::RootError;
 
 use super::takeover::OwnerError;
 
-/// Why there is no host.
+/// The error of opening a host.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The members' directory cannot be read.
@@ -23,7 +23,7 @@ pub enum OpenError {
     /// Another process owns the one member.
     #[error(transparent)]
     Owner(#[from] OwnerError),
-    /// `guild.toml` says something that cannot be.
+    /// `guild.toml` is invalid.
     #[error("guild.toml: {0}")]
     Config(String),
     /// The hall cannot be opened.

@@ -35,11 +35,11 @@ pub(crate) struct Opener {
     pub(crate) roster: Arc<Roster>,
 }
 
-/// What became of a directory.
+/// The result of opening a directory.
 pub(crate) struct Opened {
     /// Its path under the members' directory.
     pub(crate) path: String,
-    /// What it was then; or why it is no member.
+    /// Its state then; or the reason that it is no member.
     pub(crate) looked: Result<Mark, String>,
     pub(crate) state: MemberState,
     /// Its component is to be loaded.
@@ -47,12 +47,12 @@ pub(crate) struct Opened {
 }
 
 impl Opener {
-    /// What the operator gives now.
+    /// The present context.
     pub(crate) fn context(&self) -> Arc<HostContext> {
         self.context.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The limits of the host now.
+    /// The present limits of the host.
     pub(crate) fn limits(&self) -> Arc<Limits> {
         self.context.read().unwrap_or_else(PoisonError::into_inner).limits.clone()
     }
@@ -269,12 +269,12 @@ struct Wanted {
     context: HostContext,
 }
 
-/// What came of a change of a member's directory.
+/// The result of a change of a member's directory.
 pub(crate) enum Change {
     /// The member as it is to be from now on, ready to serve; or with a component that cannot be in service, as the one
     /// before could not.
     Another(Arc<Member>),
-    /// It is what is in service.
+    /// The member in service is up to date.
     Nothing,
     /// It has no component any more: another process serves it.
     Foreign,

@@ -1,7 +1,7 @@
 //! Reconciles the roster with the members' directories while the host runs.
 //!
-//! What is in service is replaced only by what has been found to load. A bad change leaves it in service, and is shown in
-//! the log, as an event, and among the members.
+//! A member in service is replaced only by one that was loaded successfully. After an invalid change the old member
+//! stays in service, and the error is shown in the log, as an event, and among the members.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_millis(200);
 const MOST: Duration = Duration::from_secs(2);
 /// The longest time between two scans: another process may have given up a member, which changes no file.
 const SWEEP: Duration = Duration::from_secs(30);
-/// The same, where the system does not notify of all changes.
+/// The longest time between two scans if the system does not notify of all changes.
 const SEARCH: Duration = Duration::from_secs(2);
 
 /// Who brings a host's roster up to what there is. Nobody else writes it once the host has started.
@@ -54,7 +54,7 @@ pub(crate) struct Reconciler {
     /// What is no longer served, and has jobs under way.
     leaving: Vec<Weak<MemberData>>,
     tasks: JoinSet<Done>,
-    /// Something is to be looked at again that was busy.
+    /// Whether a directory that was busy needs another scan.
     behind: bool,
     /// Why the directory of members could not be read.
     unreadable: Option<String>,
@@ -82,7 +82,7 @@ struct Known {
     retry: Retry,
 }
 
-/// What a task has done.
+/// The result of a task.
 enum Done {
     /// A member's first component is in service, or cannot be.
     Loaded {

@@ -1,5 +1,5 @@
-//! The roster of members in service. It changes as a whole while the host runs: a request keeps the member that it
-//! looked up, and no request waits for a change that is being prepared.
+//! Keeps the roster of members in service. It changes as a whole while the host runs: a request keeps the member that
+//! it looked up, and no request waits for a change that is being prepared.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::tools::{
     named_toolboxes::{FindOffer, Offer, no_toolbox},
 };
 
-/// What became of a directory that has a manifest.
+/// The state of a directory with a manifest.
 #[derive(Clone)]
 pub enum MemberState {
     /// It is served.
@@ -31,7 +31,7 @@ pub enum MemberState {
 /// The members of a host, by key.
 pub type Members = BTreeMap<String, MemberEntry>;
 
-/// What became of a directory that has a manifest.
+/// The state of a directory with a manifest.
 #[derive(Clone)]
 pub struct MemberEntry {
     /// What is in service there.
@@ -60,7 +60,7 @@ impl MemberEntry {
         self.report("").error
     }
 
-    /// How it is shown.
+    /// Its entry in the report of members.
     fn report(&self, key: &str) -> MemberReport {
         let (member, component) = (self.member(), self.member().map(|member| member.component()));
         let loaded = component.as_ref().and_then(Component::ready);
@@ -86,7 +86,7 @@ impl MemberEntry {
 /// One reading of `guild.toml`, in service: who may ask, and who is served with what it grants. A request takes it once, so
 /// that what lets it in is what it is served by. Members come and go in it; another reading takes its place as a whole.
 pub struct Reading {
-    /// Who may ask.
+    /// The rules for requests.
     pub rules: Arc<Rules>,
     members: RwLock<Arc<Members>>,
 }
@@ -117,7 +117,7 @@ impl Reading {
     }
 }
 
-/// Who is served.
+/// The roster.
 pub struct Roster {
     ingress: Arc<Ingress>,
     now: RwLock<Arc<Reading>>,
@@ -132,7 +132,7 @@ impl Roster {
         Self { ingress, now: RwLock::new(Arc::new(reading)), changes: watch::channel(0).0 }
     }
 
-    /// What is in service now.
+    /// The present roster.
     pub fn now(&self) -> Arc<Reading> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -32,10 +32,10 @@ const BEAT: Duration = Duration::from_secs(1);
 const BEAT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long it has between SIGTERM and SIGKILL; also how long the lock may take to come free after that.
 const GRACE: Duration = Duration::from_secs(2);
-/// Between two tries for the lock.
+/// The pause between two attempts to take the lock.
 const POLL: Duration = Duration::from_millis(25);
 
-/// Why this process is not the member's owner.
+/// The reason that this process is not the member's owner.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerError {
     /// Another host serves the member, and lives.

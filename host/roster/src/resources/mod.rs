@@ -1,5 +1,5 @@
-//! The resources of a host that members are granted: read roots, the web and runtimes, and the part that one job or
-//! tool call reaches.
+//! Opens the resources of a host that members are granted: read roots, the web and runtimes, and the part that one job
+//! or tool call reaches.
 
 pub(crate) mod read_roots;
 pub(crate) mod runtimes;
@@ -18,7 +18,7 @@ use self::{
     runtimes::Runtimes,
 };
 
-/// What a host has that members can be granted: read roots, the web, and what runs sessions.
+/// The resources that members can be granted: read roots, the web, and the runtimes.
 pub(crate) struct Resources {
     pub(crate) sources: Sources,
     pub(crate) runtimes: Runtimes,
@@ -55,7 +55,7 @@ impl Resources {
     }
 }
 
-/// What a job reaches.
+/// The resources that a job reaches.
 #[derive(Clone)]
 pub(crate) struct Reach {
     /// The read roots of its component; none where none is granted.

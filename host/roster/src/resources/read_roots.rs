@@ -1,4 +1,4 @@
-//! The read roots of a host, and those of each member.
+//! Opens the read roots of a host, and the readers of each member.
 
 use std::{
     collections::BTreeMap,

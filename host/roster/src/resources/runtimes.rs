@@ -1,5 +1,5 @@
-//! The runtimes of agent sessions: one of each on a host, shared by all members, with as many sessions at a time as the
-//! operator allows.
+//! Makes the runtimes of agent sessions: one of each on a host, shared by all members, with as many sessions at a time
+//! as the operator allows.
 
 use std::{sync::Arc, time::Duration};
 

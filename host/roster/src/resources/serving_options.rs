@@ -1,4 +1,4 @@
-//! The options that a member is served with: its read roots, its runtime, and the `guild.toml` that was read.
+//! Describes the options that a member is served with: its read roots, its runtime, and the `guild.toml` that was read.
 //!
 //! A host writes it for other processes of the same user, into a file next to the member's `.owner` that other users cannot
 //! read, since it has paths of the operator's. A command that goes through that host sees there whether its own options would
@@ -83,7 +83,7 @@ impl Serving {
     }
 }
 
-/// In what two hosts can serve a member differently.
+/// An option in which two hosts can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The read roots.

@@ -1,4 +1,4 @@
-//! The catalogue of a component's tools, with their compiled schemas.
+//! Catalogues a component's tools, with their compiled schemas.
 
 use std::{collections::HashMap, iter, sync::Arc};
 

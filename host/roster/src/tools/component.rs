@@ -1,4 +1,4 @@
-//! The state of a member's component: loading, in service, or broken.
+//! Tracks the state of a member's component: loading, in service, or broken.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,14 +8,14 @@ use tokio::sync::watch;
 
 use super::catalogue::Catalogue;
 
-/// Where a member's component is.
+/// The state of a member's component.
 #[derive(Clone)]
 pub enum Component {
     /// It is being read, checked and compiled; the latter since then, where it was not in the cache.
     Loading(Option<Instant>),
     /// It is in service.
     Ready(Arc<Loaded>),
-    /// It cannot be; the reason.
+    /// It cannot be in service, for this reason.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! Tools of members' components: their schemas, their callers, and the calls.
+//! Lists, checks and calls the tools of members' components.
 
 pub mod catalogue;
 pub mod component;

@@ -32,7 +32,7 @@ use crate::resources::{Reach, Resources};
 /// How long an answer waits to be checked, at least.
 const LAST_CHECK: Duration = Duration::from_secs(1);
 
-/// Why a tool gave no result.
+/// The error of a tool call.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolFailure {
     /// There is no tool of this name.
@@ -72,7 +72,7 @@ impl Toolbox {
         Arc::new(Self { key, component, memory, grants, resources, limits, checks: Semaphore::new(schema::PERMITS) })
     }
 
-    /// Whose tools they are.
+    /// The key of the member.
     pub fn key(&self) -> &MemberKey {
         &self.key
     }

@@ -1,4 +1,4 @@
-//! A member in service: its manifest, its component, and its grants.
+//! Defines a member in service: its manifest, its component, and its grants.
 
 mod converse;
 mod dispatch;
@@ -40,7 +40,7 @@ use crate::{
 /// A member that this host owns and serves, as its manifest and its component have it now. Where those change, another
 /// `Member` over the same [`MemberData`] replaces it; jobs and requests keep the one that they began with.
 pub struct Member {
-    /// What outlives such a change.
+    /// The state that outlives such a change.
     pub(crate) data: Arc<MemberData>,
     pub(crate) manifest: Manifest,
     /// The SHA-256 of the manifest's bytes, in lower-case hexadecimal.
@@ -48,10 +48,10 @@ pub struct Member {
     config_schema: Option<Schema>,
     config_checks: Semaphore,
     pub(crate) component: watch::Receiver<Component>,
-    /// What the operator gives it, with its own limits.
+    /// The host's context, with the member's own limits.
     pub(crate) context: HostContext,
     pub(crate) grants: Arc<Grants>,
-    /// What its activations reach.
+    /// The resources that its activations reach.
     reach: Reach,
     agent: Runtime,
     toolbox: Option<Arc<Toolbox>>,
@@ -291,7 +291,7 @@ impl Member {
         Some(spec)
     }
 
-    /// Where its component is now.
+    /// The present state of its component.
     pub fn component(&self) -> Component {
         self.component.borrow().clone()
     }
