@@ -1,10 +1,10 @@
 //! Decides whether jobs that the end of a host interrupted are resumed.
 //!
-//! A member's directory can bring such jobs along, as it is copied to be installed, and their plans say what is run. So one
-//! is resumed only where its plan has the [seal](guild_trust::seal) that a host gave it when the job was dispatched, where this very
-//! directory had a pin before this host loaded it, and once its component is in service. Until that is known the job is
-//! shown as running, can be cancelled, and nothing of it runs. Where the component cannot be in service, it fails; that of a
-//! meeting, of which nothing runs until somebody speaks, waits until it can.
+//! A member's directory can contain such jobs when it is copied to be installed, and their plans determine the work. So
+//! a job is resumed only if its plan has the [seal](guild_trust::seal) that a host gave it at its dispatch, if this
+//! very directory had a pin before this host loaded it, and once its component is in service. Until that is known the
+//! job is shown as running and can be cancelled, but does not run. If the component cannot be in service, the job
+//! fails; the job of a meeting, which runs nothing until the user speaks, waits until it can.
 
 use std::{
     io, mem,
@@ -15,13 +15,13 @@ use guild_contract::{JobId, Resumption};
 use guild_jobs::{JobStore, Resume, RunningJob, Sealed, StoreError, interrupted};
 use guild_session::{activation::Plan, transcript::Entry};
 
-/// Why jobs that the directory of a new member brought along are not resumed.
+/// The reason that jobs in the directory of a new member are not resumed.
 const NEW: &str = "the member is new to this host (guild.lock did not have its directory as it is when the host started), \
                    and what a new directory brings along is not resumed";
 
 /// Resumes jobs that were interrupted by the end of a host, or fails them.
 pub(crate) struct InterruptedJobs {
-    /// Who runs the jobs of the member's directory now.
+    /// The present runner of the jobs of the member's directory.
     runner: Mutex<Option<Arc<dyn Resume>>>,
     store: Weak<JobStore>,
     state: Mutex<State>,
@@ -31,12 +31,13 @@ pub(crate) struct InterruptedJobs {
 struct State {
     decision: Decision,
     waiting: Vec<Arc<RunningJob>>,
-    /// Those that nothing but [`InterruptedJobs::let_on`] resumes. The store has them until they end, as when they are cancelled.
+    /// The jobs that only [`InterruptedJobs::let_on`] resumes. The store has them until they end, for example by a
+    /// cancellation.
     held_back: Vec<Weak<RunningJob>>,
 }
 
 impl State {
-    /// Takes out the one that is this job, if it is there, and those that have ended.
+    /// Removes this job, if it is there, and ended jobs.
     fn take_held_back(&mut self, job: &Arc<RunningJob>) -> bool {
         let mut is_there = false;
         self.held_back.retain(|held| {
@@ -51,18 +52,18 @@ impl State {
 /// Whether interrupted jobs are resumed.
 #[derive(Default)]
 enum Decision {
-    /// It is not decided yet, and they wait for it.
+    /// The decision is open, and the jobs wait for it.
     #[default]
     Open,
     Resume,
-    /// The component is not in service, for this reason: they fail, and those of meetings wait.
+    /// The component is not in service, for this reason: the jobs fail, and the jobs of meetings wait.
     NotInService(String),
-    /// They fail, since the member is new.
+    /// The member is new, so the jobs fail.
     New,
 }
 
 impl Decision {
-    /// Why a job fails, if it does.
+    /// The reason that a job fails, if it does.
     fn fails(&self, is_meeting: impl FnOnce() -> bool) -> Option<String> {
         match self {
             Self::NotInService(why) if !is_meeting() => Some(why.clone()),
@@ -78,7 +79,7 @@ impl InterruptedJobs {
         Self { runner: Mutex::default(), store: Arc::downgrade(store), state: Mutex::default() }
     }
 
-    /// From now on jobs are resumed by this one.
+    /// Sets the runner that resumes jobs from now on.
     pub(crate) fn set_runner(&self, runner: Arc<dyn Resume>) {
         *self.runner.lock().unwrap_or_else(PoisonError::into_inner) = Some(runner);
     }
@@ -91,8 +92,8 @@ impl InterruptedJobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides whether they are resumed, by whether the component is in service. Once they are, later decisions have no effect.
-    /// It blocks on storing the end of those that are not.
+    /// Decides whether the jobs are resumed, by whether the component is in service. After they were resumed, later
+    /// decisions have no effect. It blocks on storing the ends of failed jobs.
     pub(crate) fn decide(&self, in_service: Result<(), String>) {
         self.transition_to(in_service.map_or_else(Decision::NotInService, |()| Decision::Resume));
     }
@@ -109,10 +110,10 @@ impl InterruptedJobs {
         waiting.into_iter().for_each(|job| self.resume(job));
     }
 
-    /// Lets a job on that is held back, and resumes it; one that waits for the component is resumed with that. It blocks.
+    /// Releases a job that is held back, and resumes it. A job that waits for the component is resumed once that is in
+    /// service. It blocks.
     ///
-    /// # Errors
-    /// Where it is not held back, or its record cannot be written.
+    /// # Errors The job is not held back, or its record cannot be written.
     pub(crate) fn let_on(&self, job: Arc<RunningJob>) -> Result<(), StoreError> {
         let is_ready = {
             let mut state = self.state();
@@ -125,11 +126,10 @@ impl InterruptedJobs {
         Ok(())
     }
 
-    /// The member is new to this host: all that its directory brought along is ended when this returns. Only then may it be
-    /// pinned, so that no later host resumes them. It blocks.
+    /// Ends all jobs in the directory of a member that is new to this host. The member may be pinned only after this,
+    /// so that no later host resumes them. It blocks.
     ///
-    /// # Errors
-    /// Where the jobs cannot be read.
+    /// # Errors The jobs cannot be read.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
         self.transition_to(Decision::New);
         self.store.upgrade().map_or(Ok(()), |store| store.recover())
@@ -149,7 +149,7 @@ impl Resume for InterruptedJobs {
     }
 
     fn resume(&self, job: Arc<RunningJob>) {
-        // One that cannot be read now is looked at again by whoever resumes it.
+        // A plan that cannot be read now is read again when the job is resumed.
         let is_meeting = || job.plan().map_or(true, |plan| matches!(plan.accepted.plan, Plan::Conversation(_)));
         let why = {
             let mut state = self.state();
@@ -162,7 +162,7 @@ impl Resume for InterruptedJobs {
                 (why, _) => why,
             }
         };
-        // Somebody may have cancelled it while it waited, and then it has ended.
+        // A job that was cancelled while it waited has ended.
         if job.cancelled().is_cancelled() {
             return;
         }

@@ -1,4 +1,5 @@
-//! State of a member that outlives changes of its manifest: its jobs, its memory, running work, and its owner lock.
+//! Holds the state of a member that outlives changes of its manifest: its jobs, its memory, running work, and its owner
+//! lock.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,8 +17,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{host_context::HostContext, interrupted::InterruptedJobs, memory_budget::MemberBudget};
 use crate::resources::serving_options::Serving;
 
-/// A member's directory, and what this host has open in it. It is dropped with its last reference: a member that was removed
-/// is owned until its last job has ended.
+/// A member's directory, and the host's open files in it. It is dropped with its last reference, so a removed member is
+/// owned until its last job has ended.
 pub(crate) struct MemberData {
     pub(crate) key: MemberKey,
     pub(crate) dir: Dir,
@@ -28,7 +29,7 @@ pub(crate) struct MemberData {
     /// The part of the host's memory for running jobs that the member may use.
     pub(crate) budget: MemberBudget,
     under_way: Mutex<HashMap<String, CancellationToken>>,
-    /// The jobs of meetings that can be talked with.
+    /// The jobs of meetings whose workers can answer.
     conversing: watch::Sender<HashSet<String>>,
     owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
@@ -49,7 +50,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A job of a meeting that can be talked with.
+/// A job of a meeting whose worker can answer.
 struct Conversing {
     data: Arc<MemberData>,
     id: JobId,
@@ -66,8 +67,7 @@ impl Drop for Conversing {
 impl MemberData {
     /// Opens a member's jobs and memory, with its limits. The caller holds its owner lock.
     ///
-    /// # Errors
-    /// Where the directories cannot be opened.
+    /// # Errors The directories cannot be opened.
     pub(crate) fn open(key: MemberKey, dir: Dir, context: &HostContext, owner: OwnerLock) -> Result<Arc<Self>, String> {
         let clock = Arc::new(SystemClock);
         let (limits, directory) = (context.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
@@ -83,7 +83,7 @@ impl MemberData {
         Ok(Arc::new(Self { key, dir, store, memory, interrupted, budget, under_way, conversing, owner, gone }))
     }
 
-    /// Which directory it is: device and inode.
+    /// The device and inode of the directory.
     pub(crate) fn directory(&self) -> Option<(u64, u64)> {
         self.dir.dir_metadata().ok().map(|own| (own.dev(), own.ino()))
     }
@@ -93,7 +93,7 @@ impl MemberData {
         self.gone.token().clone()
     }
 
-    /// Writes down for other processes how the member is served.
+    /// Records for other processes the way in which the member is served.
     pub(crate) fn note_serving(&self, serving: Result<Serving, String>) {
         let noted = serving.and_then(|serving| self.owner.set_note(&serving).map_err(|e| e.to_string()));
         if let Err(why) = noted {
@@ -110,17 +110,17 @@ impl MemberData {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the job of a meeting can be talked with.
+    /// Whether the worker of a meeting's job can answer.
     pub(crate) fn is_conversing(&self, id: &str) -> bool {
         self.conversing.borrow().contains(id)
     }
 
-    /// The jobs of meetings that can be talked with, and their changes.
+    /// The jobs of meetings whose workers can answer, and changes of the set.
     pub(crate) fn conversing(&self) -> watch::Receiver<HashSet<String>> {
         self.conversing.subscribe()
     }
 
-    /// Notes that the job of a meeting can be talked with, until the guard is dropped.
+    /// Notes that the worker of a meeting's job can answer, until the guard is dropped.
     pub(crate) fn converse(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
         self.conversing.send_modify(|all| {
             all.insert(id.to_string());

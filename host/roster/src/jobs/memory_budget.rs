@@ -6,7 +6,7 @@ use std::sync::Arc;
 use guild_contract::{Limits, rpc::RpcError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What is counted in one.
+/// The bytes of one permit.
 const UNIT: u64 = 1024;
 
 /// The memory that all jobs of a host share, in KiB.
@@ -16,10 +16,10 @@ pub(crate) struct MemoryBudget {
     most: u64,
 }
 
-/// The memory of one member's jobs: it leaves an eighth to others.
+/// The memory of one member's jobs, which leaves an eighth to others.
 pub(crate) struct MemberBudget(Arc<Semaphore>);
 
-/// What is kept of one job, until this is dropped.
+/// The memory of one job, until this is dropped.
 pub(crate) type MemoryPermit = [OwnedSemaphorePermit; 2];
 
 impl MemoryBudget {
@@ -28,15 +28,14 @@ impl MemoryBudget {
         Self { all: semaphore(most), most }
     }
 
-    /// For a member that comes into service.
+    /// The budget of a member that comes into service.
     pub(crate) fn of_member(&self) -> MemberBudget {
         MemberBudget(semaphore(self.most - self.most / 8))
     }
 
-    /// Keeps so many bytes of a job.
+    /// Takes so many bytes for a job.
     ///
-    /// # Errors
-    /// -32000 where there is no room.
+    /// # Errors -32000 if there is no room.
     pub(crate) fn keep(&self, own: &MemberBudget, bytes: u64) -> Result<MemoryPermit, RpcError> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
         let take = |permits: &Arc<Semaphore>| permits.clone().try_acquire_many_owned(units);

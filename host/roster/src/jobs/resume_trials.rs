@@ -1,9 +1,9 @@
 //! Orders the resumption of interrupted jobs over all members: a job that may have ended a host is tried alone.
 //!
-//! A job can end the host that runs it, and would end each next one that resumes it. So what a resumed job is suspected of is
-//! kept in its record: [`Resumption`] is stored before any of the job runs, and removed once it has run for
-//! `limits.resume_trial_seconds`, or when the host stops cleanly. A host that finds it there was preceded by one that ended
-//! soon after it had resumed the job.
+//! A job can end the host that runs it, and would end each next one that resumes it. So the suspicion against a resumed
+//! job is kept in its record: [`Resumption`] is stored before any of the job runs, and removed once it has run for
+//! `limits.resume_trial_seconds`, or when the host stops cleanly. A host that finds it there was preceded by one that
+//! ended soon after it had resumed the job.
 //!
 //! Jobs without such a mark are resumed together. One with a mark is resumed alone: it waits until no other resumed job is on
 //! trial, and the next ones wait for it. If the host ends again meanwhile, that job alone is held back. A job that made a turn
@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-/// Between two tries to store that a job is resumed.
+/// The pause between two attempts to record that a job is resumed.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// The resumed jobs of a host.
@@ -33,14 +33,14 @@ pub(crate) struct Resumptions {
     /// Held by each resumed job during its trial, exclusively by a suspect.
     turns: Arc<RwLock<()>>,
     on_trial: Mutex<HashMap<JobId, Arc<RunningJob>>>,
-    /// Whether the host has stopped cleanly. It is read-locked while what a job is suspected of is stored, so that nobody stores
-    /// that after the stop.
+    /// Whether the host has stopped cleanly. It is read-locked while a suspicion is stored, so that none is stored
+    /// after the stop.
     ended: sync::RwLock<bool>,
 }
 
 /// A job's turn to be resumed, once there is a place for its session.
 pub(crate) enum Turn {
-    /// It holds up no suspect while it waits for that place.
+    /// The job delays no suspect while it waits for that place.
     Together,
     /// Nobody else's turn comes until this job's trial is over.
     Alone(OwnedRwLockWriteGuard<()>),
@@ -75,7 +75,7 @@ impl Resumptions {
         Some(Trial { resumptions: self.clone(), how, _turn: turn })
     }
 
-    /// The host stops cleanly: no job is suspected of its end. It blocks.
+    /// Records that the host stops cleanly, so that no job is suspected of its end. It blocks.
     pub(crate) fn end(&self) {
         *self.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
         let on_trial: Vec<_> = self.on_trial().drain().collect();
@@ -84,7 +84,8 @@ impl Resumptions {
         }
     }
 
-    /// Stores something about a job, on a thread that may block. `None` if the host has stopped cleanly: nothing is stored then.
+    /// Stores a change of a job's record, on a thread that may block. `None`, without a change, if the host has stopped
+    /// cleanly.
     async fn unless_ended<T: Send + 'static>(
         self: &Arc<Self>,
         job: &Arc<RunningJob>,
@@ -145,7 +146,7 @@ impl Trial {
                 let _ = stored.await;
             }
         }
-        // What is there when the host stops is cleared by that.
+        // The stop of the host clears remaining suspicions.
         let cleared = self.resumptions.unless_ended(&job, |resumptions, job| {
             let on_trial = resumptions.on_trial().remove(job.id());
             if on_trial.is_some() {
@@ -161,7 +162,7 @@ fn tokens(job: &RunningJob) -> u64 {
     job.usage().map_or(0, |used| used.usage.tokens())
 }
 
-/// Stores how a job was resumed. Where that fails, the job stays suspected, which delays it after a crash.
+/// Stores the way in which a job was resumed. If that fails, the job stays suspected, which delays it after a crash.
 fn store(job: &RunningJob, how: Option<Resumption>) {
     if let Err(e) = job.set_resumption(how) {
         tracing::warn!(job = %job.id(), "cannot store that the job runs: {e}");

@@ -69,7 +69,7 @@ pub(crate) struct Assignment {
     pub(crate) context: HostContext,
     /// The job.
     pub(crate) job: Arc<RunningJob>,
-    /// The attempt at a commission that it is, if it is one.
+    /// The attempt at a commission, if it is one.
     pub(crate) attempt: Option<Attempt>,
     /// The runtime of its sessions.
     pub(crate) agent: Runtime,
@@ -94,7 +94,8 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
     let running = job.clone();
     let is_resumed = matches!(request, JobRequest::Session { resumed: true, .. });
     let carried_out = async move {
-        // Before its memories, its worktree and its transcript are read: that can be what ended the host before this one.
+        // The trial begins before its memories, its worktree and its transcript are read, since that may have ended the
+        // previous host.
         let place = match is_resumed {
             true => Some(resumed(&context, &data.key, &running, agent).await?),
             false => None,
@@ -112,7 +113,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
         }
     };
     let outcome = match tokio::spawn(carried_out.instrument(span.clone())).await {
-        // The last text of a session is the result of a job that was dispatched, and not of a commission.
+        // The last text of a session is the result of a dispatched job, but not of a commission.
         Ok(Ok(_)) if is_commission && !job.has_submission() => Err(NO_RESULT.to_owned()),
         Ok(outcome) => outcome,
         // The host stops and this task with it. The next host resumes the job.
@@ -120,7 +121,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
         Err(_) => Err("the host failed while it carried the job out".to_owned()),
     };
     if job.cancelled().is_cancelled() {
-        // Whoever cancelled it has stored that.
+        // The caller that cancelled it has stored its end.
         return drop(held);
     }
     let id = job.id().clone();
@@ -145,7 +146,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
 /// A job's final text, if it has one besides the submitted result; or the reason of its failure.
 type Outcome = Result<Option<String>, String>;
 
-/// The tools on a job, and what of them its sessions have: in a commission they have others besides (REQ-WKR-10).
+/// The tools on a job, and the tools of its sessions, which have further ones in a commission (REQ-WKR-10).
 async fn tools(
     context: &HostContext,
     attempt: Option<&Attempt>,
@@ -170,7 +171,7 @@ struct Work {
     tools: Arc<JobTools>,
     /// The tools of its sessions.
     of_sessions: Arc<dyn Tools>,
-    /// The manager's, for the manager: its sessions and its component have them.
+    /// The manager's tools, for the manager's sessions and component.
     manager: Option<Arc<dyn Tools>>,
     grants: Arc<Grants>,
     reach: Reach,
@@ -185,7 +186,7 @@ pub(crate) struct Opened {
     pub(crate) data: Arc<MemberData>,
     /// The host, as the job finds it.
     pub(crate) context: HostContext,
-    /// The attempt at a commission, or the meeting, that it is, if it is one.
+    /// The attempt at a commission or the meeting, if it is one.
     pub(crate) attempt: Option<Attempt>,
     /// The job.
     pub(crate) job: Arc<RunningJob>,
@@ -198,8 +199,7 @@ pub(crate) struct Opened {
 impl Opened {
     /// The work, with the read roots, the web and the memories that are open already, if they are.
     ///
-    /// # Errors
-    /// Where its memories or its worktree cannot be read.
+    /// # Errors Its memories or its worktree cannot be read.
     async fn work(self, granted: Option<(Reach, ScopedMemory)>) -> Result<Work, String> {
         let (reach, memory) = match granted {
             Some(granted) => granted,
@@ -225,7 +225,7 @@ impl Opened {
 }
 
 impl Work {
-    /// The host runs the session that the component planned. One that is resumed has its place already.
+    /// Runs the session that the component planned. A resumed session has its place already.
     async fn session(
         self,
         agent: Runtime,
@@ -278,7 +278,7 @@ impl Work {
         }
     }
 
-    /// What the session did before its host stopped, what it used, and for how many seconds.
+    /// The entries of the session from before its host stopped, its usage, and its seconds.
     async fn history(&self) -> Result<(Vec<Entry>, Account, f64), String> {
         let job = self.job.clone();
         let lines = blocking(move || {
@@ -290,7 +290,7 @@ impl Work {
         Ok((lines.into_iter().map(|line| line.entry).filter(first).collect(), account, seconds))
     }
 
-    /// The component carries the job out itself.
+    /// Lets the component carry the job out itself.
     async fn own_run(
         self,
         agent: Runtime,
@@ -331,7 +331,7 @@ impl Work {
         let outcome = plugin.run(permit, activation, scope).await;
         clock.show(&meter.account());
         match outcome {
-            // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
+            // Returning a text submits it. A plugin that submitted before may return an empty text.
             Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
             Ok(Ok(text)) => {
                 let submitted = blocking(move || Ok(tools.job().submit_result(&text, None))).await;
@@ -343,18 +343,18 @@ impl Work {
         }
     }
 
-    /// The read roots, for a session that has all three tools which read them.
+    /// The read roots, for a session with all three tools that read them.
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
         self.reach.session_files.clone().filter(|_| FILE_TOOLS.iter().all(has))
     }
 
-    /// The whole sets of tools that a session has which the host runs.
+    /// The whole sets of tools of a session that the host runs.
     fn sets(&self, toolboxes: Arc<dyn Tools>) -> impl Iterator<Item = Arc<dyn Tools>> + use<> {
         [self.of_sessions.clone()].into_iter().chain(self.manager.clone()).chain([toolboxes])
     }
 
-    /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
+    /// The tools of a session: whole sets of tools, and the read-only ones that were granted and asked for.
     fn tool_set(
         &self,
         session: u32,
@@ -370,7 +370,7 @@ impl Work {
     }
 }
 
-/// A session that had ended already when its host stopped: how.
+/// The outcome of a session that had ended already when its host stopped.
 fn ended_before(history: &[Entry]) -> Option<Outcome> {
     history.iter().rev().find_map(|entry| match entry {
         Entry::End { ending, text, .. } if ending == SUCCESS => Some(Ok(Some(text.clone()))),
@@ -384,7 +384,7 @@ fn span(member: &MemberKey, job: &RunningJob) -> Span {
     tracing::warn_span!("session", %member, job = %job.id())
 }
 
-/// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
+/// Runs a session until it ends, is cancelled, or is out of time; the transcript records its beginning and its end.
 async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     let (meter, journal) = (session.meter.clone(), session.journal.clone());
     let number = session.number;
@@ -410,7 +410,7 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
 async fn run_in_time(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
     let late = async {
-        // A runtime ends by itself in time, and reports what it used; one that does not is dropped.
+        // A runtime should end by itself in time and report its usage; one that does not is dropped.
         let ending = tokio::select! {
             () = cancel.cancelled() => Ending::Interrupted,
             () = tokio::time::sleep_until(meter.deadline().into()) => Ending::Deadline,
@@ -424,13 +424,13 @@ async fn run_in_time(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd
     }
 }
 
-/// Shows in the job's status what its sessions use, and for how long it has been under way; and counts what they spend.
+/// Shows in the job's status the usage of its sessions and its duration, and counts their spending.
 #[derive(Clone)]
 struct Clock {
     job: Arc<RunningJob>,
     agent: Runtime,
     begun: Instant,
-    /// Seconds for which it was under way before its host stopped.
+    /// The seconds for which it ran before its host stopped.
     before: f64,
     ingress: Arc<Ingress>,
     token: Option<String>,
@@ -479,7 +479,7 @@ impl Observer for Clock {
     }
 }
 
-/// Shows that the job is queued, and what it used before.
+/// Shows that the job is queued, and its earlier usage.
 fn queue(job: &RunningJob, agent: Runtime) {
     let used = job.snapshot().usage.unwrap_or_else(|| JobUsage {
         agent: agent.to_string(),
@@ -545,7 +545,7 @@ struct OwnSessions {
     host: Handle,
 }
 
-/// Texts of a session that wait for a component that does not read; then they are dropped.
+/// The number of texts that wait for a component that does not read; further ones are dropped.
 const EVENTS: usize = 64;
 
 #[async_trait]
@@ -580,7 +580,7 @@ impl Sessions for OwnSessions {
                 "the job has {most} sessions, as many as limits.job_sessions allows; let one end before another begins"
             ))
         };
-        // One that was dropped just now is about to end.
+        // A session that was just dropped is about to end.
         let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
         let of_job = query.job_tools.then(|| [work.of_sessions.clone()].into_iter().chain(work.manager.clone()));
@@ -623,7 +623,7 @@ impl Sessions for OwnSessions {
                     permit = slot.queue.acquire(&member, 1) => permit,
                     () = stop.cancelled() => return (Ending::Interrupted.into(), Usage::default()),
                 };
-                // Its time begins with its permit.
+                // The time begins with the permit.
                 let meter = job_meter.for_session(bounds);
                 let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
                 drop((permit, turn));

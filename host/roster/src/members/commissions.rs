@@ -1,4 +1,4 @@
-//! Answers the hall about members: which can be commissioned, and the jobs of its attempts.
+//! Serves the hall: lists the members that can be commissioned, and runs the jobs of attempts.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -24,12 +24,12 @@ use super::{
 };
 use crate::{answer::blocking, tools::component::Component};
 
-/// How long the work of a job that has ended may take to be gone.
+/// How long the work of an ended job may take to stop.
 const LAST_WRITE: Duration = Duration::from_secs(30);
-/// How long a meeting may take to be there again after a restart, before its user is told to try again.
+/// How long a meeting may take to resume after a restart, before its user is told to try again.
 const RESUMPTION: Duration = Duration::from_secs(20);
 
-/// What of a project a member needs checked out: its documents, where it does not say.
+/// The part of a project that a member needs checked out, by default the documents.
 fn checkout(manifest: &Manifest) -> Checkout {
     match manifest.component.as_ref().and_then(|component| component.checkout_scope) {
         Some(CheckoutScope::Full) => Checkout::Full,
@@ -49,7 +49,7 @@ pub(crate) fn permits(config: &Config) -> Vec<Permit> {
 /// The members of a host.
 pub(crate) struct Commissions {
     roster: Arc<Roster>,
-    /// `guild.toml`, where there is one.
+    /// `guild.toml`, if there is one.
     file: Option<PathBuf>,
 }
 
@@ -67,8 +67,8 @@ impl Commissions {
 }
 
 impl Commissions {
-    /// The worker of a meeting that can be talked with, and its job. After a restart that is so once the worker's component is
-    /// loaded, for which this waits a while.
+    /// The worker of a meeting that can answer, and its job. After a restart this waits a while until the worker's
+    /// component is loaded.
     async fn conversing(&self, meeting: &Attempt) -> Result<(Arc<Member>, Arc<RunningJob>), String> {
         let member = self.member(&meeting.worker).ok_or_else(|| not_served(&meeting.worker))?;
         let id = meeting.job.as_str();
@@ -183,7 +183,7 @@ impl WorkerJobs for Commissions {
         let spent = blocking(move || {
             let status = match store.view(job.as_str()) {
                 Ok(status) => status,
-                // Somebody may have deleted it meanwhile.
+                // The job may have been deleted meanwhile.
                 Err(e) => {
                     let cost = store.cost_of_removed(&job).ok_or(e)?;
                     return Ok(if cost.1 { cost.0 } else { cost.0.max(budget) });
@@ -331,7 +331,7 @@ fn failed(error: String) -> Outcome {
     Outcome::Failed { error, text: String::new() }
 }
 
-/// The last text of a job's sessions; empty where its transcript has none. It blocks.
+/// The last text of a job's sessions; empty if its transcript has none. It blocks.
 fn last_text(store: &JobStore, job: &JobId) -> String {
     let lines = store.transcript(job).unwrap_or_default();
     let last = lines.into_iter().rev().find_map(|line| match line.entry {
@@ -341,7 +341,7 @@ fn last_text(store: &JobStore, job: &JobId) -> String {
     last.unwrap_or_default()
 }
 
-/// How a job ended, and what its worker decided. It blocks.
+/// The outcome of a job, and its worker's decisions. It blocks.
 fn outcome(store: &JobStore, job: &JobId) -> (Outcome, Vec<Decision>) {
     let gone = |error: String| (failed(error), Vec::new());
     let status = match store.view(job.as_str()) {

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// A component to load, and what waits for it.
+/// A component to load, with the receivers of the result.
 pub(crate) struct Load {
     pub(crate) wanted: WantedComponent,
     pub(crate) done: watch::Sender<Component>,
@@ -38,26 +38,25 @@ pub(crate) struct Load {
     pub(crate) interrupted: Option<Arc<InterruptedJobs>>,
 }
 
-/// A member's component, and what it is granted.
+/// A member's component, and its grants.
 pub(crate) struct WantedComponent {
     pub(crate) key: MemberKey,
     pub(crate) dir: Dir,
     pub(crate) spec: ComponentSpec,
-    /// Where the manifest says it.
+    /// The places in the manifest.
     pub(crate) lines: Lines,
     pub(crate) grants: Arc<Grants>,
     pub(crate) limits: Arc<Limits>,
     /// Whether it may be loaded.
     pub(crate) approval: Arc<Approval>,
-    /// What is in service, and has been accepted: it is linked anew, and the file is not read.
+    /// The accepted component in service, which is linked anew without reading the file.
     pub(crate) running: Option<Arc<Plugin>>,
 }
 
 impl WantedComponent {
     /// The component of a member, as `spec` has it, and what `config` grants it.
     ///
-    /// # Errors
-    /// Why it cannot be in service.
+    /// # Errors The component cannot be in service.
     pub(crate) fn new(
         member: &FoundMember,
         spec: ComponentSpec,
@@ -86,7 +85,7 @@ type Begun = (Option<Standing>, Unlisted);
 /// keeps no other from the cache.
 const TURNS: usize = 4;
 
-/// What loads the jobs and the components of a host's members.
+/// Loads the jobs and the components of a host's members.
 pub(crate) struct Loader {
     limits: Arc<Limits>,
     turns: Semaphore,
@@ -115,7 +114,7 @@ impl Loader {
         spawn_blocking(work).await
     }
 
-    /// Loads a component, and sends what became of it.
+    /// Loads a component, and sends the result.
     pub(crate) async fn load(self: Arc<Self>, Load { wanted, done, interrupted }: Load) {
         let wanted = Arc::new(wanted);
         let decide = |verdict| interrupted.as_ref().map_or((), |interrupted| interrupted.decide(verdict));
@@ -131,7 +130,7 @@ impl Loader {
                 Component::Failed(why)
             }
         };
-        // Nobody waits any more where the host has stopped meanwhile.
+        // Nobody waits any more if the host has stopped meanwhile.
         let _ = done.send(component);
     }
 

@@ -60,7 +60,7 @@ pub(crate) fn find(
     (Toolboxes::new(roster.offers(), others, serves), loads)
 }
 
-/// A toolbox of another host's member.
+/// A toolbox of a member of another host.
 fn open_beside(found: FoundMember, context: &HostContext) -> Result<(Offer, Option<Load>), String> {
     let spec = match &found.manifest.component {
         Some(spec) if spec.world.exports_toolbox() => spec.clone(),

@@ -44,38 +44,38 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// The longest time between two scans if the system does not notify of all changes.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// Who brings a host's roster up to what there is. Nobody else writes it once the host has started.
+/// Brings a host's roster up to date. Nothing else writes the roster once the host has started.
 pub(crate) struct Reconciler {
     opener: Arc<Opener>,
     /// None while a scan runs, and on a host of one member, whose directory is read once.
     scanner: Option<Scanner>,
     noticed: watch::Receiver<Noticed>,
     known: BTreeMap<String, Known>,
-    /// What is no longer served, and has jobs under way.
+    /// Members that are no longer served and have jobs under way.
     leaving: Vec<Weak<MemberData>>,
     tasks: JoinSet<Done>,
     /// Whether a directory that was busy needs another scan.
     behind: bool,
-    /// Why the directory of members could not be read.
+    /// The reason that the directory of members could not be read.
     unreadable: Option<String>,
     /// Members whose error was logged, and is not resolved.
     failing: BTreeSet<String>,
-    /// What the operator has decided anew.
+    /// The operator's new configurations.
     renewals: mpsc::Receiver<Renewal>,
 }
 
-/// What members are to work with from now on.
+/// A new configuration for all members.
 pub(crate) struct Renewal {
     pub(crate) prepared: Prepared,
-    /// Notified when they do; or why they cannot, and nothing has changed.
+    /// Receives the outcome; after an error nothing has changed.
     pub(crate) done: oneshot::Sender<Result<(), String>>,
 }
 
-/// What is known of a path, besides what the roster says of it.
+/// The state of a path besides its entry in the roster.
 struct Known {
-    /// What its directory was at the last look.
+    /// The state of its directory at the last scan.
     looked: Result<Mark, String>,
-    /// It is being opened or loaded, and not to be touched.
+    /// Whether it is being opened or loaded, and must not be changed.
     busy: bool,
     /// How it is tried again when it is not busy any more. The retry is for this entry alone: if all were tried again, several
     /// that take long to fail would be tried for ever, each because of the others.
@@ -104,7 +104,7 @@ enum Done {
     Gone,
 }
 
-/// What is tried again though nothing of it has changed.
+/// The members that are tried again without a change of their files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
     Nothing,
@@ -212,7 +212,7 @@ impl Reconciler {
             }
         });
         let is_done = outcome.is_ok();
-        // Whoever asked may have gone.
+        // The caller may be gone.
         let _ = done.send(outcome);
         is_done
     }
@@ -234,7 +234,7 @@ impl Reconciler {
         opener::renewed(&context, &member)
     }
 
-    /// Waits until nothing has changed for a while.
+    /// Waits until no change has occurred for a while.
     async fn quiet(&mut self) {
         let most = Instant::now() + MOST;
         while let Ok(Ok(())) = timeout_at(most.min(Instant::now() + QUIET), self.noticed.changed()).await {
@@ -244,7 +244,7 @@ impl Reconciler {
         }
     }
 
-    /// Looks at what there is now, and begins to bring the roster up to that.
+    /// Scans the members, and begins to bring the roster up to date.
     async fn rescan(&mut self, again: Retry) {
         let Some(mut scanner) = self.scanner.take() else { return };
         let looked = tokio::task::spawn_blocking(move || {
@@ -293,7 +293,7 @@ impl Reconciler {
         self.opener.roster.now().entry(path)?.member().cloned()
     }
 
-    /// A member is not served any more. Whoever works for it still has it.
+    /// Stops serving a member. Its work under way still holds it.
     fn leave(&mut self, member: &Arc<Member>) {
         self.leaving.push(Arc::downgrade(&member.data));
         let gone = member.data.gone();
@@ -303,7 +303,7 @@ impl Reconciler {
         });
     }
 
-    /// Begins what is to be done about what was found.
+    /// Begins the work for a found directory.
     fn compare(&mut self, found: Found, again: Retry) {
         let Some(known) = self.known.get_mut(&found.path) else { return self.open(found) };
         let again = again.max(mem::replace(&mut known.retry, Retry::Nothing));
@@ -579,7 +579,7 @@ impl Reconciler {
         }
     }
 
-    /// Publishes what became of a member.
+    /// Publishes the new state of a member.
     fn publish(&self, path: &str, detail: EventDetail) {
         // A path that is no key is no member.
         if let Ok(key) = path.parse() {

@@ -27,7 +27,7 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the owner may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How often an owner says that it lives, and for how long it may fail to.
+/// The interval of an owner's sign of life, and how long it may be missing.
 const BEAT: Duration = Duration::from_secs(1);
 const BEAT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long it has between SIGTERM and SIGKILL; also how long the lock may take to come free after that.
@@ -45,7 +45,7 @@ pub enum OwnerError {
         key: MemberKey,
         /// The owner's process.
         pid: u32,
-        /// Where it answers.
+        /// The address at which it answers.
         url: String,
     },
     /// Another process works on the member without serving it, as `guild run` does.
@@ -97,7 +97,7 @@ fn heartbeats() -> io::Result<&'static Handle> {
     Ok(THREAD.get_or_init(|| handle))
 }
 
-/// Says again and again that the owner lives, until it is dropped.
+/// Shows repeatedly that the owner is alive, until it is dropped.
 async fn live(pulse: Pulse) {
     let mut beats = tokio::time::interval(BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -165,7 +165,7 @@ async fn is_alive(member: &Dir, url: &str) -> bool {
     }
 }
 
-/// Whether the owner says that it lives, from now on.
+/// Whether the owner shows from now on that it is alive.
 async fn beats(member: &Dir) -> bool {
     let (before, until) = (Owner::last_beat(member), Instant::now() + BEAT_PATIENCE);
     while Instant::now() < until {

@@ -37,7 +37,7 @@ pub(crate) enum Others {
     Found(BTreeMap<MemberKey, Offer>),
 }
 
-/// What became of a member that is named as a toolbox.
+/// The state of a member that is named as a toolbox.
 #[derive(Clone)]
 pub(crate) enum Offer {
     Toolbox(Arc<Toolbox>),
@@ -165,9 +165,9 @@ pub(crate) struct Offered(Vec<OfferedTool>);
 
 #[derive(Clone)]
 struct OfferedTool {
-    /// As sessions see it.
+    /// The definition for sessions.
     definition: Arc<ToolDefinition>,
-    /// What its component calls it.
+    /// The component's name of the tool.
     name: String,
     toolbox: Arc<Toolbox>,
     loaded: Arc<Loaded>,

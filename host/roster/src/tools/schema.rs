@@ -67,7 +67,7 @@ struct Quick {
     weight: u64,
 }
 
-/// What a child is asked.
+/// The request to a child.
 #[derive(Serialize, Deserialize)]
 struct Request<'a> {
     #[serde(borrow)]
@@ -77,16 +77,16 @@ struct Request<'a> {
     value: Option<Box<RawValue>>,
 }
 
-/// What a child found.
+/// The finding of a child.
 #[derive(Debug, Serialize, Deserialize)]
 struct Problem {
     /// The position of the schema.
     schema: usize,
-    /// What is wrong with it, or with the value.
+    /// The error of the schema, or of the value.
     why: String,
 }
 
-/// Why a value is not taken.
+/// The reason that a value is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The first problems: where each is, and what is wrong there; or which limit the check reached.

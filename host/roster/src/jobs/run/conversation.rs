@@ -23,18 +23,18 @@ use tracing::Instrument as _;
 use super::{Clock, Opened, Work, permit, run, run_in_time, span};
 use crate::{answer::blocking, resources::runtimes::Slot};
 
-/// What a session that writes notes may use.
+/// The bounds of a session that writes notes.
 const NOTES: Bounds = Bounds { max_turns: Some(1), max_budget_usd: None, deadline_seconds: Some(120) };
 /// How long notes wait for a session to be free.
 const QUEUED: Duration = Duration::from_secs(120);
-/// How the transcript says that a turn was under way when its host ended.
+/// The ending in the transcript of a turn that was under way when its host ended.
 const CUT_OFF: &str = "the host stopped in the middle of this turn, and it was cut off; what was said before is there";
 
-/// Why nobody can talk any more.
+/// The error of a turn in a meeting that is over.
 const OVER: &str =
     "the meeting's transcript reached limits.transcript_bytes, or could not be written; close it, and open another";
 
-/// What every worker is told in a meeting, whatever its component says of jobs.
+/// The instructions for every worker in a meeting, besides its component's.
 const IN_A_MEETING: &str = "\
 # This is a meeting
 
@@ -54,8 +54,7 @@ part of the project.";
 
 /// A worker's plan of a job, as that of a meeting.
 ///
-/// # Errors
-/// Where the worker cannot hold one, a sentence for the user.
+/// # Errors The worker cannot hold a meeting. The text is a sentence for the user.
 pub(crate) fn plan(worker: &str, plan: Plan) -> Result<Plan, String> {
     match plan {
         Plan::OwnRun(_) => Err(format!(
@@ -100,7 +99,7 @@ fn is_in_turn(lines: &[Line]) -> bool {
     }) == Some(true)
 }
 
-/// What the turn under way used, as far as it is known.
+/// The known usage of the turn under way.
 fn turn_usage(lines: &[Line]) -> Usage {
     let begun = lines.iter().rposition(|line| matches!(line.entry, Entry::Message { .. })).unwrap_or(0);
     transcript::account(lines.get(begun..).unwrap_or_default()).usage
@@ -133,8 +132,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// The worker of a meeting, whose job was accepted in this way.
     ///
-    /// # Errors
-    /// Why no session of it could start now.
+    /// # Errors No session of the worker could start now.
     pub(crate) async fn new(opened: Opened, accepted: Accepted, toolboxes: Arc<dyn Tools>) -> Result<Self, NoSession> {
         let Accepted { agent, ceiling, plan, .. } = accepted;
         let agent: Runtime = agent.parse().map_err(NoSession::Never)?;
@@ -151,14 +149,13 @@ impl Conversation {
         Ok(Self { work, agent, slot, plan, ceiling, toolboxes })
     }
 
-    /// Has the worker answer a message, and waits for the end of that turn.
+    /// Lets the worker answer a message, and waits for the end of that turn.
     ///
-    /// # Errors
-    /// Why no turn began.
+    /// # Errors The reason that no turn began.
     pub(crate) async fn say(self, message: &str, cancel: &CancellationToken) -> Result<(), String> {
         let Self { work, agent, slot, plan, ceiling, toolboxes } = self;
         let job = work.job.clone();
-        // It ends with its job, too, and where nobody would hear the rest.
+        // The turn also ends with its job, and when no listener is left.
         let cancel = cancel.child_token();
         let _ends = {
             let (cancel, job) = (cancel.clone(), job.clone());
@@ -237,10 +234,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Has a session of its own answer a prompt, without tools, on the account of a meeting.
+    /// Lets a separate session answer a prompt, without tools, on the account of a meeting.
     ///
-    /// # Errors
-    /// Why there is no answer.
+    /// # Errors The reason that there is no answer.
     pub(crate) async fn write(self, system_prompt: &str, prompt: String) -> Result<String, NoSession> {
         let Self { work, agent, slot, plan, ceiling, .. } = self;
         let job = work.job.clone();
@@ -319,7 +315,7 @@ struct Begin {
     definitions: Vec<Arc<ToolDefinition>>,
 }
 
-/// Where a turn begins in the transcript; what was said before it, its message among it; what that used, and for how many seconds.
+/// The position of a turn in the transcript, the earlier entries with its message, and their usage and seconds.
 struct Before {
     at: Position,
     history: Vec<Entry>,
@@ -328,7 +324,7 @@ struct Before {
 }
 
 impl Begin {
-    /// Writes down that the turn begins. It blocks.
+    /// Records that the turn begins. It blocks.
     fn write(self, job: &RunningJob) -> Result<Before, String> {
         let read = |e: std::io::Error| format!("its transcript cannot be read: {e}");
         let at = *job.written().borrow();

@@ -1,4 +1,4 @@
-//! Turns of a member in a meeting.
+//! Prepares the turns of a member in a meeting.
 
 use std::{
     sync::Arc,
@@ -26,8 +26,7 @@ const LOADING: Duration = Duration::from_secs(20);
 impl Member {
     /// The member, ready for a session of a meeting: as it and what it was granted are by now.
     ///
-    /// # Errors
-    /// Why it is not.
+    /// # Errors The reason that it is not ready.
     pub(crate) async fn conversation(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -41,8 +40,7 @@ impl Member {
 
     /// The same for the session that writes a meeting's notes, which uses no tools.
     ///
-    /// # Errors
-    /// Why it is not.
+    /// # Errors The reason that it is not ready.
     pub(crate) async fn writer(
         self: &Arc<Self>,
         attempt: &Attempt,

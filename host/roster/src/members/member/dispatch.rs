@@ -154,7 +154,7 @@ impl Member {
             ceiling: activation.bounds,
             plan,
         };
-        // Where the caller goes away now, the job is carried out all the same.
+        // If the caller goes away now, the job is carried out all the same.
         let this = self.clone();
         let token = token.map(str::to_owned);
         let started = tokio::spawn(async move {
@@ -164,7 +164,7 @@ impl Member {
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
             if let Plan::Conversation(_) = plan.plan {
-                // What it was planned with is in its files, and nothing of it in memory.
+                // The inputs of the plan are in the job's files, and no longer in memory.
                 drop(kept);
                 let held = (permit, under_way, this.data.converse(&job_id));
                 tokio::spawn(conversation::hold(job, held));
@@ -218,7 +218,7 @@ impl Member {
         Ok((Request { description: params.description, task: params.task, config }, bytes))
     }
 
-    /// Refuses what the member's own schema does not take.
+    /// Refuses a configuration that the member's own schema does not accept.
     async fn check_config(&self, config: &Value, until: Instant) -> Result<(), RpcError> {
         let Some(schema) = &self.config_schema else { return Ok(()) };
         let taken = schema.check(config, &self.context.limits, &self.config_checks, until).await;

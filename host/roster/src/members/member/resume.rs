@@ -23,7 +23,7 @@ use crate::jobs::{
     run::{self, Assignment, JobRequest, conversation},
 };
 
-/// Why a job is not resumed that has no seal, or that of another job.
+/// The reason that a job without a valid seal is not resumed.
 const NOT_BEGUN: &str = "its plan.json does not have this host's seal for it (guild.seal next to guild.toml), so no host \
                          began it here, and it is not resumed";
 
@@ -142,14 +142,14 @@ pub(super) fn plan(member: &Member, job: &RunningJob) -> Result<Accepted, String
     Ok(plan.accepted)
 }
 
-/// What a job that was accepted earlier is still allowed.
+/// The permissions that a job which was accepted earlier still has.
 pub(super) struct Allowed {
     pub(super) grants: Arc<Grants>,
     pub(super) granted_tools: Vec<String>,
     pub(super) ceiling: Bounds,
 }
 
-/// What a job was allowed then, and is still.
+/// The permissions that a job had at its dispatch and still has.
 pub(super) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt>) -> Allowed {
     let grants = grants(member, plan);
     let today = member.context.reach(member.key(), attempt, &grants).map(|reach| reach.tools);

@@ -22,7 +22,7 @@ pub(super) struct Checked<'a> {
     pub(super) schema: &'a Value,
 }
 
-/// Where, and what is wrong there.
+/// The place of an error, and the error.
 pub(super) fn explained(error: &ValidationError<'_>, checked: Checked<'_>) -> String {
     cut(placed(error, checked, 0), PROBLEM_BYTES)
 }
@@ -66,7 +66,7 @@ fn unknown<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     format!("unknown {what} {}", choices(names.map(|name| format!("{:?}", cut(name.clone(), VALUE_BYTES)))))
 }
 
-/// What one alternative wants in the value's place.
+/// The values that an alternative accepts.
 fn alternatives(
     error: &ValidationError<'_>,
     errors: &[ValidationError<'static>],
