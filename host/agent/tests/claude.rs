@@ -659,8 +659,8 @@ async fn what_a_cli_started_ends_with_it_also_where_the_cli_just_ends() {
     until(|| !lives(grandchild)).await;
 }
 
-/// A shell script that starts a process which leaves its parents, its session and its environment behind, and writes its
-/// id into a file.
+/// A shell script that starts a process which leaves its parents, its session and its environment behind, and writes
+/// its id into a file.
 fn runaway(file: &Path) -> String {
     let (fake, file) = (guild_fakes::fake_claude(), file.display().to_string());
     format!(

@@ -6,8 +6,8 @@
 
 use url::Host;
 
-/// A host (`example.org`, `192.0.2.1`, `[2001:db8::1]`); `*.` and a domain, for every host below the domain, at any depth,
-/// but not the domain itself; or `*` for every host. Each may end in `:port`, and covers every port otherwise.
+/// A host (`example.org`, `192.0.2.1`, `[2001:db8::1]`); `*.` and a domain, for every host below the domain, at any
+/// depth, but not the domain itself; or `*` for every host. Each may end in `:port`, and covers every port otherwise.
 #[derive(Clone, Debug)]
 pub struct HostPattern {
     /// As the operator wrote it.

@@ -33,7 +33,8 @@ pub struct ProviderFacts {
     pub key: Option<&'static str>,
     /// The beginning of the names of its own models, among the models that have a list price.
     pub models: Option<&'static str>,
-    /// The list prices of models that are used with tools, as the provider's pages, or reports of them, had them in November
+    /// The list prices of models that are used with tools, as the provider's pages, or reports of them, had them in
+    /// November
     /// 2026. A price that could not be confirmed is not among them. Requests never ask for services with extra charges,
     ///       such as priority or a cache that lives for an hour.
     pub(crate) prices: &'static [ListPrice],
@@ -130,8 +131,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint at a base URL, as the provider's own tools take it. Without a key, the key is in the provider's usual
-    /// variable at the provider's own address, and no key is sent to another address.
+    /// The endpoint at a base URL, as the provider's own tools take it. Without a key, the key is in the provider's
+    /// usual variable at the provider's own address, and no key is sent to another address.
     ///
     /// # Errors The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
     pub fn new(provider: Provider, base: Option<&str>, key: Option<KeySource>) -> Result<Self, String> {

@@ -74,8 +74,8 @@ pub struct ClaudeOptions {
     pub builtin_tools: bool,
     /// Whether permissions are bypassed. Otherwise all but an exact list are denied. Neither mode asks a person.
     pub bypass_permissions: bool,
-    /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration directory, as
-    /// it always does with sessions that converse.
+    /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration
+    /// directory, as it always does with sessions that converse.
     pub resume: bool,
     /// How long the CLI may be silent while it does not wait for the host. After that the session has failed.
     pub silence: Duration,

@@ -18,8 +18,9 @@ const NAME_BYTES: usize = 200;
 pub struct AttemptBranch(String);
 
 impl AttemptBranch {
-    /// A branch below `claude/`, other than [`INTEGRATION_BRANCH`]. Its parts between slashes are ASCII letters, digits, `-`,
-    /// `_` and `.`, begin with a letter or digit, and end with neither `.` nor `.lock`; git accepts all such names.
+    /// A branch below `claude/`, other than [`INTEGRATION_BRANCH`]. Its parts between slashes are ASCII letters,
+    /// digits, `-`, `_` and `.`, begin with a letter or digit, and end with neither `.` nor `.lock`; git accepts all
+    /// such names.
     ///
     /// # Errors
     /// [`GitError::InvalidBranch`].

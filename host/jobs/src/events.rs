@@ -20,6 +20,7 @@ pub struct JobEvent {
 
 /// Receives the events of a store.
 pub trait Subscriber: Send + Sync {
-    /// Takes an event. The thread that changes the job calls it while it holds locks of the job, so it must only queue the event.
+    /// Takes an event. The thread that changes the job calls it while it holds locks of the job, so it must only queue
+    /// the event.
     fn receive(&self, event: JobEvent);
 }

@@ -1,7 +1,7 @@
 //! Stores the jobs and the memory of a member, and memories that members share, as files that people can read.
 //!
-//! Everything blocks on the file system, except the calls of [`Tools`](guild_session::tools::Tools) and compaction, which need
-//! a runtime: call it where blocking is allowed.
+//! Everything blocks on the file system, except the calls of [`Tools`](guild_session::tools::Tools) and compaction,
+//! which need a runtime: call it where blocking is allowed.
 
 pub mod error;
 pub mod events;

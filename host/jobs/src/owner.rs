@@ -1,8 +1,9 @@
 //! Locks a member's directory for its owner: one host owns a member.
 //!
-//! The lock is the operating system's and ends with the process. It is on the file `.lock` in the directory, which other users
-//! cannot open. If that file is removed, the process that the file `.owner` names is still the owner, as long as it is alive
-//! and has the directory open. The time when a process started distinguishes it from a later one with the same id.
+//! The lock is the operating system's and ends with the process. It is on the file `.lock` in the directory, which
+//! other users cannot open. If that file is removed, the process that the file `.owner` names is still the owner, as
+//! long as it is alive and has the directory open. The time when a process started distinguishes it from a later one
+//! with the same id.
 
 use std::{
     io,
@@ -198,8 +199,8 @@ fn read_owner(dir: &Dir) -> Owner {
 }
 
 impl Owner {
-    /// The owner of the member in the directory `member`, if it has one. It changes nothing there, and needs no permission to
-    /// write. Like [`OwnerLock::try_acquire`], it may take a fifth of a second.
+    /// The owner of the member in the directory `member`, if it has one. It changes nothing there, and needs no
+    /// permission to write. Like [`OwnerLock::try_acquire`], it may take a fifth of a second.
     pub fn of(member: &Dir) -> io::Result<Option<Self>> {
         let dir = open_dir(member, ".")?;
         let is_free = || match FileLock::is_held(&dir, LOCK) {
@@ -219,8 +220,8 @@ impl Owner {
         Ok(note.map(|note| note.serving))
     }
 
-    /// The other user whose lock file is in the member's directory and cannot be opened by this process: that user's host owns
-    /// the member, or ended without removing the file.
+    /// The other user whose lock file is in the member's directory and cannot be opened by this process: that user's
+    /// host owns the member, or ended without removing the file.
     pub fn other_user(member: &Dir) -> Option<OtherUser> {
         let found = member.symlink_metadata(LOCK).ok()?;
         let is_refused =

@@ -113,8 +113,8 @@ fn known(member: &Member, store: &JobStore, id: &JobId) -> Option<StatusView> {
     Some(view)
 }
 
-/// Whether a state may follow another. What has ended stays so, but that a failed job can be cancelled, and an ended one
-/// removed.
+/// Whether a state may follow another. What has ended stays so, but that a failed job can be cancelled, and an ended
+/// one removed.
 fn may_follow(before: Option<JobStatus>, after: Option<JobStatus>) -> bool {
     use JobStatus::{Cancelled, Completed, Failed, Running};
     match (before, after) {

@@ -1,5 +1,5 @@
-//! Any text where a name or a path is expected: it names something in the member's directory, or it is refused, and nothing
-//! outside is touched.
+//! Any text where a name or a path is expected: it names something in the member's directory, or it is refused, and
+//! nothing outside is touched.
 #![allow(clippy::unwrap_used, reason = "a test helper fails its test")]
 
 mod common;

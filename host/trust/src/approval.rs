@@ -1,9 +1,9 @@
 //! Decides whether a member is still the one that the operator trusts, and records approvals.
 //!
-//! `guild.lock` in the directory of `guild.toml` pins each member: its component, and what its manifest requests. The first
-//! load pins (trust on first use), unless `require_approval = true`. A member that changed since is not loaded until
-//! `guild approve`. A copy of a pinned member is trusted too. `guild.trust` in the same directory has the trusted signing
-//! keys.
+//! `guild.lock` in the directory of `guild.toml` pins each member: its component, and what its manifest requests. The
+//! first load pins (trust on first use), unless `require_approval = true`. A member that changed since is not loaded
+//! until `guild approve`. A copy of a pinned member is trusted too. `guild.trust` in the same directory has the trusted
+//! signing keys.
 //!
 //! Neither file is read from a member's directory, so no file of a member can make it trusted. If one of them cannot be
 //! read, no member is loaded.

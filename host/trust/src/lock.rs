@@ -47,8 +47,8 @@ const HEADER: &str = "\
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     version: u32,
-    /// The pins, by the directory of the member: absolute, without symlinks. A member's key would be ambiguous: it differs in a
-    /// roster and alone, and two rosters may each have a `researcher`.
+    /// The pins, by the directory of the member: absolute, without symlinks. A member's key would be ambiguous: it
+    /// differs in a roster and alone, and two rosters may each have a `researcher`.
     #[serde(rename = "member", default)]
     pub pins: BTreeMap<String, Pin>,
 }
@@ -85,8 +85,8 @@ pub struct Pin {
     pub key: Option<String>,
     /// The imports of the component, sorted. They follow from its hash, and are kept so that a change can be shown.
     pub imports: BTreeSet<String>,
-    /// The parts of the base toolbox that its sessions have unasked in commissions and meetings. A part that is not among them
-    /// waits for an approval.
+    /// The parts of the base toolbox that its sessions have unasked in commissions and meetings. A part that is not
+    /// among them waits for an approval.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub base: BTreeSet<String>,
     /// The requests of its manifest.

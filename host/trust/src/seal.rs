@@ -1,9 +1,9 @@
 //! Makes and verifies seals, which prove to a host that a job was dispatched here and was not copied with a member's
 //! directory.
 //!
-//! A seal is the HMAC-SHA-256 of the member's directory, the job's id and its plan. Its key is never in a member's directory:
-//! it is `guild.seal` in the directory of `guild.toml`, 32 random bytes. The hosts that use that `guild.toml` share it, so each
-//! can resume the jobs of the others.
+//! A seal is the HMAC-SHA-256 of the member's directory, the job's id and its plan. Its key is never in a member's
+//! directory: it is `guild.seal` in the directory of `guild.toml`, 32 random bytes. The hosts that use that
+//! `guild.toml` share it, so each can resume the jobs of the others.
 
 use std::{
     io,

@@ -1,8 +1,9 @@
 //! Walks and searches the read roots in a child process, which inherits their open directories.
 //!
-//! A regular expression and a `.gitignore` can take any time and memory, and neither can be interrupted in this process.
-//! So the child walks, reads ignore files and matches. It is killed after `limits.search_seconds`, when it takes more than
-//! `limits.search_memory_bytes`, and when the caller is dropped. `limits.searches` bounds the searches of a member.
+//! A regular expression and a `.gitignore` can take any time and memory, and neither can be interrupted in this
+//! process. So the child walks, reads ignore files and matches. It is killed after `limits.search_seconds`, when it
+//! takes more than `limits.search_memory_bytes`, and when the caller is dropped. `limits.searches` bounds the searches
+//! of a member.
 
 use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
@@ -135,8 +136,8 @@ impl ChildSearch {
 }
 
 impl ReadRoots {
-    /// Runs the operation in a child process, and blocks until it ends. A program without children, such as the tests of
-    /// this crate, runs it in its own process.
+    /// Runs the operation in a child process, and blocks until it ends. A program without children, such as the tests
+    /// of this crate, runs it in its own process.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         operation: Operation,

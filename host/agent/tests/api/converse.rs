@@ -245,7 +245,8 @@ async fn an_answer_that_breaks_off_goes_on_and_nothing_of_it_is_shown_twice() {
     let begun = || Reply::text("It begins, and it goes on, and it ends.");
     let said = "It begins, and it goes on, and it ends.";
     for (provider, before) in PROVIDERS.into_iter().zip(EVENTS_BEFORE) {
-        // The model begins anew after each failure: of the connection, of a server that ends early, and one that it names.
+        // The model begins anew after each failure: of the connection, of a server that ends early, and one that it
+        // names.
         let fails = match provider {
             Provider::Anthropic => begun().fails_after(before + 2, "overloaded_error"),
             Provider::OpenAi => begun().fails_after(before + 2, "server_error"),

@@ -1,5 +1,5 @@
-//! Answers that deviate from the protocol in form. Each is understood as the servers mean it that send it, or is an error
-//! that quotes the provider. No call is made whose input was not received whole.
+//! Answers that deviate from the protocol in form. Each is understood as the servers mean it that send it, or is an
+//! error that quotes the provider. No call is made whose input was not received whole.
 
 use guild_config::{ApiOptions, Price, Prices, Provider};
 use guild_fakes::Reply;

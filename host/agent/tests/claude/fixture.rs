@@ -67,8 +67,8 @@ impl Fixture {
 
     /// Has this shell script in place of the CLI.
     pub(crate) fn replace_command(&self, script: &str) {
-        // Written by another process: a file that this one has open for writing, and with it any child that another test
-        // is just starting, cannot be executed.
+        // Written by another process: a file that this one has open for writing, and with it any child that another
+        // test is just starting, cannot be executed.
         let write = r#"rm -f "$1" && printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod 755 "$1""#;
         let mut shell = Command::new("/bin/sh");
         let written = shell.args(["-c", write, "sh"]).arg(self.command()).arg(script).status().unwrap();

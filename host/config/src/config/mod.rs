@@ -1,4 +1,4 @@
-//! Finds and reads `guild.toml`: the permissions by the operator, and the settings of the host.
+//! Finds and reads `guild.toml`: the permissions of members, and the settings of the host.
 //!
 //! The file is named by `--config`, else by `$GUILD_CONFIG`, else it is `guild/guild.toml` in the user's configuration
 //! directory. It is never looked for in a member's folder or the working directory, so that a member's files cannot

@@ -93,8 +93,8 @@ pub(crate) fn too_large(bytes: usize) -> String {
     format!("has {bytes} bytes, and git is given at most {RULES_BYTES}")
 }
 
-/// Checks a file of patterns that is not in a tree: one below `.git/info`, or one that the configuration names. Opening a pipe
-/// would block git, and reading a device would not end.
+/// Checks a file of patterns that is not in a tree: one below `.git/info`, or one that the configuration names. Opening
+/// a pipe would block git, and reading a device would not end.
 pub(crate) fn check_file(path: &Path, worktree: &Path) -> Result<(), GitError> {
     // Git treats an unreadable file as empty.
     let Ok(about) = fs::metadata(path) else { return Ok(()) };

@@ -24,9 +24,9 @@ const STDOUT_BYTES: usize = 64 << 20;
 
 /// The settings of each run. The command line takes precedence over each file of the repository.
 ///
-/// Settings with a driver's name in them (filters, merge drivers) cannot be listed here: `repository/settings.rs` refuses
-/// them. Those for the network are in `remote.rs`: else `GIT_ALLOW_PROTOCOL` allows none. Those for diffs, pagers, editors
-/// and signatures of commands that are never run have no effect.
+/// Settings with a driver's name in them (filters, merge drivers) cannot be listed here: `repository/settings.rs`
+/// refuses them. Those for the network are in `remote.rs`: else `GIT_ALLOW_PROTOCOL` allows none. Those for diffs,
+/// pagers, editors and signatures of commands that are never run have no effect.
 const SETTINGS: [&str; 19] = [
     // These settings could run programs.
     "core.hooksPath=/dev/null",

@@ -23,8 +23,8 @@ pub(crate) struct Bounds {
     pub(crate) time: Duration,
     /// Bytes of stdout.
     pub(crate) output: usize,
-    /// Bytes that each of its processes may allocate (`RLIMIT_DATA`). Files that are mapped to be read, as git does with
-    /// packs and the index, do not count.
+    /// Bytes that each of its processes may allocate (`RLIMIT_DATA`). Files that are mapped to be read, as git does
+    /// with packs and the index, do not count.
     pub(crate) memory: u64,
 }
 

@@ -342,8 +342,8 @@ impl Repository {
         Ok(tree)
     }
 
-    /// The files that differ from the index, each with a zero byte behind it. `None`: nothing differs, not even the index from
-    /// the commit.
+    /// The files that differ from the index, each with a zero byte behind it. `None`: nothing differs, not even the
+    /// index from the commit.
     async fn changes(&self, dir: &Path) -> Result<Option<Vec<u8>>, GitError> {
         let status = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"];
         let listed = self.git.call(dir, &status).arg("--ignore-submodules=all").run().await?;

@@ -21,8 +21,8 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// The regular files under the job's `artifacts/`, as paths relative to the job's directory, sorted (REQ-WD-15).
 ///
-/// A name that is not UTF-8 cannot be written in JSON and is left out. A directory that cannot be read, and all that follows
-/// the first `max` files and directories, is left out with a warning.
+/// A name that is not UTF-8 cannot be written in JSON and is left out. A directory that cannot be read, and all that
+/// follows the first `max` files and directories, is left out with a warning.
 pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
     let left_out = |e: io::Error| tracing::warn!(job = %id, "some of {ARTIFACTS}/ cannot be listed: {e}");
     let mut paths = Vec::new();

@@ -65,8 +65,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends a line, which must not contain a newline. The first one that would exceed the limit, and the first after one
-    /// that could not be written, is replaced by `last`, and nothing follows that.
+    /// Appends a line, which must not contain a newline. The first one that would exceed the limit, and the first after
+    /// one that could not be written, is replaced by `last`, and nothing follows that.
     pub(crate) fn append(&mut self, jobs: &Dir, line: String, last: impl FnOnce(End) -> String) {
         let (line, next) = match self.state {
             State::Open(written) => {

@@ -26,8 +26,8 @@ use rustix::{
 
 use crate::sync::lock;
 
-/// The depth of directories, so that no path under `artifacts/` exceeds what the system takes (4,095 bytes), and the whole
-/// tree can be walked.
+/// The depth of directories, so that no path under `artifacts/` exceeds what the system takes (4,095 bytes), and the
+/// whole tree can be walked.
 pub(crate) const MAX_DEPTH: usize = 16;
 
 /// How long a measurement is valid without a change through this quota, since a person may change files too. This

@@ -110,8 +110,8 @@ impl Records {
     }
 }
 
-/// The result of a job in `jobs/` with this record; refused unless it is completed (REQ-WD-14). `unsaved` is a result that is
-/// not in `result.md` yet.
+/// The result of a job in `jobs/` with this record; refused unless it is completed (REQ-WD-14). `unsaved` is a result
+/// that is not in `result.md` yet.
 pub(crate) fn result(
     jobs: &Dir,
     meta: &Meta,

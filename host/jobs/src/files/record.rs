@@ -137,8 +137,8 @@ pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(
     Ok((meta, state))
 }
 
-/// Whether a file could not be read for a reason that may pass, such as too many open files, and not because of its type or its
-/// contents.
+/// Whether a file could not be read for a reason that may pass, such as too many open files, and not because of its
+/// type or its contents.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     // The file is a symlink, a directory or a pipe.
     let is_of_the_file = [Errno::LOOP, Errno::ISDIR, Errno::NOTDIR, Errno::NXIO];
@@ -305,7 +305,8 @@ pub(crate) fn read_transcript(dir: &Dir, limits: &Limits, at: Position) -> io::R
     Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
 }
 
-/// Reads the result of a completed job from its directory `dir`. It is empty if there is none, which the original permits.
+/// Reads the result of a completed job from its directory `dir`. It is empty if there is none, which the original
+/// permits.
 pub(crate) fn read_result(dir: &Dir, limits: &Limits) -> io::Result<String> {
     let max = limits.result_bytes.max(READABLE_BYTES);
     let Some((bytes, _)) = read_whole(dir, RESULT, max)? else { return Ok(String::new()) };
@@ -386,7 +387,8 @@ pub(crate) fn store_end(
     Ok(stored)
 }
 
-/// Removes the temporary files that a crash left in the directory of an ended job: only these two files of it are written.
+/// Removes the temporary files that a crash left in the directory of an ended job: only these two files of it are
+/// written.
 pub(crate) fn remove_leftovers(dir: &Dir) -> io::Result<()> {
     [META, RESULT].into_iter().try_for_each(|file| remove_temporary(dir, file))
 }

@@ -136,7 +136,8 @@ impl MemoryStore {
         }
     }
 
-    /// Starts a compaction of the notes of a scope that exceed its share, so that they take half of it; does not wait for it.
+    /// Starts a compaction of the notes of a scope that exceed its share, so that they take half of it; does not wait
+    /// for it.
     pub(super) fn compact_to_share(self: &Arc<Self>, share: u64) {
         let into = share.min(self.limits().memory_injection_chars) / 2;
         if into >= LEAST_CHARS {

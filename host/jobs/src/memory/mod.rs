@@ -161,8 +161,8 @@ fn check_own_key(key: &str) -> Result<(), ToolError> {
 }
 
 impl MemoryStore {
-    /// Opens the memory of the member in the directory `member`; makes `memory/` if there is none, and removes temporary files
-    /// that a crash left. A member's memory has one store at a time, as its jobs do.
+    /// Opens the memory of the member in the directory `member`; makes `memory/` if there is none, and removes
+    /// temporary files that a crash left. A member's memory has one store at a time, as its jobs do.
     pub fn open(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
         Self::open_at(member, MEMORY, Scope::Worker, limits, clock)
     }
@@ -214,8 +214,8 @@ impl MemoryStore {
 
     /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from.
     ///
-    /// Refused are a key that is not a file name, is the host's own, or differs from another in case only; empty content; and
-    /// content that is too large to be given to a later job.
+    /// Refused are a key that is not a file name, is the host's own, or differs from another in case only; empty
+    /// content; and content that is too large to be given to a later job.
     pub fn store(&self, key: &str, content: &str, source: Option<Source<'_>>) -> Result<(), ToolError> {
         self.write(key, content, source, |_| Ok(Change { text: content.to_owned(), keeps: false }))
     }

@@ -66,8 +66,8 @@ fn into_text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
-/// The sections of a text, by their keys. The original made sections out of the files of older versions, and named them with
-/// `.md`.
+/// The sections of a text, by their keys. The original made sections out of the files of older versions, and named them
+/// with `.md`.
 fn sections(text: &str) -> Vec<(String, String)> {
     let mut sections = Vec::new();
     let (mut key, mut content) = (PREAMBLE, String::new());

@@ -173,7 +173,8 @@ pub struct ScopedMemory {
     project: Granted,
     global: Granted,
     writer: Option<Writer>,
-    /// Characters of all notes that a commission or meeting is given. Other work has the limits of the member's own memory.
+    /// Characters of all notes that a commission or meeting is given. Other work has the limits of the member's own
+    /// memory.
     limit: Option<u64>,
 }
 

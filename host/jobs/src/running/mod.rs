@@ -1,8 +1,8 @@
 //! Runs a job's state machine, `running -> completed | failed | cancelled`, as the only owner of its files.
 //!
-//! The job's state is in memory. Its files follow, and are written again if a person edited them. All writers of a job's files
-//! take one lock, which decides the race between cancel and completion: the first to take it ends the job, and the others
-//! return how it ended.
+//! The job's state is in memory. Its files follow, and are written again if a person edited them. All writers of a
+//! job's files take one lock, which decides the race between cancel and completion: the first to take it ends the job,
+//! and the others return how it ended.
 
 pub(crate) mod ended;
 pub(crate) mod store_context;
@@ -48,7 +48,8 @@ use crate::{
     sync::lock,
 };
 
-/// Bytes that a question or a decision counts in `limits.notes_bytes` besides its text, to bound the number of tiny ones.
+/// Bytes that a question or a decision counts in `limits.notes_bytes` besides its text, to bound the number of tiny
+/// ones.
 const NOTE_COST: u64 = 64;
 
 /// Receives the end of a running job. The store implements it.
@@ -308,8 +309,8 @@ impl RunningJob {
         })
     }
 
-    /// Appends a question that only a person can answer (REQ-WD-25), on one line. A question that was logged before is not
-    /// logged again, so that a repeated call takes effect only once.
+    /// Appends a question that only a person can answer (REQ-WD-25), on one line. A question that was logged before is
+    /// not logged again, so that a repeated call takes effect only once.
     pub fn log_question(&self, question: &str) -> Result<(), ToolError> {
         let question = question.trim().replace("\r\n", " ").replace(['\n', '\r'], " ");
         if question.is_empty() {
@@ -331,8 +332,8 @@ impl RunningJob {
         })
     }
 
-    /// Writes one file under the job's `artifacts/`, with the directories that it needs. `path` is relative to `artifacts/`,
-    /// without `..`. All files there count towards the limits.
+    /// Writes one file under the job's `artifacts/`, with the directories that it needs. `path` is relative to
+    /// `artifacts/`, without `..`. All files there count towards the limits.
     pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
         let names = artifacts::Names::of(path)?;
         self.change(|_, dir| match artifacts::write(dir, &names, contents, &self.artifacts) {
@@ -354,8 +355,8 @@ impl RunningJob {
         &self.artifacts
     }
 
-    /// Submits the result, which must not be empty. The last submission while the job runs is the result. It survives a later
-    /// error and a crash, but not a cancel. It is stored with its `call`.
+    /// Submits the result, which must not be empty. The last submission while the job runs is the result. It survives a
+    /// later error and a crash, but not a cancel. It is stored with its `call`.
     pub fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
         self.check_result(output)?;
         self.change(|_, dir| self.store_submission(dir, output, call))
@@ -458,14 +459,14 @@ impl RunningJob {
         self.finish(text, "the session ended without handing over a result")
     }
 
-    /// Ends the job because its work cannot continue. With a submitted result it is completed nevertheless. Returns and fails
-    /// as [`Self::complete`].
+    /// Ends the job because its work cannot continue. With a submitted result it is completed nevertheless. Returns and
+    /// fails as [`Self::complete`].
     pub fn fail(&self, reason: &str) -> Result<JobStatus, StoreError> {
         self.finish(None, reason)
     }
 
-    /// Ends the job at a caller's request. When this returns, no file of the job changes any more. `None` if it had ended
-    /// before.
+    /// Ends the job at a caller's request. When this returns, no file of the job changes any more. `None` if it had
+    /// ended before.
     pub(crate) fn cancel(&self) -> Option<Result<(), StoreError>> {
         let mut files = lock(&self.files);
         if files.ended {

@@ -259,8 +259,8 @@ impl JobStore {
         open_dir(&self.context.jobs, id.as_str())
     }
 
-    /// Ends a running job; makes a failed one cancelled, and keeps its error and time; leaves others as they are (REQ-WD-16).
-    /// When this returns, the outcome is stored, and no file of the job changes any more.
+    /// Ends a running job; makes a failed one cancelled, and keeps its error and time; leaves others as they are
+    /// (REQ-WD-16). When this returns, the outcome is stored, and no file of the job changes any more.
     pub fn cancel(&self, id: &str) -> Result<CancelView, StoreError> {
         let entry = self.find(id)?;
         if let Some(job) = self.running(id)

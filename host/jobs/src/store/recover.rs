@@ -35,8 +35,8 @@ const LONG_BYTES: u64 = 256 * 1024;
 
 /// Resumes interrupted jobs.
 pub trait Resume: Send + Sync {
-    /// A seal, by which [`Self::check`] knows later that the job with this plan, [`Sealed::text`], was made here and not copied
-    /// with a directory. It blocks.
+    /// A seal, by which [`Self::check`] knows later that the job with this plan, [`Sealed::text`], was made here and
+    /// not copied with a directory. It blocks.
     fn seal(&self, _job: &JobId, _plan: &[u8]) -> Option<String> {
         None
     }
@@ -100,9 +100,9 @@ impl JobStore {
         }
     }
 
-    /// Completes an interrupted job that has a submitted result, else resumes it, else fails it. If its files cannot be read for
-    /// now, that is an error and changes nothing; an end that cannot be stored for now is stored later. Only a job that
-    /// `was_at_load` can have been interrupted: a directory that appeared since is not run.
+    /// Completes an interrupted job that has a submitted result, else resumes it, else fails it. If its files cannot be
+    /// read for now, that is an error and changes nothing; an end that cannot be stored for now is stored later. Only a
+    /// job that `was_at_load` can have been interrupted: a directory that appeared since is not run.
     pub(super) fn recover_job(&self, meta: &Meta, was_at_load: bool) -> Result<State, String> {
         let (id, limits) = (&meta.job_id, &self.context.limits());
         let unknown = |e: io::Error| format!("cannot tell whether it has a result: {e}");

@@ -205,8 +205,8 @@ pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<Fo
 fn key_by_name(directory: &Path, config: &Config) -> Result<MemberKey, String> {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let key = name(directory).parse::<MemberKey>().map_err(|error| error.to_string())?;
-    // In a group it would be this one; hidden groups, and those that are members, have none. What is called as directories
-    // of members are is none.
+    // In a group it would be this one; hidden groups, and those that are members, have none. What is called as
+    // directories of members are is none.
     let group = directory.parent().filter(|group| !is_member_at(group) && !group.ends_with(MEMBERS));
     let Some(in_group) = group.and_then(|group| format!("{}/{key}", name(group)).parse::<MemberKey>().ok()) else {
         return Ok(key);

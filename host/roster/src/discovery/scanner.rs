@@ -72,7 +72,8 @@ impl Scanner {
         for member in found.iter().flat_map(|found| &found.member) {
             let component = member.manifest.component.as_ref();
             let inner = component.and_then(|component| Path::new(&component.file).parent());
-            // A component need not be next to its manifest. A symlink on the way to it leads to no other place than its member.
+            // A component need not be next to its manifest. A symlink on the way to it leads to no other place than its
+            // member.
             let inner = inner.into_iter().flat_map(Path::ancestors).filter(|inner| !inner.as_os_str().is_empty());
             let places = inner.filter_map(|inner| guild_trust::directory_path(&member.dir.open_dir(inner).ok()?).ok());
             directories.extend(places.map(PathBuf::from));

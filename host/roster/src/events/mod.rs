@@ -28,8 +28,8 @@ pub use self::ring::{Record, Start};
 
 use self::ring::Ring;
 
-/// The pause after subscribers were woken, for each of them: several times what it takes to serve one. Ten thousand are woken
-/// twice in a second, which leaves most of the machine to requests. `cargo xtask bench listeners` measures that.
+/// The pause after subscribers were woken, for each of them: several times what it takes to serve one. Ten thousand are
+/// woken twice in a second, which leaves most of the machine to requests. `cargo xtask bench listeners` measures that.
 const REST: Duration = Duration::from_micros(50);
 
 /// The events of a host.
@@ -51,7 +51,8 @@ impl Hub {
         self.permits.try_acquire(who, 1)
     }
 
-    /// A hub without events. It has to be called in a runtime, in which a task wakes the subscribers as long as the hub lives.
+    /// A hub without events. It has to be called in a runtime, in which a task wakes the subscribers as long as the hub
+    /// lives.
     pub fn new(limits: &Arc<Limits>) -> Arc<Self> {
         // The numbers of another run of the host are invalid here.
         let run = format!("{:x}", Timestamp::now().as_microsecond());

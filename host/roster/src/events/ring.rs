@@ -25,8 +25,8 @@ pub struct Record {
 
 /// The newest events of this run of the host, by number, from 1.
 ///
-/// A summary replaces the one before of the same job: a worker that changes its summary all the time occupies one place, and
-/// displaces no other event.
+/// A summary replaces the one before of the same job: a worker that changes its summary all the time occupies one
+/// place, and displaces no other event.
 #[derive(Default)]
 pub struct Ring {
     run: String,

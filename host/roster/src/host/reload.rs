@@ -103,8 +103,8 @@ fn prepare(read: &(dyn Fn() -> Result<Config, String> + Send + Sync), host: &Hos
     host.prepare(new)
 }
 
-/// Reads the files that keys of providers are in, and the variables that were not named before: a running process is given
-/// no others.
+/// Reads the files that keys of providers are in, and the variables that were not named before: a running process is
+/// given no others.
 fn check_keys(old: &Config, new: &Config) -> Result<(), String> {
     let before: Vec<_> = keys(old).collect();
     for (table, key) in keys(new) {

@@ -236,10 +236,10 @@ fn open_store(member: &Dir, limits: &Limits) -> io::Result<Arc<JobStore>> {
     JobStore::open(member, StoreOptions { limits: Arc::new(limits.clone()), clock: Arc::new(SystemClock) })
 }
 
-/// Fails the interrupted jobs in a member's directory before the member is approved: else the next host would resume what the
-/// directory brought along. A host that serves the member meanwhile has ended them, or they are its own. Where it is a change of
-/// a member that was pinned before, those of open meetings stay: nothing of them runs until somebody speaks, and only with a
-/// host's seal.
+/// Fails the interrupted jobs in a member's directory before the member is approved: else the next host would resume
+/// what the directory brought along. A host that serves the member meanwhile has ended them, or they are its own. Where
+/// it is a change of a member that was pinned before, those of open meetings stay: nothing of them runs until somebody
+/// speaks, and only with a host's seal.
 ///
 /// # Errors
 /// Where they cannot be ended, or a process works on the member that leaves them to the next host.

@@ -5,9 +5,10 @@
 //! `limits.resume_trial_seconds`, or when the host stops cleanly. A host that finds it there was preceded by one that
 //! ended soon after it had resumed the job.
 //!
-//! Jobs without such a mark are resumed together. One with a mark is resumed alone: it waits until no other resumed job is on
-//! trial, and the next ones wait for it. If the host ends again meanwhile, that job alone is held back. A job that made a turn
-//! alone is not held back, but stays a suspect until its trial is over. Jobs that are dispatched now wait for nothing.
+//! Jobs without such a mark are resumed together. One with a mark is resumed alone: it waits until no other resumed job
+//! is on trial, and the next ones wait for it. If the host ends again meanwhile, that job alone is held back. A job
+//! that made a turn alone is not held back, but stays a suspect until its trial is over. Jobs that are dispatched now
+//! wait for nothing.
 
 use std::{
     collections::HashMap,
@@ -105,8 +106,8 @@ impl Resumptions {
 }
 
 impl Trial {
-    /// Stores that the job is resumed now, before any of it is read or runs, and watches it for that time, or until it ends.
-    /// Once the host has stopped, the next one resumes it, and this waits until it is cancelled.
+    /// Stores that the job is resumed now, before any of it is read or runs, and watches it for that time, or until it
+    /// ends. Once the host has stopped, the next one resumes it, and this waits until it is cancelled.
     pub(crate) async fn begin(self, job: &Arc<RunningJob>, time: Duration) {
         let how = self.how;
         loop {

@@ -312,8 +312,9 @@ impl WorkerJobs for Commissions {
     }
 }
 
-/// What a member asks for and the operator withholds, with the reason: no worker begins a commission with a part of its tools
-/// (REQ-WKR-13). On a host without `[web]` there is no web for anybody to be granted, and whoever asks for it goes without.
+/// What a member asks for and the operator withholds, with the reason: no worker begins a commission with a part of its
+/// tools (REQ-WKR-13). On a host without `[web]` there is no web for anybody to be granted, and whoever asks for it
+/// goes without.
 fn withheld(grants: &Grants, has_web: bool) -> Option<(&str, &str)> {
     let is_of_web = |wanted: &str| wanted.starts_with("web") || ["WebFetch", "WebSearch"].contains(&wanted);
     grants.verdicts().find_map(|(wanted, verdict)| match verdict {

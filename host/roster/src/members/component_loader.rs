@@ -81,8 +81,8 @@ impl WantedComponent {
 /// A component without its tools, and how it stands with its approval, where it was read for this.
 type Begun = (Option<Standing>, Unlisted);
 
-/// How many members have their jobs or their component read at once. Compiling has queues of its own: what is slow there
-/// keeps no other from the cache.
+/// How many members have their jobs or their component read at once. Compiling has queues of its own: what is slow
+/// there keeps no other from the cache.
 const TURNS: usize = 4;
 
 /// Loads the jobs and the components of a host's members.
@@ -174,7 +174,8 @@ impl Loader {
         ended.await.map_err(stopping)?
     }
 
-    /// Reads, checks and compiles a component, with so much effort; or links the one anew that is in service. It blocks.
+    /// Reads, checks and compiles a component, with so much effort; or links the one anew that is in service. It
+    /// blocks.
     ///
     /// # Errors
     /// The outer one is of the host or of the manifest, the inner one of the component.

@@ -24,9 +24,9 @@ use crate::{
     },
 };
 
-/// Those that the one member of a host names, and what is to be loaded of them: they are looked for once, in the directory
-/// of members where the operator named one. They are components only: their jobs and memories are another host's. `serves`
-/// is whether the host does, or carries out one task.
+/// Those that the one member of a host names, and what is to be loaded of them: they are looked for once, in the
+/// directory of members where the operator named one. They are components only: their jobs and memories are another
+/// host's. `serves` is whether the host does, or carries out one task.
 pub(crate) fn find(
     roster: &Arc<Roster>,
     own: &MemberKey,

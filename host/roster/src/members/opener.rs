@@ -178,8 +178,8 @@ impl Opener {
         served.map(|(path, member)| renewed(context, member).map_err(|why| format!("member {path}: {why}"))).collect()
     }
 
-    /// Puts members into service that were renewed for `context`, and the rules for requests, all at once. From now on, every
-    /// other member is opened with this context, too. What is to be loaded is the caller's to begin.
+    /// Puts members into service that were renewed for `context`, and the rules for requests, all at once. From now on,
+    /// every other member is opened with this context, too. What is to be loaded is the caller's to begin.
     pub(crate) fn put_in_service(&self, context: HostContext, rules: Rules, renewed: &[Renewed]) {
         {
             let mut now = self.context.write().unwrap_or_else(PoisonError::into_inner);

@@ -77,8 +77,8 @@ struct Known {
     looked: Result<Mark, String>,
     /// Whether it is being opened or loaded, and must not be changed.
     busy: bool,
-    /// How it is tried again when it is not busy any more. The retry is for this entry alone: if all were tried again, several
-    /// that take long to fail would be tried for ever, each because of the others.
+    /// How it is tried again when it is not busy any more. The retry is for this entry alone: if all were tried again,
+    /// several that take long to fail would be tried for ever, each because of the others.
     retry: Retry,
 }
 

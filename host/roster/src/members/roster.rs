@@ -83,8 +83,9 @@ impl MemberEntry {
     }
 }
 
-/// One reading of `guild.toml`, in service: who may ask, and who is served with what it grants. A request takes it once, so
-/// that what lets it in is what it is served by. Members come and go in it; another reading takes its place as a whole.
+/// One reading of `guild.toml`, in service: who may ask, and who is served with what it grants. A request takes it
+/// once, so that what lets it in is what it is served by. Members come and go in it; another reading takes its place as
+/// a whole.
 pub struct Reading {
     /// The rules for requests.
     pub rules: Arc<Rules>,
@@ -164,8 +165,8 @@ impl Roster {
         self.touch();
     }
 
-    /// From now on these rules hold, and these members serve in the place of those over the same directories, all of it at
-    /// once. Whoever changes the roster otherwise does so at another time.
+    /// From now on these rules hold, and these members serve in the place of those over the same directories, all of it
+    /// at once. Whoever changes the roster otherwise does so at another time.
     pub fn renew<'a>(&self, rules: Rules, renewed: impl Iterator<Item = &'a Arc<Member>>) {
         let mut all = (*self.now().members()).clone();
         for member in renewed {
@@ -186,7 +187,8 @@ impl Roster {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Finds what members offer as toolboxes, as long as there is this roster. Members hold it, and the roster holds them.
+    /// Finds what members offer as toolboxes, as long as there is this roster. Members hold it, and the roster holds
+    /// them.
     pub(crate) fn offers(self: &Arc<Self>) -> FindOffer {
         let roster = Arc::downgrade(self);
         Box::new(move |key| roster.upgrade()?.offer(key))

@@ -1,9 +1,9 @@
 //! Makes this process a member's owner, also where another host still has the lock.
 //!
 //! Guild Hall can start a second host on a directory whose first still lives, and never ends the first. The newcomer
-//! gives the owner a moment to end by itself, then looks whether it lives: one that answers keeps the member; so does one
-//! whose `.owner` is touched each second, since one that has no connection left for the newcomer is not hung. One that
-//! does neither is ended, since otherwise the member would not be served any more.
+//! gives the owner a moment to end by itself, then looks whether it lives: one that answers keeps the member; so does
+//! one whose `.owner` is touched each second, since one that has no connection left for the newcomer is not hung. One
+//! that does neither is ended, since otherwise the member would not be served any more.
 
 use std::{
     future::pending,
@@ -177,8 +177,8 @@ async fn beats(member: &Dir) -> bool {
     false
 }
 
-/// Whether a host answers `initialize` at that url, which has to be one of this machine. A refusal, of a request without
-/// a token say, is an answer too: the process is not hung, and may serve other members.
+/// Whether a host answers `initialize` at that url, which has to be one of this machine. A refusal, of a request
+/// without a token say, is an answer too: the process is not hung, and may serve other members.
 async fn answers(url: &str) -> bool {
     let ask = async {
         let url = reqwest::Url::parse(url).ok()?;

@@ -25,8 +25,8 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// What one job of a member reaches with these grants; without a member, it is only to be shown. The web keeps the pages
-    /// that the job has read.
+    /// What one job of a member reaches with these grants; without a member, it is only to be shown. The web keeps the
+    /// pages that the job has read.
     pub(crate) fn reach(&self, member: Option<&MemberKey>, grants: &Grants) -> Reach {
         let reader = self.sources.of(member, grants, &self.runtimes);
         self.with_readers(reader.clone(), reader, grants, &grants.sessions.tools)

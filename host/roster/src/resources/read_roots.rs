@@ -91,9 +91,9 @@ impl Sources {
         asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
     }
 
-    /// What the component and the sessions of one job read that has a worktree of its own besides the roots that its member
-    /// is granted. Sessions read the worktree by their base toolbox. The hall's records there
-    /// are no sources of its reports.
+    /// What the component and the sessions of one job read that has a worktree of its own besides the roots that its
+    /// member is granted. Sessions read the worktree by their base toolbox. The hall's records there are no sources of
+    /// its reports.
     ///
     /// # Errors
     /// Where one cannot be opened, or has the name of another.

@@ -68,8 +68,8 @@ impl Runtimes {
         })
     }
 
-    /// Removes what sessions left whose host was killed. It blocks; it is for when the members are owned, so that a host that
-    /// was taken over has ended too.
+    /// Removes what sessions left whose host was killed. It blocks; it is for when the members are owned, so that a
+    /// host that was taken over has ended too.
     pub(crate) fn sweep(&self) {
         if let Ok(claude) = &self.claude {
             claude.sweep();
@@ -115,8 +115,8 @@ pub(crate) fn claude(config: &Config) -> Result<Claude, String> {
     Claude::new(options)
 }
 
-/// Checks whether sessions on a runtime may begin to spend, for a token if there is one. The result is the amount that they
-/// may spend, where something bounds it; the built-in search costs nothing.
+/// Checks whether sessions on a runtime may begin to spend, for a token if there is one. The result is the amount that
+/// they may spend, where something bounds it; the built-in search costs nothing.
 ///
 /// # Errors
 /// As much was spent today as may be; the sentence says until when.

@@ -1,8 +1,8 @@
 //! Describes the options that a member is served with: its read roots, its runtime, and the `guild.toml` that was read.
 //!
-//! A host writes it for other processes of the same user, into a file next to the member's `.owner` that other users cannot
-//! read, since it has paths of the operator's. A command that goes through that host sees there whether its own options would
-//! hold.
+//! A host writes it for other processes of the same user, into a file next to the member's `.owner` that other users
+//! cannot read, since it has paths of the operator's. A command that goes through that host sees there whether its own
+//! options would hold.
 
 use std::{
     collections::BTreeSet,

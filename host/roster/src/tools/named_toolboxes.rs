@@ -62,9 +62,8 @@ impl Toolboxes {
 
     /// All tools of these toolboxes, which `worker` names.
     ///
-    /// # Errors
-    /// -32603 that names the toolbox and says what to do, where one is not there, broken, or offers no tools, or where two
-    /// tools would have one name; -32000 where one is still being loaded at `until`.
+    /// # Errors -32603 that names the toolbox and says what to do, where one is not there, broken, or offers no tools,
+    /// or where two tools would have one name; -32000 where one is still being loaded at `until`.
     pub(crate) async fn resolve(
         &self,
         worker: &MemberKey,
@@ -159,8 +158,8 @@ pub(crate) fn no_toolbox(spec: Option<&ComponentSpec>) -> String {
     format!("offers no tools: {what}; name a member whose world is `toolbox-plugin` or `worker-toolbox`")
 }
 
-/// Tools of a worker's toolboxes, all of them or those of one session, with their components as they were when the job was
-/// dispatched.
+/// Tools of a worker's toolboxes, all of them or those of one session, with their components as they were when the job
+/// was dispatched.
 pub(crate) struct Offered(Vec<OfferedTool>);
 
 #[derive(Clone)]

@@ -1,9 +1,10 @@
 //! Validates values against JSON Schemas of members: of a dispatch's `config`, and of the tools' inputs and outputs.
 //!
-//! Whoever wrote the member wrote them, so they are trusted as little as its component. What a validator does with a schema
-//! and a value can be exponential in time and in memory, so a schema is used in the host itself only where its cost is known and
-//! small: it has no recursion, and no keyword whose cost is not in proportion to its size ([`Schema::is_quick`]). All others
-//! are compiled and applied in a child process, with a deadline and a memory limit ([`SCHEMA`]).
+//! Whoever wrote the member wrote them, so they are trusted as little as its component. What a validator does with a
+//! schema and a value can be exponential in time and in memory, so a schema is used in the host itself only where its
+//! cost is known and small: it has no recursion, and no keyword whose cost is not in proportion to its size
+//! ([`Schema::is_quick`]). All others are compiled and applied in a child process, with a deadline and a memory limit
+//! ([`SCHEMA`]).
 
 mod explain;
 
@@ -18,7 +19,8 @@ use tokio::{sync::Semaphore, time::timeout_at};
 
 use self::explain::Checked;
 
-/// Compiles schemas, and applies one to a value. The request is a [`Request`] in JSON, the answer a [`Problem`] or null.
+/// Compiles schemas, and applies one to a value. The request is a [`Request`] in JSON, the answer a [`Problem`] or
+/// null.
 pub(crate) static SCHEMA: Task = Task { name: "schema", run: in_child };
 
 /// Problems of a value that are listed.
@@ -35,12 +37,13 @@ const DEPTH: usize = 128;
 /// Up to which weight a schema is compiled in the host itself, and all schemas of a component together.
 const QUICK_WEIGHT: u64 = 2_000;
 pub(crate) const QUICK_WEIGHTS: u64 = 20_000;
-/// Up to which cost a value is checked in the host itself: some milliseconds, and some megabytes where all is wrong with it.
+/// Up to which cost a value is checked in the host itself: some milliseconds, and some megabytes where all is wrong
+/// with it.
 const QUICK: u64 = 20_000;
 /// Bytes of text that cost as much as one part of a value.
 const TEXT_UNIT: u64 = 1024;
-/// Keywords whose cost is not in proportion to the schema's size times the value's: they compare parts with each other, go
-/// through other keywords again, or match texts. A property may be called so too; then it costs a process.
+/// Keywords whose cost is not in proportion to the schema's size times the value's: they compare parts with each other,
+/// go through other keywords again, or match texts. A property may be called so too; then it costs a process.
 const COSTLY: [&str; 8] = [
     "contentEncoding",
     "contentMediaType",
@@ -130,8 +133,8 @@ fn patterns(schema: &Value) -> usize {
 }
 
 impl Schema {
-    /// A schema, each of whose patterns may take so much room. It is known to be valid once [`check_all`] has succeeded. `room`
-    /// is what weight its component has left for schemas that are compiled in the host itself.
+    /// A schema, each of whose patterns may take so much room. It is known to be valid once [`check_all`] has
+    /// succeeded. `room` is what weight its component has left for schemas that are compiled in the host itself.
     ///
     /// # Errors
     /// Where it leads out of itself, nests too deep, or stands for too much.
@@ -159,8 +162,8 @@ impl Schema {
         (weight.saturating_mul(parts.saturating_add(text / TEXT_UNIT)) <= QUICK).then_some(validator)
     }
 
-    /// Whether a value satisfies it. Where that is not quick, a child process checks it, once it has one of `permits`, for
-    /// which it waits until `until`; it is ended with the future.
+    /// Whether a value satisfies it. Where that is not quick, a child process checks it, once it has one of `permits`,
+    /// for which it waits until `until`; it is ended with the future.
     ///
     /// # Errors
     /// See [`Refused`].

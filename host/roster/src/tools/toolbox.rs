@@ -38,8 +38,8 @@ pub enum ToolFailure {
     /// There is no tool of this name.
     #[error("there is no such tool")]
     Unknown(String),
-    /// The caller is to see it as the tool's answer: input that its schema refuses (the text says where), the tool's own
-    /// error, a trap, the deadline.
+    /// The caller is to see it as the tool's answer: input that its schema refuses (the text says where), the tool's
+    /// own error, a trap, the deadline.
     #[error("{0}")]
     Failed(String),
     /// The component is not there: it is being loaded, broken, or busy.
@@ -47,8 +47,8 @@ pub enum ToolFailure {
     Unavailable(RpcError),
 }
 
-/// The tools of one member, as its manifest and its component have it now. Where those change, another one replaces it; jobs
-/// and requests keep the one that they began with.
+/// The tools of one member, as its manifest and its component have it now. Where those change, another one replaces it;
+/// jobs and requests keep the one that they began with.
 pub struct Toolbox {
     key: MemberKey,
     pub(crate) component: watch::Receiver<Component>,
@@ -181,8 +181,8 @@ impl Toolbox {
         })
     }
 
-    /// What a call reaches: what the toolbox was granted, and nothing of what the caller was. Pages that are fetched are kept for
-    /// the one call.
+    /// What a call reaches: what the toolbox was granted, and nothing of what the caller was. Pages that are fetched
+    /// are kept for the one call.
     fn scope(&self, wait_until: Instant) -> ToolScope {
         let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
         let web = if self.grants.holds(&WEB) { own_web } else { Web::default() };

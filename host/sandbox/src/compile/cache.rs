@@ -34,10 +34,10 @@ impl Code {
     ///
     /// # Errors The code is for another engine, or the component exceeds the engine's limits.
     pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Component> {
-        // SAFETY: the bytes were made by `Engine::precompile_component` of a compatible engine (its hash is in the name of
-        // a cache entry, and `deserialize` checks it again). They come from this program's own compiler, through a pipe that
-        // nobody else has, or from an entry that this user wrote (the directory is 0700 and ours, and no symlink is followed)
-        // and that is whole (its digest was verified over these very bytes).
+        // SAFETY: the bytes were made by `Engine::precompile_component` of a compatible engine (its hash is in the name
+        // of a cache entry, and `deserialize` checks it again). They come from this program's own compiler, through a
+        // pipe that nobody else has, or from an entry that this user wrote (the directory is 0700 and ours, and no
+        // symlink is followed) and that is whole (its digest was verified over these very bytes).
         #[allow(unsafe_code, reason = "deserializing compiled code needs it")]
         unsafe {
             Component::deserialize(engine, &self.0)

@@ -213,8 +213,8 @@ impl Plugin {
         outcome
     }
 
-    /// Polls a call once on the caller's thread, since most calls end within a tick and a hop between threads costs as much
-    /// as they do. A call that is pending then moves to the guest threads.
+    /// Polls a call once on the caller's thread, since most calls end within a tick and a hop between threads costs as
+    /// much as they do. A call that is pending then moves to the guest threads.
     pub(crate) async fn begun_here<T: Send + 'static>(
         &self,
         call: &'static str,

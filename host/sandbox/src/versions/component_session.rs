@@ -67,8 +67,8 @@ pub(super) struct OwnTools {
     definitions: Vec<Arc<ToolDefinition>>,
     calls: mpsc::Sender<PendingCall>,
     ids: AtomicU64,
-    /// Memory of the host for the session. It is kept until the session, which has these tools, has ended, and until the
-    /// component drops its handle.
+    /// Memory of the host for the session. It is kept until the session, which has these tools, has ended, and until
+    /// the component drops its handle.
     _memory: Arc<Memory>,
 }
 

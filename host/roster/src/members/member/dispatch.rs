@@ -40,15 +40,14 @@ use crate::{
 impl Member {
     /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
     ///
-    /// # Errors
-    /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000; a component that is
-    /// not in service, its own or a toolbox's that it needs, is -32603. No job exists then.
+    /// # Errors Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000; a
+    /// component that is not in service, its own or a toolbox's that it needs, is -32603. No job exists then.
     pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
         self.dispatch_and(params, None, |_| ()).await
     }
 
-    /// [`Self::dispatch`], by a caller with that token, with `created` called as soon as the job exists, also where the caller
-    /// has gone away by then.
+    /// [`Self::dispatch`], by a caller with that token, with `created` called as soon as the job exists, also where the
+    /// caller has gone away by then.
     pub async fn dispatch_and(
         self: &Arc<Self>,
         params: DispatchParams,
@@ -249,8 +248,8 @@ impl Member {
             let memory = memory.map_err(RpcError::internal)?;
             let mut memories = if this.grants.memory { memory.injection() } else { Vec::new() };
             if this.grants.holds(&WEB) {
-                // It could send them away without a session, so it is given those that its manifest asks for; its sessions
-                // have `read_memory` for the others.
+                // It could send them away without a session, so it is given those that its manifest asks for; its
+                // sessions have `read_memory` for the others.
                 memories.retain(|note| this.grants.reads(note.scope));
             }
             // Where the operator lets it write none, its memories are what people made of them.
@@ -288,8 +287,8 @@ impl Member {
         Ok((activation, memory))
     }
 
-    /// The posture. Its file is read at each activation: what was approved, or an edit where the operator lets it change.
-    /// Without one it is that of the manifest.
+    /// The posture. Its file is read at each activation: what was approved, or an edit where the operator lets it
+    /// change. Without one it is that of the manifest.
     fn posture(&self) -> Result<String, RpcError> {
         let MemberData { key, dir, .. } = &*self.data;
         let wrong = |why: String| RpcError::internal(format!("{POSTURE} of member {key} {why}"));

@@ -58,8 +58,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// A member as this manifest has it. It is the one in service once it [enters service](Self::enter_service). The caller
-    /// sends `component` where its component comes from.
+    /// A member as this manifest has it. It is the one in service once it [enters service](Self::enter_service). The
+    /// caller sends `component` where its component comes from.
     ///
     /// # Errors
     /// Where the manifest's `configSchema` is no JSON Schema.
@@ -98,8 +98,8 @@ impl Member {
         }))
     }
 
-    /// From now on, what this member is granted holds for its directory, and interrupted jobs are resumed with it. Other
-    /// processes of the user can read how it is served.
+    /// From now on, what this member is granted holds for its directory, and interrupted jobs are resumed with it.
+    /// Other processes of the user can read how it is served.
     pub(crate) fn enter_service(self: &Arc<Self>) {
         let HostContext { config, limits, resources, .. } = &self.context;
         let data = &self.data;
@@ -186,8 +186,8 @@ impl Member {
         others.into_iter().chain([&self.agent]).map(ToString::to_string).collect()
     }
 
-    /// What its jobs may use at most: the smaller of manifest and operator; of an attempt at a commission, what that says in
-    /// place of the manifest (REQ-WKR-19).
+    /// What its jobs may use at most: the smaller of manifest and operator; of an attempt at a commission, what that
+    /// says in place of the manifest (REQ-WKR-19).
     pub(crate) fn ceiling_of(&self, attempt: Option<&Attempt>) -> Bounds {
         let limits = self.context_of(attempt).limits;
         self.spec_of(attempt).map_or_else(|| session_limits(&limits), |spec| ceiling(&spec, &limits))
@@ -225,7 +225,8 @@ impl Member {
         })
     }
 
-    /// Cuts overrides to what the operator allows its jobs, whatever its manifest asks for. A sentence for each that was cut.
+    /// Cuts overrides to what the operator allows its jobs, whatever its manifest asks for. A sentence for each that
+    /// was cut.
     pub(crate) fn cut(&self, overrides: &mut Overrides) -> Vec<String> {
         let Some(spec) = self.manifest.component.clone() else { return Vec::new() };
         let config = &self.context.config;
@@ -248,7 +249,8 @@ impl Member {
         cut
     }
 
-    /// US dollars that a job of an attempt with these overrides may spend; 0 on the built-in search, which costs nothing.
+    /// US dollars that a job of an attempt with these overrides may spend; 0 on the built-in search, which costs
+    /// nothing.
     pub(crate) fn budget_usd(&self, overrides: &Overrides) -> f64 {
         let Some(mut spec) = self.manifest.component.clone().filter(|_| self.agent != Runtime::Extractive) else {
             return 0.0;
@@ -314,8 +316,8 @@ impl Member {
         all.filter(|(_, component)| !component.borrow().has_ended()).map(|(key, _)| key.to_string()).collect()
     }
 
-    /// Waits until its component, and those of the toolboxes that it names, are in service or cannot be: as long as that
-    /// takes. `compiling` is called with what is compiled meanwhile.
+    /// Waits until its component, and those of the toolboxes that it names, are in service or cannot be: as long as
+    /// that takes. `compiling` is called with what is compiled meanwhile.
     pub async fn prepared(&self, compiling: impl Fn(&str)) {
         let own = self.manifest.component.as_ref().map(|spec| (spec.file.clone(), self.component.clone()));
         let toolboxes = self

@@ -159,8 +159,8 @@ pub(super) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt
     Allowed { grants, granted_tools, ceiling }
 }
 
-/// What a job may reach that was accepted earlier, perhaps by a host with another policy: what was granted then, and still
-/// is.
+/// What a job may reach that was accepted earlier, perhaps by a host with another policy: what was granted then, and
+/// still is.
 fn grants(member: &Member, plan: &Accepted) -> Arc<Grants> {
     Arc::new((*member.grants).clone().and(&plan.grants))
 }
