@@ -21,7 +21,7 @@ pub enum FileError {
         file: &'static str,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error of the line.
         text: String,
     },
 }

@@ -112,7 +112,7 @@ pub(crate) enum Stop {
 /// An answer. The transcript stores it, so that the session can be resumed after a restart.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelAnswer {
-    /// What the model said and called, in order.
+    /// The texts and calls of the model, in order.
     pub(crate) parts: Vec<Part>,
     /// Why the model stopped.
     pub(crate) stop: Stop,

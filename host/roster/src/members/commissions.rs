@@ -147,7 +147,7 @@ impl Workers for Commissions {
     }
 
     fn check_model(&self, worker: &MemberKey, model: &str) -> Result<(), String> {
-        // One that is not in service is refused for that.
+        // A member that is not in service passes here: it is refused for that reason.
         self.member(worker).map_or(Ok(()), |member| member.check_model(model))
     }
 
@@ -161,7 +161,7 @@ impl Workers for Commissions {
     }
 
     fn may_spend(&self, worker: &MemberKey, token: Option<&str>) -> Result<(), String> {
-        // One that is not in service is refused for that.
+        // A member that is not in service passes here: it is refused for that reason.
         self.member(worker).map_or(Ok(()), |member| member.may_spend(token))
     }
 

@@ -25,7 +25,7 @@ use crate::{
 
 /// Opens members, with what they are opened on.
 pub(crate) struct Opener {
-    /// What the operator gives, before a member's own limits: replaced as a whole.
+    /// The host's context, without a member's own limits. It is replaced as a whole.
     pub(crate) context: RwLock<Arc<HostContext>>,
     /// The address at which they are served, if they are.
     pub(crate) base: Option<String>,
@@ -150,7 +150,7 @@ impl Opener {
                 Ok(Change::Another(member))
             }
             Err(why) => {
-                // One that is still being loaded, or linked anew, may be the one that serves on.
+                // A component that is still being loaded or linked anew may be the one that stays in service.
                 before.loaded().await;
                 if before.component().ready().is_some() {
                     return Err(why);
@@ -233,7 +233,7 @@ fn served(member: &Member) -> Result<FoundMember, String> {
     Ok(FoundMember::served(member.key().clone(), dir, member.manifest().clone()))
 }
 
-/// What a member is to be; none where it has no component.
+/// The next state of a member; `None` if it has no component.
 fn wanted(context: &HostContext, found: &FoundMember) -> Result<Option<Wanted>, String> {
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
     // Before anything is opened for it.
@@ -261,7 +261,7 @@ fn log(context: &HostContext, found: &FoundMember, granted: &Granted) {
     }
 }
 
-/// What a member is to be.
+/// The next state of a member.
 struct Wanted {
     component: WantedComponent,
     granted: Granted,
@@ -280,7 +280,7 @@ pub(crate) enum Change {
     Foreign,
 }
 
-/// What another configuration describes, ready to be put in service.
+/// The members and resources of another configuration, ready to be put in service.
 pub(crate) struct Prepared {
     pub(crate) context: HostContext,
     pub(crate) rules: Rules,

@@ -108,7 +108,7 @@ enum Done {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
     Nothing,
-    /// What could not be opened.
+    /// The members that could not be opened.
     Unopened,
     /// All that is not in service.
     All,
@@ -157,7 +157,7 @@ impl Reconciler {
 
     /// Runs until it is dropped.
     pub(crate) async fn run(mut self) {
-        // What has changed since the host read it is found by a first look.
+        // A first scan finds changes since the host read the directories.
         self.rescan(Retry::Nothing).await;
         let (mut swept, mut trusted) = (Instant::now(), 0);
         loop {
@@ -178,7 +178,7 @@ impl Reconciler {
                 }
                 Some(renewal) = self.renewals.recv() => {
                     if self.renew(renewal) {
-                        // What was refused may be acceptable now.
+                        // Members that were refused may be acceptable now.
                         self.rescan(Retry::All).await;
                     }
                 }
@@ -511,7 +511,7 @@ impl Reconciler {
                 known.looked = looked;
                 let entry = self.opener.roster.now().entry(path);
                 if let Some(entry) = entry.filter(|entry| entry.refused.is_some()) {
-                    // What was wrong was taken back.
+                    // The invalid change was reverted.
                     self.opener.roster.set(path, Some(entry.state.into()));
                     self.publish(path, EventDetail::MemberChanged);
                 }
@@ -527,8 +527,8 @@ impl Reconciler {
         }
     }
 
-    /// What is in a directory now takes the place of what was there before. Of a component that is still to be loaded
-    /// no event is published yet.
+    /// Replaces the earlier state of a directory by the new one. For a component still to be loaded no event is
+    /// published yet.
     fn place(&mut self, path: &str, looked: Result<Mark, String>, state: MemberState) {
         let Some(known) = self.known.get_mut(path) else { return };
         known.looked = looked;
@@ -561,7 +561,7 @@ impl Reconciler {
         }
     }
 
-    /// What is in a directory now cannot be in service; what was there before is still served.
+    /// Notes that the new state of a directory cannot be in service; the earlier one is still served.
     fn refuse(&mut self, path: &str, looked: Result<Mark, String>, error: String) {
         let Some(known) = self.known.get_mut(path) else { return };
         known.looked = looked;

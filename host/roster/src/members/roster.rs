@@ -34,7 +34,7 @@ pub type Members = BTreeMap<String, MemberEntry>;
 /// The state of a directory with a manifest.
 #[derive(Clone)]
 pub struct MemberEntry {
-    /// What is in service there.
+    /// The member in service there.
     pub state: MemberState,
     /// Why what the directory has now is not in service, where what it had before is still served.
     pub(crate) refused: Option<Arc<str>>,
@@ -93,12 +93,12 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What became of the directory at that path; none where there is no member.
+    /// The entry of the directory at that path; `None` if there is no member.
     pub fn entry(&self, key: &str) -> Option<MemberEntry> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// What is in service there.
+    /// The member in service there.
     pub fn state(&self, key: &str) -> Option<MemberState> {
         self.entry(key).map(|entry| entry.state)
     }

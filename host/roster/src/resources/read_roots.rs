@@ -49,7 +49,7 @@ pub(crate) struct Sources {
 /// Which member reads roots of which names; no member, where what it reads is only to be shown.
 type Reading = (Option<MemberKey>, Vec<String>);
 
-/// Those of a member who read the same roots.
+/// The readers of a member that share the same roots.
 #[derive(Clone)]
 pub(crate) struct Reader {
     /// The roots; none where there are none.
@@ -75,7 +75,7 @@ impl Sources {
         self.names().into_iter().filter(is_granted).collect()
     }
 
-    /// The same, with where they are.
+    /// The granted roots with their paths.
     pub(crate) fn places(&self, grants: &Grants) -> Vec<ServedRoot> {
         let granted = self.granted(grants);
         let all = self.roots.iter().flat_map(ReadRoots::paths);
@@ -125,7 +125,7 @@ impl Sources {
         Ok((reader(of_component)?, reader(grants.base.roots.as_ref().or(of_component))?))
     }
 
-    /// Those of a member who read what is granted.
+    /// The readers of a member over its granted roots.
     pub(crate) fn of(&self, member: Option<&MemberKey>, grants: &Grants, runtimes: &Runtimes) -> Reader {
         let names = self.granted(grants);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -50,7 +50,7 @@ impl Runtimes {
         Self::with(config, Arc::new(Extractive::with_limits(&config.limits)), queues)
     }
 
-    /// What `config` describes, with the queues and the indexes that there are.
+    /// The runtimes of `config`, with the existing queues and indexes.
     ///
     /// # Errors
     /// Where `[web]` is not acceptable.

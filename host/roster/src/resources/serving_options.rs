@@ -20,7 +20,7 @@ use super::read_roots::{ServedRoot, Sources};
 pub struct Serving {
     /// The read roots that it is granted.
     pub roots: Vec<ServedRoot>,
-    /// What its sessions run on.
+    /// The runtime of its sessions.
     pub agent: Runtime,
     /// The `guild.toml` that was read, without symlinks; none where there is none.
     pub config: Option<PathBuf>,
@@ -92,7 +92,7 @@ pub enum Part {
     Agent,
     /// Which `guild.toml`.
     Config,
-    /// What the same `guild.toml` says: it was changed.
+    /// The content of the same `guild.toml`, which was changed.
     ConfigText,
     /// Where toolboxes are.
     Members,

@@ -18,7 +18,7 @@ pub struct Catalogue {
     pub(crate) schemas: HashMap<String, Schemas>,
 }
 
-/// What a tool takes and answers.
+/// The schemas of a tool's input and output.
 pub(crate) struct Schemas {
     pub(crate) input: Schema,
     pub(crate) output: Option<Schema>,

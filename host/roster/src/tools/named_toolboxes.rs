@@ -46,7 +46,7 @@ pub(crate) enum Offer {
 }
 
 impl Toolboxes {
-    /// Those of a roster, and others next to it. `serves` is whether the host does, or carries out one task.
+    /// The toolboxes of a roster, and others next to it. `serves` is false if the host carries out one task.
     pub(crate) fn new(in_roster: FindOffer, others: Others, serves: bool) -> Arc<Self> {
         Arc::new(Self { in_roster, others, serves })
     }
@@ -173,7 +173,7 @@ struct OfferedTool {
 }
 
 impl Offered {
-    /// Those of these names, for a session.
+    /// The tools of these names, for a session.
     ///
     /// # Errors
     /// The name of which there is none.

@@ -1,10 +1,9 @@
 //! Validates values against JSON Schemas of members: of a dispatch's `config`, and of the tools' inputs and outputs.
 //!
-//! Whoever wrote the member wrote them, so they are trusted as little as its component. What a validator does with a
-//! schema and a value can be exponential in time and in memory, so a schema is used in the host itself only where its
-//! cost is known and small: it has no recursion, and no keyword whose cost is not in proportion to its size
-//! ([`Schema::is_quick`]). All others are compiled and applied in a child process, with a deadline and a memory limit
-//! ([`SCHEMA`]).
+//! The author of the member wrote them, so they are trusted as little as its component. Validating a value against a
+//! schema can take exponential time and memory, so a schema is used in the host itself only where its cost is known and
+//! small: it has no recursion, and no keyword whose cost is not in proportion to its size ([`Schema::is_quick`]). All
+//! others are compiled and applied in a child process, with a deadline and a memory limit ([`SCHEMA`]).
 
 mod explain;
 
@@ -218,7 +217,7 @@ fn bounds(limits: &Limits) -> Bounds {
     Bounds { seconds: limits.schema_seconds, memory_bytes: limits.schema_memory_bytes }
 }
 
-/// What a child found, or which limit ended it.
+/// The finding of a child, or the limit that ended it.
 fn answered(answer: Result<Vec<u8>, Ended>, limits: &Limits) -> Result<Option<Problem>, String> {
     let answer = answer.map_err(|ended| match ended {
         Ended::TooLong => format!("checking it takes longer than limits.schema_seconds = {}", limits.schema_seconds),
@@ -330,7 +329,7 @@ impl<'a> Scale<'a> {
             Value::Array(items) => items
                 .iter()
                 .try_fold(0_u64, |sum, item| Ok::<_, String>(sum.saturating_add(self.weigh(item, false)?)))?,
-            // What `enum` lists is compared with the value.
+            // The items of `enum` are compared with the value.
             _ => 1,
         };
         self.depth -= 1;

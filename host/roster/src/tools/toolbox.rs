@@ -181,8 +181,8 @@ impl Toolbox {
         })
     }
 
-    /// What a call reaches: what the toolbox was granted, and nothing of what the caller was. Pages that are fetched
-    /// are kept for the one call.
+    /// The resources that a call reaches: those that the toolbox was granted, and none of the caller's. Pages that are
+    /// fetched are kept for the one call.
     fn scope(&self, wait_until: Instant) -> ToolScope {
         let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
         let web = if self.grants.holds(&WEB) { own_web } else { Web::default() };

@@ -100,7 +100,7 @@ pub enum CallError {
     Invalid {
         /// The function that was called, as `run`.
         call: &'static str,
-        /// What is wrong with it.
+        /// The reason that it is invalid.
         why: String,
     },
     /// The job was cancelled meanwhile.

@@ -307,7 +307,7 @@ fn sum(before: &Account, turn: &Account) -> Account {
     sum
 }
 
-/// What begins a turn.
+/// The inputs of a turn's beginning.
 struct Begin {
     plan: SessionPlan,
     runtime: &'static str,
@@ -332,7 +332,7 @@ impl Begin {
         if lines.iter().any(|line| matches!(line.entry, Entry::Truncated { .. })) {
             return Err(OVER.to_owned());
         }
-        // Of a turn that the host was killed in.
+        // These calls are of a turn in which the host was killed.
         settle(job, &lines, &self.definitions);
         if !lines.iter().any(|line| matches!(line.entry, Entry::Session { session: CONVERSATION, .. })) {
             job.write(&Entry::Session {

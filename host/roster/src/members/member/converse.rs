@@ -57,7 +57,7 @@ impl Member {
         let (member, of) = (self.clone(), job.clone());
         let plan = blocking(move || resume::plan(&member, &of).map_err(RpcError::internal)).await;
         let plan = plan.map_err(|e| NoSession::Never(e.message))?;
-        // What it was opened with may not be what the operator allows by now.
+        // The operator may no longer allow the runtime with which the meeting was opened.
         self.agent(Some(&plan.agent)).map_err(|e| NoSession::Never(e.message))?;
         Ok(plan)
     }

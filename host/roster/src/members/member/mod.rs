@@ -186,8 +186,8 @@ impl Member {
         others.into_iter().chain([&self.agent]).map(ToString::to_string).collect()
     }
 
-    /// What its jobs may use at most: the smaller of manifest and operator; of an attempt at a commission, what that
-    /// says in place of the manifest (REQ-WKR-19).
+    /// The bounds of its jobs: the smaller of the manifest's and the operator's. An attempt at a commission replaces
+    /// the manifest's (REQ-WKR-19).
     pub(crate) fn ceiling_of(&self, attempt: Option<&Attempt>) -> Bounds {
         let limits = self.context_of(attempt).limits;
         self.spec_of(attempt).map_or_else(|| session_limits(&limits), |spec| ceiling(&spec, &limits))
@@ -260,7 +260,7 @@ impl Member {
         MemberLimits::of(self.key(), &spec, &config.policy, &config.limits).limits.session_budget_usd
     }
 
-    /// What its jobs work with.
+    /// The context of its jobs.
     pub(crate) fn context_of(&self, attempt: Option<&Attempt>) -> HostContext {
         let context = self.context.clone();
         let Some((attempt, spec)) = attempt.zip(self.spec_of(attempt)) else { return context };
@@ -272,7 +272,7 @@ impl Member {
         HostContext { limits: Arc::new(own.limits), ..context }
     }
 
-    /// What its jobs reach.
+    /// The resources that its jobs reach.
     ///
     /// # Errors
     /// Where an attempt's worktree cannot be read.

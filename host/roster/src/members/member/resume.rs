@@ -60,7 +60,7 @@ impl Resume for Runner {
             // Nothing of it runs until somebody says something, and then it is looked at.
             Plan::Conversation(_) => return Ok(()),
         };
-        // What it was dispatched with may not be what the operator allows by now.
+        // The operator may no longer allow the runtime of its dispatch.
         let agent = member.agent(Some(&plan.agent)).map_err(|e| e.message)?;
         let attempt = member.context.attempt_of(job);
         let reach = member.context.reach(member.key(), attempt.as_ref(), &grants(&member, plan))?;
@@ -71,7 +71,7 @@ impl Resume for Runner {
             let why = "its transcript reached limits.transcript_bytes, or could not be written, so it is not known where it was";
             return Err(why.to_owned());
         }
-        // One that had not begun begins now.
+        // A job that had not begun begins now.
         if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(history) }
     }
 
@@ -159,8 +159,8 @@ pub(super) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt
     Allowed { grants, granted_tools, ceiling }
 }
 
-/// What a job may reach that was accepted earlier, perhaps by a host with another policy: what was granted then, and
-/// still is.
+/// The grants of a job that was accepted earlier, perhaps by a host with another policy: those that were granted then
+/// and still are.
 fn grants(member: &Member, plan: &Accepted) -> Arc<Grants> {
     Arc::new((*member.grants).clone().and(&plan.grants))
 }
