@@ -58,7 +58,7 @@ impl Connection {
 
     /// Admits a request on a Unix socket, which needs no token.
     pub fn admit_user(self: &Arc<Self>) -> Caller {
-        let request = Arc::new(Underway { _place: None, memory: OnceLock::new() });
+        let request = Arc::new(RequestResources { _place: None, memory: OnceLock::new() });
         Caller { rules: self.ingress.rules(), from: self.clone(), credential: None, request }
     }
 
@@ -105,7 +105,7 @@ impl Connection {
     ) -> Result<Caller, Refused> {
         let peer = &self.peer;
         let caller = |credential, place| {
-            let request = Arc::new(Underway { _place: place, memory: OnceLock::new() });
+            let request = Arc::new(RequestResources { _place: place, memory: OnceLock::new() });
             Caller { from: self.clone(), rules: rules.clone(), credential, request }
         };
         let token = bearer(headers);
@@ -163,11 +163,11 @@ pub struct Caller {
     /// The rules by which the request was admitted.
     pub(crate) rules: Arc<Rules>,
     pub(crate) credential: Option<Arc<Credential>>,
-    pub(crate) request: Arc<Underway>,
+    pub(crate) request: Arc<RequestResources>,
 }
 
 /// The resources of a request.
-pub(crate) struct Underway {
+pub(crate) struct RequestResources {
     pub(crate) _place: Option<OwnedSemaphorePermit>,
     /// Set once the request has reserved more than [`LARGE`].
     pub(crate) memory: OnceLock<Mutex<Permit>>,
@@ -233,7 +233,7 @@ impl Caller {
     ///
     /// # Errors
     /// The token permits only some members.
-    pub fn of_all(self) -> Result<Self, Refused> {
+    pub fn require_all_members(self) -> Result<Self, Refused> {
         match &self.credential {
             Some(credential) if !credential.token.is_for_all() => {
                 let refused = Refused::SomeMembers { token: credential.token.name.clone() };

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{
     audit_log::{Event, Who},
-    caller::{Caller, Connection, Underway},
+    caller::{Caller, Connection, RequestResources},
     credentials::Credential,
     refused::Refused,
 };
@@ -58,7 +58,7 @@ impl Caller {
 impl Subscription {
     /// The caller with its present permissions. It holds no place among the requests of its token.
     pub fn caller(&self) -> Caller {
-        let request = Arc::new(Underway { _place: None, memory: OnceLock::new() });
+        let request = Arc::new(RequestResources { _place: None, memory: OnceLock::new() });
         Caller {
             from: self.from.clone(),
             rules: self.from.ingress.rules(),

@@ -40,7 +40,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower_http::add_extension::AddExtension;
 
-use crate::patience::LAST_WORDS;
+use crate::write_timeout::SHUTDOWN_GRACE;
 
 /// The pause after the system has no resources left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
@@ -106,7 +106,7 @@ pub(crate) async fn serve<S>(
     // Clients can no longer connect, if the listener belongs to this call.
     drop(accept);
     // Requests that are still unanswered are dropped.
-    let _ = timeout(LAST_WORDS, graceful.shutdown()).await;
+    let _ = timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
     tasks.shutdown().await;
 }
 

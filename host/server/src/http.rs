@@ -147,7 +147,7 @@ async fn admit(
     let member = endpoint.and_then(Endpoint::member);
     let admitted = from.admit(&reading.rules, called_by, request.headers(), member);
     let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
-    let caller = match admitted.and_then(|caller| if is_of_all { caller.of_all() } else { Ok(caller) }) {
+    let caller = match admitted.and_then(|caller| if is_of_all { caller.require_all_members() } else { Ok(caller) }) {
         Ok(caller) => caller,
         Err(refused) => return shape.decline(refused.into()),
     };
@@ -194,7 +194,7 @@ async fn endpoint(
         false => Bytes::new(),
     };
     let is_large = body.len() as u64 > LARGE;
-    let (member, target) = match (&server, sdk::wanted(&parts.method, &parts.headers, &body)) {
+    let (member, target) = match (&server, sdk::protocol_of(&parts.method, &parts.headers, &body)) {
         (Ok(server), Some(era)) => {
             // A stream lives long, and must keep neither its caller's place nor an old reading of `guild.toml`.
             parts.extensions = Extensions::new();

@@ -18,10 +18,10 @@ pub mod mcp;
 mod methods;
 mod openrpc;
 mod params;
-mod patience;
 pub mod rpc;
 mod sdk;
 pub mod serve;
 mod worker;
+mod write_timeout;
 
 pub use serve::{ServeError, ServeOptions, serve};

@@ -31,7 +31,7 @@ use tokio::{
 use crate::{
     connections::{self, Activity},
     http::Service,
-    patience::{LAST_WORDS, PIECE, Patient, Transport},
+    write_timeout::{PIECE, SHUTDOWN_GRACE, TimedConnection, Transport},
 };
 
 /// Connections that the system queues until they are accepted.
@@ -138,11 +138,11 @@ impl Bound {
 /// its client takes longer than `limits.client_seconds` for a handshake, a request or 64 KiB of a response, or is
 /// silent for as long.
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
-    let of_addresses = Arc::new(OfAddresses::new(limits));
+    let addresses = Arc::new(AddressLimits::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
     let served = Arc::new(Served { http: connections::http(limits), service, patience });
     let begin = |(stream, peer): (TcpStream, SocketAddr), activity, graceful| {
-        let Some(counted) = of_addresses.count(peer.ip().to_canonical()) else {
+        let Some(counted) = addresses.count(peer.ip().to_canonical()) else {
             tracing::debug!(%peer, "its address, or all elsewhere, have as many connections as they may");
             return None;
         };
@@ -187,7 +187,7 @@ impl Served {
             return refuse_without_clock(stream).await;
         }
         let service = connections::service(self.service.router(), from, activity);
-        let connection = self.http.serve_connection(TokioIo::new(Patient::new(stream, self.patience)), service);
+        let connection = self.http.serve_connection(TokioIo::new(TimedConnection::new(stream, self.patience)), service);
         if let Err(error) = graceful.watch(connection).await {
             tracing::debug!(%error, "a connection ended");
         }
@@ -199,12 +199,12 @@ async fn refuse_without_clock(mut stream: impl Transport) {
     const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
                           the clock of this host's machine says a time before 1970 or after 9999; set the clock\n";
     // A client that has gone needs no response.
-    let _ = timeout(LAST_WORDS, stream.write_all(ANSWER.as_bytes())).await;
-    let _ = timeout(LAST_WORDS, stream.shutdown()).await;
+    let _ = timeout(SHUTDOWN_GRACE, stream.write_all(ANSWER.as_bytes())).await;
+    let _ = timeout(SHUTDOWN_GRACE, stream.shutdown()).await;
 }
 
 /// The number of connections of each remote address.
-struct OfAddresses {
+struct AddressLimits {
     /// The limit for one address.
     most: u32,
     /// The limit for all remote addresses together, so that remote clients cannot crowd out clients on this machine.
@@ -219,12 +219,12 @@ struct Counts {
 }
 
 /// A counted connection of a remote address, released on drop.
-struct OfAddress {
-    all: Arc<OfAddresses>,
+struct AddressPermit {
+    all: Arc<AddressLimits>,
     address: IpAddr,
 }
 
-impl OfAddresses {
+impl AddressLimits {
     /// An eighth of all connections, and at most `OWN`, is reserved for this machine.
     fn new(limits: &Limits) -> Self {
         let own = limits.connections.div_ceil(8).min(OWN);
@@ -234,7 +234,7 @@ impl OfAddresses {
 
     /// Counts one more connection of an address; `None` if a limit is reached. Connections of this machine are not
     /// counted.
-    fn count(self: &Arc<Self>, address: IpAddr) -> Option<Option<OfAddress>> {
+    fn count(self: &Arc<Self>, address: IpAddr) -> Option<Option<AddressPermit>> {
         if address.is_loopback() {
             return Some(None);
         }
@@ -246,11 +246,11 @@ impl OfAddresses {
         }
         *all += 1;
         *of.entry(address).or_default() += 1;
-        Some(Some(OfAddress { all: self.clone(), address }))
+        Some(Some(AddressPermit { all: self.clone(), address }))
     }
 }
 
-impl Drop for OfAddress {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
         let mut now = self.all.now.lock().unwrap_or_else(PoisonError::into_inner);
         now.all -= 1;
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn an_address_elsewhere_has_so_many_connections_and_no_more_and_this_machine_as_many_as_it_likes() {
         let limits = Limits { connections: 100, connections_per_address: 2, ..Limits::default() };
-        let all = Arc::new(OfAddresses::new(&limits));
+        let all = Arc::new(AddressLimits::new(&limits));
         let count = |address: &str| all.count(address.parse().unwrap());
         let first = count("192.0.2.1").unwrap();
         let _second = count("192.0.2.1").unwrap();
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn all_elsewhere_together_leave_some_connections_to_this_machine() {
         let limits = Limits { connections: 8, connections_per_address: 100, ..Limits::default() };
-        let all = Arc::new(OfAddresses::new(&limits));
+        let all = Arc::new(AddressLimits::new(&limits));
         let count = |n: u8| all.count(IpAddr::from([192, 0, 2, n]));
         let mut elsewhere: Vec<_> = (0..7).map(|n| count(n).unwrap()).collect();
         assert!(count(7).is_none());

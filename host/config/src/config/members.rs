@@ -63,7 +63,7 @@ impl Config {
     }
 
     /// The keys of `[member.KEY]` without a member.
-    pub fn strangers(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+    pub fn keys_without_member(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
         self.policy.rules.iter().filter_map(|rule| rule.members.exact()).filter(move |key| !is_known(key))
     }
 }

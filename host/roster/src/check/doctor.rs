@@ -204,7 +204,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
         look_at_member(member, agent, resources.as_ref().ok(), reads_worktrees)
     }));
     if !known.is_empty() {
-        checks.extend(config.strangers(|key| known.contains(key)).map(|key| {
+        checks.extend(config.keys_without_member(|key| known.contains(key)).map(|key| {
             let why =
                 "guild.toml has a table for it, and there is no such member; `guild members` shows the keys".to_owned();
             Check::new(Kind::Member, key, true, Err(why))

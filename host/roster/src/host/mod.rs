@@ -184,7 +184,7 @@ impl Host {
                 }
             }
             let known = |key: &str| opened.iter().any(|opened| opened.path == key);
-            for key in config.strangers(known) {
+            for key in config.keys_without_member(known) {
                 tracing::warn!("guild.toml has [member.{key:?}], and there is no such member");
             }
         }

@@ -25,7 +25,7 @@ use crate::{
     connections,
     declined::Shape,
     layers::{of_connection, panics},
-    patience::Patient,
+    write_timeout::TimedConnection,
 };
 
 /// Bytes of a socket's path, including the terminating zero.
@@ -73,7 +73,7 @@ impl Socket {
             Ok(process) => {
                 let from = Connection::of_process(api.ingress.clone(), process);
                 let service = connections::service(router.clone(), from, activity);
-                let connection = http.serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
+                let connection = http.serve_connection(TokioIo::new(TimedConnection::new(stream, patience)), service);
                 let serving = async move {
                     if let Err(error) = graceful.watch(connection).await {
                         tracing::debug!(%error, "a connection to the hall ended");

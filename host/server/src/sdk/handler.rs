@@ -262,7 +262,7 @@ impl ServerHandler for Handler {
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Some(brought) = context.extensions.get::<Parts>().map(|parts| &parts.extensions) else { return };
         let (session, view) = (brought.get::<Arc<Use>>(), brought.get::<Arc<View>>());
-        let session = session.filter(|session| session.begins_to_be_told());
+        let session = session.filter(|session| session.start_notifications());
         if let (Some(session), Some(view)) = (session, view) {
             let (offered, view) = (self.get_info().capabilities, view.clone());
             tokio::spawn(changes::notify_session(context.peer, offered, view, session.tools_seen(), session.ended()));

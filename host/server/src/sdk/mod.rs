@@ -82,7 +82,7 @@ const NO_PLACE_SECONDS: u64 = 30;
 
 /// The protocol rules of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum McpProtocol {
     /// 2026-07-28 or later: each request states its own version.
     Stateless,
     /// Before: a session begins with `initialize`, and all later requests carry its id.
@@ -92,7 +92,7 @@ pub(crate) enum Era {
 /// The protocol rules of a request to an MCP endpoint; none for plain JSON-RPC, or for an unsupported HTTP method.
 ///
 /// Cost for plain JSON-RPC: a scan of the headers and one substring search of the body.
-pub(crate) fn wanted(method: &Method, headers: &HeaderMap, body: &[u8]) -> Option<Era> {
+pub(crate) fn protocol_of(method: &Method, headers: &HeaderMap, body: &[u8]) -> Option<McpProtocol> {
     let (mut version, mut has_session, mut accepts) = (None, false, Accepts::default());
     for (name, value) in headers {
         if *name == VERSION {
@@ -104,17 +104,17 @@ pub(crate) fn wanted(method: &Method, headers: &HeaderMap, body: &[u8]) -> Optio
         }
     }
     if version.is_some_and(is_stateless) {
-        return (method == Method::POST).then_some(Era::Stateless);
+        return (method == Method::POST).then_some(McpProtocol::Stateless);
     }
     if method != Method::POST {
         let is_known = method == Method::GET || method == Method::DELETE;
-        return (is_known && has_session).then_some(Era::Sessions);
+        return (is_known && has_session).then_some(McpProtocol::Sessions);
     }
     if META_PREFIX.find(body).is_some() && version_in_meta(body).is_some_and(|of| is_stateless(of.as_bytes())) {
-        return Some(Era::Stateless);
+        return Some(McpProtocol::Stateless);
     }
     let is_first = || matches!(method_of(body).as_deref(), Some("initialize" | "server/discover"));
-    (accepts.json && accepts.events && (has_session || is_first())).then_some(Era::Sessions)
+    (accepts.json && accepts.events && (has_session || is_first())).then_some(McpProtocol::Sessions)
 }
 
 /// The method of a message, without parsing the rest into values.
@@ -231,8 +231,15 @@ impl Services {
         Self { host, sessions }
     }
 
-    /// Handles a request for which [`wanted`] returned an era.
-    pub(crate) async fn handle(&self, era: Era, server: Server, caller: Caller, parts: Parts, body: Bytes) -> Response {
+    /// Handles a request of one of these protocols.
+    pub(crate) async fn handle(
+        &self,
+        era: McpProtocol,
+        server: Server,
+        caller: Caller,
+        parts: Parts,
+        body: Bytes,
+    ) -> Response {
         let text = body.clone();
         let message = if parts.method == Method::POST {
             match Message::read(&text, &self.host.limits()) {
@@ -252,7 +259,7 @@ impl Services {
     /// The caller may not send it, or not now.
     async fn answered(
         &self,
-        era: Era,
+        era: McpProtocol,
         server: Server,
         caller: Caller,
         mut parts: Parts,
@@ -281,8 +288,8 @@ impl Services {
         let owner = Owner { who: caller.identity(), path: parts.uri.path().to_owned() };
         let mut visitor = Visitor::new(self.sessions.clone(), owner);
         let found = match era {
-            Era::Sessions => self.session(&mut visitor, &parts.headers, message, &body),
-            Era::Stateless => Ok(Entered::default()),
+            McpProtocol::Sessions => self.session(&mut visitor, &parts.headers, message, &body),
+            McpProtocol::Stateless => Ok(Entered::default()),
         };
         let Entered { in_use, question, short } = match found {
             Ok(found) => found,
@@ -310,10 +317,10 @@ impl Services {
             parts.extensions.insert(Arc::new(view));
         }
         let handler = match era {
-            Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone()),
-            Era::Sessions if !message.opens_session() => Handler::of_open_session(),
+            McpProtocol::Stateless if !listens => Handler::of_request(server.clone(), caller.clone()),
+            McpProtocol::Sessions if !message.opens_session() => Handler::of_open_session(),
             // The stream outlives the request, and must not keep its caller's place.
-            Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller),
+            McpProtocol::Stateless | McpProtocol::Sessions => Handler::of_stay(&server, &caller),
         };
         if !listens {
             if let Some(authorized) = authorized {
@@ -331,7 +338,9 @@ impl Services {
         let response = service.handle(Request::from_parts(parts, Body::from(body))).await;
         let mut response = as_message(response.map(Body::new), message.id()).await;
         // In a session the message may still wait to be handled after this response.
-        if let (Some(caller), Some(bytes), Era::Stateless) = (&held.caller, response.body().size_hint().exact(), era) {
+        if let (Some(caller), Some(bytes), McpProtocol::Stateless) =
+            (&held.caller, response.body().size_hint().exact(), era)
+        {
             caller.resize(bytes, bytes)?;
         }
         if ends && response.status() == StatusCode::ACCEPTED {
@@ -384,12 +393,12 @@ impl Services {
 }
 
 /// The SDK's settings. Its own checks of hosts and origins are off, since `guild_auth` has made them.
-fn config(era: Era) -> StreamableHttpServerConfig {
+fn config(era: McpProtocol) -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_max_request_body_bytes(usize::MAX)
-        .with_legacy_session_mode(era == Era::Sessions)
-        .with_json_response(era == Era::Stateless)
+        .with_legacy_session_mode(era == McpProtocol::Sessions)
+        .with_json_response(era == McpProtocol::Stateless)
 }
 
 impl<'a> Message<'a> {
@@ -537,12 +546,12 @@ impl HttpBody for Kept {
 mod tests {
     use super::*;
 
-    fn era(headers: &[(&'static str, &'static str)], body: &str) -> Option<Era> {
+    fn era(headers: &[(&'static str, &'static str)], body: &str) -> Option<McpProtocol> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        wanted(&Method::POST, &map, body.as_bytes())
+        protocol_of(&Method::POST, &map, body.as_bytes())
     }
 
     const BOTH: (&str, &str) = ("accept", "text/event-stream; q=0.5 , Application/JSON");
@@ -553,11 +562,11 @@ mod tests {
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
         assert_eq!(era(&[("accept", "*/*"), (VERSION.as_str(), "2025-06-18")], initialize), None);
         assert_eq!(era(&[BOTH], plain), None);
-        assert_eq!(era(&[BOTH], initialize), Some(Era::Sessions));
-        assert_eq!(era(&[BOTH, (SESSION.as_str(), "x")], plain), Some(Era::Sessions));
+        assert_eq!(era(&[BOTH], initialize), Some(McpProtocol::Sessions));
+        assert_eq!(era(&[BOTH, (SESSION.as_str(), "x")], plain), Some(McpProtocol::Sessions));
         assert_eq!(era(&[(SESSION.as_str(), "x")], plain), None);
         for version in ["2026-07-28", "2027-01-01"] {
-            assert_eq!(era(&[(VERSION.as_str(), version)], plain), Some(Era::Stateless));
+            assert_eq!(era(&[(VERSION.as_str(), version)], plain), Some(McpProtocol::Stateless));
         }
         for no_version in ["2025-11-25", "later", "2026-07-2", "9"] {
             assert_eq!(era(&[(VERSION.as_str(), no_version)], plain), None);
@@ -592,7 +601,7 @@ mod tests {
                 r#"{{"method":"x","params":{{"_meta":{{"io.modelcontextprotocol\/protocolVersion":"{version}"}}}}}}"#
             )
         };
-        assert_eq!(era(&[], &of("2026-07-28")), Some(Era::Stateless));
+        assert_eq!(era(&[], &of("2026-07-28")), Some(McpProtocol::Stateless));
         assert_eq!(era(&[], &of("2025-11-25")), None);
         // The version counts only at its proper place.
         let task = r#"{"method":"x","params":{"task":"io.modelcontextprotocol/protocolVersion 2026-07-28"}}"#;

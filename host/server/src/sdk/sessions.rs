@@ -172,7 +172,7 @@ impl Use {
     }
 
     /// Starts change notifications for the session's client; true on the first call only.
-    pub(super) fn begins_to_be_told(&self) -> bool {
+    pub(super) fn start_notifications(&self) -> bool {
         !self.0.is_notified.swap(true, Ordering::Relaxed)
     }
 

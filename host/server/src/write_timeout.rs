@@ -19,7 +19,7 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 
 /// How long a response under way may take after the host was told to stop.
-pub(crate) const LAST_WORDS: Duration = Duration::from_millis(100);
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_millis(100);
 /// How many bytes a client must read.
 pub(crate) const PIECE: u32 = guild_auth::LARGE as u32;
 
@@ -47,14 +47,14 @@ impl Transport for UnixStream {
 }
 
 /// A connection that ends if its client does not read.
-pub(crate) struct Patient<S> {
+pub(crate) struct TimedConnection<S> {
     stream: S,
     patience: Duration,
     /// The deadline for the next piece, and the bytes read so far. Set while the client has unread data.
     waiting: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-impl<S: Transport> Patient<S> {
+impl<S: Transport> TimedConnection<S> {
     pub(crate) fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, waiting: None }
     }
@@ -83,13 +83,13 @@ impl<S: Transport> Patient<S> {
     }
 }
 
-impl<S: Transport> AsyncRead for Patient<S> {
+impl<S: Transport> AsyncRead for TimedConnection<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
-impl<S: Transport> AsyncWrite for Patient<S> {
+impl<S: Transport> AsyncWrite for TimedConnection<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.written(written, context)
