@@ -197,6 +197,20 @@ fn a_client_of_a_starting_host_is_not_notified_of_what_it_has_seen() {
     }
 }
 
+/// A stream that tells of changes lasts, and leaves its token's place to requests.
+#[test]
+fn a_stream_of_changes_takes_no_place_of_a_request() {
+    let home = home("require_token = true\n[limits]\ntoken_requests_at_once = 1\n");
+    home.quick("worker");
+    let one = token(&home, &["one"]);
+    let host = home.serve_roster(&[]);
+    let roster = Endpoint::new(&host, "/mcp").with("Authorization", &one);
+    let mut listener = roster.modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    assert_eq!(listener.next().unwrap()["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(roster.modern("tools/list", json!({})).status, 200);
+    drop(listener);
+}
+
 fn roster(host: &Host) -> Client {
     Client::new(host.port, "/mcp")
 }
