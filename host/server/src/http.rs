@@ -89,7 +89,7 @@ fn of_port(app: Arc<App>) -> Router {
     let plain = Router::new()
         .route("/members", get(members))
         // A stream has no head alone.
-        .route(events::PATH, get(listen).head(|| async { StatusCode::METHOD_NOT_ALLOWED }))
+        .route(events::PATH, get(listen).head(not_get))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(compression())
         .layer(panics(Shape::Text))
@@ -166,6 +166,11 @@ async fn members(Extension(reading): Extension<Arc<Reading>>, Extension(caller):
 /// Streams the events of jobs.
 async fn listen(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
     events::listen(app.host.events(), caller, request.uri(), request.headers())
+}
+
+/// Refuses a request for the head of a stream.
+async fn not_get() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static("GET"))]).into_response()
 }
 
 /// An MCP endpoint: an MCP message, or JSON-RPC in and JSON-RPC out.
