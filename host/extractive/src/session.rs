@@ -131,11 +131,20 @@ struct Written {
 /// A memory for later sessions: the places of passages on each question, and the questions without any.
 fn memory(report: &Report<'_>) -> Option<(String, String)> {
     let found: Vec<&Answer> = report.answers.iter().filter(|answer| answer.is_found()).collect();
+    let first = found.first()?;
+    let plain = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let mut words: Vec<&str> = first.terms.iter().map(|term| term.word.as_str()).filter(plain).collect();
+    if words.is_empty() {
+        // A key is ASCII. For a question in another script, the path of the best passage tells memories apart.
+        let best = first.hits.first().and_then(|hit| report.corpus.passage(hit.passage));
+        let path = best.map_or("", |(document, _)| document.path.as_str());
+        words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(plain).collect();
+    }
     let mut key = String::from("sources");
-    for word in found.first()?.terms.iter().map(|term| term.word.to_lowercase()) {
-        if word.bytes().all(|byte| byte.is_ascii_alphanumeric()) && key.len() + word.len() < KEY_CHARS {
+    for word in words {
+        if key.len() + word.len() < KEY_CHARS {
             key.push('-');
-            key.push_str(&word);
+            key.push_str(&word.to_lowercase());
         }
     }
     let mut content = String::new();

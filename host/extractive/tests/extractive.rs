@@ -290,6 +290,19 @@ async fn navigation_scripts_and_footers_are_not_quoted() {
 }
 
 #[tokio::test]
+async fn memories_on_questions_in_another_script_have_keys_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("docs")).unwrap();
+    fs::write(dir.path().join("docs/moths.md"), "# 蛾\n\n月蛾活一个星期。\n").unwrap();
+    fs::write(dir.path().join("docs/tides.md"), "# 潮汐\n\n潮汐跟随月亮。\n").unwrap();
+    let mut keys = Vec::new();
+    for question in ["月蛾活一个星期？", "潮汐跟随月亮？"] {
+        keys.push(ask(&dir, question).await.inputs("store_memory")[0]["key"].clone());
+    }
+    assert_eq!(keys, ["sources-docs-moths-md", "sources-docs-tides-md"]);
+}
+
+#[tokio::test]
 async fn it_works_through_the_tools_that_a_model_has() {
     let dir = manual();
     let job = ask(&dir, LONG_TASK).await;
