@@ -10,7 +10,7 @@ use std::{
 use guild_audit::{Audit, Rule, Subject};
 use guild_contract::{
     Limits,
-    interfaces::{self, Link},
+    capability::interfaces::{self, Link},
     text::is_steering,
 };
 use serde_json::{Value, json};

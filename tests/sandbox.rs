@@ -10,7 +10,7 @@ use std::{
 
 use guild_contract::{
     Bounds, Limits,
-    grants::{Pattern, Rule},
+    capability::grants::{Pattern, Rule},
     manifest::{Interface, Scope},
 };
 use guild_fs::clock::SystemClock;

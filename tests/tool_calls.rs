@@ -5,7 +5,7 @@ use std::fs;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use guild_contract::{
     Limits,
-    grants::{Pattern, Rule},
+    capability::grants::{Pattern, Rule},
 };
 use guild_sandbox::{CallError, ToolFault};
 use guild_session::activation::Refusal;

@@ -12,7 +12,7 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
     Limits,
-    grants::{Pattern, Rule},
+    capability::grants::{Pattern, Rule},
 };
 use guild_sandbox::{CallError, Plugin};
 use rustix::fs::{CWD, Mode, mkfifoat};

@@ -9,7 +9,7 @@ use std::{
 use guild_agent::ReadRoots;
 use guild_contract::{
     Limits,
-    grants::wildcard,
+    capability::grants::wildcard,
     rpc::{Detail, JobList, ListParams},
 };
 use guild_fs::clock::SystemClock;

@@ -5,8 +5,10 @@ use std::path::Path;
 use guild_config::{Config, ConfigError};
 use guild_contract::{
     Grants, Manifest, MemberKey, Policy,
-    capability::{AGENT, Capability, KINDS, MEMORY, MEMORY_WRITE, OWN_TOOLS, SEARCH, WEB},
-    grants::{Pattern, Rule, wildcard},
+    capability::{
+        AGENT, Capability, KINDS, MEMORY, MEMORY_WRITE, OWN_TOOLS, SEARCH, WEB,
+        grants::{Pattern, Rule, wildcard},
+    },
     manifest::{ComponentSpec, Lines, package},
 };
 
@@ -144,7 +146,7 @@ fn within(less: &Grants, more: &Grants, names: &[String]) -> bool {
         let Grants { sessions, memory, artifacts, .. } = grants;
         [*memory, *artifacts, sessions.memory, sessions.search]
     };
-    let each = |of: fn(&Grants) -> &Option<guild_contract::grants::Names>| {
+    let each = |of: fn(&Grants) -> &Option<guild_contract::capability::grants::Names>| {
         let has = |grants: &Grants, name: &str| of(grants).as_ref().is_some_and(|names| names.grant(name, wildcard));
         names.iter().all(|name| !has(less, name) || has(more, name))
     };

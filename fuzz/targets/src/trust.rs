@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use guild_auth::tokens::{Methods, NewToken, PREFIX, TokenFile};
 use guild_config::Config;
-use guild_contract::grants::Pattern;
+use guild_contract::capability::grants::Pattern;
 use guild_trust::{Approval, Signature, Trust};
 
 use crate::{

@@ -8,7 +8,10 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instan
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use guild_contract::{Limits, nearest::either, text::one_line};
+use guild_contract::{
+    Limits,
+    text::{nearest::either, one_line},
+};
 use guild_session::{
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal, NoJournal, interrupted},

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
     Limits,
-    capability::{self, Capability, FILES, KINDS, OWN_TOOLS, WEB},
-    grants::{Names, Verdict, wildcard},
-    interfaces::Link,
+    capability::{
+        self, Capability, FILES, KINDS, OWN_TOOLS, WEB,
+        grants::{Names, Verdict, wildcard},
+        interfaces::Link,
+    },
     manifest::{Interface, World},
     text::hex,
 };

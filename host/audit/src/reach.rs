@@ -1,8 +1,9 @@
 //! Computes a member's reach: its grants, as far as there is something to be reached where it is installed.
 
 use guild_contract::{
-    capability::{FILES, HALL, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_WRITE, SEARCH, WEB, WORKTREE_WRITE},
-    grants::wildcard,
+    capability::{
+        FILES, HALL, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_WRITE, SEARCH, WEB, WORKTREE_WRITE, grants::wildcard,
+    },
     manifest::FILE_TOOLS,
 };
 

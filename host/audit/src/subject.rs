@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use guild_contract::{
     Bounds, Limits, MemberKey,
-    grants::Grants,
+    capability::grants::Grants,
     manifest::{ComponentSpec, Manifest},
 };
 

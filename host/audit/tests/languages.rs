@@ -14,7 +14,7 @@ use flate2::read::ZlibDecoder;
 use guild_audit::{Audit, Member, Operator, Package, Rule, Severity, Subject};
 use guild_contract::{
     Bounds, Limits, Manifest,
-    grants::{Grants, Policy},
+    capability::grants::{Grants, Policy},
 };
 use serde_json::json;
 

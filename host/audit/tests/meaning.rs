@@ -9,7 +9,7 @@ use std::{
 };
 
 use guild_audit::meaning::{self, Meaning};
-use guild_contract::interfaces::{self, Link};
+use guild_contract::capability::interfaces::{self, Link};
 use wit_parser::Resolve;
 
 /// Not offered by this host: what a command exports, and what WASI has not settled.

@@ -10,8 +10,10 @@ use guild_audit::{
 };
 use guild_contract::{
     Bounds, Limits, MemberKey,
-    capability::{Capability, KINDS},
-    grants::{self, Grants, Policy},
+    capability::{
+        Capability, KINDS,
+        grants::{self, Grants, Policy},
+    },
     manifest::Manifest,
 };
 use serde_json::{Value, json};

@@ -20,7 +20,7 @@ use guild_config::{
     directory_lock::DirectoryLock,
     text::{check_unshared, from_toml},
 };
-use guild_contract::{grants::Pattern, secret::Secret, text::hex};
+use guild_contract::{capability::grants::Pattern, secret::Secret, text::hex};
 use jiff::Timestamp;
 use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};

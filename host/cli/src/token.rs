@@ -4,7 +4,7 @@ use guild_auth::{
     audit_log::{Event, Log, Who},
     tokens::{NewToken, Token as Kept, TokenError, TokenFile},
 };
-use guild_contract::grants::Pattern;
+use guild_contract::capability::grants::Pattern;
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use guild_contract::{Event, JobId, MemberKey, event::Kind};
+use guild_contract::{Event, JobId, MemberKey, job::event::Kind};
 use reqwest::{
     Url,
     header::{HeaderMap, HeaderName, HeaderValue},

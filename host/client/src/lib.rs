@@ -33,10 +33,9 @@ pub use connect::{Authorities, Options, Reply, refusal};
 pub use error::Error;
 pub use events::{Events, Filter, ReceivedEvent};
 pub use guild_contract::{
-    Event, EventDetail, JobId, JobStatus, Manifest, MemberKey, MemberReport, MemberService,
-    event::Kind,
-    guidance::{self, Naming},
-    hall,
+    Event, EventDetail, JobId, JobStatus, Manifest, MemberKey, MemberReport, MemberService, hall,
+    job::event::Kind,
+    member::guidance::{self, Naming},
     operation::{self, Operation},
     rpc::{
         CancelView, Deleted, Detail, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ListedDetails,

@@ -2,7 +2,6 @@
 
 mod agents;
 mod auth;
-mod changes;
 mod config;
 pub mod directories;
 pub mod directory_lock;
@@ -10,32 +9,29 @@ mod hall;
 mod host_name;
 mod host_pattern;
 mod key_source;
-mod keys;
 mod permit;
 mod policy;
-mod prices;
-mod provider;
-mod runtime;
-mod runtime_options;
-mod spend;
 pub mod text;
 mod value;
 mod web;
-mod written;
 
-pub use agents::RuntimeConfig;
+pub use agents::{
+    RuntimeConfig,
+    prices::{Price, Prices, Tokens},
+    provider::{Endpoint, Provider, ProviderFacts},
+    runtime::Runtime,
+    runtime_options::{ApiOptions, ClaudeOptions},
+    spend::Spend,
+};
 pub use auth::{AuthConfig, TlsFiles};
-pub use changes::{Change, changes};
-pub use config::{Config, ConfigError, ReadRoot, VARIABLE};
+pub use config::{
+    Config, ConfigError, ReadRoot, VARIABLE,
+    changes::{Change, changes},
+};
 pub use hall::PermittedProject;
 pub use host_name::{Called, HostName};
 pub use host_pattern::HostPattern;
 pub use key_source::KeySource;
 pub use permit::PermitError;
-pub use prices::{Price, Prices, Tokens};
-pub use provider::{Endpoint, Provider, ProviderFacts};
-pub use runtime::Runtime;
-pub use runtime_options::{ApiOptions, ClaudeOptions};
-pub use spend::Spend;
 pub use text::shell_word;
 pub use web::{SearchOptions, WebOptions, WebPatterns};

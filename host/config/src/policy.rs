@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
     Limits,
-    capability::Capability,
-    grants::{Pattern, Rule},
+    capability::{
+        Capability,
+        grants::{Pattern, Rule},
+    },
 };
 
 use serde::Deserialize;

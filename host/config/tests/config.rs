@@ -14,8 +14,7 @@ use guild_config::{
 };
 use guild_contract::{
     Limits,
-    capability::{Capability, MEMORY_WRITE},
-    grants::Rule,
+    capability::{Capability, MEMORY_WRITE, grants::Rule},
 };
 
 fn parse(text: &str) -> Result<Config, String> {

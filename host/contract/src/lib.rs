@@ -4,43 +4,36 @@
 //! This crate does no I/O. A type that a caller, a member directory or a `guild.toml` can spell is checked when it is
 //! parsed, so that the rest of the host handles only valid values.
 
-pub mod base_toolbox;
-pub mod bounds;
 pub mod capability;
 pub mod error;
-pub mod event;
-pub mod grants;
-pub mod guidance;
 pub mod hall;
-mod hosts;
 pub mod ids;
-pub mod interfaces;
 pub mod job;
 pub mod json;
 pub mod limits;
 pub mod manifest;
-mod member_limits;
-pub mod nearest;
+pub mod member;
 pub mod objects;
 pub mod operation;
-mod policy;
-pub mod report;
 pub mod rpc;
 pub mod schema;
 pub mod secret;
 pub mod text;
 
-pub use bounds::Bounds;
+pub use capability::{
+    Delegation,
+    grants::{Grants, Policy},
+};
 pub use error::OperationError;
-pub use event::{Event, EventDetail};
-pub use grants::{Grants, Policy};
 pub use ids::{JobId, MemberKey};
 pub use job::{Decision, JobStatus, JobUsage, Meta, Resumption, Usage};
+pub use job::{
+    bounds::Bounds,
+    event::{Event, EventDetail},
+};
 pub use limits::Limits;
 pub use manifest::Manifest;
-pub use member_limits::{MemberLimits, Narrowed};
-pub use policy::Delegation;
-pub use report::{MemberReport, MemberService};
+pub use member::{MemberLimits, MemberReport, MemberService, Narrowed};
 
 /// The WIT package that this host implements, without its version.
 pub const WIT_PACKAGE: &str = "guild:worker";

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
     WIT_PACKAGE, WIT_VERSIONS,
-    grants::Grants,
-    interfaces::{self, EXPORTS, Link},
+    capability::{
+        grants::Grants,
+        interfaces::{self, EXPORTS, Link},
+    },
     manifest::{ComponentSpec, Interface, World},
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};

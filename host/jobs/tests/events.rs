@@ -9,7 +9,7 @@ use std::{
 };
 
 use common::{Member, start};
-use guild_contract::{EventDetail, JobId, JobStatus, event::Kind};
+use guild_contract::{EventDetail, JobId, JobStatus, job::event::Kind};
 use guild_jobs::{
     JobStore, StoreOptions,
     events::{JobEvent, Subscriber},

@@ -13,7 +13,7 @@ use axum::{
 use bytes::Bytes;
 use futures::stream;
 use guild_auth::{Caller, Subscription, budget::Permit};
-use guild_contract::{JobId, MemberKey, event::Kind, rpc::RpcError};
+use guild_contract::{JobId, MemberKey, job::event::Kind, rpc::RpcError};
 use guild_roster::events::{Hub, Record, Start};
 use tokio::{
     sync::{oneshot, watch},

@@ -30,10 +30,10 @@ use tokio::{
 };
 
 use crate::{
-    body::{is_json, not_json, whole},
     declined::{Declined, Shape},
     events,
     hall::{Api, NO_HALL},
+    input::body::{is_json, not_json, whole},
     layers::{compression, of_connection, panics},
     mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, RequestContext, Target},

@@ -5,23 +5,20 @@
 //! command line calls directly. The hall's Unix socket has only the routes of `hall`. Only a dispatch and a call of a
 //! component's tool instantiate a component.
 
-mod body;
 mod connections;
 mod declined;
 mod events;
 pub mod hall;
 pub mod http;
-mod json;
+mod input;
 mod layers;
 pub mod listen;
 pub mod mcp;
 mod methods;
 mod openrpc;
-mod params;
 pub mod rpc;
 mod sdk;
 pub mod serve;
 mod worker;
-mod write_timeout;
 
 pub use serve::{ServeError, ServeOptions, serve};

@@ -29,9 +29,11 @@ use tokio::{
 };
 
 use crate::{
-    connections::{self, Activity},
+    connections::{
+        self, Activity,
+        write_timeout::{PIECE, SHUTDOWN_GRACE, TimedConnection, Transport},
+    },
     http::Service,
-    write_timeout::{PIECE, SHUTDOWN_GRACE, TimedConnection, Transport},
 };
 
 /// Connections that the system queues until they are accepted.

@@ -16,9 +16,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    input::params::{Params, shown},
     mcp::{Answered, CallOptions, Failure, Identity, Server, TOOLS_CALL, TOOLS_LIST, hall::run},
     openrpc::{self, Common, Content, Shapes},
-    params::{Params, shown},
     worker::{self, WorkerMethod},
 };
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{error::Category, value::RawValue};
 
 use crate::{
-    json,
+    input::json,
     mcp::{Failure, Server},
     methods,
 };

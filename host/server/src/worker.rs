@@ -24,9 +24,11 @@ use guild_roster::{
 use serde_json::Value;
 
 use crate::{
-    json,
+    input::{
+        json,
+        params::{Params, shown},
+    },
     openrpc::{self, Shapes},
-    params::{Params, shown},
 };
 
 /// An operation of a worker, with its handler.

@@ -6,7 +6,7 @@
 //! Three kinds of patterns are no globs, since each decides on a permission and must not match more than its author
 //! expects:
 //!
-//! - Members and read roots of a policy (`guild_contract::policy::wildcard`): `*` stands for any characters, and every
+//! - Members and read roots of a policy (`guild_contract::capability::policy::wildcard`): `*` stands for any characters, and every
 //!   other character for itself. A key with `[` or `{` must not become a wider pattern.
 //! - Hosts of the web (`guild_web`): a host, `*.` and a domain, or `*`, with a port. `*` inside of a name would cross
 //!   dots, and hosts are compared in the form of the URL standard.

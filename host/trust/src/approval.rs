@@ -20,8 +20,8 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use guild_auth::audit_log::{Event, Log, Outcome, Who};
 use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 use guild_contract::{
-    Grants, Manifest, MemberKey, base_toolbox,
-    grants::Pattern,
+    Grants, Manifest, MemberKey,
+    capability::{base_toolbox, grants::Pattern},
     manifest::{ComponentSpec, FILE_NAME, McpCommand, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };

@@ -14,9 +14,9 @@ use guild_config::{
     text::{check_unshared, from_toml, line_of},
 };
 use guild_contract::{
-    bounds::Bounds,
+    job::bounds::Bounds,
     manifest::{ArtifactsRequest, ComponentSpec, RequestedGrants, World},
-    nearest::suggested,
+    text::nearest::suggested,
 };
 use guild_fs::{
     durable::{if_there, read_whole},

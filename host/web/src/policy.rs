@@ -26,7 +26,7 @@
 //! four decimal numbers, and no dot at the end.
 
 use guild_config::{HostPattern, WebOptions, WebPatterns};
-use guild_contract::grants::Names;
+use guild_contract::capability::grants::Names;
 use guild_session::tools::ToolError;
 use url::{Host, Url};
 

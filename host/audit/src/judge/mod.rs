@@ -4,7 +4,11 @@ mod directory;
 
 use std::collections::BTreeMap;
 
-use guild_contract::{Limits, capability::KINDS, interfaces::EXPORTS, manifest::World};
+use guild_contract::{
+    Limits,
+    capability::{KINDS, interfaces::EXPORTS},
+    manifest::World,
+};
 use guild_inspect::Outside;
 
 use crate::{

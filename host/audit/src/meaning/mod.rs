@@ -1,7 +1,7 @@
 //! Explains each function that a component can import in one plain sentence, with what it can reach here.
 //!
 //! Two tables: [`worker`] for `guild:worker`, and [`wasi`] for WASI 0.2. Tests hold them against the WIT files, and against
-//! [`guild_contract::interfaces`], which says what becomes of an interface.
+//! [`guild_contract::capability::interfaces`], which says what becomes of an interface.
 
 mod wasi;
 mod worker;

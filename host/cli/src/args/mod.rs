@@ -13,7 +13,7 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
 use guild_auth::tokens::Methods;
 use guild_config::Runtime;
-use guild_contract::{JobStatus, grants::Pattern};
+use guild_contract::{JobStatus, capability::grants::Pattern};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use guild_audit::{Audit, Finding, Rule, Severity};
 use guild_config::{Config, text::line_of};
-use guild_contract::grants::wildcard;
+use guild_contract::capability::grants::wildcard;
 use jiff::civil::Date;
 use serde::Deserialize;
 use toml::value::Datetime;

@@ -16,7 +16,7 @@ use guild_audit::{
 use guild_config::Config;
 use guild_contract::{
     Grants,
-    grants::Policy,
+    capability::grants::Policy,
     manifest::{ComponentSpec, FILE_NAME, POSTURE, package},
 };
 use guild_fs::durable::if_there;

@@ -9,8 +9,10 @@ use anstyle::AnsiColor;
 use guild_config::Config;
 use guild_contract::{
     Bounds, Grants, Limits, Narrowed,
-    capability::MEMORY_WRITE,
-    grants::{Names, Verdict},
+    capability::{
+        MEMORY_WRITE,
+        grants::{Names, Verdict},
+    },
     limits::Limit,
 };
 use guild_roster::{

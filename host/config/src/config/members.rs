@@ -4,11 +4,11 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use guild_contract::{
     MemberKey,
-    grants::{Pattern, Rule},
+    capability::grants::{Pattern, Rule},
 };
 
 use super::Config;
-use crate::runtime::Runtime;
+use crate::agents::runtime::Runtime;
 
 impl Config {
     /// The runtime of the member `key`: that of its own table, else that of the most specific matching pattern, else

@@ -4,7 +4,10 @@
 //! directory. It is never looked for in a member's folder or the working directory, so that a member's files cannot
 //! widen the member's permissions. Every key that is read has an effect, and an unknown key is an error.
 
+pub(crate) mod changes;
+mod keys;
 mod members;
+pub(crate) mod written;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +18,11 @@ use std::{
     time::Duration,
 };
 
-use crate::runtime_options::{ApiOptions, ClaudeOptions};
+use crate::agents::runtime_options::{ApiOptions, ClaudeOptions};
 use crate::web::WebOptions;
 use guild_contract::{
     Delegation, Limits, Policy,
-    grants::Pattern,
+    capability::grants::Pattern,
     objects::{self, Misread, TABLE},
     text::hex,
 };
@@ -30,16 +33,14 @@ use toml::{
 };
 
 use crate::{
-    agents::{self, RuntimeConfig, WrittenApi, WrittenClaude},
+    agents::{self, RuntimeConfig, WrittenApi, WrittenClaude, runtime::Runtime, spend::Spend},
     auth::{AuthConfig, WrittenAuth},
+    config::written::Written,
     hall::{self, PermittedProject, WrittenHall},
-    keys, policy,
-    runtime::Runtime,
-    spend::Spend,
+    policy,
     text::{line_of, read_file, shell_word},
     value::Wrong,
     web::WrittenWeb,
-    written::Written,
 };
 
 /// The variable that names the file if `--config` does not.

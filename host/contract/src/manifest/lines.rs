@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde_json::value::RawValue;
 
 use super::FILE_NAME;
-use crate::nearest::suggested;
+use crate::text::nearest::suggested;
 
 /// A place in a file that declares a member, shown as `guild-member.json:LINE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{
     CheckoutScope, ComponentSpec, Declared, Lines, ManifestError, SESSION_TOOLS, TOOLS, WORKER, check_slips, read,
 };
-use crate::{bounds::Bounds, ids::MemberKey};
+use crate::{ids::MemberKey, job::bounds::Bounds};
 
 /// The file's name in a member's directory.
 pub const FILE_NAME: &str = "package.json";

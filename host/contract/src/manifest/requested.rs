@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Fault, NAME_BYTES, has_unseen, unseen};
-use crate::hosts::check_host;
+use crate::manifest::check_host;
 
 /// The requests of a component: the `guild:worker` interfaces that it imports, and the extent to which it and its
 /// sessions need them. `{}` asks for the least of an interface.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 use guild_contract::{
     OperationError,
     hall::{Blocker, CommissionId, CommissionStatus, Edge, Graph, Node},
-    nearest::nearest,
+    text::nearest::nearest,
 };
 use guild_fs::durable::open_directory;
 

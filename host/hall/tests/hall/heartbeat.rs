@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 
 use guild_contract::{
     Grants, OperationError,
-    base_toolbox::BaseToolbox,
-    grants::Verdict,
+    capability::{base_toolbox::BaseToolbox, grants::Verdict},
     hall::{CommissionStatus, DispatchStatus, HeartbeatStatus},
 };
 use guild_hall::{Requester, Worker, manager::ManagerTools};

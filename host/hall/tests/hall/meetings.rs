@@ -5,7 +5,7 @@ use std::{fs, sync::Arc, sync::atomic::Ordering, time::Duration};
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
     Decision, Grants, Limits, OperationError,
-    base_toolbox::BaseToolbox,
+    capability::base_toolbox::BaseToolbox,
     hall::{Author, MeetingStatus, MeetingView, NewMeeting, Overrides, Role, TurnEvent},
 };
 use guild_fs::clock::SystemClock;

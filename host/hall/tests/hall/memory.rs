@@ -10,7 +10,10 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds, Grants, Limits, base_toolbox::BaseToolbox, grants::SessionGrants, hall::Overrides, manifest::Scope,
+    Bounds, Grants, Limits,
+    capability::{base_toolbox::BaseToolbox, grants::SessionGrants},
+    hall::Overrides,
+    manifest::Scope,
 };
 use guild_fs::clock::SystemClock;
 use guild_git::Checkout;

@@ -15,8 +15,7 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
     Decision, Grants, JobId, Limits,
-    base_toolbox::BaseToolbox,
-    grants::SessionGrants,
+    capability::{base_toolbox::BaseToolbox, grants::SessionGrants},
     hall::{CommissionStatus, Overrides},
 };
 use guild_fs::clock::SystemClock;

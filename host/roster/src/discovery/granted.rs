@@ -5,8 +5,7 @@ use std::sync::Arc;
 use guild_config::{Config, HostPattern};
 use guild_contract::{
     Bounds, Grants, Limits, MemberLimits,
-    capability::Kind,
-    grants::Verdict,
+    capability::{Kind, grants::Verdict},
     manifest::{ComponentSpec, SESSION_TOOLS, World},
 };
 use guild_session::meter::session_limits;

@@ -21,7 +21,7 @@ use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions};
 use guild_config::Config;
 use guild_contract::{
     Limits, Manifest, MemberKey,
-    grants::Pattern,
+    capability::grants::Pattern,
     manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };

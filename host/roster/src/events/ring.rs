@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::{Bytes, BytesMut};
-use guild_contract::{Event, EventDetail, JobId, MemberKey, event::Kind};
+use guild_contract::{Event, EventDetail, JobId, MemberKey, job::event::Kind};
 use guild_fs::clock::rfc3339;
 
 /// The average bytes of an event, which bound the ring as a whole.

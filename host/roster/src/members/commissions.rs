@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
     Decision, Grants, JobId, JobStatus, Manifest, MemberKey, OperationError, Resumption,
-    capability::MANAGER,
-    grants::Verdict,
+    capability::{MANAGER, grants::Verdict},
     hall::{Model, Overrides},
     manifest::CheckoutScope,
     rpc::{DispatchParams, RpcError, code},

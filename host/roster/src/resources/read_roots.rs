@@ -10,7 +10,7 @@ use guild_agent::{Broker, ReadRoots, RootError};
 use guild_config::Config;
 use guild_contract::{
     Grants, Limits, MemberKey,
-    grants::{Names, wildcard},
+    capability::grants::{Names, wildcard},
     manifest::ComponentSpec,
 };
 use guild_extractive::LocalSearch;

@@ -4,7 +4,7 @@
 
 pub(crate) mod denied;
 
-use guild_contract::interfaces;
+use guild_contract::capability::interfaces;
 use wasmtime::{
     bail,
     component::{HasSelf, Linker, Resource, ResourceTable},

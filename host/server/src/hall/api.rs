@@ -27,9 +27,12 @@ use super::{
     routes::{self, Answered, Asked},
 };
 use crate::{
-    body::{is_json, not_json, whole},
     declined::Declined,
-    events, json,
+    events,
+    input::{
+        body::{is_json, not_json, whole},
+        json,
+    },
 };
 
 /// The error below `/hall` on a host without a hall.

@@ -22,10 +22,9 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::Api;
 use crate::{
-    connections,
+    connections::{self, write_timeout::TimedConnection},
     declined::Shape,
     layers::{of_connection, panics},
-    write_timeout::TimedConnection,
 };
 
 /// Bytes of a socket's path, including the terminating zero.

@@ -9,9 +9,8 @@ use guild_auth::{Access, Caller};
 use guild_contract::{
     JobId, JobStatus,
     json::parsed_bytes,
-    nearest::either,
     rpc::{JobList, ListParams, Listed, RpcError, method},
-    text::one_line,
+    text::{nearest::either, one_line},
 };
 use guild_roster::members::member::Member;
 use serde::Serialize;
@@ -19,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::tool::{Annotations, Tool};
 use crate::{
-    params::shown,
+    input::params::shown,
     worker::{self, WorkerMethod},
 };
 

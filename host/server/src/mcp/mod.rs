@@ -24,9 +24,9 @@ use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use guild_contract::{
     JobId, JobStatus,
-    guidance::{self, May, Naming},
-    nearest::{choices, nearest},
+    member::guidance::{self, May, Naming},
     rpc::{RpcError, code, method},
+    text::nearest::{choices, nearest},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,7 +34,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     hall::NO_HALL,
-    params::{Params, shown, wrong_type},
+    input::params::{Params, shown, wrong_type},
     worker,
 };
 use bridge::{Bridged, Dispatched};

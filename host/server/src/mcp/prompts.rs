@@ -5,7 +5,7 @@ use guild_contract::rpc::{RpcError, code};
 use serde::Serialize;
 
 use super::Server;
-use crate::params::shown;
+use crate::input::params::shown;
 
 /// The name of the only prompt.
 const WORKERS: &str = "workers";

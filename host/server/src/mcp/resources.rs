@@ -18,7 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Server;
-use crate::{json::string_bytes, params::shown, worker};
+use crate::{
+    input::{json::string_bytes, params::shown},
+    worker,
+};
 
 /// The maximum number of jobs on a page of the list.
 const PAGE: usize = 50;

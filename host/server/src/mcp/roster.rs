@@ -10,9 +10,12 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
 use guild_auth::{Access, Audit, Caller};
 use guild_contract::{
     json::parsed_bytes,
-    nearest::{choices, either},
     rpc::{JobList, RpcError, code, method},
-    text::{harmless, one_line},
+    text::{
+        harmless,
+        nearest::{choices, either},
+        one_line,
+    },
 };
 use guild_roster::{blocking, members::member::Member, to_json, tools::toolbox::Toolbox};
 use guild_session::tools::ToolDefinition;
@@ -29,7 +32,7 @@ use super::{
     tool::{Annotations, Called, Tool},
 };
 use crate::{
-    params::{Params, shown},
+    input::params::{Params, shown},
     worker,
 };
 

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use guild_contract::{
     JobStatus, MemberKey,
-    nearest::choices,
     rpc::{ResultView, RpcError, code},
-    text::visible,
+    text::{nearest::choices, visible},
 };
 use guild_roster::{Member, to_json, tools::toolbox::ToolFailure};
 use guild_session::tools::ToolDefinition;

@@ -30,9 +30,9 @@ use super::{
     tasks,
 };
 use crate::{
+    input::params::shown,
     mcp::{Answered, CallOptions, Offers, Server},
     methods,
-    params::shown,
 };
 
 /// Jobs can change at any time, so clients must not cache them.

@@ -60,10 +60,9 @@ use self::{
 };
 use crate::{
     declined::Declined,
-    json,
+    input::{json, params::Params},
     mcp::{Server, TOOLS_CALL},
     methods,
-    params::Params,
     rpc::{self, NULL, Rejected},
 };
 

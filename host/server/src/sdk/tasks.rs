@@ -22,8 +22,8 @@ use serde_json::{Map, Value};
 
 use super::convert;
 use crate::{
+    input::params::{Params, shown},
     mcp::{Failure, Server, ended},
-    params::{Params, shown},
     worker,
 };
 

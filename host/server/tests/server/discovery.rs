@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
 use guild_config::Config;
-use guild_contract::{Policy, grants::Rule};
+use guild_contract::{Policy, capability::grants::Rule};
 use guild_fs::durable::open_directory;
 use guild_roster::discovery::{Found, discover, single};
 use serde_json::{Value, json};

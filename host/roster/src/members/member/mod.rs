@@ -13,8 +13,8 @@ use guild_contract::{
     Bounds, Grants, Manifest, MemberKey, MemberLimits, Narrowed,
     hall::{Model, Overrides},
     manifest::ComponentSpec,
-    nearest::choices,
     rpc::{RpcError, code},
+    text::nearest::choices,
 };
 use guild_hall::Attempt;
 use guild_jobs::JobStore;

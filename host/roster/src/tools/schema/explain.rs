@@ -1,6 +1,6 @@
 //! Explains to a model why a value does not match its schema, and which value would.
 
-use guild_contract::nearest::{choices, either};
+use guild_contract::text::nearest::{choices, either};
 use jsonschema::{
     ValidationError,
     error::{TypeKind, ValidationErrorKind as Kind},

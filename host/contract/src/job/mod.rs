@@ -1,5 +1,8 @@
 //! Defines the data of a job in its files and on the wire (REQ-WD-11, REQ-WD-21).
 
+pub mod bounds;
+pub mod event;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

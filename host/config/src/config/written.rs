@@ -2,15 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use guild_contract::{Limits, grants::Pattern};
+use guild_contract::{Limits, capability::grants::Pattern};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::{
-    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
+    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, spend::WrittenSpend},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
-    spend::WrittenSpend,
     web::WrittenWeb,
 };
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::value::{Wrong, amount};
+use crate::value::{Wrong, amount};
 
 /// What may be spent in a day, of UTC, in US dollars. It is counted over all hosts that use this
 /// `guild.toml`, on all runtimes, and survives a restart. A cost that is not known does not count.

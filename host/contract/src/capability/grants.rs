@@ -11,15 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     MemberKey,
-    base_toolbox::BaseToolbox,
     capability::{
         ARTIFACTS, Capability, FILES, KINDS, Kind, MANAGER, MEMORY, MEMORY_PROJECT_WRITE, MEMORY_WRITE, SEARCH,
-        Unasked, WEB,
+        Unasked, WEB, base_toolbox::BaseToolbox,
     },
     manifest::{ComponentSpec, FILE_TOOLS, SESSION_TOOLS, Scope, WebRequest},
 };
 
-pub use crate::policy::{Names, Pattern, Policy, Rule, wildcard};
+pub use crate::capability::policy::{Names, Pattern, Policy, Rule, wildcard};
 
 /// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -379,7 +378,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{base_toolbox::parts as all_parts, capability::*};
+    use crate::capability::{base_toolbox::parts as all_parts, *};
 
     fn spec(component: Value) -> ComponentSpec {
         let mut whole = json!({"file": "x.wasm", "world": "autonomous-worker"});

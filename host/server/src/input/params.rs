@@ -3,7 +3,7 @@
 use guild_contract::rpc::{Detail, DispatchParams, ListParams, LogParams, RpcError};
 use serde_json::{Map, Value};
 
-use crate::json;
+use crate::input::json;
 
 /// Named parameters of a request. Unknown parameters are ignored; each known one is checked when it is read.
 pub(crate) struct Params(Vec<(String, Value)>);

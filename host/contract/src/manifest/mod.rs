@@ -2,6 +2,7 @@
 //! this host adds to it; or `package.json` with the key `guildHall`; or both. All of them become one [`Manifest`].
 
 mod declared;
+mod hosts;
 mod lines;
 mod mcp_line;
 pub mod package;
@@ -13,14 +14,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    bounds::Bounds,
     ids::MemberKey,
-    nearest::slip,
+    job::bounds::Bounds,
     objects::{self, Misread},
-    text::{is_steering, one_line},
+    text::{is_steering, nearest::slip, one_line},
 };
 
 use declared::Declared;
+pub(crate) use hosts::check_host;
 pub use lines::{Lines, ManifestError, Place};
 pub use mcp_line::Unplain;
 pub use requested::{

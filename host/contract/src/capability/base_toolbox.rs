@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    capability::{FILES, KINDS, Kind, MEMORY_GLOBAL_WRITE, MEMORY_PROJECT_WRITE, Unasked},
+    capability::{FILES, KINDS, Kind, MEMORY_GLOBAL_WRITE, MEMORY_PROJECT_WRITE, Unasked, policy::Names},
     manifest::{FILE_TOOLS, Scope},
-    policy::Names,
 };
 
 /// The reason that a part is missing which a later version of the host added after the member's approval.

@@ -4,23 +4,22 @@ use std::collections::BTreeSet;
 
 use guild_contract::{
     Limits,
-    grants::Pattern,
+    capability::grants::Pattern,
     limits::{Limit, Setting},
-    nearest::hint,
+    text::nearest::hint,
 };
 use serde::de::DeserializeOwned;
 use serde_aux::serde_introspection::serde_introspect;
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
+    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, spend::WrittenSpend},
     auth::{WrittenAuth, WrittenTls},
+    config::written::{Written, WrittenRoot},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
-    spend::WrittenSpend,
     value::Wrong,
     web::{WrittenSearch, WrittenWeb},
-    written::{Written, WrittenRoot},
 };
 
 /// The keys of a table, with the table's heading in the file.

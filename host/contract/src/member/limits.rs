@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    capability::grants::{Pattern, Policy},
     ids::MemberKey,
     limits::Limits,
     manifest::ComponentSpec,
-    policy::{Pattern, Policy},
 };
 
 /// The limits of one member.
@@ -63,7 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::Rule;
+    use crate::capability::grants::Rule;
 
     #[test]
     fn the_smallest_of_a_members_limits_holds_and_is_known_by_who_said_it() {

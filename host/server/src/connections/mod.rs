@@ -4,6 +4,8 @@
 //! places are taken, the connection that has waited for its client for the longest time is closed. A connection with a
 //! request under way is never closed for another.
 
+pub(crate) mod write_timeout;
+
 use std::{
     collections::HashMap,
     io, mem,
@@ -40,7 +42,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower_http::add_extension::AddExtension;
 
-use crate::write_timeout::SHUTDOWN_GRACE;
+use crate::connections::write_timeout::SHUTDOWN_GRACE;
 
 /// The pause after the system has no resources left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);

@@ -1,6 +1,12 @@
 //! Reads `agent`, `dispatch_agents`, and the tables of the runtimes: `[extractive]`, `[claude]`, `[api]` with
 //! `[[prices]]`.
 
+pub(crate) mod prices;
+pub(crate) mod provider;
+pub(crate) mod runtime;
+pub(crate) mod runtime_options;
+pub(crate) mod spend;
+
 use std::{
     collections::BTreeSet,
     path::{Component, Path, PathBuf},
@@ -11,10 +17,12 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::{
-    prices::{Price, Prices},
-    provider::Provider,
-    runtime::Runtime,
-    runtime_options::{ApiOptions, ClaudeOptions},
+    agents::{
+        prices::{Price, Prices},
+        provider::Provider,
+        runtime::Runtime,
+        runtime_options::{ApiOptions, ClaudeOptions},
+    },
     value::{Wrong, above_zero, key_source, price_of, text, written_table},
 };
 

@@ -4,14 +4,20 @@
 //! the finding of an audit. Manifests, `guild.toml`, approvals, audits and the reference use the rows; the code that
 //! enforces a capability asks [`Grants::holds`](crate::Grants::holds) for it.
 
+pub mod base_toolbox;
+pub mod grants;
+pub mod interfaces;
+mod policy;
+
 use std::{cmp::Ordering, fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
+pub use policy::Delegation;
+
 use crate::{
-    hosts::check_host,
-    manifest::{CheckoutScope, ComponentSpec, FILE_TOOLS, Interface, RequestedGrants, Scope},
-    nearest::nearest,
+    manifest::{CheckoutScope, ComponentSpec, FILE_TOOLS, Interface, RequestedGrants, Scope, check_host},
+    text::nearest::nearest,
 };
 
 /// A capability that can be allowed or denied, as `guild.toml` spells it.

@@ -3,9 +3,11 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
+    agents::{
+        prices::Prices,
+        provider::{Endpoint, Provider},
+    },
     key_source::KeySource,
-    prices::Prices,
-    provider::{Endpoint, Provider},
 };
 
 /// The options of the runtime `api`: `[api]` in `guild.toml`.

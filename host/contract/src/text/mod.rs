@@ -1,5 +1,7 @@
 //! Makes texts of plugins and callers safe to show: names, errors and reports.
 
+pub mod nearest;
+
 use std::{
     borrow::Cow,
     fmt::{self, Write},

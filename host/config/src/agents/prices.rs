@@ -3,7 +3,7 @@
 use guild_contract::Usage;
 use serde::Deserialize;
 
-use crate::provider::{ListPrice, Provider};
+use crate::agents::provider::{ListPrice, Provider};
 
 /// The price of a model's tokens, in US dollars per million tokens: one `[[prices]]` of `guild.toml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
