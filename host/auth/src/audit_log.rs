@@ -30,6 +30,7 @@ use rustix::{
     io::Errno,
 };
 use serde::{Serialize, Serializer};
+use strum::IntoStaticStr;
 
 /// The file's name in the user's state directory.
 const FILE_NAME: &str = "audit.jsonl";
@@ -87,7 +88,8 @@ impl Serialize for Who<'_> {
 }
 
 /// The outcome of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Outcome {
     /// Success.
     #[default]
@@ -109,15 +111,7 @@ pub enum Outcome {
 impl Outcome {
     /// The outcome in the log.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Invalid => "invalid",
-            Self::Busy => "busy",
-            Self::Failed => "failed",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::Abandoned => "abandoned",
-        }
+        self.into()
     }
 }
 

@@ -7,7 +7,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     fs::OpenOptions,
     io::{self, Read as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -20,11 +19,16 @@ use guild_config::{
     directory_lock::DirectoryLock,
     text::{check_unshared, from_toml},
 };
-use guild_contract::{capability::grants::Pattern, secret::Secret, text::hex};
+use guild_contract::{
+    capability::grants::Pattern,
+    secret::Secret,
+    text::{hex, named, names},
+};
 use jiff::Timestamp;
 use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use strum::{IntoStaticStr, VariantArray};
 
 /// The file's name.
 pub const FILE_NAME: &str = "guild.tokens";
@@ -51,7 +55,21 @@ pub(crate) fn digest(token: &[u8]) -> [u8; 32] {
 }
 
 /// The methods that a token permits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Methods {
     /// Methods that change nothing: `worker/list`, `worker/status`, `worker/result`, and MCP's own methods that precede
@@ -65,21 +83,11 @@ pub enum Methods {
 
 impl Methods {
     /// All values, from the least to the most.
-    pub const EACH: [Self; 3] = [Self::Read, Self::Dispatch, Self::All];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The value in the file.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Dispatch => "dispatch",
-            Self::All => "all",
-        }
-    }
-}
-
-impl fmt::Display for Methods {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
@@ -87,8 +95,7 @@ impl FromStr for Methods {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::EACH.into_iter().find(|methods| methods.as_str() == text);
-        found.ok_or_else(|| "one of read, dispatch, all".to_owned())
+        named(Self::ALL, text).ok_or_else(|| format!("one of {}", names(Self::ALL)))
     }
 }
 

@@ -191,7 +191,7 @@ pub fn without_version(name: &str) -> &str {
 /// The interface whose grant an import of `guild:worker` needs.
 pub fn interface(import: &str) -> Option<Interface> {
     let name = Name::of(import);
-    let found = Interface::ALL.into_iter().find(|interface| interface.as_str() == name.interface);
+    let found = Interface::ALL.iter().copied().find(|interface| interface.as_str() == name.interface);
     found.filter(|_| name.package == WIT_PACKAGE)
 }
 
@@ -262,7 +262,7 @@ fn check_exports(outside: &Outside, world: World) -> Result<(), InspectError> {
         }
         (false, false) => format!("does not export {}, and exports {} instead", quoted(missing), quoted(more)),
     };
-    let remedy = match World::ALL.into_iter().find(|world| exports_of(*world) == exported) {
+    let remedy = match World::ALL.iter().copied().find(|world| exports_of(*world) == exported) {
         Some(fits) => format!("write `\"world\": \"{}\"`, which is what it was built for", fits.as_str()),
         None if exported.is_empty() => "build it for that world of wit/".to_owned(),
         None => format!("no world has {} together; build it without one of them", quoted(&exported)),

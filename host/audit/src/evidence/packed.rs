@@ -5,6 +5,7 @@
 //! same answer each time.
 
 use std::{io::Read, ops::Range, sync::LazyLock};
+use strum::IntoStaticStr;
 
 use data_encoding::{Encoding, HEXLOWER_PERMISSIVE, Specification};
 use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
@@ -43,7 +44,8 @@ const RANDOM_BITS: f64 = 7.6;
 const PREVIEW: usize = 80;
 
 /// One step by which content was unpacked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Step {
     /// Base64, of either alphabet.
     Base64,
@@ -62,14 +64,7 @@ pub enum Step {
 impl Step {
     /// Its name, as `base64`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Base64 => "base64",
-            Self::Hex => "hex",
-            Self::Gzip => "gzip",
-            Self::Zlib => "zlib",
-            Self::Deflate => "deflate",
-            Self::Zstd => "zstd",
-        }
+        self.into()
     }
 }
 

@@ -366,5 +366,6 @@ pub(crate) struct CommissionWatch {
 
 /// A parser for the states of commissions.
 fn statuses() -> impl TypedValueParser<Value = CommissionStatus> {
-    PossibleValuesParser::new(CommissionStatus::ALL.map(CommissionStatus::as_str)).try_map(|name| name.parse())
+    PossibleValuesParser::new(CommissionStatus::ALL.iter().copied().map(CommissionStatus::as_str))
+        .try_map(|name| name.parse())
 }

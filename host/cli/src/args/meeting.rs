@@ -143,5 +143,6 @@ pub(crate) struct MeetingDefer {
 
 /// The states of meetings, by name.
 fn statuses() -> impl TypedValueParser<Value = MeetingStatus> {
-    PossibleValuesParser::new(MeetingStatus::ALL.map(MeetingStatus::as_str)).try_map(|name| name.parse())
+    PossibleValuesParser::new(MeetingStatus::ALL.iter().copied().map(MeetingStatus::as_str))
+        .try_map(|name| name.parse())
 }

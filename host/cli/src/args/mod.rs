@@ -787,7 +787,7 @@ pub(crate) struct Doctor {
 
 /// A parser for the methods of a token.
 fn methods() -> impl TypedValueParser<Value = Methods> {
-    PossibleValuesParser::new(Methods::EACH.map(Methods::as_str)).try_map(|name| name.parse::<Methods>())
+    PossibleValuesParser::new(Methods::ALL.iter().copied().map(Methods::as_str)).try_map(|name| name.parse::<Methods>())
 }
 
 /// A parser for the severities that can end `guild audit` with 1.
@@ -799,7 +799,7 @@ fn severities() -> impl TypedValueParser<Value = FailOn> {
 
 /// A parser for the names of the agent runtimes.
 fn runtimes() -> impl TypedValueParser<Value = Runtime> {
-    PossibleValuesParser::new(Runtime::ALL.map(Runtime::as_str)).try_map(|name| name.parse::<Runtime>())
+    PossibleValuesParser::new(Runtime::ALL.iter().copied().map(Runtime::as_str)).try_map(|name| name.parse::<Runtime>())
 }
 
 /// An amount of US dollars.

@@ -155,7 +155,8 @@ fn fail(why: String) -> Failure {
 fn counted(findings: &[guild_audit::Finding]) -> String {
     let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let counts: Vec<_> = Severity::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|severity| of(*severity) > 0)
         .map(|severity| format!("{} {}", of(severity), severity.as_str()))
         .collect();

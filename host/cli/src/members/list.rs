@@ -14,6 +14,7 @@ use guild_roster::{
 use guild_trust::Signature;
 use jiff::Timestamp;
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use super::grants;
 use crate::{
@@ -81,7 +82,8 @@ struct ShownManifest {
 }
 
 /// The state of a member.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 enum State {
     /// It can be served.
@@ -96,12 +98,7 @@ enum State {
 
 impl State {
     fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Owned => "owned",
-            Self::Foreign => "foreign",
-            Self::Error => "error",
-        }
+        self.into()
     }
 }
 
@@ -198,7 +195,7 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
     shown.last_job = files::last_made(&dir);
     let (world, grants, tools) = match manifest.component {
         Some(spec) => {
-            (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.asks(i.kind())).collect(), spec.tools)
+            (Some(spec.world), Interface::ALL.iter().copied().filter(|i| spec.asks(i.kind())).collect(), spec.tools)
         }
         None => (None, Vec::new(), Vec::new()),
     };

@@ -1,11 +1,29 @@
 //! Names the runtimes of agent sessions.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
+use guild_contract::text::{named, names};
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// A runtime of agent sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Runtime {
     /// Built in: search and ranking, no model, no network.
@@ -19,21 +37,11 @@ pub enum Runtime {
 
 impl Runtime {
     /// All runtimes.
-    pub const ALL: [Self; 3] = [Self::Extractive, Self::Claude, Self::Api];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Its name in `guild.toml`, on the command line and on the wire.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Extractive => "extractive",
-            Self::Claude => "claude",
-            Self::Api => "api",
-        }
-    }
-}
-
-impl fmt::Display for Runtime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
@@ -41,8 +49,7 @@ impl FromStr for Runtime {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|runtime| runtime.as_str() == name).ok_or_else(|| {
-            format!("{name:?} is no agent runtime; there are {}", Self::ALL.map(Self::as_str).join(", "))
-        })
+        named(Self::ALL, name)
+            .ok_or_else(|| format!("{name:?} is no agent runtime; the runtimes are {}", names(Self::ALL)))
     }
 }

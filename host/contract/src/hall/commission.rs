@@ -4,12 +4,33 @@ use std::{fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::{CommissionId, Done, Named};
-use crate::operation::{Access, Operation, Quirks, Row, Verbs};
+use crate::{
+    operation::{Access, Operation, Quirks, Row, Verbs},
+    text::{named, names},
+};
 
 /// Where a commission is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum CommissionStatus {
@@ -47,29 +68,11 @@ pub enum CommissionPhase {
 
 impl CommissionStatus {
     /// All states.
-    pub const ALL: [Self; 8] = [
-        Self::Pending,
-        Self::Blocked,
-        Self::Dispatched,
-        Self::InProgress,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Abandoned,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The name in files and answers.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Blocked => "blocked",
-            Self::Dispatched => "dispatched",
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Abandoned => "abandoned",
-        }
+        self.into()
     }
 
     /// Whether this state may be followed by `next`.
@@ -106,20 +109,12 @@ impl CommissionStatus {
     }
 }
 
-impl fmt::Display for CommissionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl FromStr for CommissionStatus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
-            let all = Self::ALL.map(Self::as_str).join(", ");
-            format!("{text:?} is no state of a commission; the states are {all}")
-        })
+        named(Self::ALL, text)
+            .ok_or_else(|| format!("{text:?} is no state of a commission; the states are {}", names(Self::ALL)))
     }
 }
 
@@ -685,10 +680,10 @@ mod tests {
     #[test]
     fn the_states_lead_to_each_other_as_the_specification_has_it() {
         let follows = |from: CommissionStatus| {
-            let next = CommissionStatus::ALL.into_iter().filter(|next| from.leads_to(*next));
+            let next = CommissionStatus::ALL.iter().copied().filter(|next| from.leads_to(*next));
             next.map(CommissionStatus::as_str).collect::<Vec<_>>().join(" ")
         };
-        let table = CommissionStatus::ALL.map(|from| format!("{from}: {}", follows(from)));
+        let table = CommissionStatus::ALL.iter().map(|from| format!("{from}: {}", follows(*from))).collect::<Vec<_>>();
         assert_eq!(
             table,
             [

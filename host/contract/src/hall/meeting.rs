@@ -1,16 +1,34 @@
 //! Defines meetings and the operations on them.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::{Artifact, Author, Done, MeetingId, Named, Overrides, commission::is_zero};
-use crate::operation::{Access, Operation, Quirks, Row};
+use crate::{
+    operation::{Access, Operation, Quirks, Row},
+    text::{named, names},
+};
 
 /// Where a meeting is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum MeetingStatus {
@@ -26,16 +44,11 @@ pub enum MeetingStatus {
 
 impl MeetingStatus {
     /// All states.
-    pub const ALL: [Self; 4] = [Self::Requested, Self::Open, Self::Closed, Self::Declined];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The name in files and answers.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Requested => "requested",
-            Self::Open => "open",
-            Self::Closed => "closed",
-            Self::Declined => "declined",
-        }
+        self.into()
     }
 
     /// Whether this state may be followed by `next`.
@@ -48,20 +61,12 @@ impl MeetingStatus {
     }
 }
 
-impl fmt::Display for MeetingStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl FromStr for MeetingStatus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|status| status.as_str() == text);
-        known.ok_or_else(|| {
-            format!("{text:?} is no status of a meeting; those are {}", Self::ALL.map(Self::as_str).join(", "))
-        })
+        named(Self::ALL, text)
+            .ok_or_else(|| format!("{text:?} is no state of a meeting; the states are {}", names(Self::ALL)))
     }
 }
 
@@ -613,10 +618,11 @@ mod tests {
     #[test]
     fn only_these_states_follow_each_other() {
         use MeetingStatus::{Closed, Declined, Open, Requested};
-        let pairs = MeetingStatus::ALL.into_iter().flat_map(|from| MeetingStatus::ALL.map(|to| (from, to)));
+        let pairs =
+            MeetingStatus::ALL.iter().copied().flat_map(|from| MeetingStatus::ALL.iter().map(move |to| (from, *to)));
         let led: Vec<_> = pairs.filter(|(from, to)| from.leads_to(*to)).collect();
         assert_eq!(led, [(Requested, Open), (Requested, Declined), (Open, Closed)]);
-        for status in MeetingStatus::ALL {
+        for &status in MeetingStatus::ALL {
             assert_eq!(status.to_string().parse(), Ok(status));
         }
         assert!("done".parse::<MeetingStatus>().unwrap_err().contains("requested, open, closed, declined"));

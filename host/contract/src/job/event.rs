@@ -2,14 +2,16 @@
 //!
 //! Callers read these doc comments too, in the JSON Schema that is made from these types.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use crate::{
     ids::{JobId, MemberKey},
     job::{Decision, JobStatus},
+    text::{named, names},
 };
 
 /// The bytes of a text after which an event cuts it.
@@ -39,8 +41,15 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, EnumDiscriminants)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[strum_discriminants(
+    name(Kind),
+    doc = "The kind of an event.",
+    allow(missing_docs, reason = "the variants are those of `EventDetail`"),
+    derive(Hash, strum::Display, IntoStaticStr, VariantArray),
+    strum(serialize_all = "kebab-case")
+)]
 pub enum EventDetail {
     /// A job was made. It may wait for its turn.
     JobStarted {
@@ -94,56 +103,13 @@ pub enum EventDetail {
     },
 }
 
-macro_rules! kinds {
-    ($($variant:ident = $word:literal,)+) => {
-        /// What can happen.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs, reason = "they are those of `EventDetail`")]
-        pub enum Kind {
-            $($variant,)+
-        }
+impl Kind {
+    /// All kinds.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
-        impl Kind {
-            /// Each of them.
-            pub const EACH: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word for it.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
-            }
-        }
-
-        impl EventDetail {
-            /// The kind of the event.
-            pub fn kind(&self) -> Kind {
-                match self {
-                    $(Self::$variant { .. } => Kind::$variant,)+
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    JobStarted = "job-started",
-    JobResumed = "job-resumed",
-    JobSummary = "job-summary",
-    JobQuestion = "job-question",
-    JobDecision = "job-decision",
-    JobEnded = "job-ended",
-    JobDeleted = "job-deleted",
-    MemberAdded = "member-added",
-    MemberChanged = "member-changed",
-    MemberRemoved = "member-removed",
-    MemberError = "member-error",
-    Gap = "gap",
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -151,15 +117,17 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::EACH.iter().find(|kind| kind.as_str() == text).copied();
-        found.ok_or_else(|| {
-            let words: Vec<_> = Self::EACH.iter().map(|kind| kind.as_str()).collect();
-            format!("{text:?} is no kind of event; there are {}", words.join(", "))
-        })
+        named(Self::ALL, text)
+            .ok_or_else(|| format!("{text:?} is no kind of event; the kinds are {}", names(Self::ALL)))
     }
 }
 
 impl EventDetail {
+    /// The kind of the event.
+    pub fn kind(&self) -> Kind {
+        self.into()
+    }
+
     /// Cuts each text to [`TEXT_BYTES`], and returns whether any was cut.
     #[must_use]
     pub fn cut(mut self) -> (Self, bool) {
@@ -212,7 +180,7 @@ mod tests {
             "status": "completed", "error": null});
         assert_eq!(serde_json::to_value(&event).unwrap(), spelled);
         assert_eq!(serde_json::from_value::<Event>(spelled).unwrap(), event);
-        for kind in Kind::EACH {
+        for kind in Kind::ALL {
             assert_eq!(kind.as_str().parse(), Ok(*kind));
         }
         assert!("ended".parse::<Kind>().unwrap_err().contains("job-started, job-resumed"));
@@ -236,7 +204,7 @@ mod tests {
             EventDetail::Gap { missed: None },
         ];
         let kinds: Vec<Kind> = news.iter().map(EventDetail::kind).collect();
-        assert_eq!(kinds, Kind::EACH);
+        assert_eq!(kinds, Kind::ALL);
         for news in news {
             assert_eq!(serde_json::to_value(&news).unwrap()["kind"], news.kind().as_str());
         }

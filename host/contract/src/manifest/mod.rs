@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
     ids::MemberKey,
@@ -175,7 +176,8 @@ pub struct ComponentSpec {
 }
 
 /// The scope of a memory (REQ-WKR-9).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// The member's own memories.
@@ -189,16 +191,13 @@ pub enum Scope {
 impl Scope {
     /// Its name in the manifest and the tools.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Project => "project",
-            Self::Global => "global",
-        }
+        self.into()
     }
 }
 
 /// The part of a project that a worker has checked out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum CheckoutScope {
     /// Only `.lore/`.
@@ -211,15 +210,13 @@ pub enum CheckoutScope {
 impl CheckoutScope {
     /// Its name in the manifest.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sparse => "sparse",
-            Self::Full => "full",
-        }
+        self.into()
     }
 }
 
 /// A world of `guild:worker`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum World {
     /// It checks and plans jobs; the host runs its sessions.
@@ -234,16 +231,11 @@ pub enum World {
 
 impl World {
     /// All worlds.
-    pub const ALL: [Self; 4] = [Self::Worker, Self::AutonomousWorker, Self::ToolboxPlugin, Self::WorkerToolbox];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Its name in `wit/` and in the manifest.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::AutonomousWorker => "autonomous-worker",
-            Self::ToolboxPlugin => "toolbox-plugin",
-            Self::WorkerToolbox => "worker-toolbox",
-        }
+        self.into()
     }
 
     /// Whether it exports `dispatch`, so that its members accept dispatches.
@@ -258,7 +250,10 @@ impl World {
 }
 
 /// An interface of `guild:worker` that a component can import, and then has to ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
     /// Lines into the job's log.
@@ -283,31 +278,11 @@ pub enum Interface {
 
 impl Interface {
     /// Every interface that can be asked for.
-    pub const ALL: [Self; 9] = [
-        Self::Log,
-        Self::Memory,
-        Self::Files,
-        Self::Web,
-        Self::JobTools,
-        Self::Status,
-        Self::Agent,
-        Self::Hall,
-        Self::Manager,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Its name in `wit/`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Log => "log",
-            Self::Memory => "memory",
-            Self::Files => "files",
-            Self::Web => "web",
-            Self::JobTools => "job-tools",
-            Self::Status => "status",
-            Self::Agent => "agent",
-            Self::Hall => "hall",
-            Self::Manager => "manager",
-        }
+        self.into()
     }
 }
 

@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// What a running host says of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +32,8 @@ pub struct MemberReport {
 }
 
 /// Whether a member can be worked with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum MemberService {
     /// It is in service.
@@ -47,11 +49,6 @@ pub enum MemberService {
 impl MemberService {
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Loading => "loading",
-            Self::Error => "error",
-            Self::Foreign => "foreign",
-        }
+        self.into()
     }
 }

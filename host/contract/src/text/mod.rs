@@ -89,6 +89,16 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The value of this name among all values of a type.
+pub fn named<T: Copy + Into<&'static str>>(all: &[T], name: &str) -> Option<T> {
+    all.iter().copied().find(|value| (*value).into() == name)
+}
+
+/// The names of values, as an error lists them.
+pub fn names<T: Copy + Into<&'static str>>(all: &[T]) -> String {
+    all.iter().map(|value| (*value).into()).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

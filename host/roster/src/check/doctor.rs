@@ -178,7 +178,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     let reads_worktrees = serves_hall && hall.is_some();
     let needs_roots = needed.contains(&Runtime::Extractive) && !reads_worktrees;
     let mut checks = Vec::new();
-    for runtime in Runtime::ALL {
+    for &runtime in Runtime::ALL {
         let found = look_at_runtime(runtime, &config, files.as_ref()).await;
         let is_needed = if runtime == Runtime::Extractive { needs_roots } else { needed.contains(&runtime) };
         checks.push(Check::new(Kind::Runtime, runtime, is_needed, found));

@@ -284,7 +284,8 @@ async fn nobody_comes_in_without_a_good_token_where_one_is_needed() {
 #[tokio::test]
 async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
     let world = World::closed().await;
-    let [reader, dispatcher, all] = Methods::EACH.map(|methods| world.token(methods.as_str(), methods, "*"));
+    let [reader, dispatcher, all] =
+        [Methods::Read, Methods::Dispatch, Methods::All].map(|methods| world.token(methods.as_str(), methods, "*"));
     let (status, refused) = world.post(CREATE, &reader, commission()).await;
     assert_eq!((status, &refused["error"]), (403, &json!("the token read is not for commission/create")));
     let (status, made) = world.post(CREATE, &dispatcher, commission()).await;
@@ -319,7 +320,8 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
 #[tokio::test]
 async fn a_token_talks_and_proposes_where_it_may_dispatch_and_closes_where_it_may_cancel() {
     let world = World::closed().await;
-    let [reader, dispatcher, all] = Methods::EACH.map(|methods| world.token(methods.as_str(), methods, "*"));
+    let [reader, dispatcher, all] =
+        [Methods::Read, Methods::Dispatch, Methods::All].map(|methods| world.token(methods.as_str(), methods, "*"));
     // None of these operations can succeed, so a permitted caller receives an error of the operation.
     let body = json!({"projectName": "none", "meetingId": "none", "message": "m", "prompt": "p", "workerName": "w",
         "title": "t", "deferredUntil": "2026-01-01"});
@@ -448,7 +450,8 @@ async fn listeners_of_the_hall_count_among_those_of_the_host() {
 #[tokio::test]
 async fn a_caller_is_offered_the_tools_that_its_token_is_for() {
     let world = World::closed().await;
-    let [reader, dispatcher, all] = Methods::EACH.map(|methods| world.token(methods.as_str(), methods, "*"));
+    let [reader, dispatcher, all] =
+        [Methods::Read, Methods::Dispatch, Methods::All].map(|methods| world.token(methods.as_str(), methods, "*"));
     let mut listed = world.tools(&all).await;
     let reads: BTreeSet<&str> = READS.into_iter().chain(OTHER_READS).collect();
     let dispatches: BTreeSet<&str> = DISPATCHES.into_iter().chain(OTHER_DISPATCHES).collect();

@@ -17,7 +17,7 @@ pub(crate) struct Bindings;
 impl Version for Bindings {
     fn add_to_linker(&self, linker: &mut Linker<State>) -> wasmtime::Result<()> {
         wit::types::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-        Interface::ALL.into_iter().try_for_each(|interface| match interface {
+        Interface::ALL.iter().copied().try_for_each(|interface| match interface {
             Interface::Log => wit::log::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
             Interface::Memory => wit::memory::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
             Interface::Files => wit::files::add_to_linker::<State, HasSelf<State>>(linker, |s| s),
