@@ -122,7 +122,7 @@ impl Entry {
                 job = self.job.get().map(JobId::as_str),
                 tool = self.tool.get(),
                 caller = %who,
-                peer = %caller.from.peer,
+                peer = caller.from.address().map(display),
                 outcome = outcome.as_str(),
                 code,
                 ms = began.elapsed().as_millis(),

@@ -67,11 +67,6 @@ impl Connection {
         self.process.is_none().then_some(self.peer)
     }
 
-    /// The address of the peer.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
     /// Checks that a request uses a name of this host; the error is the text of a 403.
     pub fn called_by(
         &self,
@@ -79,13 +74,13 @@ impl Connection {
         target: Option<&Authority>,
         headers: &HeaderMap,
     ) -> Result<CalledBy, &'static str> {
-        let Self { peer, at, .. } = self;
-        rules.names.check(target, headers, *at).inspect_err(|_| {
+        let at = self.at;
+        rules.names.check(target, headers, at).inspect_err(|_| {
             if let Some(log) = &rules.log {
                 log.record_refusal(&Event {
                     event: "request",
                     who: Who::Unknown,
-                    peer: Some(*peer),
+                    peer: self.address(),
                     outcome: Outcome::Forbidden,
                     status: Some(StatusCode::FORBIDDEN.as_u16()),
                     detail: Some("its Host or Origin is none of this host's".into()),
@@ -103,7 +98,6 @@ impl Connection {
         headers: &HeaderMap,
         member: Option<&str>,
     ) -> Result<Caller, Refused> {
-        let peer = &self.peer;
         let caller = |credential, place| {
             let request = Arc::new(RequestResources { _place: place, memory: OnceLock::new() });
             Caller { from: self.clone(), rules: rules.clone(), credential, request }
@@ -130,7 +124,7 @@ impl Connection {
             let place = credential.place()?;
             Ok(caller(Some(credential), Some(place)))
         });
-        entered.inspect_err(|refused| rules.record_refusal(*peer, refused, member, None))
+        entered.inspect_err(|refused| rules.record_refusal(self.address(), refused, member, None))
     }
 }
 
@@ -237,7 +231,7 @@ impl Caller {
         match &self.credential {
             Some(credential) if !credential.token.is_for_all() => {
                 let refused = Refused::SomeMembers { token: credential.token.name.clone() };
-                self.rules.record_refusal(self.from.peer, &refused, None, None);
+                self.rules.record_refusal(self.from.address(), &refused, None, None);
                 Err(refused)
             }
             _ => Ok(self),
@@ -323,7 +317,7 @@ impl Caller {
     fn no_memory(&self) -> Refused {
         let refused =
             Refused::NoMemory { token: self.credential.as_ref().map(|credential| credential.token.name.clone()) };
-        self.rules.record_refusal(self.from.peer, &refused, None, None);
+        self.rules.record_refusal(self.from.address(), &refused, None, None);
         refused
     }
 
@@ -353,7 +347,7 @@ impl Caller {
         check: impl FnOnce(&Credential) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let Some(credential) = &self.credential else { return Ok(()) };
-        let peer = self.from.peer;
+        let peer = self.from.address();
         check(credential).inspect_err(|refused| self.rules.record_refusal(peer, refused, Some(member), Some(operation)))
     }
 }

@@ -191,17 +191,17 @@ impl Rules {
         good.ok_or(Refused::Unreadable)
     }
 
-    /// Records and logs that a request of `peer` was refused.
-    pub fn record_refusal(
+    /// Records and logs that a request was refused. `peer` is its address, where it came by the network.
+    pub(crate) fn record_refusal(
         &self,
-        peer: SocketAddr,
+        peer: Option<SocketAddr>,
         refused: &Refused,
         member: Option<&str>,
         method: Option<Operation<'_>>,
     ) {
         let name = |text: &str| one_line(text, LOGGED_CHARS);
         tracing::debug!(
-            %peer,
+            peer = peer.map(display),
             member = member.map(name),
             method = method.map(|method| name(method.name)),
             status = refused.status().as_u16(),
@@ -214,7 +214,7 @@ impl Rules {
                 Refused::NoMemory { token: None } => Who::Local,
                 refused => refused.token().map_or(Who::Unknown, Who::Token),
             },
-            peer: Some(peer),
+            peer,
             method: method.as_ref().and_then(Operation::known_name),
             member: member.filter(|member| member.parse::<MemberKey>().is_ok()),
             outcome: refused.outcome(),

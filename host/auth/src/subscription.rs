@@ -26,11 +26,11 @@ impl Caller {
     pub fn subscribe<'a>(self, members: impl Iterator<Item = &'a str> + Clone) -> Result<Subscription, Refused> {
         let subscription = self.into_subscription();
         let (peer, rules, credential) =
-            (&subscription.from.peer, subscription.from.ingress.rules(), &subscription.credential);
+            (subscription.from.address(), subscription.from.ingress.rules(), &subscription.credential);
         for member in members.clone() {
             if let Some(credential) = credential.as_ref().filter(|credential| !credential.token.is_for(member)) {
                 let refused = Refused::Member { token: credential.token.name.clone(), member: member.parse().ok() };
-                rules.record_refusal(*peer, &refused, Some(member), None);
+                rules.record_refusal(peer, &refused, Some(member), None);
                 return Err(refused);
             }
         }
@@ -39,7 +39,7 @@ impl Caller {
             rules.record(&Event {
                 event: "request",
                 who: credential.as_ref().map_or(Who::Local, |credential| Who::Token(&credential.token.name)),
-                peer: Some(*peer),
+                peer,
                 method: Some(EVENTS),
                 // The member is logged only if there is exactly one.
                 member: members.next().filter(|_| members.next().is_none()),

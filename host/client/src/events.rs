@@ -13,12 +13,10 @@ use sse_stream::Sse;
 
 use crate::{
     Error, Options,
-    connect::{self, FIRST, longer, protocol},
+    connect::{self, FIRST, SILENCE, longer, protocol},
     endpoint::events,
 };
 
-/// How long the stream may be silent. A host sends a keep-alive every 15 s.
-const SILENCE: Duration = Duration::from_secs(45);
 /// The maximum size of an event.
 const EVENT_BYTES: usize = 1024 * 1024;
 

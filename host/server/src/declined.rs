@@ -14,6 +14,9 @@ use guild_contract::rpc::{RpcError, code};
 use guild_roster::to_json;
 use serde_json::json;
 
+/// The error text when a handler panicked.
+pub(crate) const HANDLER_FAILED: &str = "the host could not answer; its log says why";
+
 /// The form of an answer that refuses a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {

@@ -25,7 +25,7 @@ use crate::declined::Declined;
 /// The path of the event stream.
 pub(crate) const PATH: &str = "/events";
 /// After this time without an event, a comment shows the client that the connection is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Seconds after which a refused subscriber may retry.
 const COME_BACK: HeaderValue = HeaderValue::from_static("5");
 
@@ -108,10 +108,15 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
         taken: None,
         _place: place,
     };
-    let mut response = Response::new(Body::from_stream(stream::unfold(stream, EventStream::next)));
+    event_stream(Body::from_stream(stream::unfold(stream, EventStream::next)))
+}
+
+/// A response whose body is a stream of server-sent events.
+pub(crate) fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // A buffering proxy would never pass the stream on.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response

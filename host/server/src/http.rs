@@ -88,7 +88,7 @@ fn of_port(app: Arc<App>) -> Router {
     let health = get(|| async { "ok\n" });
     let plain = Router::new()
         .route("/members", get(members))
-        // A stream has no head alone.
+        // A stream of events has no head alone.
         .route(events::PATH, get(listen).head(not_get))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(compression())
@@ -144,13 +144,16 @@ async fn admit(
         Shape::Message => Endpoint::at(request.uri().path(), app.host.single_key()),
         Shape::Text | Shape::Hall => None,
     };
-    let member = endpoint.and_then(Endpoint::member);
+    let member = endpoint.as_ref().and_then(Endpoint::member);
     let admitted = from.admit(&reading.rules, called_by, request.headers(), member);
     let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
     let caller = match admitted.and_then(|caller| if is_of_all { caller.require_all_members() } else { Ok(caller) }) {
         Ok(caller) => caller,
         Err(refused) => return shape.decline(refused.into()),
     };
+    if let Some(endpoint) = endpoint {
+        request.extensions_mut().insert(endpoint);
+    }
     request.extensions_mut().insert(caller);
     request.extensions_mut().insert(reading);
     next.run(request).await
@@ -178,13 +181,14 @@ async fn endpoint(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Extension(reading): Extension<Arc<Reading>>,
+    endpoint: Option<Extension<Endpoint>>,
     request: Request,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let Some(endpoint) = Endpoint::at(parts.uri.path(), app.host.single_key()) else {
+    let Some(Extension(endpoint)) = endpoint else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let server = match Server::at(&app.host, &reading, endpoint) {
+    let server = match Server::at(&app.host, &reading, &endpoint) {
         Ok(server) => Ok(server),
         Err(Absent::Unavailable(unavailable)) => Err(unavailable),
         Err(Absent::NotFound(why)) => return Declined::invalid(StatusCode::NOT_FOUND, why).message(None),

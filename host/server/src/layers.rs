@@ -25,7 +25,10 @@ use tower_http::{
 };
 use tracing::{Instrument as _, Level, field::display};
 
-use crate::{connections::Activity, declined::Shape};
+use crate::{
+    connections::Activity,
+    declined::{HANDLER_FAILED, Shape},
+};
 
 /// The header of a request's id, and the most bytes of an id that a client gives.
 const ID: &str = "x-request-id";
@@ -39,11 +42,11 @@ pub(crate) fn compression() -> CompressionLayer<And<DefaultPredicate, SizeAbove>
     CompressionLayer::new().compress_when(DefaultPredicate::new().and(SizeAbove::new(COMPRESSED_BYTES)))
 }
 
-/// Answers a request whose handler panics.
+/// Turns a panic of a handler into a response.
 pub(crate) fn panics(shape: Shape) -> CatchPanicLayer<impl ResponseForPanic<ResponseBody = Body>> {
     CatchPanicLayer::custom(move |_| {
         tracing::error!("the handler of a request panicked");
-        shape.decline(RpcError::internal("the host could not answer; its log says why").into())
+        shape.decline(RpcError::internal(HANDLER_FAILED).into())
     })
 }
 
@@ -57,11 +60,11 @@ pub(crate) fn of_connection(router: Router) -> Router {
         .layer(from_fn(work))
 }
 
-/// Takes an id that is no plain word of at most 64 characters out of a request, which is given another.
+/// Removes a request id that is not a plain word of 1 to 64 characters. The request gets a new id.
 async fn check_id(mut request: Request, next: Next) -> Response {
     let is_word = |id: &HeaderValue| {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        id.len() <= ID_BYTES && id.as_bytes().iter().all(is_plain)
+        !id.is_empty() && id.len() <= ID_BYTES && id.as_bytes().iter().all(is_plain)
     };
     if request.headers().get(ID).is_some_and(|id| !is_word(id)) {
         request.headers_mut().remove(ID);
@@ -69,13 +72,13 @@ async fn check_id(mut request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Marks the connection as one with a request under way, until the answer is sent.
+/// Marks the connection as busy until the response is sent.
 async fn work(Extension(activity): Extension<Arc<Activity>>, request: Request, next: Next) -> Response {
     let working = activity.works().await;
     working.until_sent(next.run(request).await)
 }
 
-/// Logs each request, where the level of the log asks for it, and has its id with all that is logged meanwhile.
+/// Logs each request at the level `debug`. The log lines of its handler have the request's id.
 async fn log(request: Request, next: Next) -> Response {
     if !tracing::enabled!(Level::DEBUG) {
         return next.run(request).await;

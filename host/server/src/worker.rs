@@ -149,6 +149,7 @@ pub(crate) async fn within_memory<T: Send + 'static>(
     written: impl Fn(&T) -> u64,
 ) -> Result<T, RpcError> {
     let read = Arc::new(read);
+    let before = caller.reserved();
     let (mut most, mut ahead) = (LARGE / COPIES, 0);
     let found = loop {
         let read = read.clone();
@@ -162,7 +163,11 @@ pub(crate) async fn within_memory<T: Send + 'static>(
         ahead = needed;
     };
     let needed = written(&found).saturating_mul(COPIES);
-    caller.reserve(needed.saturating_sub(ahead)).await?;
+    if needed > ahead {
+        caller.reserve(needed - ahead).await?;
+    } else {
+        caller.resize(before.saturating_add(needed), 0)?;
+    }
     Ok(found)
 }
 

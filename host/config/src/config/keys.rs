@@ -155,13 +155,12 @@ impl Keys {
         }
         let of = if table.is_empty() { String::new() } else { format!(" in {table}") };
         let limit = Limits::ALL.iter().find(|limit| limit.name == name);
-        if let Some(limit) = limit.filter(|_| table.ends_with("limits]")) {
-            return match limit.setting {
-                Setting::Fixed => format!("`{name}` is a fixed limit, which guild.toml does not set"),
-                Setting::Key | Setting::KeyAtStart => {
-                    format!("`{name}` is a limit of the whole host; it is set in [limits]")
-                }
-            };
+        let may_be_limit = table.is_empty() || table == MEMBER.table || table.ends_with("limits]");
+        if limit.is_some_and(|limit| may_be_limit && limit.setting == Setting::Fixed) {
+            return format!("`{name}` is a fixed limit, which guild.toml does not set");
+        }
+        if limit.is_some() && table.ends_with("limits]") {
+            return format!("`{name}` is a limit of the whole host; it is set in [limits]");
         }
         if let Some(limit) = limit.filter(|limit| table.is_empty() || table == MEMBER.table && limit.of_member) {
             let place = if table.is_empty() { "[limits]" } else { MEMBER_LIMITS.table };

@@ -21,13 +21,14 @@ use guild_hall::{
     operations::{HallOperation, OPERATIONS},
 };
 use guild_roster::{events::Hub, host::Host};
+use tracing::Instrument as _;
 
 use super::{
     events as stream,
     routes::{self, Answered, Asked},
 };
 use crate::{
-    declined::Declined,
+    declined::{Declined, HANDLER_FAILED},
     events,
     input::{
         body::{is_json, not_json, whole},
@@ -102,9 +103,9 @@ impl Api {
         let body = whole(body, &parts, &caller).await?;
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let asked = Asked { operation, path, query, body, is_query: parts.method != Method::POST };
-        match tokio::spawn(async move { self.answer(caller, asked).await }).await {
+        match tokio::spawn(async move { self.answer(caller, asked).await }.in_current_span()).await {
             Ok(answered) => answered,
-            Err(_) => Err(RpcError::internal("the host could not answer; its log says why").into()),
+            Err(_) => Err(RpcError::internal(HANDLER_FAILED).into()),
         }
     }
 

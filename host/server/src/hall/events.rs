@@ -1,23 +1,15 @@
 //! Streams events of a hall, and of turns in meetings, as server-sent events.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
-use axum::{
-    body::Body,
-    http::{
-        HeaderValue,
-        header::{CACHE_CONTROL, CONTENT_TYPE},
-    },
-    response::Response,
-};
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures::stream;
 use guild_contract::hall::TurnEvent;
 use guild_hall::{Hall, meetings::Turn};
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 
-/// After this time without an event, a comment shows the client that the connection is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+use crate::events::{KEEP_ALIVE, event_stream};
 
 /// Streams all events from now on. Each event is one piece of the body, as clients of the original require.
 pub(super) fn listen(hall: &Arc<Hall>) -> Response {
@@ -38,7 +30,7 @@ pub(super) fn listen(hall: &Arc<Hall>) -> Response {
             return Some((Ok::<_, Infallible>(Bytes::from(piece)), events));
         }
     });
-    stream(Body::from_stream(events))
+    event_stream(Body::from_stream(events))
 }
 
 /// Streams the events of a turn until its end. The turn goes on even if the client reads slowly or goes away.
@@ -57,12 +49,4 @@ pub(super) fn of_turn(turn: Turn) -> Body {
 pub(super) fn frame(number: u64, event: &TurnEvent) -> String {
     let json = serde_json::to_string(event).unwrap_or_default();
     if number == 0 { format!("data: {json}\n\n") } else { format!("id: {number}\ndata: {json}\n\n") }
-}
-
-/// A response whose body is a stream of server-sent events.
-pub(super) fn stream(body: Body) -> Response {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
 }

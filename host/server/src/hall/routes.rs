@@ -16,6 +16,7 @@ use guild_hall::{
 use serde_json::{Map, Value, json};
 
 use super::{events, files};
+use crate::events::event_stream;
 
 /// A request for an operation.
 pub(super) struct Asked {
@@ -44,12 +45,12 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked) -> Response {
         }
         Ok((_, Reply::Turn(Ok(turn)))) => {
             about = Some(turn.meeting());
-            (events::stream(events::of_turn(*turn)), None)
+            (event_stream(events::of_turn(*turn)), None)
         }
         // The original's web UI ignores the status.
         Ok((_, Reply::Turn(Err(refused)))) => {
             let event = TurnEvent::Error { reason: refused.to_string() };
-            (events::stream(Body::from(events::frame(0, &event))), Some(status(&refused)))
+            (event_stream(Body::from(events::frame(0, &event))), Some(status(&refused)))
         }
         Ok((_, Reply::File(file))) => (files::shown(*file), None),
         Err(refused) => (error(status(&refused), &refused.to_string()), Some(status(&refused))),

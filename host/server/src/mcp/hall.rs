@@ -19,13 +19,17 @@ use guild_hall::{
 use guild_roster::to_json;
 use guild_session::tools::ToolDefinition;
 use serde_json::{Map, Value, json};
+use tracing::Instrument as _;
 
 use super::{
     Answered, CallOptions, Failure, Progress,
     tool::{Annotations, Called, Tool},
     unknown,
 };
-use crate::hall::routes::{id_of, subject};
+use crate::{
+    declined::HANDLER_FAILED,
+    hall::routes::{id_of, subject},
+};
 
 /// The number of items in a list when the model states no limit.
 const MOST: usize = 100;
@@ -115,8 +119,8 @@ pub(crate) async fn run(
         audit.end(done.as_ref().err());
         done
     });
-    let done = tokio::spawn(work).await;
-    match done.unwrap_or_else(|_| Err(RpcError::internal("the host could not do it; its log says why")))? {
+    let done = tokio::spawn(work.in_current_span()).await;
+    match done.unwrap_or_else(|_| Err(RpcError::internal(HANDLER_FAILED)))? {
         Reply::Output(output) => Ok(output),
         Reply::Turn(turn) => Ok(json!(spoken(*turn.map_err(refused)?, progress).await)),
         Reply::File(_) => Err(RpcError::internal("a file is read by its route")),

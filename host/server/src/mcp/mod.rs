@@ -64,45 +64,45 @@ pub(crate) const TOOLS_LIST: Operation<'static> = Operation { name: "tools/list"
 const NO_MEMBER: &str = "no such member, or none that accepts work";
 
 /// An MCP endpoint of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Endpoint<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
     /// A member's own endpoint, with its tools.
-    Member(&'a str),
+    Member(String),
     /// A worker's dispatch bridge.
-    Dispatch(&'a str),
+    Dispatch(String),
     /// The endpoint with a member's tools and its dispatch bridge.
-    All(&'a str),
+    All(String),
     /// The endpoint with all members of the host.
     Roster,
     /// The hall's endpoint.
     Hall,
 }
 
-impl<'a> Endpoint<'a> {
+impl Endpoint {
     /// The endpoint of a path, on a host for one member (whose key is `single`) or for a roster.
-    pub(crate) fn at(path: &'a str, single: Option<&'a str>) -> Option<Self> {
+    pub(crate) fn at(path: &str, single: Option<&str>) -> Option<Self> {
         if path == "/mcp" {
-            return Some(single.map_or(Self::Roster, Self::Member));
+            return Some(single.map_or(Self::Roster, |key| Self::Member(key.to_owned())));
         }
         if path == "/hall/mcp" {
             return Some(Self::Hall);
         }
         let key = |prefix: &str| {
             let key = path.strip_prefix(prefix)?.strip_suffix("/mcp")?;
-            (!key.is_empty() && key.split('/').count() <= 2).then_some(key)
+            (!key.is_empty() && key.split('/').count() <= 2).then(|| key.to_owned())
         };
-        let here = |key: &str| single.is_none_or(|single| single == key);
+        let here = |key: &String| single.is_none_or(|single| single == key);
         if let Some(key) = key("/dispatch/") {
-            return here(key).then_some(Self::Dispatch(key));
+            return here(&key).then_some(Self::Dispatch(key));
         }
         if let Some(key) = key("/all/") {
-            return here(key).then_some(Self::All(key));
+            return here(&key).then_some(Self::All(key));
         }
         if single.is_some() { None } else { key("/members/").map(Self::Member) }
     }
 
     /// The key of the member that the endpoint belongs to.
-    pub(crate) fn member(self) -> Option<&'a str> {
+    pub(crate) fn member(&self) -> Option<&str> {
         match self {
             Self::Member(key) | Self::Dispatch(key) | Self::All(key) => Some(key),
             Self::Roster | Self::Hall => None,
@@ -208,7 +208,7 @@ pub(crate) struct Identity<'a> {
 
 impl Server {
     /// Finds the server of an endpoint.
-    pub(crate) fn at(host: &Host, reading: &Arc<Reading>, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
+    pub(crate) fn at(host: &Host, reading: &Arc<Reading>, endpoint: &Endpoint) -> Result<Self, Absent> {
         match endpoint {
             Endpoint::Member(key) => served(reading, key).map(Self::Member),
             // Only workers have a bridge (REQ-WD-45).
@@ -219,6 +219,18 @@ impl Server {
             Endpoint::All(key) => served(reading, key).map(Self::All),
             Endpoint::Roster => Ok(Self::Roster(reading.clone())),
             Endpoint::Hall => host.hall().cloned().map(Self::Hall).ok_or(Absent::NotFound(NO_HALL)),
+        }
+    }
+
+    /// The endpoint that it serves.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        let key = self.key().to_owned();
+        match self {
+            Self::Member(_) => Endpoint::Member(key),
+            Self::Dispatch(_) => Endpoint::Dispatch(key),
+            Self::All(_) => Endpoint::All(key),
+            Self::Roster(_) => Endpoint::Roster,
+            Self::Hall(_) => Endpoint::Hall,
         }
     }
 

@@ -45,13 +45,13 @@ pub(super) fn digest(seen: &(impl Hash + ?Sized)) -> u64 {
 /// The lists of a client with an open stream, by its endpoint and its token.
 pub(super) struct View {
     host: Arc<Host>,
-    path: String,
+    endpoint: Endpoint,
     subscription: Subscription,
 }
 
 impl View {
-    pub(super) fn new(host: Arc<Host>, path: String, subscription: Subscription) -> Self {
-        Self { host, path, subscription }
+    pub(super) fn new(host: Arc<Host>, endpoint: Endpoint, subscription: Subscription) -> Self {
+        Self { host, endpoint, subscription }
     }
 
     /// Counts the changes of all members' offers.
@@ -62,8 +62,7 @@ impl View {
     /// The present server of the endpoint, and the client with its present permissions.
     fn server(&self) -> Option<(Server, Caller)> {
         let caller = self.subscription.caller();
-        let at = Endpoint::at(&self.path, self.host.single_key())?;
-        let server = Server::at(&self.host, &self.host.roster().now(), at).ok()?;
+        let server = Server::at(&self.host, &self.host.roster().now(), &self.endpoint).ok()?;
         Some((server, caller))
     }
 

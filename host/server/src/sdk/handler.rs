@@ -30,6 +30,7 @@ use super::{
     tasks,
 };
 use crate::{
+    declined::HANDLER_FAILED,
     input::params::shown,
     mcp::{Answered, CallOptions, Offers, Server},
     methods,
@@ -216,7 +217,7 @@ async fn carried_out<T>(request: &Request, work: impl Future<Output = Result<T, 
 async fn caught<T>(work: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!("a request of MCP could not be answered: its handler panicked");
-        Err(ErrorData::internal_error("the host could not answer this request; its log says why", None))
+        Err(ErrorData::internal_error(HANDLER_FAILED, None))
     })
 }
 

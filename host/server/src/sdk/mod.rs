@@ -241,7 +241,7 @@ impl Services {
     ) -> Response {
         let text = body.clone();
         let message = if parts.method == Method::POST {
-            match Message::read(&text, &self.host.limits()) {
+            match Message::read(&text, caller.limits()) {
                 Ok(message) => message,
                 Err(Rejected { id, error }) => return unreadable(Some(id), error),
             }
@@ -284,7 +284,7 @@ impl Services {
         let of_method = message.method().filter(|method| *method != TOOLS_CALL.name);
         let authorize = |method| caller.authorize(server.key(), methods::operation(method));
         let authorized = of_method.map(authorize).transpose()?;
-        let owner = Owner { who: caller.identity(), path: parts.uri.path().to_owned() };
+        let owner = Owner { who: caller.identity(), endpoint: server.endpoint() };
         let mut visitor = Visitor::new(self.sessions.clone(), owner);
         let found = match era {
             McpProtocol::Sessions => self.session(&mut visitor, &parts.headers, message, &body),
@@ -311,8 +311,7 @@ impl Services {
             held.caller = Some(caller.clone());
         }
         if message.method().is_some_and(|method| method == LISTEN || method == INITIALIZED) {
-            let path = parts.uri.path().to_owned();
-            let view = View::new(self.host.clone(), path, caller.clone().into_subscription());
+            let view = View::new(self.host.clone(), server.endpoint(), caller.clone().into_subscription());
             parts.extensions.insert(Arc::new(view));
         }
         let handler = match era {

@@ -30,13 +30,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::mcp::Endpoint;
+
 /// The caller and the endpoint that opened a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// The identity of the caller's token.
     pub(super) who: Identity,
-    /// The endpoint's path.
-    pub(super) path: String,
+    /// The endpoint.
+    pub(super) endpoint: Endpoint,
 }
 
 /// The sessions of a host.
