@@ -21,7 +21,7 @@ pub enum OperationError {
     /// The operation is not possible in this state.
     #[error("{0}")]
     Conflict(String),
-    /// A cap on spending is reached. The sentence tells until when.
+    /// A cap on spending is reached. The sentence names the time until which the cap holds.
     #[error("{0}")]
     Spent(String),
     /// The host failed.

@@ -1,8 +1,10 @@
 //! Describes each operation of a host once, for all surfaces.
 //!
 //! An operation is a type that implements [`Operation`]: its input, its output, and its [`Row`]. Every surface is made
-//! from these: the JSON-RPC method, the route on the port and on the hall's socket, the tool of MCP, the gate, the log
-//! of who did what, the OpenRPC document, the client, and the tables of the docs.
+//! from
+//! these types: the JSON-RPC method, the routes on the port and on the hall's socket, the MCP tool, the gate, the audit
+//! log,
+//! the OpenRPC document, the client, and the tables of the docs.
 
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
@@ -11,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub trait Operation: 'static {
     /// The parameters.
     type Input: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
-    /// The answer. An operation that answers with a stream of events has one event here.
+    /// The answer. For an operation that streams events, the type of one event.
     type Output: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
     /// The description.
     const ROW: Row;
@@ -20,7 +22,7 @@ pub trait Operation: 'static {
 /// The description of an [`Operation`].
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The JSON-RPC method, which is also the name in the log of who did what.
+    /// The JSON-RPC method, which is also the operation's name in the audit log.
     pub name: &'static str,
     /// The permission that a caller needs.
     pub access: Access,
@@ -28,15 +30,15 @@ pub struct Row {
     pub text: &'static str,
     /// The cases in which the parameters are refused, besides missing and malformed ones. May be empty.
     pub refuses: &'static str,
-    /// Whether it waits for a network or a model, so that its clients have to wait for minutes.
+    /// Whether the operation waits for a network or a model, so that its clients have to wait for minutes.
     pub slow: bool,
-    /// The kind of its answer.
+    /// The kind of the operation's answer.
     pub answer: AnswerKind,
-    /// The most bytes of memory that its answer takes while it is made: as records, as values, and as a text.
+    /// The most bytes of memory that the answer takes while it is made: as records, as values, and as a text.
     pub answer_bytes: u64,
     /// The route below `/hall` of the port, and on the hall's socket.
     pub route: Option<Route>,
-    /// The tool of MCP.
+    /// The MCP tool.
     pub tool: Option<Tool>,
     /// The differences of the original's route.
     pub quirks: Quirks,
@@ -120,7 +122,7 @@ impl Row {
         }
     }
 
-    /// The differences of the original's route.
+    /// Sets the differences of the original's route.
     pub const fn quirks(self, quirks: Quirks) -> Self {
         Self { quirks, ..self }
     }
@@ -129,26 +131,26 @@ impl Row {
 /// The kind of an operation, by which the gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It belongs to the handshake of MCP, or lists the operations.
+    /// The operation belongs to MCP's handshake, or lists the operations.
     Open,
-    /// A notification of MCP, whose name is a caller's text.
+    /// A notification of MCP. Its name is a caller's text.
     Notification,
-    /// It reads jobs, or the hall.
+    /// The operation reads jobs or the hall.
     Reads,
-    /// It reads the full text of a job's sessions.
+    /// The operation reads the full text of a job's sessions.
     Inspects,
-    /// It makes a job, or changes the hall.
+    /// The operation creates a job, or changes the hall.
     Dispatches,
-    /// It ends or removes data or work.
+    /// The operation ends or removes data or work.
     Ends,
-    /// It calls a tool of a component.
+    /// The operation calls a tool of a component.
     Calls,
     /// The host has no operation of that name.
     Unknown,
 }
 
 impl Access {
-    /// Whether the operation changes state, or may do so, as a component's tool can reach the web.
+    /// Whether the operation changes state, or may do so: a component's tool, for example, can reach the web.
     pub fn changes(self) -> bool {
         matches!(self, Self::Dispatches | Self::Ends | Self::Calls)
     }
@@ -159,10 +161,10 @@ impl Access {
 pub enum AnswerKind {
     /// JSON.
     Json,
-    /// The events of a turn of a meeting, as they occur. A caller that is sent no events gets a
+    /// The events of a meeting's turn, as they occur. A caller that receives no events gets a
     /// [`SpokenTurn`](crate::hall::SpokenTurn).
     Turn,
-    /// The bytes of a file, which only its route answers with.
+    /// The bytes of a file. Only a route answers with a file.
     File,
 }
 
@@ -173,7 +175,7 @@ pub struct Route {
     pub verbs: Verbs,
     /// The path, below `/hall` of the port. A part `{NAME}` is the field `NAME` of the input.
     pub path: &'static str,
-    /// The HTTP status of an answer that is no error.
+    /// The HTTP status of a successful answer.
     pub status: u16,
 }
 
@@ -206,7 +208,7 @@ pub struct Tool {
     pub name: &'static str,
     /// The title for people.
     pub title: &'static str,
-    /// Whether it overwrites existing data.
+    /// Whether the tool overwrites existing data.
     pub replaces: bool,
 }
 
@@ -217,7 +219,7 @@ pub struct Quirks {
     pub missing: Option<&'static str>,
     /// Aliases of fields, each with the name of the field.
     pub aliases: &'static [(&'static str, &'static str)],
-    /// The fields that may be empty. Any other field that is empty counts as missing.
+    /// The fields that may be empty. Any other empty field counts as missing.
     pub may_be_empty: &'static [&'static str],
     /// The original's sentences for missing or malformed fields, each with the name of the field.
     pub sentences: &'static [(&'static str, &'static str)],

@@ -13,41 +13,41 @@ use crate::operation::{Access, Operation, Quirks, Row};
 pub struct Artifact {
     /// The path from `.lore/`.
     pub relative_path: String,
-    /// The frontmatter.
+    /// The document's frontmatter.
     pub meta: ArtifactMeta,
     /// The text below the frontmatter.
     pub content: String,
-    /// When the file was last written: RFC 3339.
+    /// The time of the file's last change: RFC 3339.
     pub last_modified: String,
     /// The kind of the file.
     pub artifact_type: ArtifactKind,
-    /// The whole text, where one document was read.
+    /// The whole text; present if a single document was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_content: Option<String>,
 }
 
-/// The frontmatter of a document. A field of another kind than it should have counts as missing.
+/// The frontmatter of a document. A field with a value of the wrong type counts as missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ArtifactMeta {
     /// The title.
     pub title: String,
-    /// The day.
+    /// The date.
     pub date: String,
-    /// The state, which is any word.
+    /// The state; any word.
     pub status: String,
-    /// Its subjects.
+    /// The document's tags.
     pub tags: Vec<String>,
-    /// Parts of the project that it is about.
+    /// The parts of the project that the document is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modules: Option<Vec<String>>,
-    /// Other documents.
+    /// Related documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub related: Option<Vec<String>>,
     /// All other fields.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extras: Map<String, Value>,
-    /// The kind of document, by its directory.
+    /// The kind of document, from its directory.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -70,27 +70,27 @@ pub enum ArtifactKind {
 pub struct Artifacts {
     /// The documents.
     pub artifacts: Vec<Artifact>,
-    /// How many follow, where not all are listed.
+    /// The number of further documents, if not all are listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
-    /// Whether the project has more files below `.lore/` than are looked at, so that some are missing.
+    /// Whether the project has more files below `.lore/` than the host reads, so that some are missing from the list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// Which documents a list has.
+/// The filter for a list of documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DocumentFilter {
     /// The project's name.
     pub project_name: String,
-    /// Whether only the documents that were written last are listed.
+    /// Whether only the most recently changed documents are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recent: bool,
-    /// How many, from 1; without it, the 10 that were written last, or all.
+    /// The most documents to list, at least 1. The default is the 10 most recently changed ones, or all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// How many to skip at the beginning of the list.
+    /// The number of documents to skip at the beginning of the list.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offset: usize,
 }
@@ -110,7 +110,7 @@ impl Operation for ListDocuments {
             .tool("list_documents", "List documents");
 }
 
-/// A document, by its path.
+/// A document, by its project and path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DocumentParams {
@@ -127,14 +127,14 @@ pub struct ReadDocument;
 impl Operation for ReadDocument {
     type Input = DocumentParams;
     type Output = Artifact;
-    const ROW: Row = Row::new("workspace/document/read", Access::Reads, "Hands over a document of a project.")
+    const ROW: Row = Row::new("workspace/document/read", Access::Reads, "Returns a document of a project.")
         .answers_mebibytes(48)
         .get("/workspace/artifact/document/read")
         .tool("read_document", "Read a document")
         .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
 
-/// A document that is to be written.
+/// A document to write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewDocument {
@@ -142,7 +142,7 @@ pub struct NewDocument {
     pub project_name: String,
     /// The path from `.lore/`.
     pub artifact_path: String,
-    /// The whole text. An empty one is a document, too.
+    /// The whole text. An empty text is allowed.
     pub content: String,
 }
 
@@ -163,7 +163,7 @@ impl Operation for WriteDocument {
     const ROW: Row = Row::new(
         "workspace/document/write",
         Access::Dispatches,
-        "Writes a document of a project: a new one, or in place of the one at that path.",
+        "Writes a document of a project. An existing document at that path is replaced.",
     )
     .post("/workspace/artifact/document/write")
     .replacing_tool("write_document", "Write a document")
@@ -175,7 +175,7 @@ impl Operation for WriteDocument {
     });
 }
 
-/// An image or a mockup of a project, as it is: the body is the file.
+/// The bytes of an image or a mockup of a project: the body of the answer is the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileContent {}
 
@@ -186,7 +186,7 @@ pub struct ReadImage;
 impl Operation for ReadImage {
     type Input = DocumentParams;
     type Output = FileContent;
-    const ROW: Row = Row::new("workspace/image/read", Access::Reads, "Hands over an image of a project, as it is.")
+    const ROW: Row = Row::new("workspace/image/read", Access::Reads, "Returns the bytes of an image of a project.")
         .file()
         .get("/workspace/artifact/image/read")
         .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
@@ -198,11 +198,11 @@ impl Operation for ReadImage {
 pub struct ImageFacts {
     /// The path from `.lore/`.
     pub relative_path: String,
-    /// Its title and day.
+    /// The image's title and date.
     pub meta: ArtifactMeta,
-    /// When the file was last written: RFC 3339.
+    /// The time of the file's last change: RFC 3339.
     pub last_modified: String,
-    /// Bytes.
+    /// The size in bytes.
     pub file_size: usize,
     /// The media type.
     pub mime_type: String,
@@ -215,7 +215,7 @@ pub struct ReadImageFacts;
 impl Operation for ReadImageFacts {
     type Input = DocumentParams;
     type Output = ImageFacts;
-    const ROW: Row = Row::new("workspace/image/meta", Access::Reads, "Tells the size and the type of an image.")
+    const ROW: Row = Row::new("workspace/image/meta", Access::Reads, "Returns the size and the type of an image.")
         .get("/workspace/artifact/image/meta")
         .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
@@ -227,50 +227,53 @@ pub struct ReadMockup;
 impl Operation for ReadMockup {
     type Input = DocumentParams;
     type Output = FileContent;
-    const ROW: Row = Row::new("workspace/mockup/read", Access::Reads, "Hands over a mockup of a project, as it is.")
+    const ROW: Row = Row::new("workspace/mockup/read", Access::Reads, "Returns the bytes of a mockup of a project.")
         .file()
         .get("/workspace/artifact/mockup/read")
         .quirks(Quirks { aliases: &[("artifactPath", "path")], ..Quirks::NONE });
 }
 
-/// Whether documents of a project differ from `claude/main`.
+/// Whether documents of a project have uncommitted changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LoreStatus {
-    /// Whether any file does.
+    /// Whether any file has changes.
     pub has_pending_changes: bool,
-    /// How many do.
+    /// The number of files with changes.
     pub file_count: usize,
 }
 
-/// Tells whether documents are not committed.
+/// Reads whether documents have uncommitted changes.
 #[derive(Debug)]
 pub struct ReadLoreStatus;
 
 impl Operation for ReadLoreStatus {
     type Input = ProjectParams;
     type Output = LoreStatus;
-    const ROW: Row =
-        Row::new("workspace/lore/status", Access::Reads, "Tells how many documents of a project are not committed.")
-            .get("/workspace/git/lore/status");
+    const ROW: Row = Row::new(
+        "workspace/lore/status",
+        Access::Reads,
+        "Returns the number of documents of a project with uncommitted changes.",
+    )
+    .get("/workspace/git/lore/status");
 }
 
-/// Documents that are to be committed.
+/// A commit of a project's documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitParams {
     /// The project's name.
     pub project_name: String,
-    /// The message of the commit.
+    /// The commit message.
     pub message: String,
 }
 
-/// The outcome of committing documents.
+/// The outcome of a commit of documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Committed {
     /// Whether there was anything to commit.
     pub committed: bool,
-    /// The message of the commit, or why there is none.
+    /// The commit message, or the reason that there is no commit.
     pub message: String,
 }
 

@@ -5,37 +5,37 @@ use serde::{Deserialize, Serialize};
 
 use super::{CommissionId, CommissionStatus, MeetingId};
 
-/// An event, as the stream of events has it: one object with its `type`.
+/// An event in the hall's event stream: one object with its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum HallEvent {
-    /// A commission has another state. The change is stored.
+    /// A commission changed its state. The change is stored.
     CommissionStatus {
         /// The commission.
         commission_id: CommissionId,
         /// The state.
         status: CommissionStatus,
-        /// The state before, as the original names it.
+        /// The previous state, by the original's field name.
         #[serde(default)]
         old_status: CommissionStatus,
-        /// The state before.
+        /// The previous state.
         #[serde(default)]
         from: CommissionStatus,
         /// The state.
         #[serde(default)]
         to: CommissionStatus,
-        /// The project.
+        /// The project's name.
         #[serde(default)]
         project_name: String,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
-    /// A worker says where its work stands.
+    /// A worker reports its progress.
     CommissionProgress {
         /// The commission.
         commission_id: CommissionId,
-        /// The worker's words.
+        /// The worker's progress text.
         summary: String,
     },
     /// A worker submitted its result.
@@ -44,7 +44,7 @@ pub enum HallEvent {
         commission_id: CommissionId,
         /// The result.
         summary: String,
-        /// Paths of documents below `.lore/`.
+        /// Paths of the result's documents below `.lore/`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         artifacts: Option<Vec<String>>,
     },
@@ -52,58 +52,58 @@ pub enum HallEvent {
     CommissionArtifact {
         /// The commission.
         commission_id: CommissionId,
-        /// The path below `.lore/`.
+        /// The document's path below `.lore/`.
         artifact_path: String,
     },
-    /// Somebody added a note.
+    /// A note was added to a commission.
     CommissionManagerNote {
         /// The commission.
         commission_id: CommissionId,
         /// The note.
         content: String,
     },
-    /// A commission whose dispatch was asked for has to wait.
+    /// A commission was dispatched, and has to wait.
     CommissionQueued {
         /// The commission.
         commission_id: CommissionId,
-        /// For what.
+        /// The reason for the wait.
         reason: String,
     },
-    /// A commission waits no longer.
+    /// A commission does not wait any longer.
     CommissionDequeued {
         /// The commission.
         commission_id: CommissionId,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A user and a worker can talk.
+    /// A meeting is open: the user and the worker can talk.
     MeetingStarted {
         /// The meeting.
         meeting_id: MeetingId,
-        /// The worker's name for people.
+        /// The worker's display name.
         worker: String,
-        /// The project. The original has no such field.
+        /// The project's name. The original has no such field.
         #[serde(default)]
         project_name: String,
     },
-    /// A meeting is over, or was declined.
+    /// A meeting was closed or declined.
     MeetingEnded {
         /// The meeting.
         meeting_id: MeetingId,
-        /// The project. The original has no such field.
+        /// The project's name. The original has no such field.
         #[serde(default)]
         project_name: String,
     },
-    /// Somebody asks the user for a meeting. The original has no such event.
+    /// A worker or the manager requests a meeting with the user. The original has no such event.
     MeetingRequested {
         /// The meeting.
         meeting_id: MeetingId,
-        /// The worker's name for people.
+        /// The worker's display name.
         worker: String,
-        /// The project.
+        /// The project's name.
         project_name: String,
     },
-    /// An event of a host of a later version.
+    /// An event of a later version of the host.
     #[serde(other)]
     Unknown,
 }

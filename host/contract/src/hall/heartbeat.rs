@@ -1,4 +1,4 @@
-//! Defines the heartbeat: standing orders of a project, which the manager carries out when a user asks for a tick.
+//! Defines the heartbeat: standing orders of a project, which the manager carries out when a user requests a tick.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,19 +10,19 @@ use crate::operation::{Access, Operation, Row};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatStatus {
-    /// Whether `.lore/heartbeat.md` has anything below its first heading of the second level.
+    /// Whether `.lore/heartbeat.md` has text below its first heading of the second level.
     pub has_content: bool,
     /// The number of standing orders.
     pub standing_order_count: usize,
-    /// When the last tick was, in milliseconds since 1970; null where there was none.
+    /// The time of the last tick, in milliseconds since 1970; null if there was none.
     pub last_tick: Option<i64>,
-    /// Commissions that the manager has made in the last tick so far.
+    /// The number of commissions that the manager has created in the last tick so far.
     pub commissions_created_last_tick: usize,
-    /// Always null: a tick is asked for, and none comes by itself.
+    /// Always null: ticks happen only on request.
     pub interval_minutes: Option<u32>,
 }
 
-/// Tells the state of a project's heartbeat.
+/// Reads the state of a project's heartbeat.
 #[derive(Debug)]
 pub struct ReadHeartbeat;
 
@@ -32,22 +32,22 @@ impl Operation for ReadHeartbeat {
     const ROW: Row = Row::new(
         "heartbeat/status",
         Access::Reads,
-        "Counts the standing orders of a project, in its `.lore/heartbeat.md`, and tells when the last tick was.",
+        "Counts the standing orders in a project's `.lore/heartbeat.md`, and returns the time of the last tick.",
     )
     .get("/heartbeat/{projectName}/status");
 }
 
-/// A tick that has begun.
+/// A tick that was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatTicked {
-    /// Always true: a tick that cannot begin is an error.
+    /// Always true: a tick that cannot start is an error.
     pub triggered: bool,
     /// The manager's commission. The original has no such field.
     pub commission_id: CommissionId,
-    /// Whether the commission begins now. The original has no such field.
+    /// Whether the commission starts now. The original has no such field.
     pub status: DispatchStatus,
-    /// The reason why the commission waits, if it does. The original has no such field.
+    /// The reason that the commission waits, if it does. The original has no such field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -62,7 +62,8 @@ impl Operation for TickHeartbeat {
     const ROW: Row = Row::new(
         "heartbeat/tick",
         Access::Dispatches,
-        "Commissions the manager with the standing orders of a project, which makes a commission for each that is due.",
+        "Commissions the manager with the standing orders of a project. The manager creates a commission for each \
+         order that is due.",
     )
     .post("/heartbeat/{projectName}/tick");
 }

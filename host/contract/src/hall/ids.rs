@@ -76,14 +76,15 @@ macro_rules! names {
 }
 
 names! {
-    /// Names one commission, and its file: `commission-<Worker>-YYYYMMDD-HHMMSS`, in UTC. Other names of files are as
-    /// good.
+    /// Names one commission and its file: `commission-<Worker>-YYYYMMDD-HHMMSS`, in UTC. Other valid file names are
+    /// accepted too.
     CommissionId, "a commission's id"
 }
 
 names! {
-    /// Names one meeting, and its file: `audience-<Worker>-YYYYMMDD-HHMMSS` where a user opened it, in UTC. Other names
-    /// of files are as good.
+    /// Names one meeting and its file: `audience-<Worker>-YYYYMMDD-HHMMSS`, in UTC, for a meeting that a user opened.
+    /// Other valid
+    /// file names are accepted too.
     MeetingId, "a meeting's id"
 }
 
@@ -100,7 +101,7 @@ impl MeetingId {
         Self(format!("audience-{}-{}", plain(worker, "worker"), second(time, nth)))
     }
 
-    /// The name of a meeting that somebody asks for, with this agenda.
+    /// The name of a requested meeting with this agenda.
     pub fn request(agenda: &str, time: Timestamp, nth: usize) -> Self {
         let words: Vec<&str> = agenda.split_whitespace().take(6).collect();
         let about = plain(&words.join(" "), "meeting").to_lowercase();
@@ -132,7 +133,7 @@ fn check(what: &str, text: &str) -> Result<(), String> {
     if is_plain {
         return Ok(());
     }
-    Err(format!("{what} is 1 to {MAX_BYTES} letters, digits, '-' or '_', and begins with no '-' or '_'"))
+    Err(format!("{what} is 1 to {MAX_BYTES} letters, digits, '-' or '_', and does not begin with '-' or '_'"))
 }
 
 #[cfg(test)]

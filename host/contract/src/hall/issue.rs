@@ -11,7 +11,7 @@ use crate::operation::{Access, Operation, Row};
 pub struct NewIssue {
     /// The project's name.
     pub project_name: String,
-    /// The title: one line of at most 200 characters. Its letters and digits of ASCII become the name of the file.
+    /// The title: one line of at most 200 characters. Its ASCII letters and digits become the file name.
     pub title: String,
     /// The text, as Markdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -21,9 +21,9 @@ pub struct NewIssue {
 /// An issue that was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IssueCreated {
-    /// The path from the top of the project.
+    /// The path from the project's top directory.
     pub path: String,
-    /// The name of the file, without `.md`.
+    /// The file name without `.md`.
     pub slug: String,
 }
 
@@ -37,20 +37,20 @@ impl Operation for CreateIssue {
     const ROW: Row = Row::new(
         "workspace/issue/create",
         Access::Dispatches,
-        "Creates an issue: a document in `.lore/work/issues/` of a project, which is committed.",
+        "Creates an issue: a document in `.lore/work/issues/` of a project, and commits it.",
     )
     .post("/workspace/issue/create")
     .answers(201)
     .tool("create_issue", "Create an issue");
 }
 
-/// Which issues a list has.
+/// The filter for a list of issues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IssueFilter {
     /// The project's name.
     pub project_name: String,
-    /// Only issues in this state, as `open`.
+    /// Lists only the issues in this state, such as `open`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
 }
@@ -58,22 +58,22 @@ pub struct IssueFilter {
 /// An issue in a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IssueView {
-    /// The name of the file, without `.md`.
+    /// The file name without `.md`.
     pub slug: String,
-    /// The title; the slug where the file has none.
+    /// The title; the slug if the file has no title.
     pub title: String,
-    /// The state, which is any word; `open` where the file has none.
+    /// The state, any word; `open` if the file has no state.
     pub status: String,
-    /// The day; empty where the file has none.
+    /// The date; empty if the file has no date.
     pub date: String,
 }
 
 /// The issues of a project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IssueList {
-    /// The issues: open ones first.
+    /// The issues, open ones first.
     pub issues: Vec<IssueView>,
-    /// Whether the project has more issues than a list has.
+    /// Whether the project has more issues than the list can hold.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -90,20 +90,20 @@ impl Operation for ListIssues {
         .tool("list_issues", "List issues");
 }
 
-/// An issue, by its slug.
+/// An issue, by its project and slug.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IssueParams {
     /// The project's name.
     pub project_name: String,
-    /// The name of the file, without `.md`.
+    /// The file name without `.md`.
     pub slug: String,
 }
 
 /// An issue with its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Issue {
-    /// What a list has of the issue.
+    /// The issue's entry in a list.
     #[serde(flatten)]
     pub view: IssueView,
     /// The text below the frontmatter.
@@ -117,7 +117,7 @@ pub struct ReadIssue;
 impl Operation for ReadIssue {
     type Input = IssueParams;
     type Output = Issue;
-    const ROW: Row = Row::new("workspace/issue/read", Access::Reads, "Hands over an issue of a project.")
+    const ROW: Row = Row::new("workspace/issue/read", Access::Reads, "Returns an issue of a project.")
         .get("/workspace/issue/read")
         .tool("read_issue", "Read an issue");
 }

@@ -13,7 +13,7 @@ use crate::{
     text::{named, names},
 };
 
-/// Where a meeting is.
+/// The state of a meeting.
 #[derive(
     Clone,
     Copy,
@@ -32,13 +32,13 @@ use crate::{
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum MeetingStatus {
-    /// A worker, or the hall, asks the user for it.
+    /// A worker or the hall requests the meeting.
     Requested,
     /// The user and the worker can talk.
     Open,
-    /// It is over.
+    /// The meeting is closed.
     Closed,
-    /// The user did not want it.
+    /// The user declined the request.
     Declined,
 }
 
@@ -51,7 +51,7 @@ impl MeetingStatus {
         self.into()
     }
 
-    /// Whether this state may be followed by `next`.
+    /// Whether a meeting can change from this state to `next`.
     pub fn leads_to(self, next: Self) -> bool {
         match self {
             Self::Requested => matches!(next, Self::Open | Self::Declined),
@@ -66,68 +66,68 @@ impl FromStr for MeetingStatus {
 
     fn from_str(text: &str) -> Result<Self, String> {
         named(Self::ALL, text)
-            .ok_or_else(|| format!("{text:?} is no state of a meeting; the states are {}", names(Self::ALL)))
+            .ok_or_else(|| format!("{text:?} is not a state of a meeting; the states are {}", names(Self::ALL)))
     }
 }
 
 /// A meeting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeetingView {
-    /// The name.
+    /// The meeting's id.
     #[serde(rename = "meetingId")]
     pub id: MeetingId,
     /// The title.
     pub title: String,
-    /// Where it is.
+    /// The state of the meeting.
     pub status: MeetingStatus,
-    /// The worker's name for people.
+    /// The worker's display name.
     pub worker: String,
     /// The subject.
     pub agenda: String,
-    /// The day when it was asked for or opened: `YYYY-MM-DD`.
+    /// The date of the request or of the opening: `YYYY-MM-DD`.
     pub date: String,
-    /// Until when the user put it off; empty where they did not.
+    /// The date to which the user deferred the request; empty if it is not deferred.
     pub deferred_until: String,
-    /// Paths of documents below `.lore/` that belong to it.
+    /// Paths of the meeting's documents below `.lore/`.
     pub linked_artifacts: Vec<String>,
-    /// The notes, once it is closed.
+    /// The notes of a closed meeting.
     pub notes: String,
-    /// The worker's title for people.
+    /// The worker's display title.
     #[serde(rename = "workerDisplayTitle")]
     pub worker_display_title: String,
-    /// The project.
+    /// The project's name.
     #[serde(rename = "projectName")]
     pub project_name: String,
-    /// In place of the worker's own bounds, for each turn. The original has no such field.
+    /// The bounds of each turn, in place of the worker's own. The original has no such field.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
     pub resource_overrides: Overrides,
-    /// Who asked for it. The original has no such field.
+    /// The requester. The original has no such field.
     #[serde(rename = "createdBy", default)]
     pub created_by: Author,
-    /// The job of its session: its transcript, meters and log. The original has no such field.
+    /// The job of the session, with its transcript, usage and log. The original has no such field.
     #[serde(rename = "jobId", default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
 }
 
-/// A meeting, with its conversation.
+/// A meeting with its conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeetingDetail {
     /// The meeting.
     pub meeting: MeetingView,
-    /// The conversation, as Markdown; empty where it is not there any more.
+    /// The conversation as Markdown; empty if it is not stored any more.
     pub transcript: String,
-    /// The conversation in parts.
+    /// The conversation as a list of messages.
     pub parsed_messages: Vec<MeetingMessage>,
 }
 
-/// A part of a conversation.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeetingMessage {
-    /// `transcript-1` for the first.
+    /// The message's id, such as `transcript-1` for the first.
     pub id: String,
-    /// Who said it.
+    /// The speaker.
     pub role: Role,
     /// The text.
     pub content: String,
@@ -136,7 +136,7 @@ pub struct MeetingMessage {
     pub tool_uses: Option<Vec<ToolUse>>,
 }
 
-/// Who said something.
+/// The speaker of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -149,33 +149,33 @@ pub enum Role {
     System,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolUse {
-    /// The tool.
+    /// The tool's name.
     pub name: String,
-    /// `complete`.
+    /// Always `complete`.
     pub status: ToolUseStatus,
-    /// The answer of the tool.
+    /// The tool's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
 
-/// How far a call of a tool is.
+/// The state of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum ToolUseStatus {
-    /// It was answered.
+    /// The call was answered.
     Complete,
 }
 
-/// Meetings, or requests for them.
+/// A list of meetings or of requests for meetings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeetingList {
-    /// The meetings, from the asked position on. Long texts are cut.
+    /// The meetings from the requested offset on. Long texts are cut.
     pub meetings: Vec<MeetingView>,
-    /// How many follow.
+    /// The number of further meetings.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -193,27 +193,27 @@ pub enum MeetingsAnswer {
 /// The records of meetings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeetingRecords {
-    /// The records, those of open meetings first.
+    /// The records, with those of open meetings first.
     pub meetings: Vec<Artifact>,
 }
 
-/// A meeting that is open.
+/// An open meeting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenMeetingView {
-    /// The name.
+    /// The meeting's id.
     pub meeting_id: MeetingId,
-    /// The project.
+    /// The project's name.
     pub project_name: String,
-    /// The worker's name for people.
+    /// The worker's display name.
     pub worker_name: String,
-    /// When it was opened: RFC 3339 in UTC.
+    /// The time of the opening: RFC 3339 in UTC.
     pub started_at: String,
-    /// `open`.
+    /// Always `open`.
     pub status: MeetingStatus,
 }
 
-/// The meetings that are open.
+/// The open meetings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenMeetings {
     /// The meetings.
@@ -237,11 +237,11 @@ pub enum TurnEvent {
     Session {
         /// The meeting.
         meeting_id: String,
-        /// Its job.
+        /// The id of the session's job.
         session_id: String,
-        /// The worker's name for people.
+        /// The worker's display name.
         worker: String,
-        /// A sentence for each bound that was above what the operator allows. The original has no such field.
+        /// A sentence for each bound that exceeded the operator's. The original has no such field.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cut: Vec<String>,
     },
@@ -252,57 +252,57 @@ pub enum TurnEvent {
     },
     /// The worker calls a tool.
     ToolUse {
-        /// The call.
+        /// The call's id.
         id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// Its whole input.
+        /// The whole input of the call.
         input: Value,
     },
-    /// The answer of a tool.
+    /// A tool's answer.
     ToolResult {
-        /// The call.
+        /// The call's id.
         tool_use_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
         /// The answer, or the error.
         output: String,
-        /// Whether it is an error. The original has no such field.
+        /// Whether the output is an error. The original has no such field.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// The turn is over.
+    /// The turn ended.
     TurnEnd {
-        /// US dollars, where the cost is known.
+        /// The cost in US dollars, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
     },
-    /// The conversation no longer fits, and some of it was left out.
+    /// The conversation exceeded its limit, and a part of it was left out.
     ContextCompacted {
-        /// `auto`: nobody asked for it.
+        /// Always `auto`: the host shortened the conversation.
         trigger: Trigger,
-        /// Tokens before, as far as that is known.
+        /// The number of tokens before, as far as it is known.
         pre_tokens: u64,
         /// The texts that were left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<String>,
     },
-    /// The turn is over, and why it was cut short.
+    /// The turn was cut short.
     Error {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// An event of a host of a later version.
+    /// An event of a later version of the host.
     #[serde(other)]
     Unknown,
 }
 
-/// What had a conversation shortened.
+/// The reason that a conversation was shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Trigger {
-    /// The host, since it no longer fits.
+    /// The conversation exceeded its limit.
     Auto,
 }
 
@@ -313,7 +313,7 @@ impl TurnEvent {
     }
 }
 
-/// A whole turn, for a caller that is not sent its events.
+/// A whole turn, for a caller that does not receive its events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpokenTurn {
@@ -321,28 +321,28 @@ pub struct SpokenTurn {
     pub meeting_id: String,
     /// The worker's text.
     pub text: String,
-    /// The tools that were called, by name.
+    /// The names of the called tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// US dollars, where the cost is known.
+    /// The cost in US dollars, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Why the turn was cut short, where it was.
+    /// The reason that the turn was cut short, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A meeting that is to be opened.
+/// A meeting to open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewMeeting {
     /// The project's name.
     pub project_name: String,
-    /// The worker's name, as the list of workers has it.
+    /// The worker's name from the list of workers.
     pub worker_name: String,
-    /// The subject: the user's first message.
+    /// The subject, which is the user's first message.
     pub prompt: String,
-    /// Model and bounds in place of the worker's own, for each turn.
+    /// The model and bounds of each turn, in place of the worker's own.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
     pub resource_overrides: Overrides,
 }
@@ -357,7 +357,7 @@ impl Operation for OpenMeeting {
     const ROW: Row = Row::new(
         "meeting/create",
         Access::Dispatches,
-        "Opens a meeting with a worker on a project, and has the worker answer the subject.",
+        "Opens a meeting with a worker on a project. The worker answers the subject.",
     )
     .streams()
     .post("/meeting/request/meeting/create")
@@ -369,19 +369,19 @@ impl Operation for OpenMeeting {
     });
 }
 
-/// A request for a meeting that is to be accepted.
+/// A request for a meeting, to accept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptMeetingParams {
     /// The meeting's id.
     pub meeting_id: String,
-    /// Only where it is one of this project.
+    /// If present, the meeting must belong to this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
     /// The user's first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Model and bounds in place of the worker's own, for each turn.
+    /// The model and bounds of each turn, in place of the worker's own.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
     pub resource_overrides: Overrides,
 }
@@ -394,20 +394,20 @@ impl Operation for AcceptMeeting {
     type Input = AcceptMeetingParams;
     type Output = TurnEvent;
     const ROW: Row =
-        Row::new("meeting/accept", Access::Dispatches, "Accepts a request for a meeting, and has the worker begin it.")
+        Row::new("meeting/accept", Access::Dispatches, "Accepts a request for a meeting. The worker speaks first.")
             .streams()
             .post("/meeting/request/meeting/accept")
             .tool("accept_meeting", "Accept a meeting")
             .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
 }
 
-/// A meeting, by its id, of a project where one is named.
+/// The id of a meeting, and optionally its project.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeetingParams {
     /// The meeting's id.
     pub meeting_id: String,
-    /// Only where it is one of this project.
+    /// If present, the meeting must belong to this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
 }
@@ -424,16 +424,16 @@ impl Operation for DeclineMeeting {
         .tool("decline_meeting", "Decline a meeting");
 }
 
-/// A request for a meeting that is to be put off.
+/// A request for a meeting, to defer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeferMeetingParams {
     /// The meeting's id.
     pub meeting_id: String,
-    /// Only where it is one of this project.
+    /// If present, the meeting must belong to this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
-    /// Until which day, as `2026-12-01`.
+    /// The date to which the request is deferred, such as `2026-12-01`.
     pub deferred_until: String,
 }
 
@@ -444,45 +444,45 @@ pub struct DeferMeeting;
 impl Operation for DeferMeeting {
     type Input = DeferMeetingParams;
     type Output = Done;
-    const ROW: Row = Row::new("meeting/defer", Access::Dispatches, "Puts a request for a meeting off.")
+    const ROW: Row = Row::new("meeting/defer", Access::Dispatches, "Defers a request for a meeting to a later date.")
         .post("/meeting/request/meeting/defer")
         .tool("defer_meeting", "Put a meeting off")
         .quirks(Quirks { missing: Some("projectName, deferredUntil"), ..Quirks::NONE });
 }
 
-/// Which meetings a list has, and from where.
+/// The filter and the offset for a list of meetings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MeetingFilter {
-    /// Only those of this project. Each view but `all` needs it.
+    /// Lists only the meetings of this project. Every view except `all` needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
-    /// Which meetings; without it, the requests.
+    /// The view; `requests` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<Named<MeetingListView>>,
-    /// In the view `all`, only those in this state.
+    /// In the view `all`, lists only the meetings in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Named<MeetingStatus>>,
-    /// How many to skip at the beginning of the list, as after an answer that says `more`.
+    /// The number of meetings to skip at the beginning of the list, after an answer with `more`.
     #[serde(skip_serializing_if = "is_zero")]
     pub offset: usize,
-    /// How many to list at most; fewer where they are long.
+    /// The most meetings to list; an answer has fewer if they are long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// Which meetings a list has.
+/// The view of a list of meetings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum MeetingListView {
-    /// All, of one project or of all projects. The original has no such view.
+    /// All meetings, of one project or of all projects. The original has no such view.
     All,
-    /// The requests.
+    /// The requests for meetings.
     Requests,
-    /// The open ones.
+    /// The open meetings.
     Open,
-    /// The records of those that are over.
+    /// The records of closed meetings.
     Artifacts,
 }
 
@@ -493,7 +493,7 @@ pub struct ListMeetings;
 impl Operation for ListMeetings {
     type Input = MeetingFilter;
     type Output = MeetingsAnswer;
-    const ROW: Row = Row::new("meeting/list", Access::Reads, "Lists meetings, and requests for them, newest first.")
+    const ROW: Row = Row::new("meeting/list", Access::Reads, "Lists meetings and requests for meetings, newest first.")
         .answers_mebibytes(16)
         .get("/meeting/request/meeting/list")
         .tool("list_meetings", "List meetings")
@@ -508,7 +508,7 @@ impl Operation for ReadMeeting {
     type Input = MeetingParams;
     type Output = MeetingDetail;
     const ROW: Row =
-        Row::new("meeting/read", Access::Reads, "Hands over one meeting, with its conversation and its notes.")
+        Row::new("meeting/read", Access::Reads, "Returns one meeting, with its conversation and its notes.")
             .answers_mebibytes(48)
             .get("/meeting/request/meeting/read")
             .tool("read_meeting", "Read a meeting");
@@ -531,26 +531,29 @@ pub struct SendMessage;
 impl Operation for SendMessage {
     type Input = MessageParams;
     type Output = TurnEvent;
-    const ROW: Row =
-        Row::new("meeting/send", Access::Dispatches, "Says something in an open meeting, and has the worker answer.")
-            .streams()
-            .post("/meeting/session/message/send")
-            .tool("send_message", "Say something in a meeting")
-            .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
+    const ROW: Row = Row::new(
+        "meeting/send",
+        Access::Dispatches,
+        "Sends the user's message in an open meeting. The worker answers it.",
+    )
+    .streams()
+    .post("/meeting/session/message/send")
+    .tool("send_message", "Say something in a meeting")
+    .quirks(Quirks { aliases: &[("content", "message")], ..Quirks::NONE });
 }
 
-/// A turn that is to be listened to.
+/// The turn of a meeting, to receive its events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JoinTurnParams {
     /// The meeting's id.
     pub meeting_id: String,
-    /// The id of the last event that was received; without it, the turn is sent from its beginning.
+    /// The id of the last received event. By default, the turn is sent from its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
 }
 
-/// Listens to the turn under way, or to the last one.
+/// Streams the running turn, or the last one.
 #[derive(Debug)]
 pub struct JoinTurn;
 
@@ -561,13 +564,13 @@ impl Operation for JoinTurn {
     const ROW: Row = Row::new(
         "meeting/subscribe",
         Access::Reads,
-        "Answers with the events of the turn that is under way in a meeting, or of the last one.",
+        "Streams the events of a meeting's running turn, or of its last turn.",
     )
     .streams()
     .get("/meeting/session/generation/subscribe");
 }
 
-/// A meeting, by its id.
+/// The id of a meeting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeetingIdParams {
@@ -575,14 +578,14 @@ pub struct MeetingIdParams {
     pub meeting_id: String,
 }
 
-/// Interrupts the turn under way.
+/// Interrupts the running turn.
 #[derive(Debug)]
 pub struct InterruptTurn;
 
 impl Operation for InterruptTurn {
     type Input = MeetingIdParams;
     type Output = Done;
-    const ROW: Row = Row::new("meeting/interrupt", Access::Ends, "Interrupts the turn that is under way in a meeting.")
+    const ROW: Row = Row::new("meeting/interrupt", Access::Ends, "Interrupts the running turn of a meeting.")
         .post("/meeting/session/generation/interrupt")
         .tool("interrupt_turn", "Interrupt a turn");
 }
@@ -594,7 +597,7 @@ pub struct CloseMeeting;
 impl Operation for CloseMeeting {
     type Input = MeetingIdParams;
     type Output = MeetingClosed;
-    const ROW: Row = Row::new("meeting/close", Access::Ends, "Closes a meeting, and answers with its notes.")
+    const ROW: Row = Row::new("meeting/close", Access::Ends, "Closes a meeting, and returns its notes.")
         .slow()
         .post("/meeting/session/meeting/close")
         .tool("close_meeting", "Close a meeting");
@@ -607,7 +610,7 @@ pub struct ListOpenMeetings;
 impl Operation for ListOpenMeetings {
     type Input = super::NoParams;
     type Output = OpenMeetings;
-    const ROW: Row = Row::new("meeting/sessions", Access::Reads, "Lists the meetings that are open, of all projects.")
+    const ROW: Row = Row::new("meeting/sessions", Access::Reads, "Lists the open meetings of all projects.")
         .get("/meeting/session/meeting/list");
 }
 

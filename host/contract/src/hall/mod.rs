@@ -1,6 +1,7 @@
 //! Defines the domain of the hall: projects, commissions, meetings, documents, and the operations on them.
 //!
-//! The fields are those of the original's API, in its order. The comments tell which fields the original does not have.
+//! The fields are those of the original's API, in its order. A field that the original does not have says so in its
+//! comment.
 
 mod commission;
 mod document;
@@ -28,7 +29,7 @@ use serde::{
     de::{DeserializeOwned, IntoDeserializer, value},
 };
 
-/// The answer of an operation that has nothing else to say.
+/// The answer of an operation without other results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// Always `ok`.
@@ -39,18 +40,18 @@ pub struct Done {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ok {
-    /// It is done.
+    /// The operation is done.
     #[default]
     Ok,
 }
 
-/// A state by its name, or another text. The original compares texts, so no object is in such a state.
+/// A state by its name, or any other text. As in the original, no object matches an unknown state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Named<T> {
-    /// The state.
+    /// A known state.
     Known(T),
-    /// Another text.
+    /// Any other text.
     Unknown(String),
 }
 

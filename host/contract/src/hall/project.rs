@@ -24,22 +24,22 @@ pub struct ProjectView {
     pub name: String,
     /// The top directory of the user's working tree.
     pub path: String,
-    /// The group that it is shown with.
+    /// The group under which the project is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// `registered`.
+    /// Always `registered`.
     pub status: ProjectStatus,
-    /// Why no work is done in it, where that is so. The original has no such field.
+    /// The reason that no work can be done in the project, if there is one. The original has no such field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Where a project is.
+/// The state of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum ProjectStatus {
-    /// It is in `config.yaml`.
+    /// The project is in `config.yaml`.
     Registered,
 }
 
@@ -60,13 +60,13 @@ impl Operation for ListProjects {
     const ROW: Row = Row::new(
         "system/project/list",
         Access::Reads,
-        "Lists the projects that commissions can be for, and why no work is done in one where that is so.",
+        "Lists the projects that commissions can be for, with the reason why a project cannot be worked on.",
     )
     .get("/system/config/project/list")
     .tool("list_projects", "List projects");
 }
 
-/// A project, as `config.yaml` has it.
+/// A project's entry in `config.yaml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectSettings {
@@ -74,49 +74,49 @@ pub struct ProjectSettings {
     pub name: String,
     /// The top directory of the user's working tree.
     pub path: String,
-    /// The name for people.
+    /// The display title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// A description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Where it comes from.
+    /// The address of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo_url: Option<String>,
-    /// The branch that work begins from.
+    /// The branch on which work starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<String>,
-    /// The group that it is shown with.
+    /// The group under which the project is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Meetings that are open at once.
+    /// The most meetings of the project that are open at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meeting_cap: Option<u32>,
-    /// Commissions that run at once.
+    /// The most commissions of the project that run at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commission_cap: Option<u32>,
-    /// Tokens of memories that a session is given (REQ-WKR-23).
+    /// The most tokens of memories that a session is given (REQ-WKR-23).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u32>,
 }
 
-/// The default number of a project's commissions that run at once.
+/// The default for the most commissions of a project that run at once.
 const COMMISSIONS_OF_A_PROJECT: u32 = 3;
-/// The default number of a project's meetings that are open at once.
+/// The default for the most meetings of a project that are open at once.
 const MEETINGS_OF_A_PROJECT: u32 = 5;
 
 impl ProjectSettings {
-    /// The number of commissions that run at once.
+    /// The most commissions that run at once.
     pub fn commissions(&self) -> u32 {
         self.commission_cap.unwrap_or(COMMISSIONS_OF_A_PROJECT)
     }
 
-    /// The number of meetings that are open at once.
+    /// The most meetings that are open at once.
     pub fn meetings(&self) -> u32 {
         self.meeting_cap.unwrap_or(MEETINGS_OF_A_PROJECT)
     }
 
-    /// The characters of memories that a session is given, if the project sets them (REQ-WKR-23).
+    /// The most characters of memories that a session is given, if the project sets them (REQ-WKR-23).
     pub fn memory_chars(&self) -> Option<u64> {
         self.memory_limit.map(|tokens| u64::from(tokens) * 4)
     }
@@ -136,21 +136,18 @@ pub struct ReadProject;
 impl Operation for ReadProject {
     type Input = NamedProject;
     type Output = ProjectSettings;
-    const ROW: Row = Row::new(
-        "system/project/read",
-        Access::Reads,
-        "Hands over a project's settings, and the vision of its documents.",
-    )
-    .get("/system/config/project/read")
-    .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
+    const ROW: Row =
+        Row::new("system/project/read", Access::Reads, "Returns a project's settings, and the vision document.")
+            .get("/system/config/project/read")
+            .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
 }
 
-/// A project that is to be registered.
+/// A project to register.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterProjectParams {
     /// The project's name.
     pub name: String,
-    /// The top directory of its working tree.
+    /// The top directory of the project's working tree.
     pub path: String,
 }
 
@@ -164,7 +161,7 @@ impl Operation for RegisterProject {
     const ROW: Row = Row::new(
         "system/project/register",
         Access::Dispatches,
-        "Refuses: a project is registered by its operator alone, and the answer has the command.",
+        "Always refuses: only the operator registers projects. The answer names the command.",
     )
     .post("/system/config/project/register")
     .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
@@ -180,29 +177,29 @@ impl Operation for DeregisterProject {
     const ROW: Row = Row::new(
         "system/project/deregister",
         Access::Dispatches,
-        "Refuses: a project is taken away by its operator alone, and the answer has the command.",
+        "Always refuses: only the operator deregisters projects. The answer names the command.",
     )
     .post("/system/config/project/deregister")
     .quirks(Quirks { aliases: &[("projectName", "name")], ..Quirks::NONE });
 }
 
-/// A project and the group to show it with.
+/// A project and its new group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupParams {
     /// The project's name.
     pub name: String,
-    /// The group. An empty one takes the project out of its group.
+    /// The group. An empty text removes the project from its group.
     pub group: String,
 }
 
-/// The group that a project has now.
+/// The project's group after the change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Grouped {
     /// Always true: a group that cannot be written is an error.
     pub updated: bool,
     /// The project's name.
     pub name: String,
-    /// The group as it is stored; empty where the project is in none.
+    /// The group as it is stored; empty if the project has none.
     pub group: String,
 }
 
@@ -216,7 +213,7 @@ impl Operation for GroupProject {
     const ROW: Row = Row::new(
         "system/project/group",
         Access::Dispatches,
-        "Changes the group that a project is shown with, in `config.yaml`. An empty group takes it out of its group.",
+        "Changes the group of a project in `config.yaml`. An empty group removes the project from its group.",
     )
     .post("/system/config/project/group")
     .quirks(Quirks {
@@ -233,7 +230,7 @@ impl Operation for GroupProject {
 pub struct HallSettings {
     /// The projects.
     pub projects: Vec<ProjectSettings>,
-    /// Commissions of all projects that run at once.
+    /// The most commissions of all projects that run at once.
     pub max_concurrent_commissions: u32,
 }
 
@@ -244,7 +241,7 @@ pub struct ReadSettings;
 impl Operation for ReadSettings {
     type Input = NoParams;
     type Output = HallSettings;
-    const ROW: Row = Row::new("system/config/read", Access::Reads, "Hands over the configuration of the hall.")
+    const ROW: Row = Row::new("system/config/read", Access::Reads, "Returns the configuration of the hall.")
         .get("/system/config/application/read");
 }
 
@@ -252,11 +249,11 @@ impl Operation for ReadSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
-    /// Whether it was read.
+    /// Whether the file was read.
     pub reloaded: bool,
-    /// The number of its projects.
+    /// The number of projects in the file.
     pub project_count: usize,
-    /// The projects that were not known before.
+    /// The names of projects that are new.
     pub new_projects: Vec<String>,
 }
 
@@ -267,23 +264,22 @@ pub struct ReloadSettings;
 impl Operation for ReloadSettings {
     type Input = NoParams;
     type Output = Reloaded;
-    const ROW: Row =
-        Row::new("system/config/reload", Access::Dispatches, "Reads `config.yaml` of the hall's home again.")
-            .post("/system/config/application/reload");
+    const ROW: Row = Row::new("system/config/reload", Access::Dispatches, "Reads the hall's `config.yaml` again.")
+        .post("/system/config/application/reload");
 }
 
-/// Whether the files that a hall is configured by can be used.
+/// Whether the configuration files of a hall can be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Validation {
     /// Whether there are no issues.
     pub valid: bool,
-    /// What is wrong.
+    /// The faults, each as a sentence.
     pub issues: Vec<String>,
-    /// What may be meant so.
+    /// Settings that may be intended, each as a sentence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The number of projects in `config.yaml`, where that can be read.
+    /// The number of projects in `config.yaml`, if the file can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_count: Option<usize>,
 }
@@ -298,7 +294,8 @@ impl Operation for ValidateSettings {
     const ROW: Row = Row::new(
         "system/config/validate",
         Access::Reads,
-        "Reads `config.yaml` and `guild.toml` as they are now, and says what is wrong. Nothing is put in service.",
+        "Checks the current `config.yaml` and `guild.toml`, and returns their faults. The running configuration does \
+         not change.",
     )
     .get("/system/config/application/validate");
 }
@@ -308,22 +305,22 @@ impl Operation for ValidateSettings {
 pub struct Health {
     /// Always `ok`.
     pub status: super::Ok,
-    /// Meetings that are open.
+    /// The number of open meetings.
     pub meetings: usize,
-    /// Its commissions.
+    /// The running commissions.
     pub commissions: RunningCommissions,
-    /// Seconds since its start.
+    /// The seconds since the start of the hall.
     pub uptime: u64,
 }
 
-/// The commissions of a hall.
+/// The running commissions of a hall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunningCommissions {
-    /// Those under way.
+    /// The number of running commissions.
     pub running: usize,
 }
 
-/// Tells the state of the hall.
+/// Reads the state of the hall.
 #[derive(Debug)]
 pub struct ReadHealth;
 
@@ -333,7 +330,7 @@ impl Operation for ReadHealth {
     const ROW: Row = Row::new(
         "system/health",
         Access::Reads,
-        "Tells since when the hall is up, how many meetings are open, and how many commissions run.",
+        "Returns the hall's uptime, and the numbers of open meetings and running commissions.",
     )
     .get("/system/runtime/daemon/health");
 }
@@ -342,19 +339,19 @@ impl Operation for ReadHealth {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Briefing {
-    /// A few sentences.
+    /// The briefing, a few sentences.
     pub briefing: String,
-    /// When it was made: RFC 3339.
+    /// The time at which the briefing was made: RFC 3339.
     pub generated_at: String,
-    /// Whether it was made before: never.
+    /// Always false: each briefing is made on request.
     pub cached: bool,
 }
 
-/// A project, or all.
+/// A project, or all projects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MaybeProjectParams {
-    /// The project's name; without it, all projects.
+    /// The project's name; all projects by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project_name: Option<String>,
 }
@@ -369,54 +366,54 @@ impl Operation for ReadBriefing {
     const ROW: Row = Row::new(
         "coordination/briefing",
         Access::Reads,
-        "Tells in a few sentences how the work on a project stands, or on all.",
+        "Summarizes the state of the work on one project or on all projects in a few sentences.",
     )
     .get("/coordination/review/briefing/read")
     .tool("read_briefing", "Read a briefing");
 }
 
-/// The outcome of bringing `claude/main` of a project up to date.
+/// The outcome of updating `claude/main` of a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Synced {
     /// The project.
     pub project: String,
-    /// What was done.
+    /// The action on `claude/main`.
     pub action: SyncAction,
-    /// Why.
+    /// The reason for the action.
     #[serde(default)]
     pub reason: String,
-    /// The reason again, where it could not be done.
+    /// The reason again, if the update failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What was done to `claude/main`.
+/// The action on `claude/main`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum SyncAction {
-    /// It was set to the default branch, which has all of it.
+    /// The branch was set to the default branch, which contains all of its commits.
     Reset,
-    /// It was rebased onto the default branch.
+    /// The branch was rebased onto the default branch.
     Rebase,
-    /// The default branch was merged into it.
+    /// The default branch was merged into the branch.
     Merge,
-    /// It was up to date.
+    /// The branch was up to date.
     Noop,
-    /// It was left alone for now.
+    /// The branch was not updated this time.
     Skip,
-    /// It could not be done.
+    /// The update failed.
     Error,
 }
 
-/// The outcome of a sync, by project.
+/// The outcomes of a sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncResults {
-    /// In the order of the projects.
+    /// The outcomes, in the order of the projects.
     pub results: Vec<Synced>,
 }
 
-/// Makes `claude/main` follow the default branch.
+/// Updates `claude/main` from the default branch.
 #[derive(Debug)]
 pub struct SyncProjects;
 
@@ -426,7 +423,7 @@ impl Operation for SyncProjects {
     const ROW: Row = Row::new(
         "workspace/git/sync",
         Access::Dispatches,
-        "Has `claude/main` follow the default branch, in one project or in all.",
+        "Updates `claude/main` from the default branch, in one project or in all projects.",
     )
     .slow()
     .post("/workspace/git/integration/sync");
@@ -437,24 +434,24 @@ impl Operation for SyncProjects {
 pub struct Rebased {
     /// The project.
     pub project: String,
-    /// Whether `claude/main` now has nothing but its own commits on top of the default branch.
+    /// Whether `claude/main` now has only its own commits on top of the default branch.
     pub rebased: bool,
-    /// What was done instead, or why nothing was. The original has no such field.
+    /// The other action, or the reason that there was none. The original has no such field.
     #[serde(default)]
     pub reason: String,
-    /// The reason again, where the branch could not be changed.
+    /// The reason again, if the branch could not be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The outcome of a rebase, by project.
+/// The outcomes of a rebase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RebaseResults {
-    /// In the order of the projects.
+    /// The outcomes, in the order of the projects.
     pub results: Vec<Rebased>,
 }
 
-/// Syncs as [`SyncProjects`] does, and tells whether that was a rebase.
+/// Syncs like [`SyncProjects`], and returns whether `claude/main` was rebased.
 #[derive(Debug)]
 pub struct RebaseProjects;
 
@@ -464,14 +461,14 @@ impl Operation for RebaseProjects {
     const ROW: Row = Row::new(
         "workspace/git/rebase",
         Access::Dispatches,
-        "Syncs one project or all, and tells whether `claude/main` is on top of the default branch. Where both have commits \
-         of their own, the default branch is merged.",
+        "Syncs one project or all projects, and returns whether `claude/main` is on top of the default branch. If \
+         both have commits of their own, the default branch is merged.",
     )
     .slow()
     .post("/workspace/git/branch/rebase");
 }
 
-/// A pull request that is to be made.
+/// A pull request to create.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewPullRequest {
@@ -479,7 +476,7 @@ pub struct NewPullRequest {
     pub project_name: String,
     /// A short title.
     pub title: String,
-    /// What changed, and why, as Markdown.
+    /// The changes and their reasons, as Markdown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
 }
@@ -488,27 +485,27 @@ pub struct NewPullRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PullRequest {
-    /// The address.
+    /// The pull request's URL.
     pub url: String,
-    /// The commit of `claude/main` that was pushed.
+    /// The pushed commit of `claude/main`.
     pub claude_main_tip: String,
-    /// Whether it was open before. It has the commits that were pushed, and its own title.
+    /// Whether the pull request was open before. It then has the pushed commits, and keeps its title.
     #[serde(default)]
     pub existed: bool,
 }
 
-/// Makes a pull request.
+/// Creates a pull request.
 #[derive(Debug)]
 pub struct CreatePullRequest;
 
 impl Operation for CreatePullRequest {
     type Input = NewPullRequest;
     type Output = PullRequest;
-    // In the original only the manager makes pull requests.
+    // In the original, only the manager creates pull requests.
     const ROW: Row = Row::new(
         "workspace/git/pr/create",
         Access::Dispatches,
-        "Pushes `claude/main` of a project, and makes a pull request of it.",
+        "Pushes `claude/main` of a project, and creates a pull request for it.",
     )
     .slow()
     .post("/workspace/git/pr/create")

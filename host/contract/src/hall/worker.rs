@@ -10,19 +10,19 @@ use crate::operation::{Access, Operation, Row};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerView {
-    /// The name of its package.
+    /// The name of the worker's package.
     pub name: String,
-    /// The name for people.
+    /// The worker's display name.
     pub display_name: String,
-    /// The title for people.
+    /// The worker's display title.
     pub display_title: String,
-    /// What it does.
+    /// The worker's description.
     pub description: String,
-    /// Where its picture is.
+    /// The URL of the worker's picture.
     pub portrait_url: Option<String>,
-    /// The model of its sessions, where that is known; the built-in search has none.
+    /// The model of the worker's sessions, if it is known; the built-in search has none.
     pub model: Option<WorkerModel>,
-    /// The runtime of its sessions. The original has no such field.
+    /// The runtime of the worker's sessions. The original has no such field.
     pub agent: String,
 }
 
@@ -32,14 +32,14 @@ pub struct WorkerView {
 pub struct WorkerModel {
     /// The name.
     pub name: String,
-    /// Whether it is at an address of the user's: the one provider of `[api]` has all models here.
+    /// Whether the model is at the user's own address. On this host, the one provider of `[api]` has all models.
     pub is_local: bool,
 }
 
 /// The workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerList {
-    /// The workers, by name.
+    /// The workers, sorted by name.
     pub workers: Vec<WorkerView>,
 }
 
@@ -53,7 +53,7 @@ impl Operation for ListWorkers {
     const ROW: Row = Row::new(
         "system/worker/list",
         Access::Reads,
-        "Lists the workers that commissions and meetings can be for, in their own words.",
+        "Lists the workers that commissions and meetings can be for, with their own descriptions.",
     )
     .get("/system/packages/worker/list")
     .tool("list_workers", "List workers");
@@ -64,16 +64,16 @@ impl Operation for ListWorkers {
 pub struct Model {
     /// The name.
     pub name: String,
-    /// The runtime that has it.
+    /// The runtime that offers the model.
     pub agent: String,
 }
 
 /// The models that a host can run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelCatalogue {
-    /// All of them, each with the `agent` that a worker has to run on.
+    /// All models, each with the `agent` that a worker needs to run it.
     pub builtin: Vec<Model>,
-    /// Those at addresses of the user's, which the original tells apart: always empty.
+    /// Models at the user's own addresses, which the original lists separately: always empty.
     pub local: Vec<Model>,
 }
 
@@ -87,7 +87,7 @@ impl Operation for ListModels {
     const ROW: Row = Row::new(
         "system/model/list",
         Access::Reads,
-        "Lists the models that this host can run, each with the `agent` that a worker has to run on.",
+        "Lists the models that this host can run, each with the `agent` that a worker needs to run it.",
     )
     .get("/system/models/catalog/list")
     .tool("list_models", "List models");

@@ -1,6 +1,6 @@
 //! Defines the events of a host, as `GET /events` sends them.
 //!
-//! Callers read these doc comments too, in the JSON Schema that is made from these types.
+//! Callers read these doc comments in the JSON Schema that is made from these types.
 
 use std::str::FromStr;
 
@@ -14,33 +14,33 @@ use crate::{
     text::{named, names},
 };
 
-/// The bytes of a text after which an event cuts it.
+/// The most bytes of each text in an event.
 pub const TEXT_BYTES: usize = 1024;
 
-/// An event of a host. Texts are cut after their first KiB; all of them are in `worker/status`.
+/// An event of a host. Each text is cut after its first KiB; `worker/status` has the whole texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// When it was: RFC 3339 in UTC.
+    /// The time of the event: RFC 3339 in UTC.
     #[schemars(extend("format" = "date-time"))]
     pub time: String,
-    /// The member that it is about; absent where it is about none.
+    /// The member that the event is about; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub member: Option<MemberKey>,
-    /// The job that it is about; absent where it is about none.
+    /// The job that the event is about; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "JobId")]
     pub job_id: Option<JobId>,
-    /// What it was.
+    /// The event's kind and details.
     #[serde(flatten)]
     pub news: EventDetail,
-    /// Whether a text was cut; absent where none was.
+    /// Whether a text was cut; absent if none was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// What happened.
+/// The kind of an event, with its details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, EnumDiscriminants)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[strum_discriminants(
@@ -51,54 +51,54 @@ pub struct Event {
     strum(serialize_all = "kebab-case")
 )]
 pub enum EventDetail {
-    /// A job was made. It may wait for its turn.
+    /// A job was created. It may wait for its turn.
     JobStarted {
         /// The label of the dispatch.
         description: String,
     },
-    /// A job that a stop of the host interrupted is resumed.
+    /// The host resumed a job that a stop of the host had interrupted.
     JobResumed {
         /// The label of the dispatch.
         description: String,
     },
-    /// The worker says something else of its progress.
+    /// The worker changed its progress text.
     JobSummary {
-        /// What it says; null where it took back what it had said.
+        /// The progress text; null if the worker removed it.
         summary: Option<String>,
     },
-    /// The worker has a question that a person has to answer.
+    /// The worker has a question for a person.
     JobQuestion {
         /// The question.
         question: String,
     },
-    /// The worker decided something on its own.
+    /// The worker made a decision on its own.
     JobDecision {
-        /// What, and why.
+        /// The decision and its reason.
         decision: Decision,
     },
-    /// A job ended, or one that had failed was cancelled.
+    /// A job ended, or a failed job was cancelled.
     JobEnded {
-        /// How.
+        /// The final status.
         status: JobStatus,
-        /// Why it failed; null if it did not.
+        /// The reason of the job's failure; null if it did not fail.
         error: Option<String>,
     },
-    /// A job is gone, with all its files.
+    /// A job was deleted with all its files.
     JobDeleted,
-    /// A member is served from now on.
+    /// The host now serves a new member.
     MemberAdded,
-    /// A member is served as it is now in its directory.
+    /// The host now serves a member's changed directory.
     MemberChanged,
-    /// A member is not served any more.
+    /// The host does not serve the member any more.
     MemberRemoved,
-    /// What is in a member's directory cannot be served. What was served before still is.
+    /// The current contents of a member's directory cannot be served. The version that was in service stays in service.
     MemberError {
-        /// Why not.
+        /// The reason.
         error: String,
     },
-    /// Events are missing here: the host does not have them any more.
+    /// Events are missing here: the host does not keep them any more.
     Gap {
-        /// How many they are at most; null where nobody knows, since the host was started again meanwhile.
+        /// The most events that may be missing; null if the number is unknown because the host restarted.
         missed: Option<u64>,
     },
 }
@@ -107,7 +107,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// The word on the wire.
+    /// The kind's name on the wire.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -118,7 +118,7 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         named(Self::ALL, text)
-            .ok_or_else(|| format!("{text:?} is no kind of event; the kinds are {}", names(Self::ALL)))
+            .ok_or_else(|| format!("{text:?} is not a kind of event; the kinds are {}", names(Self::ALL)))
     }
 }
 

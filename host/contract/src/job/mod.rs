@@ -10,20 +10,21 @@ use strum::IntoStaticStr;
 use crate::ids::JobId;
 
 // A failed job has to be cancelled before it can be deleted (REQ-WD-17).
-/// Where a job is. `running` ends in one of the others, which are final, but that a failed job can be cancelled.
+/// The status of a job. `running` changes to one of the others, which are final, except that a failed job can be
+/// cancelled.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display, IntoStaticStr,
 )]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
-    /// Its work is under way, or waits for its turn.
+    /// The job's work is running, or waits for its turn.
     Running,
-    /// It has a result.
+    /// The job has a result.
     Completed,
-    /// It ended without a result; `error` says why.
+    /// The job ended without a result; `error` has the reason.
     Failed,
-    /// A caller ended it.
+    /// A caller cancelled the job.
     Cancelled,
 }
 
@@ -47,29 +48,30 @@ pub struct Meta {
     pub status: JobStatus,
     /// The short label of the dispatch (REQ-WD-6).
     pub description: String,
-    /// The time at which it was made: RFC 3339 in UTC.
+    /// The time at which the job was created: RFC 3339 in UTC.
     pub started_at: String,
-    /// The time of its end; absent while it runs.
+    /// The time at which the job ended; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<String>,
-    /// The reason of its failure. It stays when a failed job is cancelled.
+    /// The reason of the job's failure. It stays when a failed job is cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The usage of its sessions; absent while it runs, and in jobs of the original.
+    /// The usage of the job's sessions; absent while the job runs, and in jobs of the original.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<JobUsage>,
-    /// The number of times that a host resumed it.
+    /// The number of times that a host resumed the job.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumes: u32,
-    /// The name of the token with which it was dispatched, if there was one. The job's spending counts for the token.
+    /// The name of the token with which the job was dispatched, if there was one. The job's spending counts for the
+    /// token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The way of its last resumption, until it has run for a while.
+    /// The way in which the job was last resumed, until it has run for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumption: Option<Resumption>,
 }
 
-/// The way in which a job was resumed a short while ago. If the host ends now without a clean stop, the job is a
+/// The way in which a job was resumed a short while ago. If the host stops now without a clean shutdown, the job is a
 /// suspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,7 +80,7 @@ pub enum Resumption {
     Together,
     /// No other job was resumed at the same time. After a crash it is held back.
     Alone,
-    /// A host ended while the job was resumed alone. The job does not run until a user resumes it.
+    /// A host stopped while the job was resumed alone. The job does not run until a user resumes it.
     HeldBack,
 }
 
@@ -87,21 +89,21 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What was used: by a turn, a session, or all sessions of a job.
+/// The usage of a turn, a session, or all sessions of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Turns of a model.
+    /// The model's turns.
     pub turns: u32,
-    /// Tokens that were sent, with those among them that the provider had in its cache.
+    /// Tokens sent, including those that the provider had in its cache.
     pub input_tokens: u64,
-    /// Tokens among those that were sent which the provider had in its cache.
+    /// Tokens sent that the provider had in its cache.
     pub cached_tokens: u64,
-    /// Tokens that came back.
+    /// Tokens received.
     pub output_tokens: u64,
-    /// US dollars; null where what a part of it cost is not known.
+    /// US dollars; null if the cost of some part is not known.
     pub cost_usd: Option<f64>,
-    /// US dollars of the parts whose cost is known; only where that of the whole is null.
+    /// US dollars of the parts whose cost is known; present only if the cost of the whole is null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub known_cost_usd: Option<f64>,
@@ -150,20 +152,22 @@ impl Usage {
     }
 }
 
-/// What the sessions of a job used, and on what: the sum over all of them, as of the last turn while the job runs.
+/// The usage of a job's sessions, with their runtime and models: the sum over all of them, up to the last turn while
+/// the job
+/// runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobUsage {
-    /// The runtime of its sessions.
+    /// The runtime of the job's sessions.
     pub agent: String,
     /// The models that answered.
     pub models: Vec<String>,
     /// The sum over all sessions.
     #[serde(flatten)]
     pub usage: Usage,
-    /// Seconds for which its work was under way, without the time in which it waited for its place.
+    /// Seconds for which the job's work was running, without the time in the queue.
     pub wall_seconds: f64,
-    /// Whether it waits for a place among the sessions of its runtime; absent where it does not.
+    /// Whether the job waits for a free session of its runtime; absent if it does not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
 }
@@ -172,10 +176,10 @@ pub struct JobUsage {
 /// A judgment call that the worker made on its own, for a person to review.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Decision {
-    /// What was open.
+    /// The open question.
     pub question: String,
-    /// What was decided.
+    /// The decision.
     pub decision: String,
-    /// Why.
+    /// The reason for the decision.
     pub reasoning: String,
 }

@@ -1,48 +1,49 @@
-//! Defines the report on the members of a host, as `GET /members` sends it.
+//! Defines the report on the members of a host, the answer to `GET /members`.
 //!
-//! Callers read these doc comments too, in the JSON Schema that is made from these types.
+//! Callers read these doc comments in the JSON Schema that is made from these types.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-/// What a running host says of a member.
+/// A running host's report on one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberReport {
-    /// Its key.
+    /// The member's key.
     pub member: String,
-    /// Whether it can be worked with.
+    /// Whether the member is in service.
     pub state: MemberService,
-    /// The version of what is in service, as its manifest says.
+    /// The version of the member in service, from its manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The SHA-256 of the component that is in service, in lower-case hexadecimal.
+    /// The SHA-256 of the component in service, in lower-case hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// The SHA-256 of the manifest that it is in service with, in lower-case hexadecimal.
+    /// The SHA-256 of the manifest in service, in lower-case hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
-    /// The toolboxes that its jobs need and whose components are still being loaded: a dispatch waits for them.
+    /// The toolboxes that the member's jobs need and whose components are still loading: a dispatch waits for them.
     #[serde(default, rename = "toolboxesLoading", skip_serializing_if = "Vec::is_empty")]
     pub toolboxes_loading: Vec<String>,
-    /// Why it is not in service; where it is `ready`, why what its directory has now is not.
+    /// The reason that the member is not in service; for a `ready` member, the reason that the current contents of its
+    /// directory are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Whether a member can be worked with.
+/// The state of a member's service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum MemberService {
-    /// It is in service.
+    /// The member is in service.
     Ready,
-    /// Its component is being loaded.
+    /// The member's component is loading.
     Loading,
-    /// It is not in service.
+    /// The member is not in service.
     Error,
-    /// It has no component: another process serves it.
+    /// The member has no component: another process serves it.
     Foreign,
 }
 
