@@ -171,7 +171,7 @@ fn a_token_is_shown_once_and_stored_as_its_sha_256() {
     for (arguments, why) in [
         (&["add", "ci"][..], "there is a token ci already"),
         (&["add", "a b"], "cannot name a token"),
-        (&["add", "x", "--members", "a b"], "\"a b\" is no member's key, nor a pattern of keys"),
+        (&["add", "x", "--members", "a b"], "\"a b\" is neither a member's key nor a pattern of keys"),
         (&["add", "x", "--expires", "2020-01-01"], "over already"),
         (&["add", "x", "--methods", "write"], "possible values: read, dispatch, all"),
         (&["revoke", "other"], "there is no token \"other\"; there are ci"),

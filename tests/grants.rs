@@ -457,7 +457,7 @@ fn members_shows_what_is_granted_and_why_the_rest_is_not() {
     let why = r#"[member."team/*"] in guild.toml denies it; take "memory:write" out of its `deny` to allow it"#;
     assert_eq!(row("memory:write"), format!("memory:write denied {why}"));
     assert_eq!(row("files:docs"), "files:docs granted");
-    let why = "\"files:src\" in a `deny` of guild.toml names it; take it out to allow it";
+    let why = "\"files:src\" in a `deny` of guild.toml names it; remove it to allow the root";
     assert_eq!(row("files:src"), format!("files:src denied {why}"));
     // What there is, and not what was asked for: no web is open here.
     assert_eq!(row("session tools"), "session tools Read, Grep, Glob, WebSearch");

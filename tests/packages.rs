@@ -254,7 +254,7 @@ fn what_a_package_can_change_of_a_project_is_granted_denied_and_audited() {
         let found = findings.iter().find(|found| found["rule"] == rule && found["place"] == place);
         found.unwrap_or_else(|| panic!("no {rule} at {place}: {findings:#?}"))["text"].as_str().unwrap()
     };
-    assert!(text("GA065", "package.json: guildHall.component.grants.lore").contains("texts in `.lore`"));
+    assert!(text("GA065", "package.json: guildHall.component.grants.lore").contains("documents in `.lore`"));
     assert!(text("GA065", "package.json: guildHall.builtInTools").contains("all files of the project"));
     assert!(text("GA066", "package.json: guildHall.component.scopes").contains("memories of the project"));
     assert!(!findings.iter().any(|found| found["text"].as_str().unwrap().contains("memories of all projects")));

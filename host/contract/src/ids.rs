@@ -5,16 +5,16 @@ use std::{fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-// REQ-WD-7, REQ-WD-20. An id that the original made (UUIDv4) is as good as one of this host's.
+// REQ-WD-7, REQ-WD-20. The host accepts ids that the original made (UUIDv4).
 /// Names one job, and its directory under the member's `jobs/`: letters, digits, `-` and `_`, 1 to 128 of them.
 ///
-/// The host makes UUIDs, version 7; an id that a person gave to a directory is as good.
+/// The host makes UUIDs, version 7; it also accepts a directory that a person named.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[0-9A-Za-z_-]{1,128}$"))]
 pub struct JobId(String);
 
-/// The reason that a text is no [`JobId`] or [`MemberKey`].
+/// The reason that a text is not a [`JobId`] or [`MemberKey`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidId(String);
 
@@ -71,7 +71,7 @@ impl fmt::Display for JobId {
 
 /// Names one member: the path of its directory under the members' directory, `X` or `X/Y`.
 ///
-/// In tool and server names, where `/` cannot stand, it is `X--Y` ([`MemberKey::flat`]).
+/// In names of tools and servers, which cannot contain `/`, the key is `X--Y` ([`MemberKey::flat`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MemberKey(String);
@@ -87,18 +87,18 @@ impl MemberKey {
         self.0.replace('/', "--")
     }
 
-    /// The key for names of only letters, digits, `-` and `_`, such as the names of its tools among other members'
-    /// tools: `X--Y`, with `_` for each `.`. Keys that differ only in that have the same prefix.
+    /// The key for names that allow only letters, digits, `-` and `_`, such as tool names among other members' tools:
+    /// `X--Y`, with `_` for each `.`. Keys that differ only in these characters have the same prefix.
     pub fn tool_prefix(&self) -> String {
         self.flat().replace('.', "_")
     }
 
-    /// The name of one of its tools among other members' tools: `X--Y__TOOL`.
+    /// The name of one of the member's tools among other members' tools: `X--Y__TOOL`.
     pub fn tool(&self, tool: &str) -> String {
         format!("{}__{tool}", self.tool_prefix())
     }
 
-    /// The name of a tool that dispatches to it, among other members' tools: `X--Y-dispatch__TOOL`.
+    /// The name of a tool that dispatches to the member, among other members' tools: `X--Y-dispatch__TOOL`.
     pub fn dispatch_tool(&self, tool: &str) -> String {
         format!("{}-dispatch__{tool}", self.tool_prefix())
     }

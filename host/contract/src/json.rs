@@ -4,16 +4,16 @@ use std::{borrow::Cow, slice::Iter};
 
 use serde_json::Value;
 
-/// The size of a value, which depends on whether objects keep the order of their fields, a feature that any crate may
-/// turn on.
+/// The size of a value. It depends on whether objects keep the order of their fields, a feature that any crate may turn
+/// on.
 const SIZE: u64 = size_of::<Value>() as u64;
 /// The bytes of a value in a list that has grown by doubling.
 const VALUE: u64 = 2 * SIZE;
-/// The least bytes of a list that is not empty: four places.
+/// The least bytes of a list that is not empty: four slots.
 const LIST: u64 = 4 * SIZE + 16;
-/// The least bytes of an object that is not empty: four places and a table, or a whole node of a tree.
+/// The least bytes of an object that is not empty: four slots and a table, or a whole node of a tree.
 const OBJECT: u64 = if SIZE > 32 { 4 * (SIZE + 32) + 96 } else { 11 * (SIZE + 24) + 40 };
-/// The bytes of another field besides its value: its name, and its place in a table or in nodes that are half full.
+/// The bytes of each further field besides its value: its name, and its slot in a table or in nodes that are half full.
 const FIELD: u64 = 96;
 /// The overhead of a text.
 const TEXT: u64 = 48;
@@ -21,13 +21,14 @@ const TEXT: u64 = 48;
 /// The measures of a JSON text before it is parsed. A text that is not JSON has measures, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// The most bytes of memory that the text takes as a [`Value`], with its own: up to 150 times its length.
+    /// The most bytes of memory that the text takes as a [`Value`], including the text itself: up to 150 times its
+    /// length.
     pub bytes: u64,
     /// The levels of nested arrays and objects.
     pub depth: usize,
 }
 
-/// See [`Measure::bytes`].
+/// The measure [`Measure::bytes`] of a text.
 pub fn parsed_bytes(text: &[u8]) -> u64 {
     measure(text).bytes
 }
@@ -83,8 +84,8 @@ fn after_text(mut bytes: Iter<'_, u8>) -> Iter<'_, u8> {
 }
 
 /// Replaces each lone half of a surrogate pair in a JSON text, such as `\ud83d`, with U+FFFD. JavaScript writes such a
-/// half for a text that was cut within a pair, and no text of Rust can hold it. The length stays the same. Returns
-/// whether there was any.
+/// half for a text that was cut within a pair, and a Rust string cannot hold it. The length stays the same. Returns
+/// whether the text had any.
 pub fn repair_surrogates(text: &mut [u8]) -> bool {
     let (mut at, mut repaired) = (0, false);
     while let Some(half) = next_lone_surrogate(text, at) {

@@ -1,8 +1,8 @@
 //! Defines the types that all crates of the host share: ids, the manifest, jobs, the operations with their parameters
 //! and results, and every limit with its default.
 //!
-//! This crate does no I/O. A type that a caller, a member directory or a `guild.toml` can spell is checked when it is
-//! parsed, so that the rest of the host handles only valid values.
+//! This crate does no I/O. Values from a caller, a member directory or a `guild.toml` are checked when they are parsed,
+//! so that the rest of the host handles only valid values.
 
 pub mod capability;
 pub mod error;

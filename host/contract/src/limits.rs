@@ -17,8 +17,8 @@ pub struct Limit {
     pub name: &'static str,
     /// The bounded quantity, from which the table of `docs/reference/limits.md` is made.
     pub about: &'static str,
-    /// Whether it bounds a component or its jobs. Such a key can be narrowed for one member, to at most the value for
-    /// all members.
+    /// Whether the limit bounds a component or its jobs. Such a key can be narrowed for one member, to at most the
+    /// value for all members.
     pub of_member: bool,
     /// The way to set it.
     pub setting: Setting,
@@ -37,7 +37,8 @@ pub enum Setting {
 }
 
 impl Limit {
-    /// Whether it is a key of `[limits]`. A debug build accepts the fixed limits too, so that tests can reach them.
+    /// Whether the limit is a key of `[limits]`. A debug build accepts the fixed limits too, so that tests can reach
+    /// them.
     pub fn is_key(&self) -> bool {
         self.setting != Setting::Fixed || cfg!(debug_assertions)
     }
@@ -111,8 +112,8 @@ macro_rules! limits {
 }
 
 impl Limits {
-    /// Whether a component that was loaded under `other` is held to the same: all limits of a component and its jobs,
-    /// and how long its callers wait for their turn.
+    /// Whether a component that was loaded under `other` has the same limits: all limits of a component and its jobs,
+    /// and the time that its callers wait for their turn.
     pub fn same_for_components(&self, other: &Self) -> bool {
         const WAITS: [&str; 2] = ["call_tool_wait_seconds", "dispatch_wait_seconds"];
         let (Ok(one), Ok(other)) = (serde_json::to_value(self), serde_json::to_value(other)) else { return false };
@@ -120,9 +121,11 @@ impl Limits {
         of_members.chain(WAITS).all(|name| one.get(name) == other.get(name))
     }
 
-    /// These limits with a smaller one of a member's in place; `name` is a limit with `of_member`.
+    /// Replaces one limit with a member's smaller value; `name` is a limit with `of_member`.
     ///
-    /// # Errors A sentence with the reason: the value is invalid, or greater than the value for all members.
+    /// # Errors
+    ///
+    /// Returns a sentence with the reason if the value is invalid, or greater than the value for all members.
     pub fn narrowed(&self, name: &str, value: Value) -> Result<Self, String> {
         let unsound = |e: serde_json::Error| e.to_string();
         let mut whole = serde_json::to_value(self).map_err(unsound)?;
@@ -136,11 +139,11 @@ impl Limits {
     }
 }
 
-// `[member]` marks a bound of a component or its jobs, `@start` what a change of guild.toml sets at the next start only,
-// `@fixed` what guild.toml does not set.
+// `[member]` marks a bound of a component or its jobs, `@start` a key whose change takes effect at the next start of
+// the host, and `@fixed` a limit that is not a key of guild.toml.
 limits! {
-    /// Memory of a component, summed over its Store: linear memories, tables, and what the host keeps for its open streams,
-    /// listings and sessions.
+    /// Memory of a component, summed over its Store: linear memories, tables, and the host's memory for its open
+    /// streams, listings and sessions.
     [member]
     @start memory_bytes: u64 = 64 * MIB;
     /// Table elements of a component, summed over its Store.
@@ -162,36 +165,38 @@ limits! {
     /// half of the process's descriptors.
     [member]
     @fixed open_files: u32 = 256;
-    /// What one host call may copy out of a component.
+    /// Bytes that one host call may copy out of a component.
     [member]
     @fixed hostcall_bytes: u64 = 16 * MIB;
-    /// What one call to `wasi:random` may ask for.
+    /// Bytes that one call to `wasi:random` may request.
     [member]
     @fixed random_bytes: u64 = MIB;
-    /// `activate`: component, host calls and blocking I/O together.
+    /// Time for `activate`: component, host calls and blocking I/O together.
     [member]
     activate_seconds: u32 = 10;
-    /// `run`: component, host calls and blocking I/O together.
+    /// Time for `run`: component, host calls and blocking I/O together.
     [member]
     run_seconds: u32 = 3600;
-    /// Live `run` instances on a host; more are queued before they are instantiated.
+    /// Live `run` instances on a host; further ones are queued before they are instantiated.
     @start live_runs: u32 = 256;
-    /// Memory of all child processes that work on untrusted input together, by their own limits; others wait.
+    /// Memory of all child processes that work on untrusted input together, counted by their own limits; further
+    /// processes wait.
     @start processes_bytes: u64 = 8192 * MIB;
-    /// Checking a schema that came with a member, or a value against it, in a child process.
+    /// Time to check a schema that came with a member, or a value against such a schema, in a child process.
     @fixed schema_seconds: u32 = 2;
     /// Memory of a child process that checks a schema or a value.
     @fixed schema_memory_bytes: u64 = 256 * MIB;
-    /// `call-tool`: component, host calls and blocking I/O together.
+    /// Time for `call-tool`: component, host calls and blocking I/O together.
     [member]
     call_tool_seconds: u32 = 25;
-    /// `list-tools`, when a component is loaded. A slow one is tried again after those that have not been tried yet.
+    /// Time for `list-tools`, when a component is loaded. A component that exceeds it is retried after those that have
+    /// not been tried yet.
     [member]
     @fixed list_tools_seconds: u32 = 5;
-    /// Tool calls of components at a time on a host; others wait.
+    /// Tool calls of components at a time on a host; further calls wait.
     @start live_tool_calls: u32 = 64;
-    /// Components' tools that a roster's `/mcp` lists, as JSON: a model reads all of it. Those beyond it are found with the
-    /// tool `find_tools`.
+    /// Components' tools that a roster's `/mcp` lists, as JSON: a model reads the whole list. The tool `find_tools`
+    /// finds the tools beyond it.
     listed_tools_bytes: u64 = 24 * KIB;
     /// Tools of a component.
     [member]
@@ -199,169 +204,173 @@ limits! {
     /// All definitions of a component's tools: names, texts and schemas.
     [member]
     @fixed tools_bytes: u64 = 256 * KIB;
-    /// Agent sessions that a component may have at a time, queued ones included.
+    /// Agent sessions that a component may have at a time, including queued ones.
     [member]
     job_sessions: u32 = 64;
-    /// How long a dispatch waits to be checked before it is answered "busy".
+    /// Time that a dispatch waits for its check before it is answered "busy".
     @fixed dispatch_wait_seconds: u32 = 20;
-    /// How long a tool call waits before it is answered "busy": its caller may give up after 30 s.
+    /// Time that a tool call waits before it is answered "busy": its caller may give up after 30 s.
     @fixed call_tool_wait_seconds: u32 = 4;
-    /// A component's file.
+    /// Size of a component's file.
     [member]
     component_bytes: u64 = 64 * MIB;
-    /// Compiling a component.
+    /// Time to compile a component.
     @start compile_seconds: u32 = 120;
     /// Memory of the process that compiles a component.
     @start compile_memory_bytes: u64 = 2048 * MIB;
-    /// The body of one function of a component.
+    /// Size of the body of one function of a component.
     @fixed function_bytes: u64 = MIB;
     /// Local variables of one function of a component.
     @fixed function_locals: u32 = 20_000;
-    /// Depth to which blocks, loops and branches may be nested in one function of a component.
+    /// Nesting depth of blocks, loops and branches in one function of a component.
     @fixed function_nesting: u32 = 4000;
-    /// The compile cache, all entries together.
+    /// Size of the compile cache, all entries together.
     @start compile_cache_bytes: u64 = 1024 * MIB;
-    /// Wall clock of a session, in a meeting of one turn, unless less is asked for.
+    /// Wall-clock time of a session, or of one turn in a meeting, unless the plan asks for less.
     [member]
     session_seconds: u32 = 3600;
-    /// Turns of all sessions of a job, in a meeting of one turn, unless fewer are asked for.
+    /// Turns of all sessions of a job, or of one turn in a meeting, unless the plan asks for fewer.
     [member]
     session_turns: u32 = 500;
-    /// US dollars of all sessions of a job, in a meeting of one turn, unless less is asked for.
+    /// US dollars of all sessions of a job, or of one turn in a meeting, unless the plan asks for less.
     [member]
     session_budget_usd: f64 = 5.0;
-    /// US dollars for condensing the memories of a scope once.
+    /// US dollars for compacting the memories of a scope once.
     [member]
     @fixed compaction_budget_usd: f64 = 0.05;
-    /// What a tool answers a session; a longer answer is cut, and says so. An answer of a component's tool has to be within
-    /// it.
+    /// Size of a tool's answer to a session; a longer answer is cut, and ends with a note. The answer of a component's
+    /// tool must not exceed it.
     [member]
     @fixed tool_result_bytes: u64 = 128 * KIB;
-    /// What a model is given of a conversation, in characters; of a longer one, the oldest is left out. `claude` keeps its
-    /// own conversations, and is given this much of one that it lost.
+    /// Characters of a conversation that a model is given; the oldest part of a longer conversation is left out.
+    /// `claude` keeps its own conversations; this limit applies if it lost one.
     [member]
     conversation_chars: u64 = 400_000;
-    /// How often a job that a host restart interrupted is resumed; after that it fails.
+    /// Number of times that a job is resumed after interruptions by host restarts; after that it fails.
     [member]
     resumes: u32 = 3;
-    /// How long a resumed job runs until it is no longer suspected of a crash. A job that is suspected already runs alone for
-    /// that long, before the next one is resumed.
+    /// Time that a resumed job runs before it is no longer suspected of a crash. A job that is suspected already runs
+    /// alone for that time, before the next one is resumed.
     @fixed resume_trial_seconds: u32 = 30;
-    /// Running jobs on a host; then a dispatch is answered "busy".
+    /// Running jobs on a host; at the limit a dispatch is answered "busy".
     @start running_jobs: u32 = 10_000;
-    /// What the host keeps in memory of running jobs, queued ones included: tasks, prompts, and parsed configurations, which
-    /// take up to 150 times their text. One member may have seven eighths of it; beyond it a dispatch is answered "busy".
+    /// Host memory for running jobs, queued ones included: tasks, prompts, and parsed configurations, which take up to
+    /// 150 times their text. One member may use seven eighths of it; beyond it a dispatch is answered "busy".
     @start running_bytes: u64 = 1024 * MIB;
-    /// Size of all files under a job's `artifacts/`, of every writer.
+    /// Size of all files under a job's `artifacts/`, whichever writer they are from.
     [member]
     artifacts_bytes: u64 = 256 * MIB;
-    /// Files and directories under a job's `artifacts/`, of every writer.
+    /// Files and directories under a job's `artifacts/`, whichever writer they are from.
     [member]
     @fixed artifacts_entries: u64 = 4096;
-    /// Size of all files that the tools of one attempt at a commission wrote in its worktree, each as it was written last.
+    /// Size of all files that the tools of one attempt at a commission wrote in its worktree; each file counts with its
+    /// last size.
     [member]
     worktree_bytes: u64 = 64 * MIB;
-    /// Files and directories that the tools of one attempt at a commission wrote or made in its worktree.
+    /// Files and directories that the tools of one attempt at a commission created or wrote in its worktree.
     [member]
     @fixed worktree_entries: u64 = 4096;
     /// Documents of a project, below `.lore/` of `claude/main`, without the hall's records.
     @fixed project_documents: u64 = 10_000;
-    /// Sizes of the documents of a project together.
+    /// Size of the documents of a project together.
     @start project_documents_bytes: u64 = 256 * MIB;
-    /// Memory of one run of `git` or `gh`, and of each process that it starts. Packs and indexes that are mapped do not count.
+    /// Memory of one run of `git` or `gh`, and of each process that it starts. Mapped packs and indexes do not count.
     @start git_memory_bytes: u64 = 1024 * MIB;
-    /// `description` of a dispatch.
+    /// Size of the `description` of a dispatch.
     [member]
     @fixed description_bytes: u64 = KIB;
-    /// `task` of a dispatch.
+    /// Size of the `task` of a dispatch.
     [member]
     task_bytes: u64 = MIB;
-    /// `config` of a dispatch, as JSON.
+    /// Size of the `config` of a dispatch, as JSON.
     [member]
     @fixed config_bytes: u64 = 256 * KIB;
-    /// The prompts and names of a plan; the prompts and own tools of a session that a component starts.
+    /// Size of the prompts and names of a plan, and of the prompts and own tools of a session that a component starts.
     [member]
     @fixed plan_bytes: u64 = 4 * MIB;
-    /// A job's summary.
+    /// Size of a job's summary.
     [member]
     @fixed summary_bytes: u64 = 64 * KIB;
-    /// One question, or one decision.
+    /// Size of one question or one decision.
     [member]
     @fixed note_bytes: u64 = 16 * KIB;
-    /// All questions and decisions of a job.
+    /// Size of all questions and decisions of a job.
     [member]
     @fixed notes_bytes: u64 = MIB;
-    /// A job's result.
+    /// Size of a job's result.
     [member]
     result_bytes: u64 = 8 * MIB;
-    /// A job's log; then lines are dropped, and one line says so.
+    /// Size of a job's log; further lines are dropped, and one line notes it.
     [member]
     @fixed log_bytes: u64 = MIB;
-    /// A job's `transcript.jsonl`; then entries are dropped, and one entry says so.
+    /// Size of a job's `transcript.jsonl`; further entries are dropped, and one entry notes it.
     [member]
     transcript_bytes: u64 = 16 * MIB;
-    /// Memories that an activation is given, in characters, where it is no commission or meeting; also the largest memory
+    /// Characters of memories that an activation is given outside of commissions and meetings; also the largest memory
     /// that can be stored.
     [member]
     memory_injection_chars: u64 = 8000;
-    /// Memories of all scopes that an attempt at a commission, or a meeting, is given, in characters; where there are more,
-    /// each scope is condensed that has more than a third of it. `memoryLimit` of a project in `config.yaml`, in tokens of
-    /// four characters, goes before it.
+    /// Characters of memories of all scopes that an attempt at a commission, or a meeting, is given; if there are more,
+    /// each scope that has more than a third of the limit is compacted. `memoryLimit` of a project in `config.yaml`, in
+    /// tokens of four characters, takes precedence.
     [member]
     commission_memory_chars: u64 = 32_000;
-    /// Total size of a member's own memories, in characters, above which they are condensed when a dispatched job stores one.
+    /// Characters of a member's own memories above which they are compacted when a dispatched job stores one.
     [member]
     @fixed memory_compaction_chars: u64 = 16_000;
-    /// Memories of a scope: of a member, of a project, of all projects.
+    /// Memories of one scope: of a member, of a project, or of all projects.
     [member]
     @fixed memory_entries: u32 = 1024;
-    /// Reading one document of the read roots, in a child process. A document that takes longer is left out.
+    /// Time to read one document of the read roots in a child process. A document that takes longer is left out.
     @fixed document_seconds: u32 = 5;
-    /// Memory for reading one document of the read roots, in a child process.
+    /// Memory for reading one document of the read roots in a child process.
     @start document_memory_bytes: u64 = 512 * MIB;
-    /// One Grep or Glob, or listing the files of the read roots, in a child process. It may wait as long before it starts.
+    /// Time for one Grep or Glob, or for listing the files of the read roots, in a child process. The search may wait
+    /// for the same time before it starts.
     @fixed search_seconds: u32 = 20;
     /// Memory for one Grep or Glob, or for listing the files of the read roots, in a child process.
     @fixed search_memory_bytes: u64 = 256 * MIB;
-    /// Searches of the read roots by one member at a time; others wait.
+    /// Searches of the read roots by one member at a time; further searches wait.
     @fixed searches: u32 = 4;
-    /// A request's body.
+    /// Size of a request's body.
     body_bytes: u64 = 4 * MIB;
-    /// Nesting of a request's JSON.
+    /// Nesting depth of a request's JSON.
     @fixed json_depth: u32 = 64;
-    /// Estimated memory of a request's parsed JSON: 20 to 100 times its text where it has little but structure.
+    /// Estimated memory of a request's parsed JSON, which is 20 to 100 times the text if the text is mostly structure.
     @fixed parsed_bytes: u64 = 64 * MIB;
-    /// Bodies, parsed JSON, and answers of all requests in progress, seven eighths of it for one caller. A request beyond it
-    /// waits 2 s, and is then answered "busy".
+    /// Bodies, parsed JSON, and answers of all requests in progress; one caller may use seven eighths of it. A request
+    /// beyond it waits 2 s, and is then answered "busy".
     @start requests_bytes: u64 = 512 * MIB;
     /// Requests in a JSON-RPC batch.
     @fixed batch: u32 = 100;
-    /// Connections at a time, of the port and of a hall's socket each. Beyond it the one that has waited for its client for
-    /// longest is closed; where all have requests in progress, others wait.
+    /// Connections at a time, of the port and of a hall's socket each. Beyond it, the connection that has waited
+    /// longest for its client is closed; if all have requests in progress, new connections wait.
     @start connections: u32 = 4096;
-    /// Connections of one address (of IPv6: of one /64) other than loopback at a time; more are closed.
+    /// Connections of one address (of IPv6: of one /64) other than loopback at a time; further connections are closed.
     @start connections_per_address: u32 = 256;
-    /// MCP sessions that are open at a time on a host. Beyond it the one that was unused longest is closed; where all are in
-    /// use, `initialize` is answered 503.
+    /// MCP sessions that are open at a time on a host. Beyond it, the session that was unused longest is closed; if all
+    /// are in use, `initialize` is answered 503.
     @start mcp_sessions: u32 = 256;
-    /// How long an unused MCP session stays open: no request of it is in progress, and no stream is open.
+    /// Time that an unused MCP session stays open. A session is unused while none of its requests is in progress and no
+    /// stream is open.
     @fixed mcp_session_seconds: u32 = 1800;
-    /// A request's head: its first line and its header fields.
+    /// Size of a request's head: its first line and its header fields.
     @fixed header_bytes: u64 = 16 * KIB;
     /// Header fields of a request.
     @fixed headers: u32 = 100;
-    /// How long a client may take to send a request, to read 64 KiB of an answer, or keep an idle connection open.
+    /// Time for a client to send a request or to read 64 KiB of an answer; also the time that an idle connection stays
+    /// open.
     @start client_seconds: u32 = 60;
-    /// Requests with one token per second, each of a batch counted; as many may come at once.
+    /// Requests with one token per second; each request of a batch counts. As many may come at once.
     token_requests_per_second: u32 = 200;
     /// Dispatches with one token per minute; as many may come at once.
     token_dispatches_per_minute: u32 = 600;
     /// Requests with one token that are in progress.
     token_requests_at_once: u32 = 64;
-    /// Subscribers to `/events`, and MCP streams that announce changes, at a time, seven eighths of them for one caller.
-    /// Others are asked to retry.
+    /// Subscribers to `/events`, and MCP streams that announce changes, at a time; one caller may have seven eighths of
+    /// them. Further callers are asked to retry.
     @start listeners: u32 = 1024;
-    /// Events that are kept for subscribers that reconnect, and as many KiB at most.
+    /// Events that are kept for subscribers that reconnect, with as many KiB at most.
     @fixed events_kept: u32 = 4096;
 }
 

@@ -1,9 +1,9 @@
 //! Reads structs from objects only.
 //!
-//! serde's derived `Deserialize` accepts a list of values for a struct too, in the order of its fields, and JSON and
-//! TOML pass it on: `"grants": [{}, {}]` would grant two interfaces without naming them. [`Objects`] wraps any format's
-//! deserializer and refuses the list, at every depth. It does not reach below `flatten` and tagged enums, which serde
-//! buffers first.
+//! serde's derived `Deserialize` also accepts a list of values for a struct, in the order of its fields, and JSON and
+//! TOML pass the list on: `"grants": [{}, {}]` would grant two interfaces without naming them. [`Objects`] wraps any
+//! format's deserializer and refuses the list, at every depth. It does not reach below `flatten` and tagged enums,
+//! which serde buffers first.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct Objects<D> {
 }
 
 impl<D> Objects<D> {
-    /// For a format that calls an object `noun`, with its article: `a table`.
+    /// Wraps the deserializer of a format that calls an object `noun`, with its article: `a table`.
     pub fn called(noun: &'static str, inner: D) -> Self {
         Self { inner, noun }
     }
@@ -35,7 +35,9 @@ impl<D> Objects<D> {
 
 /// Reads a whole JSON text.
 ///
-/// # Errors The text is not JSON or not a `T`. The error has the line and the column.
+/// # Errors
+///
+/// Returns an error with the line and the column if the text is not JSON or not a `T`.
 pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let read = T::deserialize(Objects::called(OBJECT, &mut deserializer))?;
@@ -46,10 +48,10 @@ pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Resul
 /// The noun of TOML for the form of a struct.
 pub const TABLE: &str = "a table";
 
-/// The error of a text that is no `T`, in the words of its format.
+/// The error about a text that is not a `T`, in the words of its format.
 #[derive(Debug)]
 pub struct Misread<E> {
-    /// The value of the wrong type, and the expected type; `None` if the format's own error tells it.
+    /// The value of the wrong type, and the expected type; `None` if the format's own error has them.
     pub text: Option<String>,
     /// The keys to the value, as `component.tools[0]`.
     pub path: String,
@@ -62,7 +64,9 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Refuses a text that begins with a byte order mark, since Guild Hall cannot read such a manifest.
 ///
-/// # Errors The text tells the remedy.
+/// # Errors
+///
+/// Returns the remedy.
 pub fn check_begin(text: &[u8]) -> Result<(), &'static str> {
     if text.starts_with(BYTE_ORDER_MARK) {
         return Err("the file begins with a byte order mark (the bytes EF BB BF); save it as UTF-8 without one");
@@ -72,7 +76,9 @@ pub fn check_begin(text: &[u8]) -> Result<(), &'static str> {
 
 /// Reads a `T` as [`Objects`] does. An error names the invalid value by the path of keys to it.
 ///
-/// # Errors The value is not a `T`.
+/// # Errors
+///
+/// Returns an error if the value is not a `T`.
 pub fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     noun: &'static str,
     from: D,
@@ -90,7 +96,8 @@ fn path(path: &serde_path_to_error::Path) -> String {
     for segment in path.iter() {
         match segment {
             Segment::Seq { index } => text.push_str(&format!("[{index}]")),
-            // Such a name is a private agreement of a type and its format, as for `toml::Spanned`.
+            // Names that begin with `$` are an internal convention between a type and its format, as for
+            // `toml::Spanned`.
             Segment::Map { key } if key.starts_with('$') => {}
             Segment::Map { key: name } | Segment::Enum { variant: name } => {
                 text.push_str(if text.is_empty() { "" } else { "." });
@@ -148,7 +155,9 @@ const SHOWN_CHARS: usize = 80;
 
 /// Reads a JSON value.
 ///
-/// # Errors The value is not a `T`.
+/// # Errors
+///
+/// Returns an error if the value is not a `T`.
 pub fn from_value<'de, T: Deserialize<'de>>(value: serde_json::Value) -> serde_json::Result<T> {
     T::deserialize(Objects::called(OBJECT, value))
 }
@@ -221,7 +230,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        // Such a name is a private agreement of a type and its format: `toml::Spanned` is no table of the file.
+        // Names that begin with `$` are an internal convention between a type and its format: `toml::Spanned` is not a
+        // table of the file.
         if name.starts_with('$') {
             let visitor = self.wrap(visitor);
             return self.inner.deserialize_struct(name, fields, visitor);

@@ -1,17 +1,17 @@
-//! Makes JSON Schemas of the shapes on the wire and of the inputs of tools from their types.
+//! Generates JSON Schemas of the types on the wire and of the inputs of tools.
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::Value;
 
-/// The self-contained schema of a shape as it is serialized, in draft 2020-12: a field that is always present is
+/// The self-contained schema of a type as it is serialized, in draft 2020-12: a field that is always present is
 /// required, even if it may be null.
 pub fn of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>().into()
 }
 
-/// The schema of a tool's input, for a model: a field that may be left out is not required, descriptions are those of
-/// the doc comments, and everything is inline. Parts without use for a model are left out: titles, formats, defaults,
-/// and `null` beside the type of an optional field.
+/// The schema of a tool's input, for a model: optional fields are not required, descriptions are the doc comments, and
+/// all types are inline. Titles, formats, defaults, and `null` beside the type of an optional field are left out, since
+/// a model does not need them.
 pub fn input<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;

@@ -1,4 +1,4 @@
-//! Holds keys and tokens in a type that does not show them, and tells where they may be sent.
+//! Holds keys and tokens in a type that does not print them, and decides where they may be sent.
 
 use std::{fmt, net::IpAddr};
 
@@ -8,7 +8,7 @@ pub fn may_carry_key(scheme: &str, host: &str) -> bool {
     scheme == "https" || host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// A key or a token, which no output shows.
+/// A key or a token that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -1,6 +1,8 @@
-//! Computes the base toolbox: the tools that every session has in a commission or a meeting, even if its member does
-//! not ask for them (REQ-WKR-2, REQ-WKR-9). An operator's rule can take away each of them, and a member that was
-//! approved before a tool was part of it waits for another approval.
+//! Computes the base toolbox: the tools that every session of a commission or a meeting has, even if its member does
+//! not request them (REQ-WKR-2, REQ-WKR-9).
+//!
+//! An operator's rule can remove each of them. A member that was approved before a tool became a part of the toolbox
+//! needs another approval for the tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +13,9 @@ use crate::{
     manifest::{FILE_TOOLS, Scope},
 };
 
-/// The reason that a part is missing which a later version of the host added after the member's approval.
-const WAITS: &str = "it came with a later version of the host than the one under which this member was approved; its operator \
-                     looks at it with `guild approve`";
+/// The reason for a missing part that a later version of the host added after the member's approval.
+const WAITS: &str = "a later version of the host than the one under which this member was approved added it; the \
+    operator reviews it with `guild approve`";
 
 /// The parts of the base toolbox, as `guild.lock` and `guild approve` name them: tools and capabilities.
 pub fn parts() -> impl Iterator<Item = &'static str> {
@@ -25,19 +27,19 @@ pub fn parts() -> impl Iterator<Item = &'static str> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BaseToolbox {
-    /// The names of its parts. Its tools read the worktree. Writing notes for all projects is a part only if a rule of
+    /// The names of the parts. The tools read the worktree. Writing notes for all projects is a part only if a rule of
     /// the operator names it.
     parts: BTreeSet<String>,
-    /// The read roots of the worktree that its tools read; `None` for the roots that the member is granted.
+    /// The read roots of the worktree that the tools read; `None` for the roots that the member is granted.
     pub roots: Option<Names>,
-    /// The reasons that parts are missing, with the lines that would change that, by the parts' names.
+    /// The reasons for missing parts, with the lines that would change that, by the parts' names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub denied: BTreeMap<String, String>,
 }
 
 impl BaseToolbox {
-    /// The base toolbox under rules: `denial` returns the reason that they do not allow a capability, and `roots` are
-    /// the read roots that they allow.
+    /// Computes the base toolbox under rules: `denial` returns the reason that the rules do not allow a capability, and
+    /// `roots` are the read roots that they allow.
     pub(crate) fn new(roots: Names, denial: impl Fn(&'static Kind) -> Option<String>) -> Self {
         let mut base = Self::default();
         let mut add = |part: &str, denied: Option<String>| match denied {
@@ -59,7 +61,7 @@ impl BaseToolbox {
         base
     }
 
-    /// A base toolbox of these parts.
+    /// Makes a base toolbox of these parts.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         Self { parts: parts.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
@@ -89,7 +91,7 @@ impl BaseToolbox {
         self
     }
 
-    /// Keeps the parts that are in both.
+    /// Keeps the parts that both toolboxes have.
     pub(crate) fn and(mut self, then: &Self) -> Self {
         self.parts.retain(|part| then.parts.contains(part));
         if then.roots.is_none() {
@@ -98,7 +100,7 @@ impl BaseToolbox {
         self
     }
 
-    /// Whether it has a part of that name.
+    /// Whether the toolbox has a part of that name.
     pub fn has(&self, part: &str) -> bool {
         self.parts.contains(part)
     }
@@ -108,7 +110,7 @@ impl BaseToolbox {
         self.has(kind.name)
     }
 
-    /// Its parts.
+    /// The names of the parts.
     pub fn held(&self) -> impl Iterator<Item = &'static str> {
         FILE_TOOLS.into_iter().chain(KINDS.map(|kind| kind.name)).filter(|part| self.has(part))
     }
@@ -118,9 +120,11 @@ impl BaseToolbox {
         self.denied.iter().filter(|(_, why)| *why == WAITS).map(|(part, _)| part.as_str())
     }
 
-    /// Whether notes of a scope may be written.
+    /// Checks whether sessions may write notes of a scope.
     ///
-    /// # Errors The reason, in a sentence that names the line to change.
+    /// # Errors
+    ///
+    /// Returns the reason that they may not, in a sentence that names the line to change.
     pub fn may_write(&self, scope: Scope) -> Result<(), String> {
         let wanted = match scope {
             Scope::Worker => return Ok(()),

@@ -1,4 +1,4 @@
-//! Computes grants: a member may do the things that its manifest asks for and the operator's policy allows. Only
+//! Computes grants: a member may do the things that its manifest requests and the operator's policy allows. Only
 //! [`Grants::of`] combines the two.
 //!
 //! The operator's side is a list of [`Rule`]s, each for the members that a pattern matches. Without any rule a member
@@ -31,8 +31,8 @@ pub enum Verdict {
 }
 
 /// The permissions of a member, which are both requested and allowed. They are computed when the member's component is
-/// loaded, and do not change while a job runs. They are stored with the job, and a resumed job has those that were
-/// granted when it began and still are. Everything else is denied.
+/// loaded, and do not change while a job runs. They are stored with the job: a resumed job has the permissions that it
+/// was granted at its start and that are still granted. Everything else is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Grants {
@@ -51,7 +51,7 @@ pub struct Grants {
     pub hosts: Option<Names>,
     /// Whether the job's files may be written.
     pub artifacts: bool,
-    /// The tools that its sessions have in commissions and meetings even without a request.
+    /// The tools that the member's sessions have in commissions and meetings even without a request.
     pub base: BaseToolbox,
     /// Whether a component that imports an interface without its grant is refused.
     pub strict_imports: bool,
@@ -61,17 +61,17 @@ pub struct Grants {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionGrants {
-    /// Whether they have the tool that stores memories. It is one of the internal tools, which need no request.
+    /// Whether the sessions have the tool that stores memories. It is an internal tool, which needs no request.
     #[serde(rename = "sessionMemory")]
     pub memory: bool,
-    /// Whether their WebSearch asks the search provider. Without it, it searches the read roots.
+    /// Whether the sessions' WebSearch uses the search provider. Without it, WebSearch searches the read roots.
     #[serde(rename = "sessionSearch")]
     pub search: bool,
-    /// The read-only tools that they may be given, if these have sources to read.
+    /// The read-only tools that the sessions may be given, if there are sources for them to read.
     pub tools: Vec<String>,
 }
 
-/// Why a resumed job does not hold what its member was granted since.
+/// The reason that a resumed job does not hold a grant that its member received later.
 const BEGAN_WITHOUT: &str = "the job began without it; dispatch its task again";
 
 impl Grants {
@@ -137,7 +137,7 @@ impl Grants {
         }
     }
 
-    /// The grants that are in both: those of a resumed job that began under `then`.
+    /// The grants that both sides have: the grants of a resumed job that began under `then`.
     #[must_use]
     pub fn and(mut self, then: &Self) -> Self {
         let both = |a: Option<Names>, b: &Option<Names>| Some(a?.and(b.clone()?));
@@ -199,12 +199,13 @@ impl Grants {
         self.requested.get(kind.name) == Some(&Verdict::Granted)
     }
 
-    /// Whether a component may read the notes of a scope. It may always read its worker's own.
+    /// Whether a component may read the notes of a scope. It may always read its worker's own notes.
     pub fn reads(&self, scope: Scope) -> bool {
         Kind::of_scope(scope).is_none_or(|kind| self.holds(kind))
     }
 
-    /// A sentence with the reason that the member does not hold a capability, and the change that would grant it.
+    /// A sentence with the reason that the member does not hold a capability, and the change that would grant the
+    /// capability.
     pub fn refusal(&self, kind: &Kind) -> String {
         match self.denial(kind) {
             Some(BEGAN_WITHOUT) => format!("`{kind}` is not granted to this job: {BEGAN_WITHOUT}"),
@@ -225,16 +226,18 @@ impl Grants {
                 }
                 _ => None,
             });
-            return Some(denied.unwrap_or_else(|| "its manifest asks for nothing that reads files".to_owned()));
+            return Some(
+                denied.unwrap_or_else(|| "its manifest asks for nothing that reads files".to_owned()),
+            );
         };
         if let Some(denied) = roots.none_of.iter().find(|pattern| wildcard(pattern, root)) {
             let denied = Capability::Root(denied.clone()).to_string();
-            return Some(format!("{denied:?} in a `deny` of guild.toml names it; take it out to allow it"));
+            return Some(format!("{denied:?} in a `deny` of guild.toml names it; remove it to allow the root"));
         }
         let names = |patterns: &[String]| patterns.iter().any(|pattern| wildcard(pattern, root));
         let asked = spec.grants.files.iter().flat_map(|files| &files.roots).cloned().collect::<Vec<_>>();
         if !asked.is_empty() && !names(&asked) {
-            let why = "its manifest does not ask for it: `component.grants.files.roots` names others only";
+            let why = "its manifest does not ask for it: `component.grants.files.roots` names only other roots";
             return Some(why.to_owned());
         }
         let allowed = roots.all_of.iter().all(|patterns| names(patterns));
@@ -250,7 +253,7 @@ impl Grants {
     }
 }
 
-/// The web is closed unless guild.toml opens it.
+/// The reason that the web is closed: guild.toml has no `[web]`.
 fn no_web(wanted: &Kind, request: &Option<WebRequest>) -> String {
     let hosts = request.as_ref().map(|web| web.hosts.as_slice()).filter(|hosts| !hosts.is_empty());
     let add = match hosts {
@@ -261,7 +264,7 @@ fn no_web(wanted: &Kind, request: &Option<WebRequest>) -> String {
     format!("guild.toml has no [web], which opens the web; add {add} to allow it")
 }
 
-/// The reason that a member is not the manager, unless it is.
+/// The reason that a member is not the manager; `None` if it is.
 fn not_manager(key: &MemberKey, policy: &Policy) -> Option<String> {
     let manager = policy.manager.as_ref();
     let is = match manager.filter(|manager| *manager != key) {
@@ -269,7 +272,7 @@ fn not_manager(key: &MemberKey, policy: &Policy) -> Option<String> {
         None if manager.is_some() => return None,
         None => "and there is none".to_owned(),
     };
-    Some(format!("only the manager can hold it, {is}; `manager` in [hall] of guild.toml says which member it is"))
+    Some(format!("only the manager can hold it, {is}; `manager` in [hall] of guild.toml names that member"))
 }
 
 /// The reason for a capability that no `allow` names, if there is an `allow`.
@@ -303,7 +306,7 @@ impl<'a> Rules<'a> {
         self.matching.iter().flat_map(|rule| rule.deny.iter().map(|denied| (*rule, denied)))
     }
 
-    /// The reason that a capability is not allowed, and the line that would allow it.
+    /// The reason that a capability is not allowed, and the line that would allow the capability.
     fn denial(&self, wanted: &'static Kind) -> Option<String> {
         let wanted = &Capability::Kind(wanted);
         if let Some((rule, denied)) = self.denied().find(|(_, denied)| denied.covers(wanted)) {
@@ -327,7 +330,7 @@ impl<'a> Rules<'a> {
     /// page or of another member's tool must not reach them through a session unless the operator allows it.
     fn unnamed(&self, wanted: &'static Kind, spec: &ComponentSpec, policy: &Policy) -> Option<String> {
         let why = match wanted.unasked {
-            Unasked::Named(_) => "what it writes there is told to every worker in every project".to_owned(),
+            Unasked::Named(_) => "its notes there are given to every worker in every project".to_owned(),
             Unasked::Base(_) if *wanted == MEMORY_PROJECT_WRITE => {
                 let uses = |tool: &str| spec.tools.iter().any(|asked| asked == tool);
                 let has_web = policy.web
@@ -338,7 +341,7 @@ impl<'a> Rules<'a> {
                     Some(toolbox) => format!("the toolbox {toolbox}"),
                     None => return None,
                 };
-                format!("its sessions have {reads}, and what it writes there is told to every worker in the project")
+                format!("its sessions have {reads}, and its notes there are given to every worker in the project")
             }
             _ => return None,
         };

@@ -1,6 +1,6 @@
-//! Lists the interfaces that a component can import or export, and this host's treatment of each, in one table.
+//! Lists the interfaces that a component can import or export, and how this host treats each, in one table.
 //!
-//! A host links components by the table, and an audit explains it. An interface that is not in it is refused.
+//! A host links components by the table, and an audit explains it. An interface that is not in the table is refused.
 
 use crate::{WIT_PACKAGE, manifest::Interface};
 

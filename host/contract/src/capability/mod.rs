@@ -2,7 +2,7 @@
 //!
 //! A row has a capability's name, the manifest's request for it, the capability that it is a part of, its users, and
 //! the finding of an audit. Manifests, `guild.toml`, approvals, audits and the reference use the rows; the code that
-//! enforces a capability asks [`Grants::holds`](crate::Grants::holds) for it.
+//! enforces a capability calls [`Grants::holds`](crate::Grants::holds).
 
 pub mod base_toolbox;
 pub mod grants;
@@ -35,45 +35,45 @@ pub enum Capability {
 
 /// A capability that is written as one word: a row of [`KINDS`].
 pub struct Kind {
-    /// Its name in `guild.toml`, and in texts for people.
+    /// The name in `guild.toml`, and in texts for people.
     pub name: &'static str,
-    /// The permission, for the reference.
+    /// The permission in words, for the reference.
     pub what: &'static str,
-    /// The capability that it is a part of: a rule that names the whole means the part too.
+    /// The capability that this one is a part of: a rule that names the whole includes the part.
     pub part_of: Option<&'static Kind>,
-    /// The key of a manifest that asks for it, below `component`.
+    /// The key of a manifest that requests the capability, below `component`.
     pub key: &'static str,
-    /// The line with which a manifest asks for it.
+    /// The line with which a manifest requests the capability.
     pub line: &'static str,
-    /// Whether a manifest asks for it.
+    /// Whether a manifest requests the capability.
     pub is_asked: fn(&RequestedGrants, &[Scope]) -> bool,
-    /// The interface by which a component uses it; `None` if that takes no import.
+    /// The interface by which a component uses the capability; `None` if no import is needed.
     pub import: Option<Interface>,
-    /// Whether a component uses it in jobs only, not in calls of its tools.
+    /// Whether a component uses the capability only in jobs, not in calls of its tools.
     pub of_jobs: bool,
-    /// Whether sessions of a member use it.
+    /// Whether sessions of a member use the capability.
     pub of_sessions: fn(&ComponentSpec) -> bool,
-    /// Whether sessions of commissions and meetings have it unasked.
+    /// Whether sessions of commissions and meetings have the capability without a request.
     pub unasked: Unasked,
-    /// The finding of an audit of a member that holds it.
+    /// The finding of an audit of a member that holds the capability.
     pub finding: Option<Finding>,
 }
 
-/// Whether sessions of commissions and meetings have a capability that their manifest does not ask for.
+/// Whether sessions of commissions and meetings have a capability that their manifest does not request.
 #[derive(Clone, Copy)]
 pub enum Unasked {
-    /// They do not.
+    /// The sessions do not have it.
     No,
-    /// They have it as a part of the base toolbox, if these others are allowed too.
+    /// The sessions have it as a part of the base toolbox, if these other capabilities are allowed too.
     Base(&'static [&'static Kind]),
-    /// They have it if a rule names it and these others are allowed too.
+    /// The sessions have it if a rule names it and these other capabilities are allowed too.
     Named(&'static [&'static Kind]),
 }
 
 /// A finding of an audit.
 #[derive(Clone, Copy)]
 pub struct Finding {
-    /// The id of its rule.
+    /// The id of the audit rule.
     pub rule: &'static str,
     /// The text for a reviewer.
     pub text: fn(&ComponentSpec) -> &'static str,
@@ -117,10 +117,10 @@ const PLAIN: Kind = Kind {
     finding: None,
 };
 
-/// Lines into the job's log.
+/// Writes lines into the job's log.
 pub static LOG: Kind = Kind {
     name: "log",
-    what: "the interface `log`: lines into the log",
+    what: "the interface `log`: writing lines into the job's log",
     key: "grants.log",
     line: "\"log\": {}",
     is_asked: |asked, _| asked.log.is_some(),
@@ -129,7 +129,7 @@ pub static LOG: Kind = Kind {
     ..PLAIN
 };
 
-/// The member's memory.
+/// Reads the member's memory.
 pub static MEMORY: Kind = Kind {
     name: "memory",
     what: "the interface `memory`, notes in the prompts of sessions, and their memory tools",
@@ -142,7 +142,7 @@ pub static MEMORY: Kind = Kind {
     ..PLAIN
 };
 
-/// Reading under the read roots.
+/// Reads files under the read roots.
 pub static FILES: Kind = Kind {
     name: "files",
     what: "the interface `files`, and Read, Grep and Glob",
@@ -156,7 +156,7 @@ pub static FILES: Kind = Kind {
     ..PLAIN
 };
 
-/// The web.
+/// Reaches the web.
 pub static WEB: Kind = Kind {
     name: "web",
     what: "the interface `web`, WebFetch and WebSearch",
@@ -169,10 +169,10 @@ pub static WEB: Kind = Kind {
     ..PLAIN
 };
 
-/// The internal tools.
+/// Calls the internal tools.
 pub static JOB_TOOLS: Kind = Kind {
     name: "job-tools",
-    what: "the interface `job-tools`: what a job shows and delivers",
+    what: "the interface `job-tools`: a job's summary, questions, decisions, files and result",
     key: "grants.job-tools",
     line: "\"job-tools\": {}",
     is_asked: |asked, _| asked.job_tools.is_some(),
@@ -180,10 +180,10 @@ pub static JOB_TOOLS: Kind = Kind {
     ..PLAIN
 };
 
-/// The job's own record.
+/// Reads the job's own record.
 pub static STATUS: Kind = Kind {
     name: "status",
-    what: "the interface `status`: the job's own record",
+    what: "the interface `status`: reading the job's own record",
     key: "grants.status",
     line: "\"status\": {}",
     is_asked: |asked, _| asked.status.is_some(),
@@ -191,7 +191,7 @@ pub static STATUS: Kind = Kind {
     ..PLAIN
 };
 
-/// Agent sessions.
+/// Starts agent sessions.
 pub static AGENT: Kind = Kind {
     name: "agent",
     what: "the interface `agent`: sessions that a component starts",
@@ -202,7 +202,7 @@ pub static AGENT: Kind = Kind {
     ..PLAIN
 };
 
-/// Reading the hall.
+/// Reads the hall.
 pub static HALL: Kind = Kind {
     name: "hall:read",
     what: "the interface `hall`: reading the workers, commissions and meetings of the hall",
@@ -215,7 +215,7 @@ pub static HALL: Kind = Kind {
     ..PLAIN
 };
 
-/// Managing the hall.
+/// Manages the hall.
 pub static MANAGER: Kind = Kind {
     name: "hall:manage",
     what: "the interface `manager` and the manager's tools: commissioning other workers, asking for pull requests and \
@@ -228,19 +228,19 @@ pub static MANAGER: Kind = Kind {
     finding: Some(Finding {
         rule: "GA067",
         text: |_| {
-            "it is the manager of the hall: in a commission or a meeting it may have other workers do what it asks them \
-             to, with all that they were granted, may end their commissions, and, where the project has `push` and \
-             `pull_requests`, may make a pull request. Deny \"hall:manage\", or name another `manager` in [hall], where \
-             that is not wanted"
+            "it is the manager of the hall: in a commission or a meeting it may commission other workers, which \
+            then act with all of their grants, may end their commissions, and, if the project has `push` and \
+            `pull_requests`, may create a pull request. Deny \"hall:manage\", or name another `manager` in [hall], if \
+            that is not wanted"
         },
     }),
     ..PLAIN
 };
 
-/// The search provider.
+/// Uses the search provider.
 pub static SEARCH: Kind = Kind {
     name: "web:search",
-    what: "the search provider; without it WebSearch finds what is in the granted read roots",
+    what: "the search provider; without it WebSearch searches the granted read roots",
     part_of: Some(&WEB),
     key: "grants.web.search",
     line: "\"web\": {\"search\": true}",
@@ -250,10 +250,10 @@ pub static SEARCH: Kind = Kind {
     ..PLAIN
 };
 
-/// A component's own tools in sessions that it starts.
+/// Gives a component's own tools to sessions that it starts.
 pub static OWN_TOOLS: Kind = Kind {
     name: "agent:own-tools",
-    what: "tools of a component's own in sessions that it starts",
+    what: "a component's own tools in sessions that it starts",
     part_of: Some(&AGENT),
     key: "grants.agent.ownTools",
     line: "\"agent\": {\"ownTools\": true}",
@@ -261,15 +261,15 @@ pub static OWN_TOOLS: Kind = Kind {
     import: Some(Interface::Agent),
     finding: Some(Finding {
         rule: "GA040",
-        text: |_| "sessions that it starts may call tools of its own; what they answer is the component's word",
+        text: |_| "sessions that it starts may call its own tools; the component alone decides on their answers",
     }),
     ..PLAIN
 };
 
-/// A job's files.
+/// Writes a job's files.
 pub static ARTIFACTS: Kind = Kind {
     name: "artifacts",
-    what: "files of a job, by `/job/artifacts` or with `write_artifact`",
+    what: "writing files of a job, below `/job/artifacts` or with `write_artifact`",
     key: "grants.artifacts",
     line: "\"artifacts\": {}",
     is_asked: |asked, _| asked.artifacts.is_some(),
@@ -277,10 +277,10 @@ pub static ARTIFACTS: Kind = Kind {
     ..PLAIN
 };
 
-/// Documents of a commission's project.
+/// Writes documents of a commission's project.
 pub static LORE_WRITE: Kind = Kind {
     name: "lore:write",
-    what: "in a commission, writing texts in the project's `.lore/`, but for its records",
+    what: "in a commission, writing documents in the project's `.lore/`, except its records",
     key: "grants.lore",
     line: "\"lore\": {\"write\": true}",
     is_asked: |asked, _| asked.lore.is_some_and(|lore| lore.write),
@@ -289,15 +289,16 @@ pub static LORE_WRITE: Kind = Kind {
     finding: Some(Finding {
         rule: "GA065",
         text: |_| {
-            "in a commission it may write and change the project's texts in `.lore`, but for the records of commissions \
-             and meetings: other workers and people read them. It may add to `.lore/heartbeat.md`, which a tick hands to \
-             the manager as the user's standing orders. Deny \"lore:write\" where that is not wanted"
+            "in a commission it may write and change the project's documents in `.lore`, except the records of \
+            commissions and meetings: other workers and people read the documents. It may add to \
+            `.lore/heartbeat.md`, which a tick hands to the manager as the user's standing orders. Deny \
+            \"lore:write\" if that is not wanted"
         },
     }),
     ..PLAIN
 };
 
-/// The other files of a commission's project.
+/// Writes the other files of a commission's project.
 pub static WORKTREE_WRITE: Kind = Kind {
     name: "worktree:write",
     what: "in a commission, writing the other files that are checked out for it",
@@ -310,19 +311,20 @@ pub static WORKTREE_WRITE: Kind = Kind {
         rule: "GA065",
         text: |spec| match spec.checkout_scope.unwrap_or_default() {
             CheckoutScope::Full => {
-                "in a commission it may change all files of the project, but for `.git`; they are merged into \
-                 `claude/main` when it completes. Deny \"worktree:write\" where that is not wanted"
+                "in a commission it may change all files of the project, except `.git`; the changes are merged into \
+                 `claude/main` when the commission completes. Deny \"worktree:write\" if that is not wanted"
             }
             CheckoutScope::Sparse => {
-                "in a commission it may change the files that are checked out for it, and make new ones, but for `.git`; \
-                 they are merged into `claude/main` when it completes. Deny \"worktree:write\" where that is not wanted"
+                "in a commission it may change the files that are checked out for it, and create new ones, except in \
+                 `.git`; the changes are merged into `claude/main` when the commission completes. Deny \
+                 \"worktree:write\" if that is not wanted"
             }
         },
     }),
     ..PLAIN
 };
 
-/// Storing and deleting memories.
+/// Stores and deletes memories.
 pub static MEMORY_WRITE: Kind = Kind {
     name: "memory:write",
     what: "storing and deleting memories, by the component or with `store_memory`",
@@ -334,17 +336,17 @@ pub static MEMORY_WRITE: Kind = Kind {
     finding: Some(Finding {
         rule: "GA031",
         text: |_| {
-            "it may write memories, which later jobs of the member are shown: what one job was told can lead the next. \
-             Deny \"memory:write\" where that is not wanted"
+            "it may write memories, which later jobs of the member are given: a text that one job read can \
+            steer the next. Deny \"memory:write\" if that is not wanted"
         },
     }),
     ..PLAIN
 };
 
-/// The memories of a commission's project, which all its workers are given.
+/// Reads the memories of a commission's project, which all its workers are given.
 pub static MEMORY_PROJECT: Kind = Kind {
     name: "memory:project",
-    what: "in a commission, notes of its project",
+    what: "in a commission, reading notes of its project",
     part_of: Some(&MEMORY),
     key: "scopes",
     line: "\"project\"",
@@ -354,17 +356,17 @@ pub static MEMORY_PROJECT: Kind = Kind {
     finding: Some(Finding {
         rule: "GA066",
         text: |_| {
-            "in a commission it is shown the memories of the project and may store some, which other workers are shown: \
-             what one was told can lead the next. Deny \"memory:project\" where that is not wanted"
+            "in a commission it is given the memories of the project and may store some, which other workers \
+            are given: a text that one worker read can steer the next. Deny \"memory:project\" if that is not wanted"
         },
     }),
     ..PLAIN
 };
 
-/// The memories of all projects and workers.
+/// Reads the memories of all projects and workers.
 pub static MEMORY_GLOBAL: Kind = Kind {
     name: "memory:global",
-    what: "in a commission, notes for all projects",
+    what: "in a commission, reading notes for all projects",
     part_of: Some(&MEMORY),
     key: "scopes",
     line: "\"global\"",
@@ -374,14 +376,15 @@ pub static MEMORY_GLOBAL: Kind = Kind {
     finding: Some(Finding {
         rule: "GA066",
         text: |_| {
-            "in a commission it is shown the memories of all projects and may store some, which other workers are shown: \
-             what one was told can lead the next. Deny \"memory:global\" where that is not wanted"
+            "in a commission it is given the memories of all projects and may store some, which other workers \
+            are given: a text that one worker read can steer the next. Deny \"memory:global\" if that is not wanted"
         },
     }),
     ..PLAIN
 };
 
-/// Writing the memories of a project. A worker whose sessions have the web or a toolbox needs a rule that names it.
+/// Writes the memories of a project. A worker whose sessions have the web or a toolbox needs a rule that names this
+/// capability.
 pub static MEMORY_PROJECT_WRITE: Kind = Kind {
     name: "memory:project:write",
     what: "in a commission, writing notes of its project; see below",
@@ -390,7 +393,7 @@ pub static MEMORY_PROJECT_WRITE: Kind = Kind {
     ..PLAIN
 };
 
-/// Writing the memories of all projects.
+/// Writes the memories of all projects.
 pub static MEMORY_GLOBAL_WRITE: Kind = Kind {
     name: "memory:global:write",
     what: "in a commission, writing notes for all projects; see below",
@@ -413,7 +416,7 @@ impl Kind {
         KINDS.into_iter().find(|kind| kind.name == name)
     }
 
-    /// The kind of the memories of a scope; `None` for a worker's own, which it always has.
+    /// The kind of the memories of a scope; `None` for a worker's own memories, which it always has.
     pub fn of_scope(scope: Scope) -> Option<&'static Self> {
         match scope {
             Scope::Worker => None,
@@ -422,14 +425,14 @@ impl Kind {
         }
     }
 
-    /// A sentence about the line with which a manifest asks for it.
+    /// A sentence about the line with which a manifest requests the capability.
     pub fn how_to_ask(&self) -> String {
         let list = self.key.split('.').next().unwrap_or_default();
         format!("add `{}` to `component.{list}`, and have the operator allow it", self.line)
     }
 
-    /// Whether a member has asked for this part of the base toolbox, by itself or with the part that it belongs to.
-    /// `is_asked` tells whether the member asks for a kind.
+    /// Whether a member has requested this part of the base toolbox, by itself or with the whole that it belongs to.
+    /// `is_asked` returns whether the member requests a kind.
     pub fn is_asked_with(&self, is_asked: impl Fn(&Self) -> bool) -> bool {
         let whole = self.part_of.filter(|whole| !matches!(whole.unasked, Unasked::No));
         is_asked(self) || whole.is_some_and(is_asked)
@@ -469,7 +472,7 @@ impl Ord for Kind {
 }
 
 impl Interface {
-    /// The capability to import it.
+    /// The capability that permits importing the interface.
     pub fn kind(self) -> &'static Kind {
         match self {
             Self::Log => &LOG,
@@ -486,14 +489,14 @@ impl Interface {
 }
 
 impl ComponentSpec {
-    /// Whether the manifest asks for a capability.
+    /// Whether the manifest requests a capability.
     pub fn asks(&self, kind: &Kind) -> bool {
         (kind.is_asked)(&self.grants, &self.scopes)
     }
 }
 
 impl Capability {
-    /// The capability that it is a part of.
+    /// The capability that this one is a part of.
     pub(crate) fn whole(&self) -> Option<&'static Kind> {
         match self {
             Self::All => None,
@@ -503,7 +506,7 @@ impl Capability {
         }
     }
 
-    /// Whether a rule that names it covers all of `wanted`.
+    /// Whether a rule that names this capability covers all of `wanted`.
     pub(crate) fn covers(&self, wanted: &Self) -> bool {
         *self == Self::All || self == wanted || wanted.whole().is_some_and(|whole| self.covers(&Self::Kind(whole)))
     }
@@ -545,7 +548,7 @@ impl FromStr for Capability {
         let names = KINDS.map(|kind| kind.name);
         let hint = match nearest(text, names) {
             Some(candidate) => format!("did you mean {candidate:?}?"),
-            None => format!("there are {}, files:ROOT, web:HOST and *", names.join(", ")),
+            None => format!("the capabilities are {}, files:ROOT, web:HOST and *", names.join(", ")),
         };
         Err(format!("{text:?} cannot be granted; {hint}"))
     }

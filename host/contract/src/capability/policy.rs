@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 use crate::{capability::Capability, ids::MemberKey, limits::Limits};
 
 /// The bounds of commissions that follow from an activity of the manager, directly or through other commissions. They
-/// are counted together for the user's meeting or commission with which they began.
+/// are counted together for the user's meeting or commission from which they originate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delegation {
-    /// The depth of commissions that follow from one another. Commissions of the user's own activity have depth 1.
+    /// The most levels of commissions that follow from one another. Commissions of the user's own activity have depth
+    /// 1.
     pub depth: u32,
-    /// The number of all commissions, also ended ones.
+    /// The most commissions, including ended ones.
     pub commissions: u32,
-    /// US dollars that all of them have spent, and may still spend.
+    /// The most US dollars that all of them have spent or may still spend.
     pub budget_usd: f64,
 }
 
@@ -28,10 +29,10 @@ impl Default for Delegation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Names {
-    /// One pattern of each of these lists has to match, such as the request and the permission. Without lists, every
-    /// name is granted.
+    /// Lists of patterns. A name has to match one pattern of each list, such as the request and the permission. Without
+    /// lists, every name is granted.
     pub all_of: Vec<Vec<String>>,
-    /// None of these may match.
+    /// Patterns that the name must not match.
     pub none_of: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Names {
     }
 }
 
-/// The members of a rule: a key, with `*` for any characters, also `/`.
+/// The members of a rule: a key, in which `*` stands for any characters, including `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern(pub String);
@@ -64,8 +65,8 @@ impl FromStr for Pattern {
         match text.replace('*', "x").parse::<MemberKey>() {
             Ok(_) => Ok(Self(text.to_owned())),
             Err(_) => Err(format!(
-                "{text:?} is no member's key, nor a pattern of keys: a directory's name, or two with '/' between, of \
-                 letters, digits, '-', '_' or '.'; `*` stands for any characters"
+                "{text:?} is neither a member's key nor a pattern of keys: a directory's name, or two with '/' \
+                 between, of letters, digits, '-', '_' or '.'; `*` stands for any characters"
             )),
         }
     }
@@ -94,8 +95,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether `name` matches `pattern`, in which `*` stands for any characters. The time grows with the product of both
-/// lengths at most.
+/// Whether `name` matches `pattern`, in which `*` stands for any characters. The time grows at most with the product of
+/// both lengths.
 pub fn wildcard(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
     let mut last_star = None;
@@ -123,9 +124,9 @@ pub fn wildcard(pattern: &str, name: &str) -> bool {
 pub struct Rule {
     /// The members of the rule.
     pub members: Pattern,
-    /// `allow`: the members are granted only these capabilities, and those that another rule allows.
+    /// `allow`: the members are granted only these capabilities, and the capabilities that another rule allows.
     pub allow: Option<Vec<Capability>>,
-    /// `deny`: it takes precedence over every `allow`.
+    /// `deny`: the capabilities that are denied. It takes precedence over every `allow`.
     pub deny: Vec<Capability>,
     /// `limits`: the limits of the host with the rule's own values.
     pub limits: Option<Box<Limits>>,
@@ -134,14 +135,14 @@ pub struct Rule {
 /// The policy of the operator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
-    /// The rules, in their order in the file. The order has no meaning.
+    /// The rules in the order of the file. The order has no meaning.
     pub rules: Vec<Rule>,
-    /// Whether the web is open at all: whether there is a `[web]`.
+    /// Whether `guild.toml` has a `[web]`, which opens the web.
     pub web: bool,
-    /// `[hall] manager`: the one member that can hold `hall:manage`.
+    /// `[hall] manager`: the only member that can hold `hall:manage`.
     pub manager: Option<MemberKey>,
-    /// `strict_imports`: a component that imports an interface without its grant is refused, and not linked with calls
-    /// that fail.
+    /// `strict_imports`: whether a component that imports an interface without its grant is refused, instead of being
+    /// linked with calls that fail.
     pub strict_imports: bool,
 }
 
@@ -173,7 +174,7 @@ mod tests {
             assert!(sound.parse::<Pattern>().is_ok(), "{sound}");
         }
         for unsound in ["", "a?", "[a]", "a/b/c", "../*", "a b", "/"] {
-            assert!(unsound.parse::<Pattern>().unwrap_err().contains("no member's key"), "{unsound}");
+            assert!(unsound.parse::<Pattern>().unwrap_err().contains("neither a member's key nor a pattern"), "{unsound}");
         }
     }
 }

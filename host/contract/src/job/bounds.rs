@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Upper bounds of a job (REQ-WD-32). The smallest bound of plan, manifest, caller and operator applies.
 ///
-/// `None` leaves a bound to the others; the operator's always has all three, so no job is unbounded.
+/// `None` does not bound the job; the operator's bounds always have all three values, so every job is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
@@ -36,7 +36,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// The smaller of each bound.
+    /// The smaller value of each bound.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         fn smaller<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {

@@ -21,7 +21,9 @@ pub(super) struct Declared {
 impl Declared {
     /// Merges two declarations.
     ///
-    /// # Errors The declarations differ in a value. The errors name the places of both.
+    /// # Errors
+    ///
+    /// Returns the places of each value in which the declarations differ.
     pub(super) fn with(self, other: Self) -> Result<Self, ManifestError> {
         let Self { mut value, lines, mut faults } = self;
         let mut differences = Vec::new();
@@ -41,9 +43,11 @@ impl Declared {
         Ok(Self { value, lines: lines.or(other.lines), faults })
     }
 
-    /// The manifest of a package, which begins at `package`.
+    /// Makes the manifest of a package, which begins at `package`.
     ///
-    /// # Errors All faults for which it is refused.
+    /// # Errors
+    ///
+    /// Returns all faults for which the package is refused.
     pub(super) fn manifest(self, package: &Place) -> Result<Manifest, ManifestError> {
         let Self { mut value, lines, mut faults } = self;
         if let Some(keys) = value.as_object_mut() {
@@ -51,8 +55,8 @@ impl Declared {
         }
         let has = |path: &str| value.pointer(path).is_some();
         if !has("/component/file") {
-            let text = "the package has no component, and this host runs nothing else; it lacks `guildHall.component` with \
-                        `file` and `world`, or a guild-member.json beside it that has a `component`";
+            let text = "the package has no component, and this host runs nothing else; it lacks `guildHall.component` \
+                with `file` and `world`, or a guild-member.json beside it that has a `component`";
             faults.push(ManifestError::at(package, text));
         }
         let named = [("/displayName", "guildHall.identity.name"), ("/description", "guildHall.identity.description")];
@@ -90,7 +94,7 @@ fn merge(own: &mut Value, others: Value, path: &str, differ: &mut impl FnMut(&st
     }
 }
 
-/// A value for comparison: the order of lists has no meaning, and `1` is `1.0`.
+/// Sorts the lists in a value for a comparison, in which their order has no meaning and `1` equals `1.0`.
 fn unordered(value: &Value) -> Value {
     match value {
         Value::Array(list) => {

@@ -14,7 +14,8 @@ pub struct Place {
     pub file: &'static str,
     /// The line, from 1.
     pub line: usize,
-    /// The key there, by its path: `component.tools`, or `guildHall.builtInTools`. Empty for the whole file.
+    /// The path of the key at that line: `component.tools`, or `guildHall.builtInTools`. It is empty for the whole
+    /// file.
     pub key: String,
 }
 
@@ -54,7 +55,7 @@ impl Lines {
         lines
     }
 
-    /// Notes the values of an object, which is a part of `text`, whose lines end at `ends`.
+    /// Records the lines of an object's values. The object is a part of `text`, whose lines end at `ends`.
     fn add(&mut self, text: &str, ends: &[usize], object: &str, path: &str, depth: usize) {
         let Ok(values) = serde_json::from_str::<BTreeMap<String, &RawValue>>(object) else { return };
         for (key, value) in values {
@@ -75,8 +76,7 @@ impl Lines {
         keys.filter(|key| !key.contains('.'))
     }
 
-    /// Records that the place of `path` and all values in it is that of `key` in `from`; an empty `path` is the whole
-    /// file.
+    /// Records that `path` and all values in it are at the place of `key` in `from`; an empty `path` is the whole file.
     pub(super) fn adopt(&mut self, path: &str, from: &Self, key: &str) {
         for (found, place) in &from.places {
             match found.strip_prefix(key) {
@@ -97,16 +97,16 @@ impl Lines {
         self
     }
 
-    /// The place of `path`, such as `component.grants.files`; for a missing value, the place of the object that it
-    /// belongs in.
+    /// The place of `path`, such as `component.grants.files`; for a missing value, the place of the object to which it
+    /// would belong.
     pub fn place(&self, path: &str) -> Place {
         let parents = std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(parent, _)| parent));
         let found = parents.chain([""]).filter_map(|path| self.places.get(path)).next().cloned();
         found.unwrap_or(Place { file: self.file, line: 1, key: String::new() })
     }
 
-    /// The file and the key of `path`, as `guild-member.json: component.grants.files`; for a value that a package does
-    /// not have, the key of the object that it belongs in.
+    /// The file and the key of `path`, such as `guild-member.json: component.grants.files`; for a value that a package
+    /// does not have, the key of the object to which it would belong.
     pub fn name(&self, path: &str) -> String {
         let Place { file, key, .. } = self.place(path);
         // The key in the file is known only if the value is there.
@@ -114,7 +114,7 @@ impl Lines {
     }
 }
 
-/// An error in a manifest, shown as `guild-member.json:LINE: ...`.
+/// An error in a manifest, displayed as `guild-member.json:LINE: ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
     /// The file's name.
@@ -130,7 +130,7 @@ impl ManifestError {
         Self { file: place.file, line: place.line, text: text.into() }
     }
 
-    /// The error of serde_json for a file.
+    /// Converts serde_json's error about a file.
     pub(super) fn of(file: &'static str, error: &serde_json::Error) -> Self {
         let whole = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,5 +1,4 @@
-//! Checks whether the `mcp` line of a manifest sets more options of the host that it starts than the member and the
-//! port.
+//! Checks whether the `mcp` line of a manifest sets more options of the started host than the member and the port.
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use super::{Manifest, McpCommand};
 pub struct Unplain {
     /// The key of the manifest.
     pub key: &'static str,
-    /// The fault, as the words after the key: `has "--sources"`.
+    /// The fault, worded to follow the key: `has "--sources"`.
     pub what: String,
     /// Whether the operator can allow it.
     pub allowable: bool,
@@ -21,15 +20,15 @@ impl Unplain {
         Self { key, what: what.into(), allowable: true }
     }
 
-    /// The line could lead to another `guild.toml` than the user's own.
+    /// Marks a line that could lead to another `guild.toml` than the user's own; the operator cannot allow it.
     fn ever(self) -> Self {
         Self { allowable: false, ..self }
     }
 }
 
 impl Manifest {
-    /// The reason that its `mcp` line is not plain: it sets more options of its host than the member and the port. A
-    /// member without the line starts no host, and a member without a component is served by none.
+    /// The reason that the member's `mcp` line is not plain, if it sets more options of its host than the member and
+    /// the port. A member without the line starts no host, and no host serves a member without a component.
     pub fn unplain(&self) -> Option<Unplain> {
         plain_line(self.mcp.as_ref().filter(|_| self.component.is_some())?).err()
     }

@@ -1,5 +1,5 @@
 //! Reads the declaration of a member: `guild-member.json`, Guild Hall's own manifest, with the key `component` that
-//! this host adds to it; or `package.json` with the key `guildHall`; or both. All of them become one [`Manifest`].
+//! this host adds; or `package.json` with the key `guildHall`; or both. Each form becomes a [`Manifest`].
 
 mod declared;
 mod hosts;
@@ -72,16 +72,16 @@ const NAME_BYTES: usize = 255;
 pub struct Manifest {
     /// The member's name. For a package it is the package's name.
     pub name: String,
-    /// The name for people, by which a commission names its worker (`guildHall.identity.name`).
+    /// The display name, by which a commission names its worker (`guildHall.identity.name`).
     pub display_name: String,
-    /// The title for people, such as "Guild Artificer". [`Self::title`] has the default.
+    /// The display title, such as "Guild Artificer". [`Self::title`] has the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_title: Option<String>,
     /// A sentence about the member's work.
     pub description: String,
     /// The member's version.
     pub version: String,
-    /// The path of its picture for a page. The host does not read it.
+    /// The path of the member's picture. The host does not read the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub portrait_path: Option<String>,
     /// The preferred model, for people. The operator decides on the model of its sessions.
@@ -90,22 +90,22 @@ pub struct Manifest {
     /// The text for its sessions if it has no `posture.md`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posture: Option<String>,
-    /// `http`, if `mcp` is present.
+    /// The transport; `http` if `mcp` is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
     /// The command with which Guild Hall starts the member's endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpCommand>,
-    /// The abilities of the member besides tools: `worker` (REQ-WD-1).
+    /// The capabilities of the member besides tools: `worker` (REQ-WD-1).
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// A plugin of Guild Hall's other kind; not served here.
+    /// A plugin of Guild Hall's other kind, which this host does not serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Value>,
-    /// The component that this host runs. A member without one is served by its own process, not here.
+    /// The component that this host runs. A member without a component is served by its own process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<ComponentSpec>,
-    /// The places of its values in its files.
+    /// The lines of the manifest's values in its files.
     #[serde(skip)]
     pub lines: Lines,
 }
@@ -135,9 +135,9 @@ pub enum Transport {
 pub struct McpCommand {
     /// The program.
     pub command: String,
-    /// Its arguments.
+    /// The program's arguments.
     pub args: Vec<String>,
-    /// Variables added to its environment.
+    /// Variables that are added to the program's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
@@ -148,26 +148,27 @@ pub struct McpCommand {
 pub struct ComponentSpec {
     /// The component's file, relative to the member's directory.
     pub file: String,
-    /// The world of `guild:worker` whose exports it has.
+    /// The world of `guild:worker` whose exports the component has.
     pub world: World,
-    /// Its requests for grants, each of which the operator may refuse.
+    /// The grants that the component requests. The operator may refuse each.
     #[serde(default)]
     pub grants: RequestedGrants,
-    /// The read-only tools of [`SESSION_TOOLS`] that its sessions may be given.
+    /// The read-only tools of [`SESSION_TOOLS`] that the component's sessions may be given.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Members whose tools its sessions need (REQ-WKR-2), by their keys. A dispatch is accepted only if all of them are
-    /// present.
+    /// The keys of members whose tools the component's sessions need (REQ-WKR-2). A dispatch is accepted only if all of
+    /// them are present.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub toolboxes: Vec<MemberKey>,
-    /// The scopes of memories that it uses in a commission. Its own memories are always among them, in any job.
+    /// The scopes of memories that the component uses in a commission. The member's own memories are always among them,
+    /// in any job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Scope>,
-    /// The part of a project that it needs checked out in a commission (REQ-WKR-2); by default
+    /// The part of a project that the component needs checked out in a commission (REQ-WKR-2); by default
     /// [`CheckoutScope::Sparse`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkout_scope: Option<CheckoutScope>,
-    /// Default bounds of its jobs (REQ-WKR-19).
+    /// The default bounds of the member's jobs (REQ-WKR-19).
     #[serde(default)]
     pub resources: Bounds,
     /// A JSON Schema for a dispatch's `config`, checked before the component is asked.
@@ -182,14 +183,14 @@ pub struct ComponentSpec {
 pub enum Scope {
     /// The member's own memories.
     Worker,
-    /// The memories of the project that it works on, for all workers of the project.
+    /// The memories of the project that the member works on, for all workers of the project.
     Project,
     /// The memories of all projects and workers.
     Global,
 }
 
 impl Scope {
-    /// Its name in the manifest and the tools.
+    /// The scope's name in the manifest and the tools.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -208,7 +209,7 @@ pub enum CheckoutScope {
 }
 
 impl CheckoutScope {
-    /// Its name in the manifest.
+    /// The scope's name in the manifest.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -219,13 +220,13 @@ impl CheckoutScope {
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum World {
-    /// It checks and plans jobs; the host runs its sessions.
+    /// The component checks and plans jobs; the host runs its sessions.
     Worker,
-    /// It carries its jobs out itself.
+    /// The component carries out its jobs itself.
     AutonomousWorker,
-    /// It offers tools, and takes no dispatched work.
+    /// The component offers tools, and accepts no dispatches.
     ToolboxPlugin,
-    /// It plans jobs, and offers tools.
+    /// The component plans jobs, and offers tools.
     WorkerToolbox,
 }
 
@@ -233,54 +234,54 @@ impl World {
     /// All worlds.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Its name in `wit/` and in the manifest.
+    /// The world's name in `wit/` and in the manifest.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Whether it exports `dispatch`, so that its members accept dispatches.
+    /// Whether the world exports `dispatch`, so that its members accept dispatches.
     pub fn exports_dispatch(self) -> bool {
         self != Self::ToolboxPlugin
     }
 
-    /// Whether it exports `toolbox`, so that its members offer tools.
+    /// Whether the world exports `toolbox`, so that its members offer tools.
     pub fn exports_toolbox(self) -> bool {
         matches!(self, Self::ToolboxPlugin | Self::WorkerToolbox)
     }
 }
 
-/// An interface of `guild:worker` that a component can import, and then has to ask for.
+/// An interface of `guild:worker` that a component can import. Its manifest has to request the interface.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
-    /// Lines into the job's log.
+    /// Writes lines into the job's log.
     Log,
-    /// The member's memory.
+    /// Reads and writes the member's memory.
     Memory,
-    /// Reading under the granted roots.
+    /// Reads files under the granted roots.
     Files,
-    /// The web, through the host.
+    /// Reaches the web through the host.
     Web,
-    /// The internal tools, on this job.
+    /// Calls the internal tools on this job.
     JobTools,
-    /// The job's own status record.
+    /// Reads the job's own status record.
     Status,
-    /// Agent sessions.
+    /// Starts agent sessions.
     Agent,
-    /// The workers, commissions and meetings of the hall, to read.
+    /// Reads the workers, commissions and meetings of the hall.
     Hall,
-    /// The manager's work: commissions, meetings and pull requests.
+    /// Does the manager's work: commissions, meetings and pull requests.
     Manager,
 }
 
 impl Interface {
-    /// Every interface that can be asked for.
+    /// All interfaces that can be requested.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Its name in `wit/`.
+    /// The interface's name in `wit/`.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -293,7 +294,7 @@ fn has_unseen(name: &str) -> bool {
 
 fn unseen(field: &str, name: &str) -> String {
     let shown: String = name.chars().flat_map(char::escape_default).collect();
-    format!("`{field}` has a control character, or one that nobody sees, in \"{shown}\"; leave it out")
+    format!("`{field}` has a control character or an invisible character in \"{shown}\"; leave it out")
 }
 
 /// Reads one of the files that declare a member. An error names the line.
@@ -308,7 +309,7 @@ fn read<T: DeserializeOwned>(file: &'static str, text: &[u8]) -> Result<T, Manif
     Ok(found)
 }
 
-/// An error with the invalid key; `of` makes it from serde's error.
+/// Makes an error that names the invalid key; `of` converts serde's error.
 fn misread_at(
     Misread { text, path, error }: Misread<serde_json::Error>,
     of: impl FnOnce(serde_json::Error) -> ManifestError,
@@ -337,9 +338,11 @@ fn check_slips(lines: &Lines, within: &str, known: &[&str]) -> Result<(), Manife
 }
 
 impl Manifest {
-    /// Parses and checks a `guild-member.json` that stands alone.
+    /// Parses and checks a `guild-member.json` without a `package.json`.
     ///
-    /// # Errors The error is for the author of the manifest, and names the line.
+    /// # Errors
+    ///
+    /// Returns an error for the author of the manifest, which names the line.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         // A text that is not JSON has no lines; its error comes next.
         let text_of_lines = str::from_utf8(text).unwrap_or_default();
@@ -352,7 +355,10 @@ impl Manifest {
     /// Parses and checks the declaration of a member: `guild-member.json`, `package.json` for which
     /// [`package::is_declared`] is true, or both. Each of two files supplies the values that the other does not have.
     ///
-    /// # Errors The error names the file and the line. If the files differ in a value, it names the places in both.
+    /// # Errors
+    ///
+    /// Returns an error that names the file and the line. If the files differ in a value, the error names the places in
+    /// both.
     pub fn of(member: Option<&[u8]>, package: Option<&[u8]>) -> Result<Self, ManifestError> {
         let Some(package) = package else { return Self::parse(member.unwrap_or_default()) };
         let package = package::declared(package)?;
@@ -369,12 +375,12 @@ impl Manifest {
         declared.manifest(&begin)
     }
 
-    /// The title for people; by default the name.
+    /// The display title; by default the name.
     pub fn title(&self) -> &str {
         self.display_title.as_deref().unwrap_or(&self.display_name)
     }
 
-    /// Refuses the manifest with the fault that `check` finds, and its place.
+    /// Returns the manifest if `check` finds no fault, else the fault with its place.
     fn faultless(self, check: impl FnOnce(&Self) -> Result<(), Fault>) -> Result<Self, ManifestError> {
         match check(&self) {
             Ok(()) => Ok(self),
@@ -387,7 +393,7 @@ impl Manifest {
         self.capabilities.iter().any(|c| c == WORKER)
     }
 
-    /// Values that this host accepts although they have no effect, each with its line and its remedy.
+    /// Accepted values that have no effect, each with its line and its remedy.
     pub fn warnings(&self) -> Vec<ManifestError> {
         let Some(component) = &self.component else { return Vec::new() };
         if self.is_worker() || !component.world.exports_dispatch() {
@@ -398,14 +404,15 @@ impl Manifest {
             named => format!("`capabilities` names {}, and not `{WORKER}`", one_line(&named.join(", "), NAME_BYTES)),
         };
         let text = format!(
-            "{said}, so no work can be dispatched to this member, whose world `{}` takes some; write \"capabilities\": \
-             [\"{WORKER}\"]",
+            "{said}, so no work can be dispatched to this member, although its world `{}` accepts dispatches; write \
+             \"capabilities\": [\"{WORKER}\"]",
             component.world.as_str()
         );
         vec![ManifestError::at(&self.lines.place("capabilities"), text)]
     }
 
-    /// Refuses a probable misspelling of a missing capability. Without a component, the capability is another host's.
+    /// Refuses a capability that is probably a misspelling of a missing one. A member without a component may have
+    /// capabilities of another host.
     fn check_capabilities(&self) -> Result<(), Fault> {
         let meant = |named: &str| {
             let missing = [WORKER, TOOLS].into_iter().filter(|known| !self.capabilities.iter().any(|c| c == known));
@@ -428,7 +435,7 @@ impl Manifest {
         }
         match (&self.transport, &self.mcp) {
             (None, Some(_)) => return Err(Fault::at("mcp", "`mcp` needs `\"transport\": \"http\"` beside it")),
-            (Some(_), None) => return Err(Fault::at("transport", "`transport` has no meaning without `mcp`")),
+            (Some(_), None) => return Err(Fault::at("transport", "`transport` has no effect without `mcp`")),
             _ => {}
         }
         if self.is_worker() && self.mcp.is_none() {
@@ -460,8 +467,8 @@ impl Manifest {
             && !component.world.exports_toolbox()
         {
             let why = format!(
-                "capability `tools` needs a `component.world` that exports `toolbox`, and `{}` does not; leave it out, or name \
-                 `toolbox-plugin` or `worker-toolbox`",
+                "capability `tools` needs a `component.world` that exports `toolbox`, and `{}` does not; leave it \
+                 out, or name `toolbox-plugin` or `worker-toolbox`",
                 component.world.as_str()
             );
             return Err(Fault::at("capabilities", why));
@@ -577,7 +584,7 @@ mod tests {
             (
                 json!({"grants": {"log": {"level": 1}}}),
                 "\"level\"",
-                "unknown field `level`; nothing stands there, write {}",
+                "unknown field `level`; no keys are allowed there, write {}",
             ),
             (json!({"resources": {"maxTurn": 1}}), "\"maxTurn\"", "unknown field `maxTurn`; did you mean `maxTurns`?"),
             (json!({"world": "workr"}), "\"workr\"", "unknown variant `workr`; did you mean `worker`?"),

@@ -1,7 +1,7 @@
 //! Reads `package.json` with a key `guildHall`, which declares a worker or a toolbox of the original Guild Hall
 //! (REQ-WKR-1, REQ-WKR-5).
 //!
-//! It is read as data, without running anything, into the terms of `guild-member.json`.
+//! The file is read as data, without running code, and converted to the terms of `guild-member.json`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{ids::MemberKey, job::bounds::Bounds};
 
 /// The file's name in a member's directory.
 pub const FILE_NAME: &str = "package.json";
-/// The key of it that makes a package a member.
+/// The key that makes a package a member.
 pub(super) const KEY: &str = "guildHall";
 /// The keys of [`Package`].
 const KEYS: [&str; 14] = [
@@ -36,7 +36,8 @@ const KEYS: [&str; 14] = [
 ];
 /// The keys of [`Identity`].
 const IDENTITY: [&str; 5] = ["name", "description", "displayTitle", "portraitPath", "guidance"];
-/// The paths in `guild-member.json` of a package's keys. Of two keys for one path the later one takes precedence.
+/// The keys of a package, with their paths in `guild-member.json`. If two keys have one path, the later one takes
+/// precedence.
 const SAME: [(&str, &str); 16] = [
     ("name", "name"),
     ("version", "version"),
@@ -96,7 +97,8 @@ struct Identity {
     portrait_path: Option<String>,
 }
 
-/// Whether a `package.json` declares a member with a key `guildHall`. In a text that is not JSON, the word decides.
+/// Whether a `package.json` declares a member with a key `guildHall`. For a text that is not JSON, an occurrence of the
+/// word is enough.
 pub fn is_declared(text: &[u8]) -> bool {
     match serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(text) {
         Ok(keys) => keys.contains_key(KEY),
@@ -104,8 +106,8 @@ pub fn is_declared(text: &[u8]) -> bool {
     }
 }
 
-/// The declaration of a `package.json`, in the terms of `guild-member.json`. Its faults include features that this host
-/// does not have.
+/// Converts a `package.json` to the terms of `guild-member.json`. The faults of the declaration include features that
+/// this host does not have.
 pub(super) fn declared(text: &[u8]) -> Result<Declared, ManifestError> {
     let said = Lines::of(FILE_NAME, str::from_utf8(text).unwrap_or_default());
     check_slips(&said, KEY, &KEYS)?;
@@ -118,10 +120,13 @@ pub(super) fn declared(text: &[u8]) -> Result<Declared, ManifestError> {
     };
     let capabilities = capabilities(&package.kind).map_err(|why| fault("type", why)).ok();
     if let [plugin, ..] = package.domain_plugins.as_slice() {
-        fault("domainPlugins", format!("names {plugin:?}, and plugins of Claude Code are not run here; take it out"));
+        fault(
+            "domainPlugins",
+            format!("names {plugin:?}, and this host does not run plugins of Claude Code; remove it"),
+        );
     }
     if let [toolbox, ..] = package.system_toolboxes.as_slice() {
-        let why = "which this host does not have yet; take it out: the tools that every worker has need not be named";
+        let why = "which this host does not have yet; remove it: the tools that every worker has need not be named";
         fault("systemToolboxes", format!("names {toolbox:?}, {why}"));
     }
     let (mut tools, mut others, mut writes) = (Vec::new(), Vec::new(), false);
@@ -133,7 +138,7 @@ pub(super) fn declared(text: &[u8]) -> Result<Declared, ManifestError> {
         }
     }
     if !others.is_empty() {
-        fault("builtInTools", format!("names what no worker is given here: {}", others.join(", ")));
+        fault("builtInTools", format!("names tools that this host does not give to workers: {}", others.join(", ")));
     }
 
     let identity = package.identity;
@@ -182,7 +187,7 @@ fn capabilities(kind: &Value) -> Result<Vec<&'static str>, String> {
     let capability = |named: &Option<&str>| match named {
         Some("worker") => Ok(WORKER),
         Some("toolbox") => Ok(TOOLS),
-        Some("plugin") => Err("is \"plugin\", and plugins of Claude Code are not run here".to_owned()),
+        Some("plugin") => Err("is \"plugin\", and this host does not run plugins of Claude Code".to_owned()),
         _ => Err(format!("is {kind}; write \"worker\", \"toolbox\", or both in a list")),
     };
     let found: Vec<_> = named.iter().map(capability).collect::<Result<_, _>>()?;
@@ -196,10 +201,12 @@ fn capabilities(kind: &Value) -> Result<Vec<&'static str>, String> {
 /// The remedy for a worker of the original with a tool that does not exist here.
 fn instead_of(tool: &str) -> &'static str {
     match tool {
-        "Bash" => "nothing runs commands: take it out, or name a toolbox in `domainToolboxes` that does what they did",
-        "Skill" => "take it out, and put what the skills say into the posture",
-        "Task" => "take it out; a component starts sessions of its own with the interface `agent`",
-        _ => "take it out: there are Read, Grep, Glob, WebSearch, WebFetch, Write and Edit",
+        "Bash" => {
+            "this host runs no commands: remove it, or name a toolbox in `domainToolboxes` that does the same work"
+        }
+        "Skill" => "remove it, and move the skills' instructions into the posture",
+        "Task" => "remove it; a component starts its own sessions with the interface `agent`",
+        _ => "remove it: the tools are Read, Grep, Glob, WebSearch, WebFetch, Write and Edit",
     }
 }
 

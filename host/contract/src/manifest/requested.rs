@@ -5,42 +5,42 @@ use serde::{Deserialize, Serialize};
 use super::{Fault, NAME_BYTES, has_unseen, unseen};
 use crate::manifest::check_host;
 
-/// The requests of a component: the `guild:worker` interfaces that it imports, and the extent to which it and its
-/// sessions need them. `{}` asks for the least of an interface.
+/// The requests of a component: the `guild:worker` interfaces that it imports, and the extent to which the component
+/// and its sessions need them. `{}` requests the least of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct RequestedGrants {
-    /// Lines into the job's log.
+    /// Writes lines into the job's log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<PlainRequest>,
-    /// The member's memory.
+    /// Reads, and optionally writes, the member's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryRequest>,
-    /// Reading under the granted roots.
+    /// Reads files under the granted roots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesRequest>,
-    /// The web, through the host.
+    /// Reaches the web through the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web: Option<WebRequest>,
-    /// The internal tools, on this job.
+    /// Calls the internal tools on this job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_tools: Option<PlainRequest>,
-    /// The job's own status record.
+    /// Reads the job's own status record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<PlainRequest>,
-    /// Agent sessions.
+    /// Starts agent sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentRequest>,
-    /// The bounds of its files below `/job/artifacts`. Without it, the operator's limits apply.
+    /// Bounds the files below `/job/artifacts`. Without it, the operator's limits apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<ArtifactsRequest>,
-    /// The texts of a project, in a commission.
+    /// Writes documents of a project in a commission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lore: Option<WriteRequest>,
-    /// The files of a project, in a commission.
+    /// Writes files of a project in a commission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WriteRequest>,
-    /// The hall: its workers, commissions and meetings.
+    /// Reads the hall's workers, commissions and meetings, or manages them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hall: Option<HallRequest>,
 }
@@ -71,7 +71,8 @@ impl RequestedGrants {
             check_host(host).map_err(|why| Fault::at(HOSTS, format!("`{HOSTS}`: {why}")))?;
             // The word means `web:search` in guild.toml, and in the output of `guild approve`.
             if host.eq_ignore_ascii_case("search") {
-                let why = format!("`{HOSTS}` names \"search\", which is no host; write `\"search\": true` beside it");
+                let why =
+                    format!("`{HOSTS}` names \"search\", which is not a host; write `\"search\": true` beside it");
                 return Err(Fault::at(HOSTS, why));
             }
         }
@@ -89,12 +90,12 @@ impl RequestedGrants {
 #[serde(deny_unknown_fields, expecting = "an object: write {} to ask for it")]
 pub struct PlainRequest {}
 
-/// `lore`: the project's `.lore/`, which every worker of a commission reads; `worktree`: the other files that are
-/// checked out for it.
+/// `lore`: the project's `.lore/`, which every worker of a commission can read; `worktree`: the other files that are
+/// checked out for the commission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "an object: write {\"write\": true} to ask for writing")]
 pub struct WriteRequest {
-    /// Asks to write and to change files there.
+    /// Requests permission to write and change files there.
     pub write: bool,
 }
 
@@ -106,9 +107,9 @@ pub struct WriteRequest {
     expecting = "an object: write {\"read\": true} to ask for reading; the manager asks for {\"manage\": true} too"
 )]
 pub struct HallRequest {
-    /// Asks to read it.
+    /// Requests permission to read the hall.
     pub read: bool,
-    /// Asks to make commissions, meetings and pull requests, which is granted only to the manager.
+    /// Requests permission to create commissions, meetings and pull requests, which is granted only to the manager.
     pub manage: bool,
 }
 
@@ -120,7 +121,7 @@ pub struct HallRequest {
     expecting = "an object: write {} to ask for reading, or {\"write\": true} to store and delete too"
 )]
 pub struct MemoryRequest {
-    /// Asks to store and to delete in it.
+    /// Requests permission to store and delete memories.
     pub write: bool,
 }
 
@@ -132,7 +133,7 @@ pub struct MemoryRequest {
     expecting = "an object: write {} to ask for all read roots, or {\"roots\": [\"NAME\"]} for those"
 )]
 pub struct FilesRequest {
-    /// The names of the roots that it needs, with `*` for any characters; an empty list asks for all roots.
+    /// The names of the requested roots, with `*` for any characters; an empty list requests all roots.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<String>,
 }
@@ -145,10 +146,10 @@ pub struct FilesRequest {
     expecting = "an object: write {\"hosts\": [\"HOST\"]} to ask for these hosts, or {} for all that are opened"
 )]
 pub struct WebRequest {
-    /// The hosts that it needs, by the patterns of `[web]`; an empty list asks for all hosts that the operator opened.
+    /// The requested hosts, as patterns of `[web]`; an empty list requests all hosts that the operator opened.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// Asks to use the search provider.
+    /// Requests the use of the search provider.
     pub search: bool,
 }
 
@@ -161,15 +162,15 @@ pub struct WebRequest {
     expecting = "an object: write {} to ask for it, or {\"ownTools\": true} to give sessions tools of your own too"
 )]
 pub struct AgentRequest {
-    /// Asks to give them tools of its own.
+    /// Requests permission to give sessions the component's own tools.
     pub own_tools: bool,
 }
 
-/// `artifacts`: less than the operator's limits.
+/// `artifacts`: bounds below the operator's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "an object: write {\"bytes\": N, \"entries\": N}, either or both")]
 pub struct ArtifactsRequest {
-    /// Bytes of a job's files.
+    /// Bytes of all files of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Files and directories of a job.

@@ -28,8 +28,8 @@ pub enum Narrowed {
 }
 
 impl MemberLimits {
-    /// The limits of the member `key` with the manifest's `spec` on a host with the limits `all`: the smallest value of
-    /// the host, the rules for the member, and its manifest.
+    /// Computes the limits of the member `key` with the manifest's `spec` on a host with the limits `all`: the smallest
+    /// value of the host, the rules for the member, and its manifest.
     pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy, all: &Limits) -> Self {
         let mut own = Self { limits: all.clone(), narrowed: BTreeMap::new() };
         for rule in policy.rules_for(key) {
@@ -44,7 +44,7 @@ impl MemberLimits {
             session_turns: bounds.max_turns.unwrap_or(now.session_turns),
             session_budget_usd: bounds.max_budget_usd.unwrap_or(now.session_budget_usd),
             session_seconds: bounds.deadline_seconds.unwrap_or(now.session_seconds),
-            // A tighter bound of a `run` becomes the job's own deadline, which is no limit of guild.toml.
+            // A tighter bound of a `run` becomes the job's own deadline, which is not a limit of guild.toml.
             ..now.clone()
         };
         own.narrow(&asked, &Narrowed::Manifest);

@@ -43,7 +43,7 @@ pub fn visible(text: impl fmt::Display) -> String {
     line.0
 }
 
-/// A text with U+FFFD for each character that [`is_steering`].
+/// Replaces each character that [`is_steering`] with U+FFFD.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     if text.contains(is_steering) { Cow::Owned(text.replace(is_steering, "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
@@ -56,7 +56,7 @@ pub fn cut(text: &str, chars: usize) -> (&str, bool) {
     }
 }
 
-/// A [`harmless`] text on one line, with one space for each gap, cut after `chars` characters.
+/// Makes a [`harmless`] text of one line, with one space for each gap, cut after `chars` characters.
 pub fn one_line(text: &str, chars: usize) -> String {
     let line = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(chars) {
@@ -65,7 +65,7 @@ pub fn one_line(text: &str, chars: usize) -> String {
     }
 }
 
-/// JSON of the same value in which each character that [`is_steering`] is an escape, as `\u202e`.
+/// Rewrites JSON so that each character that [`is_steering`] is an escape, such as `\u202e`. The value stays the same.
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
     if !json.contains(is_steering) {
         return Cow::Borrowed(json);

@@ -42,7 +42,7 @@ pub fn choices<T: Display>(all: impl IntoIterator<Item = T>) -> String {
     text
 }
 
-/// The end of an error about an unknown name, for readers who cannot look up the known ones: the nearest name, and all
+/// Completes an error about an unknown name, for readers who cannot look up the known names: the nearest name, and all
 /// names.
 pub fn either<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     let is_short = |name: &&str| name.len() <= COMPARED_BYTES;
@@ -71,7 +71,7 @@ pub fn slip<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<
     known.into_iter().find(|known| is_alike(known))
 }
 
-/// The end of an error about an unknown name: the nearest name, else all names.
+/// Completes an error about an unknown name: the nearest name, or all names.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
@@ -88,7 +88,7 @@ pub fn suggested(text: &str) -> Option<String> {
     let known: Vec<&str> = names.collect();
     let what = text.split('`').next().unwrap_or_default();
     Some(match known.as_slice() {
-        [] => format!("{what}`{name}`; nothing stands there, write {{}}"),
+        [] => format!("{what}`{name}`; no keys are allowed there, write {{}}"),
         known => format!("{what}`{name}`; {}", hint(name, known.iter().copied())),
     })
 }
