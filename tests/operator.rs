@@ -542,7 +542,7 @@ fn an_invalid_guild_toml_is_reported_with_file_line_and_what_would_be_right() {
     home.quick("quick");
     let file = home.path("guild.toml");
     for (text, problem) in [
-        ("[api]\nkey = \"sk-1\"\n", ":2: a key is not written into this file"),
+        ("[api]\nkey = \"sk-1\"\n", ":2: this file must not contain a key"),
         ("[claude]\nsessions = 0\n", ":2: claude.sessions must be above 0"),
         ("[web]\nalow = []\n", ":2: unknown key `alow` in [web]; did you mean `allow`?"),
     ] {

@@ -16,9 +16,9 @@ use crate::host_name::HostName;
 pub struct AuthConfig {
     /// `bind`: the address to listen on.
     pub bind: IpAddr,
-    /// `require_token`: whether requests from this machine need a token too. All other requests do.
+    /// `require_token`: whether requests from this machine need a token too. Requests from other machines always do.
     pub require_token: bool,
-    /// `behind_proxy`: a proxy on another machine speaks TLS to the callers, so that this host need not.
+    /// `behind_proxy`: whether a proxy on another machine speaks TLS with the callers, so that this host need not.
     pub behind_proxy: bool,
     /// `hosts`: names by which requests may call the host, besides the names of this machine.
     pub hosts: Vec<HostName>,
@@ -26,7 +26,7 @@ pub struct AuthConfig {
     pub tls: Option<TlsFiles>,
     /// `audit_log`: the file of the audit log; `None` is the usual place.
     pub audit_log: Option<PathBuf>,
-    /// `audit_log_reads`: whether the audit log has reads, too.
+    /// `audit_log_reads`: whether the audit log also records reads.
     pub audit_log_reads: bool,
 }
 
@@ -47,19 +47,20 @@ impl Default for AuthConfig {
 /// `[tls]`: two PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// `certificate`: the host's certificate, followed by the intermediate ones.
+    /// `certificate`: the host's certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
-    /// `key`: its private key.
+    /// `key`: the certificate's private key.
     pub key: PathBuf,
 }
 
-/// The same, as it is written.
+/// The written form of [`AuthConfig`].
 #[derive(Deserialize)]
 pub(crate) struct WrittenAuth {
-    /// The address to listen on. One that other machines can reach needs `[tls]` or `behind_proxy`. Default: `"127.0.0.1"`.
+    /// The address to listen on. An address that other machines can reach needs `[tls]` or `behind_proxy`. Default:
+    /// `"127.0.0.1"`.
     bind: Option<Spanned<String>>,
-    /// Whether processes of this machine need a token too. All others always do. It has to be written where `hosts` names
-    /// something and `bind` is a loopback address. Default: `false`.
+    /// Whether processes of this machine need a token too. All other callers always do. The key is mandatory if `hosts`
+    /// is not empty and `bind` is a loopback address. Default: `false`.
     require_token: Option<bool>,
     /// Whether a proxy on another machine speaks TLS in place of this host. Default: `false`.
     behind_proxy: Option<bool>,
@@ -67,23 +68,24 @@ pub(crate) struct WrittenAuth {
     #[serde(default)]
     hosts: Vec<Spanned<String>>,
     tls: Option<WrittenTls>,
-    /// The audit log. Without it, `guild/audit.jsonl` in `$XDG_STATE_HOME` or `~/.local/state`.
+    /// The file of the audit log. Without this key, it is `guild/audit.jsonl` in `$XDG_STATE_HOME` or `~/.local/state`.
     audit_log: Option<PathBuf>,
-    /// Whether the audit log has `worker/list`, `worker/status` and `worker/result` too. Default: `false`.
+    /// Whether the audit log also records `worker/list`, `worker/status` and `worker/result`. Default: `false`.
     audit_log_reads: Option<bool>,
 }
 
 /// The host's TLS certificate: two PEM files.
 #[derive(Deserialize)]
 pub(crate) struct WrittenTls {
-    /// The certificate, with those between it and the authority's. A relative path begins at the directory of `guild.toml`.
+    /// The certificate, followed by the intermediate certificates. A relative path starts at the directory of
+    /// `guild.toml`.
     certificate: PathBuf,
-    /// Its private key. A relative path begins there, too.
+    /// The certificate's private key. A relative path starts at the directory of `guild.toml`.
     key: PathBuf,
 }
 
 impl WrittenAuth {
-    /// Checks what is written. Relative files are next to `guild.toml`, in `base`.
+    /// Checks the written settings. Relative paths start at `base`, the directory of `guild.toml`.
     pub(crate) fn read(self, base: &Path) -> Result<AuthConfig, Wrong> {
         let default = AuthConfig::default();
         let mut hosts = Vec::new();
@@ -102,10 +104,9 @@ impl WrittenAuth {
             }
         };
         if let (Some(first), true, None) = (first, bind.is_loopback(), self.require_token) {
-            let why = "hosts: a name is there so that others can call this host, by way of a proxy on this machine, which \
-                       takes a token; say whether calls by localhost or 127.0.0.1 take one too: write require_token = \
-                       true where a proxy may make them, or require_token = false where only this machine's own \
-                       processes do";
+            let why = "hosts: callers that use such a name come through a proxy on this machine, and need a token; \
+                decide whether calls to localhost or 127.0.0.1 need one too: write require_token = true if a proxy \
+                may make such calls, or require_token = false if only this machine's own processes make them";
             return Err(Wrong::at(first, why.to_owned()));
         }
         Ok(AuthConfig {
@@ -127,13 +128,13 @@ fn parse_bind(bind: &str, encrypted: bool) -> Result<IpAddr, String> {
     }
     let address: IpAddr = bind
         .parse()
-        .map_err(|_| format!("bind: {bind:?} is no address; write one such as \"127.0.0.1\", without a port"))?;
+        .map_err(|_| format!("bind: {bind:?} is not an address; write one such as \"127.0.0.1\", without a port"))?;
     if address.is_loopback() || encrypted {
         return Ok(address);
     }
     Err(format!(
-        "bind: {bind} can be reached from other machines, where tokens and tasks must not travel in the clear: give the \
-         host a certificate with [tls], or write behind_proxy = true where a proxy on the way to it speaks TLS; or bind \
-         \"127.0.0.1\""
+        "bind: {bind} can be reached from other machines, and tokens and tasks must not travel in the clear: give the \
+         host a certificate with [tls], or write behind_proxy = true if a proxy in front of the host speaks TLS; or \
+         bind \"127.0.0.1\""
     ))
 }

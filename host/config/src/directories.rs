@@ -1,4 +1,4 @@
-//! Finds the host's own places in the user's directories, outside of every member.
+//! Finds the host's own directories among the user's directories, outside of every member.
 
 use std::{env, path::PathBuf};
 
@@ -7,13 +7,13 @@ pub fn cache() -> Option<PathBuf> {
     of_user("XDG_CACHE_HOME", ".cache").map(|caches| caches.join("components"))
 }
 
-/// The directory of state that outlives a host: the audit log, and the directories of the functions below.
+/// The directory of state that outlives a host: the audit log, and the directories of the next two functions.
 pub fn state() -> Option<PathBuf> {
     of_user("XDG_STATE_HOME", ".local/state")
 }
 
-/// The directory of files of running hosts for other processes of the user. It is not in `$XDG_RUNTIME_DIR`: clients of
-/// MCP start their servers with few variables, and all processes have to find the same directory.
+/// The directory in which running hosts leave files for other processes of the user. It is not in `$XDG_RUNTIME_DIR`:
+/// MCP clients start their servers with few variables, and all processes have to find the same directory.
 pub fn running() -> Option<PathBuf> {
     state().map(|state| state.join("run"))
 }
@@ -23,8 +23,8 @@ pub fn claude() -> Option<PathBuf> {
     state().map(|state| state.join("claude"))
 }
 
-/// `guild` in the directory that a variable names, else in its usual place in the home directory. A relative path would
-/// lead to the working directory; the base directory specification has it ignored.
+/// `guild` in the directory that a variable names, else in the usual place in the home directory. A relative path would
+/// lead to the working directory, and the base directory specification requires ignoring it.
 fn of_user(variable: &str, usual: &str) -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let directory = absolute(variable).or_else(|| Some(absolute("HOME")?.join(usual)))?;

@@ -17,25 +17,25 @@ use guild_fs::{
     fingerprint::Fingerprint,
 };
 
-/// The file that is locked while one of the others is changed.
+/// The file that is locked while one of the other files is changed.
 const LOCK: &str = ".guild-lock";
 /// The files that are changed under the lock: pins and approvals, hashes of tokens, the key of seals.
 const FILES: [&str; 3] = ["guild.lock", "guild.tokens", "guild.seal"];
 
-/// How long others may take to change a file. Each takes some milliseconds.
+/// The longest wait for other processes to change a file. Each change takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The pause between two attempts to take the lock.
 const POLL: Duration = Duration::from_millis(2);
 
-/// A lock of the directory of `guild.toml`, under which its files are changed. It is the operating system's lock of a
-/// file there, which other users cannot open, and it ends with the process.
+/// A lock of the directory of `guild.toml`, under which its files are changed. It is the operating system's lock on a
+/// file there that other users cannot open, and ends with the process.
 pub struct DirectoryLock {
     dir: Arc<Dir>,
     _lock: FileLock,
 }
 
 impl DirectoryLock {
-    /// Waits for the lock of a directory, and makes the directory if it is missing.
+    /// Waits for the lock of a directory, and creates the directory if it is missing.
     pub fn acquire(directory: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let dir = Arc::new(open_dir(&open_directory(directory)?, ".")?);
@@ -58,7 +58,7 @@ impl DirectoryLock {
         &self.dir
     }
 
-    /// Replaces or makes a file with that mode, atomically: readers see the old or the new file, also after a crash.
+    /// Replaces or creates a file with that mode, atomically: readers see the old or the new file, even after a crash.
     pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Fingerprint> {
         replace_as(&self.dir, name, bytes, Write { mode, survives: Survives::PowerCut })
     }

@@ -20,34 +20,38 @@ const USUAL: &str = ".guild-hall";
 /// The hall of `guild serve --hall`.
 #[derive(Deserialize)]
 pub(crate) struct WrittenHall {
-    /// Its home, where neither `--hall` nor `GUILD_HALL_HOME` names one. A relative path begins at the directory of
-    /// `guild.toml`. Without it, `~/.guild-hall`.
+    /// The hall's home, if neither `--hall` nor `GUILD_HALL_HOME` names it. A relative path starts at the directory of
+    /// `guild.toml`. Without this key, it is `~/.guild-hall`.
     home: Option<PathBuf>,
-    /// The key of the member that is the manager: the only one that can hold `hall:manage`. Without it, there is none.
+    /// The key of the member that is the manager: the only member that can hold `hall:manage`. Without this key, there
+    /// is no manager.
     manager: Option<Spanned<String>>,
-    /// How deep commissions of the manager's follow from one another. Those that it makes in a meeting or a commission of the
-    /// user's are 1 deep. Default: `3`.
+    /// The most levels of the manager's commissions that follow from one another. Commissions that the manager creates
+    /// in a meeting or a commission of the user's have level 1. Default: `3`.
     delegation_depth: Option<u32>,
-    /// How many commissions of the manager's follow from one meeting or commission of the user's. Default: `20`.
+    /// The most commissions of the manager's that follow from one meeting or commission of the user's. Default: `20`.
     delegation_commissions: Option<u32>,
-    /// US dollars that these have spent, and may still spend by their budgets. Default: `50.0`.
+    /// US dollars that these commissions have spent, or may still spend by their budgets. Default: `50.0`.
     delegation_budget_usd: Option<Spanned<f64>>,
-    /// After how many days the branches go of commissions and meetings that are over, as `guild project tidy` has them go. Those
-    /// of attempts that failed or were cancelled, and of what could not be merged, stay. Without it, all stay.
+    /// The number of days after which the branches of ended commissions and meetings are removed, as by `guild project
+    /// tidy`. Branches of failed or cancelled attempts, and branches that could not be merged, stay. Without this key,
+    /// all branches stay.
     tidy_branches_after_days: Option<u32>,
 }
 
-/// A repository on which workers may work. One such table for each; `guild project add` writes them.
+/// A repository on which workers may work. Each repository has its own table; `guild project add` writes them.
 ///
-/// A project that `config.yaml` alone names is listed and never touched: agents can change that file.
+/// A project that only `config.yaml` names is listed and never touched: agents can change that file.
 #[derive(Deserialize)]
 pub(crate) struct WrittenProject {
-    /// The top directory of the working tree. A relative path begins at the directory of `guild.toml`.
+    /// The top directory of the working tree. A relative path starts at the directory of `guild.toml`.
     path: Spanned<PathBuf>,
-    /// Whether `claude/main` may be pushed to `origin`, and the default branch fetched from there. Without it, not.
+    /// Whether `claude/main` may be pushed to `origin`, and the default branch fetched from there. Without this key, it
+    /// may not.
     #[serde(default)]
     push: bool,
-    /// Whether pull requests may be made of `claude/main`, for which it is pushed. Without it, not.
+    /// Whether pull requests may be created for `claude/main`, which is pushed for them. Without this key, they may
+    /// not.
     #[serde(default)]
     pull_requests: bool,
 }
@@ -59,7 +63,7 @@ pub struct PermittedProject {
     pub path: PathBuf,
     /// Whether `claude/main` may be pushed.
     pub push: bool,
-    /// Whether pull requests may be made.
+    /// Whether pull requests may be created.
     pub pull_requests: bool,
 }
 
@@ -86,13 +90,14 @@ impl WrittenHall {
         let Some(manager) = &self.manager else { return Ok(None) };
         let key = manager.get_ref().parse();
         key.map(Some).map_err(|_| {
-            let why = format!("hall.manager: {:?} is no member's key; `guild members` lists them", manager.get_ref());
+            let why =
+                format!("hall.manager: {:?} is not a member's key; `guild members` lists the keys", manager.get_ref());
             Wrong::at(manager.span(), why)
         })
     }
 }
 
-/// `[[project]]`, read.
+/// Reads `[[project]]`.
 pub(crate) fn projects(written: Vec<WrittenProject>, base: &Path) -> Result<Vec<PermittedProject>, Wrong> {
     let mut rules: Vec<PermittedProject> = Vec::new();
     for WrittenProject { path, push, pull_requests } in written {

@@ -17,7 +17,8 @@ impl FromStr for HostName {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no host's name; write one as \"guild.example\", or \"guild.example:8443\" for one port"
+                "{text:?} is not a host name; write one such as \"guild.example\", or \"guild.example:8443\" for one \
+                 port"
             )
         };
         let Called { name, port, bracketed } = Called::read(text).ok_or_else(wrong)?;
@@ -31,13 +32,13 @@ impl FromStr for HostName {
     }
 }
 
-/// `host`, `host:port` or `[address]:port`.
+/// A parsed authority: `host`, `host:port` or `[address]:port`.
 pub struct Called<'a> {
     /// The name, or the address without its brackets.
     pub name: &'a str,
     /// The port, if there is one.
     pub port: Option<u16>,
-    /// Whether the name stood in brackets, as an IPv6 address does.
+    /// Whether the name was in brackets, like an IPv6 address.
     pub bracketed: bool,
 }
 

@@ -1,16 +1,17 @@
 //! Matches hosts of the web against patterns.
 //!
 //! Patterns and hosts are compared in the form of the WHATWG URL standard: lower case, international names in Punycode,
-//! IPv4 addresses from any spelling (`0x7f.1`, `2130706433`, `0177.0.0.1`) as four decimal numbers, and no dot at the
-//! end.
+//! IPv4 addresses from any spelling (`0x7f.1`, `2130706433`, `0177.0.0.1`) as four decimal numbers, and without a dot
+//! at the end.
 
 use url::Host;
 
-/// A host (`example.org`, `192.0.2.1`, `[2001:db8::1]`); `*.` and a domain, for every host below the domain, at any
-/// depth, but not the domain itself; or `*` for every host. Each may end in `:port`, and covers every port otherwise.
+/// A pattern of hosts: a host (`example.org`, `192.0.2.1`, `[2001:db8::1]`); `*.` and a domain, for every host below
+/// the domain, at any depth, but not the domain itself; or `*` for every host. Each form may end in `:port`; without a
+/// port it covers every port.
 #[derive(Clone, Debug)]
 pub struct HostPattern {
-    /// As the operator wrote it.
+    /// The pattern, as the operator wrote it.
     text: String,
     hosts: Hosts,
     port: Option<u16>,
@@ -26,15 +27,17 @@ enum Hosts {
 impl HostPattern {
     /// Reads a pattern.
     ///
-    /// # Errors A sentence tells how a pattern is written.
+    /// # Errors
+    ///
+    /// Returns a sentence about the syntax of patterns.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "{text:?} is no pattern of hosts: write a host, \"*.\" and a domain, or \"*\", with :port if wanted"
+                "{text:?} is not a pattern of hosts: write a host, \"*.\" and a domain, or \"*\", optionally with :port"
             )
         };
         let (host, port) = match text.rsplit_once(':') {
-            // The colons of an IPv6 address without brackets separate no port.
+            // The colons of an IPv6 address without brackets do not separate a port.
             Some((host, _)) if host.contains(':') && !host.ends_with(']') => (text, None),
             Some((host, port)) => (host, Some(port.parse::<u16>().map_err(|_| refused())?)),
             None => (text, None),

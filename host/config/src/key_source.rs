@@ -13,7 +13,7 @@ const MAX_KEY_BYTES: u64 = 16 * 1024;
 pub enum KeySource {
     /// A variable of the host's environment.
     Env(String),
-    /// A file; white space around the key is left out.
+    /// A file. White space around the key is ignored.
     File(PathBuf),
 }
 
@@ -27,9 +27,11 @@ impl fmt::Display for KeySource {
 }
 
 impl KeySource {
-    /// The key.
+    /// Reads the key.
     ///
-    /// # Errors A sentence names the variable or the file, and never its content.
+    /// # Errors
+    ///
+    /// Returns a sentence that names the variable or the file, and never its content.
     pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Env(name) => match env::var(name) {
@@ -37,12 +39,12 @@ impl KeySource {
                 Ok(_) | Err(env::VarError::NotPresent) => {
                     Err(format!("there is no key: set the environment variable {name}"))
                 }
-                Err(env::VarError::NotUnicode(_)) => Err(format!("the environment variable {name} is no text")),
+                Err(env::VarError::NotUnicode(_)) => Err(format!("the environment variable {name} is not UTF-8")),
             },
             Self::File(path) => {
                 let failed = |why: String| format!("there is no key: {}: {why}", path.display());
                 let bytes = regular_file::read(path, MAX_KEY_BYTES).map_err(|e| failed(e.to_string()))?;
-                let key = String::from_utf8(bytes).map_err(|_| failed("it is no text".to_owned()))?;
+                let key = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
                 match key.trim() {
                     "" => Err(failed("it is empty".to_owned())),
                     key => Ok(key.to_owned().into()),

@@ -18,24 +18,25 @@ use crate::{
     text::read_file,
 };
 
-/// The mode of a new file. Others may read it, as if an editor had made it.
+/// The mode of a new file. Other users may read it, as if an editor had created it.
 const MODE: u32 = 0o644;
-/// The heading of such a table.
+/// The heading of a project's table.
 const HEADING: &str = "[[project]]";
 
-/// Why `guild.toml` was not changed.
+/// The reason that `guild.toml` was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PermitError {
     /// There is no file, and the user has no directory for one.
     #[error(
-        "there is no place for guild.toml, since the user has no configuration directory; name one with --config FILE"
+        "there is no place for guild.toml, since the user has no configuration directory; name a file with --config \
+         FILE"
     )]
     Nowhere,
-    /// The file is invalid already.
+    /// The file was already invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The text has a form that cannot be changed automatically.
-    #[error("{} has a form that is not changed here; {todo}", path.display())]
+    #[error("{} has a form that cannot be changed automatically; {todo}", path.display())]
     ByHand {
         /// The file.
         path: PathBuf,
@@ -47,7 +48,7 @@ pub enum PermitError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -63,7 +64,8 @@ impl Config {
     /// unless it has one. Returns the file, and whether it was changed. It blocks.
     ///
     /// # Errors
-    /// See [`PermitError`].
+    ///
+    /// Returns an error when the file cannot be changed; see [`PermitError`].
     pub fn permit_project(&self, path: &Path) -> Result<(PathBuf, bool), PermitError> {
         change(self.place()?, |text, config| {
             if config.projects.iter().any(|known| is_same(&known.path, path)) {
@@ -81,11 +83,12 @@ impl Config {
         })
     }
 
-    /// Moves the permissions of a repository that was moved from `from` to `to`. Returns the file, and whether it was
-    /// changed. It blocks.
+    /// Moves the permissions of a repository from the path `from` to the path `to`. Returns the file, and whether it
+    /// was changed. It blocks.
     ///
     /// # Errors
-    /// See [`PermitError`].
+    ///
+    /// Returns an error when the file cannot be changed; see [`PermitError`].
     pub fn move_project(&self, from: &Path, to: &Path) -> Result<(PathBuf, bool), PermitError> {
         let moved = change(self.place()?, |text, config| {
             let Some(nth) = config.projects.iter().position(|known| known.path == from) else { return Ok(None) };
@@ -105,7 +108,8 @@ impl Config {
     /// changed. It blocks.
     ///
     /// # Errors
-    /// See [`PermitError`].
+    ///
+    /// Returns an error when the file cannot be changed; see [`PermitError`].
     pub fn forbid_project(&self, path: &Path) -> Result<(PathBuf, bool), PermitError> {
         change(self.place()?, |text, config| {
             let Some(nth) = config.projects.iter().position(|known| is_same(&known.path, path)) else {
@@ -157,7 +161,7 @@ fn without(text: &str, nth: usize) -> String {
     lines.iter().take(from).chain(lines.iter().skip(to)).copied().collect()
 }
 
-/// A new text, the projects that it should have, and the change to make by hand if it has others.
+/// A new text, its expected projects, and the change to make by hand if the parsed projects differ.
 type Changed = (String, Vec<PermittedProject>, String);
 
 fn change(

@@ -16,31 +16,31 @@ use toml::Spanned;
 
 use super::{Runtime, agents::runtime, host_pattern::HostPattern, value::Wrong};
 
-/// What the members may do and use whose keys PATTERN matches; `*` stands for any characters.
+/// Settings of the members whose keys PATTERN matches; `*` stands for any characters.
 ///
 /// A member in a group is written `[member."X/Y"]`. Several tables may match one member.
 #[derive(Deserialize)]
 pub(crate) struct WrittenMember {
-    /// What the member's sessions run on. Without it, the `agent` of the whole file.
+    /// The runtime of the members' sessions. Without this key, it is the `agent` of the whole file.
     agent: Option<Spanned<String>>,
-    /// What of that which the manifest asks for is granted. Without it, all; `[]` grants nothing.
+    /// The capabilities that are granted if the manifest requests them. Without this key, all are; `[]` grants nothing.
     allow: Option<Vec<Spanned<String>>>,
-    /// What is not granted, whatever `allow` says. Default: `[]`.
+    /// The capabilities that are not granted. `deny` takes precedence over `allow`. Default: `[]`.
     #[serde(default)]
     deny: Vec<Spanned<String>>,
-    /// Limits of the member, each at most what `[limits]` says.
+    /// Limits of the member, each at most the value in `[limits]`.
     #[serde(default)]
     limits: BTreeMap<String, Spanned<Value>>,
-    /// `"any"` accepts whatever the manifest says under `mcp` of its host. Counts in the file of the user's configuration
-    /// directory alone.
+    /// `"any"` accepts a manifest whose `mcp` line sets options of its own host. It is valid only in the file of the
+    /// user's configuration directory.
     mcp: Option<Spanned<String>>,
-    /// `"free"` lets `posture.md` change without `guild approve`: an edit holds from the next job on.
+    /// `"free"` lets `posture.md` change without `guild approve`: an edit takes effect with the next job.
     posture: Option<Spanned<String>>,
 }
 
-/// `[member]`, read.
+/// The result of reading `[member]`.
 pub(crate) struct Members {
-    /// The rules of permission.
+    /// The rules of the operator's policy.
     pub(crate) rules: Vec<Rule>,
     /// The runtimes of members' sessions.
     pub(crate) agents: BTreeMap<Pattern, Runtime>,
@@ -63,7 +63,11 @@ pub(crate) fn members(written: BTreeMap<Pattern, WrittenMember>, limits: &Limits
         for (key, written, word, all) in words {
             let Some(written) = written else { continue };
             if written.get_ref() != word {
-                let why = format!("{}: {:?} is no rule; write {word:?}, or leave it out", name(key), written.get_ref());
+                let why = format!(
+                    "{}: {:?} is not a valid value; write {word:?}, or remove the line",
+                    name(key),
+                    written.get_ref()
+                );
                 return Err(Wrong::at(written.span(), why));
             }
             all.insert(members.clone());

@@ -9,7 +9,7 @@ use toml::de::{DeTable, Deserializer};
 
 /// The size of the largest file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// The write permission of all users. The write permission of a file's group is the operator's decision, and usual on
+/// The write permission of all users. The write permission of a file's group is the operator's decision, and common on
 /// systems where each user has a group.
 const ANYBODY_WRITES: u32 = 0o002;
 
@@ -19,31 +19,31 @@ pub fn check_unshared(mode: u32) -> io::Result<()> {
         return Ok(());
     }
     let why =
-        "anybody can write it, and so could have decided what it says; `chmod o-w` it after a look at what is in it";
+        "all users can write it, so its content may not be the operator's; review the content, then `chmod o-w` it";
     Err(io::Error::other(why))
 }
 
-/// A path as a shell takes it for one word.
+/// Quotes a path so that a shell takes it for one word.
 pub fn shell_word(path: &Path) -> String {
     let path = path.to_string_lossy();
     shlex::try_quote(&path).map_or_else(|_| path.to_string(), |word| word.into_owned())
 }
 
-/// Parses a whole TOML text, in which no list stands for a table.
+/// Parses a whole TOML text, in which a list cannot replace a table.
 pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
     T::deserialize(Objects::called(TABLE, Deserializer::from(DeTable::parse(text)?)))
 }
 
-/// The text of a file that the operator wrote, and that other users cannot write.
+/// Reads a text file that the operator wrote, and that other users cannot write.
 pub fn read_file(path: &Path) -> io::Result<String> {
     let file = regular_file::open(path)?;
     let metadata = file.metadata()?;
-    // The mode of a device such as /dev/null does not tell who decides its content.
+    // The mode of a device such as /dev/null does not tell who controls its content.
     if metadata.is_file() {
         check_unshared(metadata.mode())?;
     }
     let text = String::from_utf8(regular_file::read_from(&file, MAX_BYTES)?);
-    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
 
 /// The line of an offset in a text, from 1.

@@ -1,4 +1,4 @@
-//! Checks values that several tables of `guild.toml` have.
+//! Checks values of several tables of `guild.toml`.
 
 use std::{
     ops::Range,
@@ -42,12 +42,14 @@ pub(crate) fn above_zero<T: Default + PartialOrd>(
 
 /// An amount of US dollars. `name` is its full key.
 pub(crate) fn amount(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
-    dollars(value, || format!("{name}: {} is no amount; write US dollars, as 20.0", value.get_ref()))
+    dollars(value, || format!("{name}: {} is not an amount; write US dollars, such as 20.0", value.get_ref()))
 }
 
 /// A price in US dollars.
 pub(crate) fn price_of(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
-    dollars(value, || format!("{name}: {} is no price; write US dollars for a million tokens, as 3.0", value.get_ref()))
+    dollars(value, || {
+        format!("{name}: {} is not a price; write US dollars for a million tokens, such as 3.0", value.get_ref())
+    })
 }
 
 fn dollars(value: &Spanned<f64>, why: impl FnOnce() -> String) -> Result<f64, Wrong> {
@@ -58,13 +60,13 @@ fn dollars(value: &Spanned<f64>, why: impl FnOnce() -> String) -> Result<f64, Wr
 /// A text that is not empty.
 pub(crate) fn text(name: &str, value: Spanned<String>) -> Result<String, Wrong> {
     if value.get_ref().trim().is_empty() {
-        return Err(Wrong::at(value.span(), format!("{name} is empty; leave the line out, or say which")));
+        return Err(Wrong::at(value.span(), format!("{name} is empty; remove the line, or write a value")));
     }
     Ok(value.into_inner())
 }
 
-/// The name of an environment variable. Small letters are refused, so that a key that was written here by mistake is
-/// not shown as the name of an unset variable.
+/// Checks the name of an environment variable. Lower-case letters are refused, so that a key that was written here by
+/// mistake is not shown as the name of an unset variable.
 pub(crate) fn variable_name(name: &str, value: &Spanned<String>) -> Result<String, Wrong> {
     let variable = value.get_ref();
     let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
@@ -73,11 +75,15 @@ pub(crate) fn variable_name(name: &str, value: &Spanned<String>) -> Result<Strin
     }
     Err(Wrong::at(
         value.span(),
-        format!("{name} is no name of an environment variable, as ANTHROPIC_API_KEY: capital letters, digits and _"),
+        format!(
+            "{name} is not the name of an environment variable, such as ANTHROPIC_API_KEY: capital letters, digits \
+             and _"
+        ),
     ))
 }
 
-/// The source of a key, from `key_env` and `key_file` of a table. A relative file is next to `guild.toml`, in `base`.
+/// The source of a key, from `key_env` and `key_file` of a table. A relative path starts at `base`, the directory of
+/// `guild.toml`.
 pub(crate) fn key_source(
     table: &str,
     variable: Option<Spanned<String>>,
@@ -87,7 +93,7 @@ pub(crate) fn key_source(
     match (variable, file) {
         (Some(_), Some(file)) => Err(Wrong::at(
             file.span(),
-            format!("{table}.key_env and {table}.key_file both say where the key is; leave one of them out"),
+            format!("{table}.key_env and {table}.key_file both name a place of the key; remove one of them"),
         )),
         (Some(variable), None) => {
             variable_name(&format!("{table}.key_env"), &variable).map(|name| Some(KeySource::Env(name)))

@@ -19,7 +19,7 @@ const MAX_PAGE_BYTES: u64 = 64 * 1024 * 1024;
 /// The largest `page_seconds`.
 const MAX_PAGE_SECONDS: u32 = 600;
 
-/// `[web]` of guild.toml. By default no page may be read and nothing searches.
+/// `[web]` of guild.toml. By default no page may be read, and there is no search provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOptions {
     /// Patterns of hosts that may be read: a host, `*.` and a domain, or `*`, each with an optional `:port`.
@@ -30,7 +30,7 @@ pub struct WebOptions {
     pub private: Vec<String>,
     /// Whether pages that a host's `robots.txt` forbids are refused.
     pub robots: bool,
-    /// The size of the largest page after decompression: 1 byte to 64 MiB. Its text has at most this length, too.
+    /// The size of the largest page after decompression: 1 byte to 64 MiB. The page's text is at most as long.
     pub page_bytes: u64,
     /// The seconds for a page or a search: 1 to 600.
     pub page_seconds: u32,
@@ -53,9 +53,11 @@ impl Default for WebOptions {
 }
 
 impl WebOptions {
-    /// Checks the options; no key is read.
+    /// Checks the options, without reading a key.
     ///
-    /// # Errors A sentence names the key of guild.toml whose value is not acceptable.
+    /// # Errors
+    ///
+    /// Returns a sentence that names the key of guild.toml whose value is not acceptable.
     pub fn check(&self) -> Result<(), String> {
         self.patterns()?;
         if !(1..=MAX_PAGE_BYTES).contains(&self.page_bytes) {
@@ -69,7 +71,9 @@ impl WebOptions {
 
     /// The patterns of `allow`, `deny` and `private`.
     ///
-    /// # Errors A sentence names the key of guild.toml and the pattern.
+    /// # Errors
+    ///
+    /// Returns a sentence that names the key of guild.toml and the pattern.
     pub fn patterns(&self) -> Result<WebPatterns, String> {
         let read = |key: &str, patterns: &[String]| -> Result<Vec<HostPattern>, String> {
             patterns.iter().map(|text| HostPattern::parse(text).map_err(|why| format!("[web] {key}: {why}"))).collect()
@@ -90,14 +94,14 @@ impl WebOptions {
     }
 }
 
-/// The patterns of hosts of [`WebOptions`], read.
+/// The parsed patterns of [`WebOptions`].
 #[derive(Clone, Debug)]
 pub struct WebPatterns {
-    /// `allow`.
+    /// The patterns of `allow`.
     pub allow: Vec<HostPattern>,
-    /// `deny`.
+    /// The patterns of `deny`.
     pub deny: Vec<HostPattern>,
-    /// `private`; each names one host.
+    /// The patterns of `private`; each names one host.
     pub private: Vec<HostPattern>,
 }
 
@@ -106,14 +110,14 @@ pub struct WebPatterns {
 pub enum SearchOptions {
     /// A SearXNG instance whose settings let it answer in JSON.
     SearXng {
-        /// Its address, with or without `/search`. It may be private.
+        /// The instance's address, with or without `/search`. It may be private.
         url: String,
     },
     /// Brave Search.
     Brave {
         /// The address, if it is not Brave's own.
         url: Option<String>,
-        /// Its key.
+        /// The source of the key.
         key: KeySource,
     },
 }
@@ -124,7 +128,9 @@ const BRAVE_ADDRESS: &str = "https://api.search.brave.com/res/v1/web/search";
 impl SearchOptions {
     /// The address of the provider.
     ///
-    /// # Errors A sentence names the key of guild.toml.
+    /// # Errors
+    ///
+    /// Returns a sentence that names the key of guild.toml.
     pub fn endpoint(&self) -> Result<Url, String> {
         match self {
             SearchOptions::SearXng { url } => {
@@ -148,7 +154,7 @@ impl SearchOptions {
 
 fn provider_url(text: &str) -> Result<Url, String> {
     let invalid = |why: &str| format!("[web.search] url: {why}");
-    let url = Url::parse(text).map_err(|error| invalid(&format!("{text:?} is no address: {error}")))?;
+    let url = Url::parse(text).map_err(|error| invalid(&format!("{text:?} is not an address: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(invalid("it has to be an http or https address"));
     }
@@ -158,34 +164,35 @@ fn provider_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What of the web sessions and components may reach. Without this table, nothing.
+/// The part of the web that sessions and components may reach. Without this table, the web is closed.
 #[derive(Deserialize)]
 pub(crate) struct WrittenWeb {
-    /// Hosts that may be reached: `example.org`, `*.example.org`, or `*` for all, each with a port if wanted. Default: `[]`.
+    /// Hosts that may be reached: `example.org`, `*.example.org`, or `*` for all hosts, each optionally with a port.
+    /// Default: `[]`.
     allow: Option<Vec<String>>,
-    /// Hosts that may not be reached, whatever `allow` says. Default: `[]`.
+    /// Hosts that may not be reached. `deny` takes precedence over `allow`. Default: `[]`.
     deny: Option<Vec<String>>,
     /// Hosts that may be at private or loopback addresses. They have to be allowed too. Default: `[]`.
     private: Option<Vec<String>>,
     /// Whether `robots.txt` is respected. Default: `true`.
     robots: Option<bool>,
-    /// Size of a page after decompression; a larger one is refused. Default: `4194304`.
+    /// Largest size of a page after decompression; a larger page is refused. Default: `4194304`.
     page_bytes: Option<Spanned<u64>>,
-    /// Time for a page, to its last byte. Default: `30`.
+    /// Longest time for a page, to its last byte. Default: `30`.
     page_seconds: Option<Spanned<u32>>,
     search: Option<Spanned<WrittenSearch>>,
 }
 
-/// The provider of WebSearch. It is asked whatever `allow` and `private` say.
+/// The provider of WebSearch. The host may call it regardless of `allow` and `private`.
 #[derive(Deserialize)]
 pub(crate) struct WrittenSearch {
     /// `"searxng"` or `"brave"`.
     provider: Spanned<String>,
-    /// Its address. `"searxng"` needs it.
+    /// The provider's address. `"searxng"` needs it.
     url: Option<String>,
-    /// The environment variable that has the key. `"brave"` needs this or `key_file`.
+    /// The environment variable with the key. `"brave"` needs this or `key_file`.
     key_env: Option<Spanned<String>>,
-    /// The file that has the key, in place of `key_env`.
+    /// A file with the key, in place of `key_env`.
     key_file: Option<Spanned<PathBuf>>,
 }
 
@@ -218,16 +225,17 @@ fn read_search(search: Spanned<WrittenSearch>, base: &Path) -> Result<SearchOpti
             Err(Wrong::at(span, "web.search: the provider \"searxng\" is a server of your own: name it with `url`"))
         }
         ("searxng", Some(_), Some(_)) => {
-            Err(Wrong::at(span, "web.search: the provider \"searxng\" takes no key; leave it out"))
+            Err(Wrong::at(span, "web.search: the provider \"searxng\" takes no key; remove it"))
         }
         ("brave", url, Some(key)) => Ok(SearchOptions::Brave { url, key }),
         ("brave", _, None) => Err(Wrong::at(
             span,
-            "web.search: the provider \"brave\" needs a key: name the variable that has it with `key_env`, or a file \
-             with `key_file`",
+            "web.search: the provider \"brave\" needs a key: name the variable with the key in `key_env`, or a file \
+             in `key_file`",
         )),
         (other, ..) => {
-            let why = format!("web.search.provider: {other:?} is no search provider; there are searxng, brave");
+            let why =
+                format!("web.search.provider: {other:?} is not a search provider; the providers are searxng, brave");
             Err(Wrong::at(provider.span(), why))
         }
     }

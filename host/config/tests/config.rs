@@ -327,7 +327,7 @@ fn an_address_that_others_can_reach_needs_tls_or_a_proxy_that_speaks_it() {
         assert_eq!(parse(tls).unwrap().auth.tls, Some(files));
     }
     assert!(error("bind = \"127.0.0.1:80\"").contains("without a port"));
-    assert!(error("bind = \"example.org\"").contains("is no address"));
+    assert!(error("bind = \"example.org\"").contains("is not an address"));
     assert!(error("\nhosts = [\"a\", \"b/\"]").starts_with("/etc/guild/guild.toml:2: hosts: \"b/\" is no host's name"));
 }
 
@@ -388,11 +388,11 @@ fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
         ("[api]\nmax_output_tokens = 0", 2, ["api.max_output_tokens", "above 0"]),
         ("[api]\nrequest_seconds = 0", 2, ["api.request_seconds", "above 0"]),
         ("[api]\nunknown_cost_tokens = 0", 2, ["api.unknown_cost_tokens", "above 0"]),
-        ("[api]\nkey_env = \"A\"\nkey_file = \"b\"", 3, ["api.key_env and api.key_file", "leave one"]),
+        ("[api]\nkey_env = \"A\"\nkey_file = \"b\"", 3, ["api.key_env and api.key_file", "remove one"]),
         (&format!("{price}input = nan"), 4, ["prices.input", "US dollars"]),
         (&format!("{price}input = -1.0"), 4, ["prices.input", "-1"]),
         (&format!("{price}input = 1\ncache_write = inf"), 5, ["prices.cache_write", "million tokens"]),
-        (&format!("{price}input = 1\n{price}input = 2"), 6, ["\"m\"", "leave one of the two out"]),
+        (&format!("{price}input = 1\n{price}input = 2"), 6, ["\"m\"", "remove one of them"]),
         ("[[prices]]\nmodel = \"\"\ninput = 1\noutput = 1", 2, ["prices.model", "empty"]),
         ("[web]\nallow = [\"http://a/\"]", 1, ["[web] allow", "pattern"]),
         ("[web]\nprivate = [\"*\"]", 1, ["[web] private", "each host"]),

@@ -29,9 +29,9 @@ use crate::{
 /// The settings of a runtime: `[extractive]`, `[claude]`, or `[api]` with `[[prices]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuntimeConfig<T> {
-    /// `sessions`: the number of sessions at a time; others wait.
+    /// `sessions`: the most sessions at a time; further sessions wait.
     pub sessions: u32,
-    /// Everything else.
+    /// The runtime's other settings.
     pub options: T,
 }
 
@@ -42,7 +42,7 @@ impl Default for RuntimeConfig<()> {
 }
 
 impl Default for RuntimeConfig<ClaudeOptions> {
-    /// Few sessions: each is a process of some 200 MB.
+    /// The default allows few sessions: each is a process of some 200 MB.
     fn default() -> Self {
         let options = ClaudeOptions {
             command: "claude".into(),
@@ -78,7 +78,7 @@ pub(crate) fn runtimes(names: &[Spanned<String>]) -> Result<BTreeSet<Runtime>, W
 /// Sessions on the built-in runtime.
 #[derive(Default, Deserialize)]
 pub(crate) struct WrittenExtractive {
-    /// Sessions at a time; others wait. Default: `1024`.
+    /// The most sessions at a time; further sessions wait. Default: `1024`.
     sessions: Option<Spanned<u32>>,
 }
 
@@ -92,22 +92,22 @@ impl WrittenExtractive {
 /// Sessions on the Claude Code command line.
 #[derive(Default, Deserialize)]
 pub(crate) struct WrittenClaude {
-    /// Sessions at a time; others wait. Each is a process of some 200 MB. Default: `4`.
+    /// The most sessions at a time; further sessions wait. Each is a process of some 200 MB. Default: `4`.
     sessions: Option<Spanned<u32>>,
     /// The program: a name that is looked up on the `PATH`, or a path. Default: `"claude"`.
     command: Option<Spanned<PathBuf>>,
-    /// The model; without it, the CLI's own choice.
+    /// The model. Without this key, the CLI chooses it.
     model: Option<Spanned<String>>,
     /// Whether the CLI itself serves Read, Grep and Glob, on a copy of the read roots. Excludes
     /// `permissions = "bypassPermissions"`. Default: `false`.
     builtin_tools: Option<bool>,
-    /// `"dontAsk"` or `"bypassPermissions"`. Nobody is ever asked. Default: `"dontAsk"`.
+    /// `"dontAsk"` or `"bypassPermissions"`. Neither asks a person. Default: `"dontAsk"`.
     permissions: Option<Spanned<String>>,
     /// Whether sessions are resumed after a restart. The CLI then keeps them in its own directory. Default: `false`.
     resume: Option<bool>,
-    /// A CLI that writes nothing for so long has failed. Default: `600`.
+    /// The time without output after which the CLI counts as failed. Default: `600`.
     silence_seconds: Option<Spanned<u32>>,
-    /// Further variables that the CLI is given, by their names. Default: `[]`.
+    /// The names of further environment variables that the CLI is given. Default: `[]`.
     environment: Option<Vec<Spanned<String>>>,
 }
 
@@ -143,14 +143,14 @@ fn bypasses(permissions: &Spanned<String>) -> Result<bool, Wrong> {
         "bypassPermissions" => Ok(true),
         other => {
             let why = format!(
-                "claude.permissions: {other:?} is not offered here; there are \"dontAsk\" and \"bypassPermissions\""
+                "claude.permissions: {other:?} is not a known mode; the modes are \"dontAsk\" and \"bypassPermissions\""
             );
             Err(Wrong::at(permissions.span(), why))
         }
     }
 }
 
-/// A program: a name that is looked up on the `PATH`, or a path. A relative path begins at the directory of
+/// A program: a name that is looked up on the `PATH`, or a path. A relative path starts at the directory of
 /// `guild.toml`.
 fn program(command: Spanned<PathBuf>, base: &Path) -> Result<PathBuf, Wrong> {
     let span = command.span();
@@ -163,10 +163,10 @@ fn program(command: Spanned<PathBuf>, base: &Path) -> Result<PathBuf, Wrong> {
     }
 }
 
-/// The name of a variable that the CLI is given.
+/// The name of a variable for the CLI's environment.
 fn variable(name: Spanned<String>) -> Result<String, Wrong> {
     if name.get_ref().is_empty() || name.get_ref().contains(['=', '\0']) {
-        let why = "claude.environment: a variable is named without its value, as \"HTTPS_PROXY\"";
+        let why = "claude.environment: a variable is named without its value, such as \"HTTPS_PROXY\"";
         return Err(Wrong::at(name.span(), why));
     }
     Ok(name.into_inner())
@@ -175,44 +175,43 @@ fn variable(name: Spanned<String>) -> Result<String, Wrong> {
 /// Sessions on a model provider over HTTP.
 #[derive(Default, Deserialize)]
 pub(crate) struct WrittenApi {
-    /// Sessions at a time; others wait. Default: `64`.
+    /// The most sessions at a time; further sessions wait. Default: `64`.
     sessions: Option<Spanned<u32>>,
-    /// The protocol: `"anthropic"`, `"openai"` (and whatever speaks its protocol), `"gemini"` or `"ollama"`. Default:
+    /// The protocol: `"anthropic"`, `"openai"` (which many other providers speak), `"gemini"` or `"ollama"`. Default:
     /// `"anthropic"`.
     provider: Option<Spanned<String>>,
-    /// Where the provider is, if not at its usual address.
+    /// The provider's address. Without this key, it is the usual address.
     base_url: Option<Spanned<String>>,
-    /// The model of jobs that ask for none. Without it, each job's plan has to name one.
+    /// The model of jobs whose plan names none. Without this key, each job's plan has to name a model.
     model: Option<Spanned<String>>,
-    /// The environment variable that has the key. Without `key_env` and `key_file` it is the provider's usual variable.
+    /// The environment variable with the key. Without `key_env` and `key_file`, it is the provider's usual variable.
     key_env: Option<Spanned<String>>,
-    /// The file that has the key, in place of `key_env`.
+    /// A file with the key, in place of `key_env`.
     key_file: Option<Spanned<PathBuf>>,
-    /// Tokens of one answer. Default: `8192`.
+    /// The most tokens of one answer. Default: `8192`.
     max_output_tokens: Option<Spanned<u32>>,
     /// Time for one request, to the last byte of its answer. Default: `600`.
     request_seconds: Option<Spanned<u32>>,
-    /// How often a request that failed temporarily is made again. Default: `5`.
+    /// The number of times that a request is repeated after a temporary failure. Default: `5`.
     retries: Option<u32>,
-    /// Lets jobs use models without a known price, up to so many tokens a job. Without it such models are refused.
+    /// The most tokens that a job may use on models without a known price. Without this key, such models are refused.
     unknown_cost_tokens: Option<Spanned<u64>>,
 }
 
-/// A model's price, in US dollars for a million tokens. It goes before the list that comes with the
-/// host.
+/// A model's price, in US dollars for a million tokens. It takes precedence over the host's list of prices.
 #[derive(Deserialize)]
 pub(crate) struct WrittenPrice {
-    /// A name, with or without its version; or the beginning of names and `*`.
+    /// The model's name, with or without its version, or a prefix of names followed by `*`.
     model: Spanned<String>,
-    /// Input tokens.
+    /// The price of input tokens.
     input: Spanned<f64>,
-    /// Input tokens that the provider had cached; without it, as `input`.
+    /// The price of input tokens that the provider had cached. Without this key, it is that of `input`.
     cached_input: Option<Spanned<f64>>,
-    /// Input tokens that the provider writes into its cache; without it, as `input`.
+    /// The price of input tokens that the provider writes into its cache. Without this key, it is that of `input`.
     cache_write: Option<Spanned<f64>>,
-    /// Output tokens.
+    /// The price of output tokens.
     output: Spanned<f64>,
-    /// The price is that of requests with more input tokens than this; without it, of all.
+    /// The number of input tokens above which the price applies. Without this key, it applies to all requests.
     #[serde(default)]
     above_input_tokens: u64,
 }
@@ -252,7 +251,10 @@ impl WrittenApi {
 fn provider(name: &Spanned<String>) -> Result<Provider, Wrong> {
     Provider::named(name.get_ref()).ok_or_else(|| {
         let known = Provider::ALL.map(|provider| provider.facts().name).join(", ");
-        Wrong::at(name.span(), format!("api.provider: {:?} is no provider; there are {known}", name.get_ref()))
+        Wrong::at(
+            name.span(),
+            format!("api.provider: {:?} is not a known provider; the providers are {known}", name.get_ref()),
+        )
     })
 }
 
@@ -261,7 +263,7 @@ fn seconds(name: &str, written: Option<Spanned<u32>>, default: Duration) -> Resu
     written.map_or(Ok(default), |value| Ok(Duration::from_secs(above_zero(name, Some(value), 0)?.into())))
 }
 
-/// `[[prices]]`, before the list that comes with the host.
+/// Reads `[[prices]]`, which take precedence over the host's list.
 pub(crate) fn prices(written: Vec<WrittenPrice>) -> Result<Prices, Wrong> {
     let mut prices: Vec<Price> = Vec::new();
     let mut last = 0..0;
@@ -269,7 +271,7 @@ pub(crate) fn prices(written: Vec<WrittenPrice>) -> Result<Prices, Wrong> {
         last = model.span();
         let twice = |price: &Price| price.model == *model.get_ref() && price.above_input_tokens == above_input_tokens;
         if prices.iter().any(twice) {
-            let why = format!("prices.model: {:?} has a price already; leave one of the two out", model.get_ref());
+            let why = format!("prices.model: {:?} has two prices; remove one of them", model.get_ref());
             return Err(Wrong::at(model.span(), why));
         }
         let optional = |name, price: Option<Spanned<f64>>| price.map(|price| price_of(name, &price)).transpose();

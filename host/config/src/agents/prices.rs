@@ -1,4 +1,4 @@
-//! Finds the price of a model's tokens: the operator's own, else the list price.
+//! Finds the price of a model's tokens: the operator's own price, else the list price.
 
 use guild_contract::Usage;
 use serde::Deserialize;
@@ -9,26 +9,26 @@ use crate::agents::provider::{ListPrice, Provider};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// The model: a name, which a version may follow (`gpt-5` is also `gpt-5-2025-08-07`, and never `gpt-5-pro`), or a
-    /// prefix of names with `*` at its end.
+    /// The model: a name, which a version may follow (`gpt-5` also matches `gpt-5-2025-08-07`, but not `gpt-5-pro`), or
+    /// a prefix of names with `*` at its end.
     pub model: String,
-    /// Tokens of the request.
+    /// The price of a request's tokens.
     pub input: f64,
-    /// Tokens of the request that the provider had in its cache; by default as `input`.
+    /// The price of a request's tokens that the provider had in its cache; by default that of `input`.
     #[serde(default)]
     pub cached_input: Option<f64>,
-    /// Tokens of the request that the provider wrote to its cache; by default as `input`.
+    /// The price of a request's tokens that the provider wrote to its cache; by default that of `input`.
     #[serde(default)]
     pub cache_write: Option<f64>,
-    /// Tokens of the answer, with its reasoning.
+    /// The price of an answer's tokens, including its reasoning.
     pub output: f64,
-    /// The price is valid for requests of more tokens than this; 0 for all requests.
+    /// The number of a request's tokens above which the price applies; 0 for all requests.
     #[serde(default)]
     pub above_input_tokens: u64,
 }
 
 impl Price {
-    /// Checks that no price is below zero or no number. The error names the field.
+    /// Checks that each price is a number, and not below zero. The error names the field.
     fn check(&self) -> Result<(), String> {
         if self.model.is_empty() {
             return Err("prices.model must name a model".to_owned());
@@ -43,7 +43,7 @@ impl Price {
         }
     }
 
-    /// How closely the price names the model: the number of matching characters, and more for the exact name.
+    /// The specificity of the price for the model: the number of matching characters, and more for the exact name.
     fn closeness(&self, model: &str) -> Option<usize> {
         if let Some(start) = self.model.strip_suffix('*') {
             return model.starts_with(start).then_some(start.len() * 2);
@@ -58,11 +58,11 @@ impl Price {
     }
 }
 
-/// `-20250929`, `@20250929`, `-2025-08-07`, `-001`, `-latest`.
+/// Whether the rest of a name is a version: `-20250929`, `@20250929`, `-2025-08-07`, `-001` or `-latest`.
 fn is_version(rest: &str) -> bool {
     let Some(version) = rest.strip_prefix(['-', '@']) else { return false };
     let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
-    // A short first number is a minor version, which is another model.
+    // A short first number is a minor version, which belongs to another model.
     version == "latest"
         || (version.split('-').next().is_some_and(|first| first.len() >= 3) && version.split('-').all(digits))
 }
@@ -70,7 +70,7 @@ fn is_version(rest: &str) -> bool {
 /// The tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// All tokens of the request, with those that were read from or written to the cache.
+    /// All tokens of the request, including those read from or written to the cache.
     pub input: u64,
     /// The tokens of `input` that the provider had in its cache.
     pub cached: u64,
@@ -81,7 +81,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// The tokens as usage, without a turn.
+    /// Converts the tokens to usage, without a turn.
     pub fn usage(self, cost_usd: Option<f64>) -> Usage {
         let Self { input: input_tokens, cached: cached_tokens, output: output_tokens, .. } = self;
         Usage { turns: 0, input_tokens, cached_tokens, output_tokens, cost_usd, known_cost_usd: None }
@@ -96,17 +96,19 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// The list prices.
+    /// The default has the list prices alone.
     fn default() -> Self {
         Self { operators: Vec::new(), list: list() }
     }
 }
 
 impl Prices {
-    /// The operator's prices and the list prices. A matching price of the operator's takes precedence over the list.
-    /// Among several of one kind, the price that names the model most closely is used.
+    /// Combines the operator's prices and the list prices. A matching price of the operator's takes precedence over the
+    /// list. Among several prices of one source, the most specific one is used.
     ///
-    /// # Errors A price is no amount of money. The text names its field.
+    /// # Errors
+    ///
+    /// Returns an error that names the field when a price is not an amount of money.
     pub fn new(operators: Vec<Price>) -> Result<Self, String> {
         operators.iter().try_for_each(Price::check)?;
         Ok(Self { operators, list: list() })
@@ -117,12 +119,12 @@ impl Prices {
         !self.of(model).is_empty()
     }
 
-    /// Whether a price of the operator's names a model.
+    /// Whether one of the operator's prices names a model.
     pub fn is_operators(&self, model: &str) -> bool {
         self.operators.iter().any(|price| price.closeness(model).is_some())
     }
 
-    /// The full names of models that have prices: the operator's, and those of the list.
+    /// The full names of models that have prices: in the operator's prices, and in the list.
     pub fn named(&self) -> [impl Iterator<Item = &str>; 2] {
         [&self.operators, &self.list].map(|prices| {
             let names = prices.iter().map(|price| price.model.as_str());
@@ -136,7 +138,7 @@ impl Prices {
         !prices.is_empty() && prices.iter().all(|price| price.is_free())
     }
 
-    /// The prices of a model: one, or one for each size of request.
+    /// The prices of a model: one price, or one for each size of request.
     fn of(&self, model: &str) -> Vec<&Price> {
         let closest = |prices: &'_ Vec<Price>| prices.iter().filter_map(|price| price.closeness(model)).max();
         let prices = [&self.operators, &self.list].into_iter().find(|prices| closest(prices).is_some());

@@ -1,4 +1,4 @@
-//! Lists the model providers: the name, the address, the key, the models and the prices of each.
+//! Lists the model providers, each with its name, address, key, models and prices.
 
 use guild_contract::secret::{Secret, may_carry_key};
 use url::Url;
@@ -18,25 +18,25 @@ pub enum Provider {
     Ollama,
 }
 
-/// A list price: the model, the tokens of input above which the price is valid, and US dollars per million tokens of
+/// A list price: the model, the tokens of input above which the price applies, and US dollars per million tokens of
 /// input, of cached input, of input written to the cache, and of output.
 pub(crate) type ListPrice = (&'static str, u64, f64, f64, f64, f64);
 
 /// The facts about a provider, besides its protocol.
 #[derive(Debug)]
 pub struct ProviderFacts {
-    /// The value of `api.provider` that chooses it.
+    /// The value of `api.provider` that selects the provider.
     pub name: &'static str,
-    /// The base URL, as the provider's own tools take it.
+    /// The base URL, in the form that the provider's own tools take.
     pub base_url: &'static str,
-    /// The environment variable in which the provider's own tools look for the key; `None` where it needs no key.
+    /// The environment variable in which the provider's own tools look for the key; `None` if the provider needs no
+    /// key.
     pub key: Option<&'static str>,
-    /// The beginning of the names of its own models, among the models that have a list price.
+    /// The prefix of the names of the provider's own models, among the models that have a list price.
     pub models: Option<&'static str>,
-    /// The list prices of models that are used with tools, as the provider's pages, or reports of them, had them in
-    /// November
-    /// 2026. A price that could not be confirmed is not among them. Requests never ask for services with extra charges,
-    ///       such as priority or a cache that lives for an hour.
+    /// The list prices of models that are used with tools, from the provider's pages or reports about them in November
+    /// 2026. Prices that could not be confirmed are left out. Requests never ask for services with extra charges, such
+    /// as priority or a cache that lives for an hour.
     pub(crate) prices: &'static [ListPrice],
 }
 
@@ -131,13 +131,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint at a base URL, as the provider's own tools take it. Without a key, the key is in the provider's
-    /// usual variable at the provider's own address, and no key is sent to another address.
+    /// Makes the endpoint at a base URL, in the form that the provider's own tools take. If no `key` is given, the
+    /// provider's own address gets the key in the provider's usual variable, and any other address gets no key.
     ///
-    /// # Errors The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
+    /// # Errors
+    ///
+    /// Returns an error that names the setting when the base URL is invalid, or when the key would travel to it
+    /// unencrypted.
     pub fn new(provider: Provider, base: Option<&str>, key: Option<KeySource>) -> Result<Self, String> {
         let text = base.unwrap_or(provider.facts().base_url).trim_end_matches('/');
-        let url = Url::parse(text).map_err(|e| format!("api.base_url {text:?} is no URL: {e}"))?;
+        let url = Url::parse(text).map_err(|e| format!("api.base_url {text:?} is not a URL: {e}"))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(format!("api.base_url {text:?} must begin with http:// or https:// and name a host"));
         }
@@ -145,7 +148,7 @@ impl Endpoint {
             return Err("api.base_url must not have a user or a password in it: set key_env or key_file".to_owned());
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(format!("api.base_url {text:?} must end with its path"));
+            return Err(format!("api.base_url {text:?} must not have a query or a fragment"));
         }
         let usual_key = || provider.facts().key.map(|name| KeySource::Env(name.to_owned()));
         let key = key.or_else(|| base.is_none().then(usual_key).flatten());
@@ -157,7 +160,9 @@ impl Endpoint {
 
     /// Reads the key, if one is sent.
     ///
-    /// # Errors A sentence tells what to set.
+    /// # Errors
+    ///
+    /// Returns a sentence with the setting to change.
     pub fn key(&self) -> Result<Option<Secret>, String> {
         let read = |source: &KeySource| {
             source.read().map_err(|e| {

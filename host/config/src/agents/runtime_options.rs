@@ -15,25 +15,26 @@ use crate::{
 pub struct ApiOptions {
     /// The protocol.
     pub provider: Provider,
-    /// The base URL, as the provider's own tools take it (see [`Provider`]); by default the provider's own address.
+    /// The base URL, in the form that the provider's own tools take (see [`Provider`]); by default the provider's own
+    /// address.
     pub base_url: Option<String>,
-    /// The model of dispatches that ask for none.
+    /// The model of dispatches whose plan names none.
     pub model: Option<String>,
     /// The source of the key. By default it is the provider's usual variable (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`,
-    /// `GEMINI_API_KEY`) at the provider's own address, and none at another `base_url`.
+    /// `GEMINI_API_KEY`) at the provider's own address, and no key at another `base_url`.
     pub key: Option<KeySource>,
     /// The prices of models.
     pub prices: Prices,
-    /// The tokens of all models that a job may use before it may no longer ask a model of unknown price. Without it,
-    /// such a model is refused.
+    /// The tokens of all models that a job may use before requests to a model of unknown price are refused. Without it,
+    /// such requests are always refused.
     pub unknown_cost_tokens: Option<u64>,
-    /// Tokens of one answer.
+    /// The most tokens of one answer.
     pub max_output_tokens: u32,
-    /// How long one request may take, from the connection to the last byte of the answer.
+    /// The longest time of one request, from the connection to the last byte of the answer.
     pub request: Duration,
-    /// How often a request is repeated after a temporary failure.
+    /// The number of times that a request is repeated after a temporary failure.
     pub retries: u32,
-    /// The pause before the first repetition, unless the provider asks for another one. It doubles with each
+    /// The pause before the first repetition, unless the provider asks for another pause. It doubles with each
     /// repetition.
     pub first_pause: Duration,
 }
@@ -57,7 +58,10 @@ impl ApiOptions {
 
     /// The address of the provider, and the source of its key.
     ///
-    /// # Errors The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
+    /// # Errors
+    ///
+    /// Returns an error that names the setting when the base URL is invalid, or when the key would travel to it
+    /// unencrypted.
     pub fn endpoint(&self) -> Result<Endpoint, String> {
         Endpoint::new(self.provider, self.base_url.as_deref(), self.key.clone())
     }
@@ -68,18 +72,19 @@ impl ApiOptions {
 pub struct ClaudeOptions {
     /// The CLI: a path, or a name that is looked up on the `PATH`.
     pub command: PathBuf,
-    /// The model of sessions that ask for none. `None` is the CLI's own choice.
+    /// The model of sessions that name none. With `None`, the CLI chooses the model.
     pub model: Option<String>,
     /// Whether the CLI, and not the host, serves Read, Grep and Glob to a session that was granted them and has sources
-    /// to read. They then work on a copy of the sources. WebSearch and WebFetch are always the host's, since the CLI's
-    /// own would not obey its network policy.
+    /// to read. The tools then work on a copy of the sources. The host always serves WebSearch and WebFetch, since the
+    /// CLI's own tools would not obey the host's network policy.
     pub builtin_tools: bool,
-    /// Whether permissions are bypassed. Otherwise all but an exact list are denied. Neither mode asks a person.
+    /// Whether permissions are bypassed. Otherwise all tools outside an exact list are denied. Neither mode asks a
+    /// person.
     pub bypass_permissions: bool,
     /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration
     /// directory, as it always does with sessions that converse.
     pub resume: bool,
-    /// How long the CLI may be silent while it does not wait for the host. After that the session has failed.
+    /// The time without output after which the session has failed, unless the CLI waits for the host.
     pub silence: Duration,
     /// Names of further environment variables that the CLI is given, such as `HTTPS_PROXY`.
     pub environment: Vec<String>,
@@ -87,7 +92,7 @@ pub struct ClaudeOptions {
     /// without a price counts nothing until then. The CLI's report counts if it is greater.
     pub prices: Prices,
     /// The host's own directory for the scratch directories of sessions, outside of every member. The runtime creates
-    /// it, readable by this user only. Without it, scratch directories are made in the system's temporary directory,
+    /// it, readable only by this user. Without it, scratch directories are created in the system's temporary directory,
     /// and those of a killed host are not removed.
     pub state: Option<PathBuf>,
 }
@@ -95,7 +100,9 @@ pub struct ClaudeOptions {
 impl ClaudeOptions {
     /// Checks that no options exclude each other.
     ///
-    /// # Errors A sentence names the setting.
+    /// # Errors
+    ///
+    /// Returns a sentence that names the setting.
     pub fn check(&self) -> Result<(), String> {
         if self.builtin_tools && self.bypass_permissions {
             return Err(

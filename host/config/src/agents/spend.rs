@@ -5,17 +5,18 @@ use toml::Spanned;
 
 use crate::value::{Wrong, amount};
 
-/// What may be spent in a day, of UTC, in US dollars. It is counted over all hosts that use this
-/// `guild.toml`, on all runtimes, and survives a restart. A cost that is not known does not count.
+/// Caps on the US dollars that may be spent in a day of UTC. They count all hosts that use this `guild.toml` and all
+/// runtimes, and survive a restart. Unknown costs do not count.
 #[derive(Default, Deserialize)]
 pub(crate) struct WrittenSpend {
-    /// What all jobs, commissions and meetings may spend together. Without it, there is no such cap.
+    /// The most that all jobs, commissions and meetings may spend together. Without this key, there is no such cap.
     host_usd_per_day: Option<Spanned<f64>>,
-    /// What those of each token may spend that has no `--usd-per-day` of its own. Without it, there is no such cap.
+    /// The most that the work of each token without its own `--usd-per-day` may spend. Without this key, there is no
+    /// such cap.
     token_usd_per_day: Option<Spanned<f64>>,
 }
 
-/// `[spend]`, checked. A missing cap does not bound anything.
+/// The checked values of `[spend]`. A missing cap does not bound anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spend {
     /// `host_usd_per_day`.

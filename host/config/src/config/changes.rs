@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use guild_contract::{Limits, limits::Setting};
 use toml::{Table, Value};
 
-/// Characters of a value that are shown.
+/// The most characters of a value that are shown.
 const SHOWN_CHARS: usize = 300;
-/// The text for a key that the file does not have.
+/// The text for a key that is missing in the file.
 const NOT_SET: &str = "not set";
 
 /// A key whose value has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The whole key, as `limits.task_bytes`.
+    /// The full key, such as `limits.task_bytes`.
     pub key: String,
     /// The old and the new value, or the removed and added items of a list.
     pub text: String,
@@ -21,7 +21,7 @@ pub struct Change {
     pub at_start: bool,
 }
 
-/// The changes, by key. The file has no secrets, only the places of secrets.
+/// The changes, by key. The file contains no secrets, only the places of secrets.
 pub fn changes(old: &Table, new: &Table) -> Vec<Change> {
     let (before, now) = (leaves(old), leaves(new));
     let keys: Vec<_> = before.keys().chain(now.keys().filter(|key| !before.contains_key(*key))).collect();
@@ -39,7 +39,7 @@ pub fn changes(old: &Table, new: &Table) -> Vec<Change> {
     changes
 }
 
-/// Every value that is no table, by its path of keys.
+/// All values that are not tables, by their paths of keys.
 fn leaves(table: &Table) -> BTreeMap<Vec<&str>, &Value> {
     let (mut leaves, mut tables) = (BTreeMap::new(), vec![(Vec::new(), table)]);
     while let Some((path, table)) = tables.pop() {
@@ -54,7 +54,7 @@ fn leaves(table: &Table) -> BTreeMap<Vec<&str>, &Value> {
     leaves
 }
 
-/// A key as it is written in the file.
+/// The key as it is written in the file.
 fn written(key: &str) -> String {
     let is_bare = !key.is_empty() && key.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_'));
     if is_bare { key.to_owned() } else { format!("{key:?}") }
@@ -77,7 +77,7 @@ fn difference(old: Option<&Value>, new: Option<&Value>) -> String {
             let shown = |value: Option<&Value>| if value.is_some() { "[]" } else { NOT_SET };
             format!("{} -> {}", shown(old), shown(new))
         }
-        (None, None) => "the same values, in another order or number".to_owned(),
+        (None, None) => "the same values, in another order or with other repetitions".to_owned(),
     }
 }
 
@@ -93,7 +93,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Whether a running host keeps the value that it was started with.
+/// Whether a running host keeps the value from its start.
 fn is_at_start(key: &[&str]) -> bool {
     match key {
         ["members" | "bind" | "port" | "behind_proxy"] | ["hall", "home"] | ["member", _, "mcp"] => true,
@@ -121,7 +121,8 @@ mod tests {
         assert_eq!(
             of(
                 "port = 1\n[limits]\ntask_bytes = 3\nrunning_jobs = 5\n[member.'a/b']\nallow = ['log', 'web']",
-                "[limits]\ntask_bytes = 4\nrunning_jobs = 6\n[member.'a/b']\nallow = ['log', 'memory']\n[member.c]\nmcp = 'any'"
+                "[limits]\ntask_bytes = 4\nrunning_jobs = 6\n[member.'a/b']\nallow = ['log', \
+                 'memory']\n[member.c]\nmcp = 'any'"
             ),
             [
                 change("limits.running_jobs", "5 -> 6", true),
@@ -140,7 +141,7 @@ mod tests {
         let change = |old: &[&str], new: &[&str]| of(&roots(old), &roots(new)).remove(0).1;
         assert_eq!(change(&["a"], &["a", "b"]), "added { path = \"b\" }");
         assert_eq!(change(&["a", "b"], &["b"]), "removed { path = \"a\" }");
-        assert_eq!(change(&["a", "b"], &["b", "a"]), "the same values, in another order or number");
+        assert_eq!(change(&["a", "b"], &["b", "a"]), "the same values, in another order or with other repetitions");
         assert_eq!(change(&[], &["a"]), "added { path = \"a\" }");
     }
 

@@ -112,10 +112,10 @@ pub(crate) fn names(root: &DeTable<'_>, name: &str) -> BTreeSet<String> {
     keys.map(|key| key.get_ref().to_string()).collect()
 }
 
-/// `[member.KEY]`, where KEY may be a pattern; the key of a member in a group, X/Y, has to be quoted.
+/// Checks `[member.KEY]`, where KEY may be a pattern; the key of a member in a group, X/Y, has to be quoted.
 fn check_member(key: &str, member: &DeValue<'_>) -> Result<(), String> {
     key.parse::<Pattern>().map_err(|why| format!("member: {why}"))?;
-    // [member.X.Y]
+    // The table is `[member.X.Y]`.
     let is_inner = |(name, value): &(&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
         matches!(value.get_ref(), DeValue::Table(_)) && name.get_ref() != "limits"
     };
@@ -136,7 +136,7 @@ impl Keys {
     }
 
     fn check(&self, table: &DeTable<'_>) -> Result<(), Wrong> {
-        // A table iterates by name, but the error shows the file's first mistake.
+        // A table iterates by name, but the error names the first mistake in the file.
         let known = (self.known)();
         let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         match unknown.min_by_key(|key| key.span().start) {
@@ -149,7 +149,7 @@ impl Keys {
         let table = self.table;
         if SECRETS.contains(&name) && known.contains(&"key_env") {
             return format!(
-                "a key is not written into this file: name the variable that has it with `key_env`, or a file with \
+                "this file must not contain a key: name the variable with the key in `key_env`, or a file in \
                  `key_file`, in {table}"
             );
         }

@@ -11,10 +11,12 @@ use super::Config;
 use crate::agents::runtime::Runtime;
 
 impl Config {
-    /// The runtime of the member `key`: that of its own table, else that of the most specific matching pattern, else
-    /// that of the whole file.
+    /// The runtime of the member `key`: the runtime of its own table, else of the most specific matching pattern, else
+    /// of the whole file.
     ///
-    /// # Errors Two equally specific patterns name different runtimes.
+    /// # Errors
+    ///
+    /// Returns an error if two equally specific patterns name different runtimes.
     pub fn agent_of(&self, key: &MemberKey) -> Result<Runtime, String> {
         let rank = |pattern: &Pattern| (pattern.exact().is_some(), pattern.closeness());
         let mut matching: Vec<_> = self.agents.iter().filter(|(pattern, _)| pattern.matches(key.as_str())).collect();
@@ -23,8 +25,8 @@ impl Config {
         let mut as_close = others.iter().take_while(|(pattern, _)| rank(pattern) == rank(closest));
         match as_close.find(|(_, other)| other != agent) {
             Some((other, _)) => Err(format!(
-                "guild.toml says `agent` for it twice, in [member.{:?}] and [member.{:?}], and neither is closer; write \
-                 [member.{:?}] with the one that is meant",
+                "guild.toml sets its `agent` twice, in [member.{:?}] and [member.{:?}], and neither is more specific; \
+                 write [member.{:?}] with the intended one",
                 closest.0,
                 other.0,
                 key.as_str()
@@ -34,7 +36,8 @@ impl Config {
     }
 
     /// Keeps the members' own limits of [`Setting::KeyAtStart`](guild_contract::limits::Setting::KeyAtStart) as in the
-    /// `running` configuration, also those of a removed table. `self.limits` have the running host's values already.
+    /// `running` configuration, including those of a removed table. `self.limits` already has the running host's
+    /// values.
     pub(super) fn keep_own_limits(&mut self, running: &Self) {
         let rules = &mut self.policy.rules;
         for before in running.policy.rules.iter().filter(|rule| rule.limits.is_some()) {
@@ -62,7 +65,7 @@ impl Config {
         }
     }
 
-    /// The keys of `[member.KEY]` without a member.
+    /// The keys of `[member.KEY]` tables whose member does not exist.
     pub fn keys_without_member(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
         self.policy.rules.iter().filter_map(|rule| rule.members.exact()).filter(move |key| !is_known(key))
     }

@@ -1,8 +1,9 @@
 //! Finds and reads `guild.toml`: the permissions of members, and the settings of the host.
 //!
-//! The file is named by `--config`, else by `$GUILD_CONFIG`, else it is `guild/guild.toml` in the user's configuration
-//! directory. It is never looked for in a member's folder or the working directory, so that a member's files cannot
-//! widen the member's permissions. Every key that is read has an effect, and an unknown key is an error.
+//! The file is named by `--config` or else by `$GUILD_CONFIG`; by default it is `guild/guild.toml` in the user's
+//! configuration directory. The host never looks for it in a member's folder or the working directory, so that a
+//! member's files cannot widen the member's permissions. Every accepted key has an effect, and an unknown key is an
+//! error.
 
 pub(crate) mod changes;
 mod keys;
@@ -53,11 +54,11 @@ const MAX_JSON_DEPTH: u32 = 127;
 pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
-    /// Whether an option or a variable named the file, so that other commands need it too.
+    /// Whether an option or a variable named the file, so that other commands need to name it too.
     pub named: bool,
-    /// The SHA-256 of its text, in hexadecimal digits.
+    /// The SHA-256 of the file's text, in hexadecimal digits.
     pub sha256: Option<String>,
-    /// The directory of the file, which also has the operator's decisions (`guild.lock`, `guild.tokens`,
+    /// The directory of the file, which also contains the operator's decisions (`guild.lock`, `guild.tokens`,
     /// `guild.trust`). `None` if the user has no configuration directory.
     pub directory: Option<PathBuf>,
     /// `members`: the directory whose members are served.
@@ -79,10 +80,9 @@ pub struct Config {
     pub agent: Runtime,
     /// `dispatch_agents`: the runtimes that a dispatch may ask for, besides the member's own.
     pub dispatch_agents: BTreeSet<Runtime>,
-    /// The policy of the operator: `[member.PATTERN]`, `strict_imports`, `[hall] manager`, and whether there is a
-    /// `[web]`.
+    /// The operator's policy: `[member.PATTERN]`, `strict_imports`, `[hall] manager`, and whether there is a `[web]`.
     pub policy: Policy,
-    /// `agent` of `[member.PATTERN]`: the runtime of these members, if it is not the runtime of the whole file.
+    /// `agent` of `[member.PATTERN]`: the runtime of these members, if it differs from that of the whole file.
     pub agents: BTreeMap<Pattern, Runtime>,
     /// `mcp = "any"` of `[member.PATTERN]`: the manifests of these members may set the options of their own host. It is
     /// valid only in the user's configuration directory.
@@ -95,7 +95,7 @@ pub struct Config {
     pub claude: RuntimeConfig<ClaudeOptions>,
     /// `[api]` and `[[prices]]`.
     pub api: RuntimeConfig<ApiOptions>,
-    /// `[web]`; without it there is no web.
+    /// `[web]`; without it, the web is closed.
     pub web: Option<WebOptions>,
     /// `require_approval`: whether a member is loaded only after `guild approve`.
     pub require_approval: bool,
@@ -116,7 +116,7 @@ pub struct Config {
 /// An entry of `[[roots]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRoot {
-    /// The name by which sessions see the root. If there is none, the directory's own.
+    /// The name by which sessions see the root; by default the directory's own name.
     pub name: Option<String>,
     /// The directory.
     pub path: PathBuf,
@@ -125,7 +125,7 @@ pub struct ReadRoot {
 /// Errors of reading the configuration. Each text names the file, and the line if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file was named, and does not exist.
+    /// The named file does not exist.
     #[error("{} does not exist; {named_by} names it", path.display())]
     Missing {
         /// The file.
@@ -138,7 +138,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The file has an invalid key or value.
@@ -154,24 +154,24 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The option with which another command of `guild` finds the same policy, from any directory: ` --config FILE` for
-    /// a shell, or an empty text for the user's own file.
+    /// The option with which another `guild` command finds the same policy from any directory: ` --config FILE` for a
+    /// shell, or an empty text for the user's own file.
     pub fn policy_option(&self) -> String {
         let named = self.file.as_deref().filter(|_| self.named);
         named.map(|file| format!(" --config {}", shell_word(file))).unwrap_or_default()
     }
 
-    /// Finds and reads the configuration. `option` is what `--config` named.
+    /// Finds and reads the configuration. `option` is the value of `--config`.
     pub fn load(option: Option<&Path>) -> Result<Self, ConfigError> {
         Self::load_from(option, |name| env::var_os(name))
     }
 
-    /// The configuration of the user's configuration directory, without regard to an option or a variable.
+    /// Reads the file in the user's configuration directory, without regard to an option or a variable.
     pub fn of_user() -> Result<Self, ConfigError> {
         Self::load_from(None, |name| if name == VARIABLE { None } else { env::var_os(name) })
     }
 
-    /// [`Config::load`] in the given environment.
+    /// Loads the configuration like [`Config::load`], with the given environment.
     pub fn load_from(option: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let (path, named_by) = if let Some(path) = option {
@@ -179,7 +179,8 @@ impl Config {
         } else if let Some(path) = variable(VARIABLE) {
             (path, Some(VARIABLE))
         } else {
-            // A relative path would lead to the working directory; the base directory specification has it ignored.
+            // A relative path would lead to the working directory, and the base directory specification requires
+            // ignoring it.
             let base = variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
             let base = base.or_else(|| variable("HOME").filter(|path| path.is_absolute()).map(|p| p.join(".config")));
             match base {
@@ -269,7 +270,7 @@ impl Config {
         hall::home(option, self.hall.as_deref())
     }
 
-    /// This configuration for a running host: keys that take effect only at a start keep their running values.
+    /// Makes this configuration fit a running host: keys that take effect only at a start keep their running values.
     pub fn for_running(mut self, running: &Self) -> Self {
         self.limits.keep_at_start(&running.limits);
         self.keep_own_limits(running);
@@ -280,8 +281,8 @@ impl Config {
     }
 }
 
-/// The path without `.` and `..`, as the system follows it: a symlink before a `..` is resolved. Other symlinks are
-/// kept, since their writers decide which file is read.
+/// The path without `.` and `..`, as the system resolves it: a symlink before a `..` is followed. Other symlinks are
+/// kept, since the users who can write them decide which file is read.
 fn resolve(absolute: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for component in absolute.components() {
@@ -297,7 +298,7 @@ fn resolve(absolute: &Path) -> PathBuf {
     resolved
 }
 
-/// The error for a value of the wrong type, with its key.
+/// Converts the error about a value of the wrong type, with its key.
 fn misread(Misread { text, error, .. }: Misread<toml::de::Error>) -> Wrong {
     match text {
         Some(text) => Wrong::at(error.span().unwrap_or_default(), text),
@@ -309,10 +310,10 @@ fn syntax(error: toml::de::Error) -> Wrong {
     Wrong::at(error.span().unwrap_or_default(), error.message())
 }
 
-/// A root's name is the first part of the paths that sessions see and reports cite.
+/// Checks the name of a root, which is the first part of the paths that sessions see and reports cite.
 fn check_root_name(name: &str, taken: bool) -> Result<(), String> {
     if name.is_empty() || matches!(name, "." | "..") || name.contains('/') || name.chars().any(char::is_control) {
-        return Err(format!("roots.name: {name:?} is no plain name; write one without '/', as \"handbook\""));
+        return Err(format!("roots.name: {name:?} is not a plain name; write one without '/', such as \"handbook\""));
     }
     if taken {
         return Err(format!("roots.name: {name:?} is the name of another root; each needs its own"));

@@ -1,4 +1,4 @@
-//! Defines the tables of `guild.toml` as they are written.
+//! Defines the written form of `guild.toml`.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -13,23 +13,23 @@ use crate::{
     web::WrittenWeb,
 };
 
-/// The file as it is written. Its keys were checked before, so that errors here are about types and values.
+/// The written form of the file. Its keys are checked before, so that errors here are about types and values.
 #[derive(Deserialize)]
 pub(crate) struct Written {
-    /// The directory of members: for `guild serve` without `--members`, for keys on the command line, and for the toolboxes
-    /// of a host of one member.
+    /// The directory of members: for `guild serve` without `--members`, for member keys on the command line, and for
+    /// the toolboxes of a host that serves one member.
     pub(crate) members: Option<PathBuf>,
     #[serde(default)]
     pub(crate) roots: Vec<WrittenRoot>,
-    /// What runs agent sessions: `"extractive"`, `"claude"` or `"api"`. Default: `"extractive"`.
+    /// The runtime of agent sessions: `"extractive"`, `"claude"` or `"api"`. Default: `"extractive"`.
     pub(crate) agent: Option<Spanned<String>>,
     /// The runtimes that a dispatch may ask for with its `agent`, besides the member's own. Default: `[]`.
     #[serde(default)]
     pub(crate) dispatch_agents: Vec<Spanned<String>>,
     #[serde(default)]
     pub(crate) member: BTreeMap<Pattern, WrittenMember>,
-    /// Whether a component that imports what it was not granted is refused. Without it each call of such an import answers
-    /// `not-granted`. Default: `false`.
+    /// Whether a component that imports an interface without its grant is refused. Otherwise each call of such an
+    /// import returns `not-granted`. Default: `false`.
     #[serde(default)]
     pub(crate) strict_imports: bool,
     pub(crate) extractive: Option<WrittenExtractive>,
@@ -45,21 +45,21 @@ pub(crate) struct Written {
     /// Whether a member is loaded only after `guild approve`. Default: `false`.
     #[serde(default)]
     pub(crate) require_approval: bool,
-    /// Whether a member is loaded only with a good signature by a key of `guild.trust`. Default: `false`.
+    /// Whether a member is loaded only with a valid signature by a key of `guild.trust`. Default: `false`.
     #[serde(default)]
     pub(crate) require_signature: bool,
-    /// The port to listen on; 0 takes any that is free. `--port` goes before it. Without both it is 7433.
+    /// The port to listen on; 0 takes any free port. `--port` takes precedence. Without both, it is 7433.
     pub(crate) port: Option<u16>,
     /// The limits of the host, by the names in the table of limits.
     pub(crate) limits: Option<Spanned<Limits>>,
 }
 
-/// A directory that sessions may read, besides those of `--sources`. One such table for each.
+/// A directory that sessions may read, besides those of `--sources`. Each directory has its own table.
 #[derive(Deserialize)]
 pub(crate) struct WrittenRoot {
-    /// The name by which jobs see it; without one, the directory's own. It has no `/`, is not `.` or `..`, and no other
-    /// root has it.
+    /// The name by which jobs see the directory; by default the directory's own name. It has no `/`, is not `.` or
+    /// `..`, and is unique.
     pub(crate) name: Option<Spanned<String>>,
-    /// The directory. A relative path begins at the directory of `guild.toml`.
+    /// The directory. A relative path starts at the directory of `guild.toml`.
     pub(crate) path: PathBuf,
 }
