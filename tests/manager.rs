@@ -254,7 +254,7 @@ fn a_copy_of_the_guild_master_under_another_key_is_a_worker_that_manages_nothing
     let both = json!({"projectName": "demo", "workerName": "Guild Master", "title": "t", "prompt": "p"});
     let (status, answer) = hall.post("/commission/request/commission/create", both);
     let why = answer["error"].as_str().unwrap();
-    assert!(status == 409 && why.contains("say which by its key, copy or guild-master"), "{status} {why}");
+    assert!(status == 409 && why.contains("name one by its key, copy or guild-master"), "{status} {why}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Work beside the async threads: on the file system, in the background, and within a time.
+//! Runs work outside of the async threads: file system calls, background tasks, and tasks with a time limit.
 
 use std::{
     future::pending,
@@ -8,10 +8,10 @@ use std::{
 
 use guild_contract::OperationError;
 
-/// How long a caller who has other projects to see to waits for one.
+/// The longest wait for one project of a caller that reads several projects.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Does something that blocks on the file system.
+/// Runs a closure that blocks on the file system.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
 ) -> Result<T, OperationError> {
@@ -19,19 +19,19 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned())))
 }
 
-/// Does something that goes on when nobody waits for it any more.
+/// Runs a task that continues when its caller stops waiting.
 pub(crate) async fn in_background<T: Send + 'static>(
     work: impl Future<Output = Result<T, OperationError>> + Send + 'static,
 ) -> Result<T, OperationError> {
     match tokio::spawn(work).await {
         Ok(done) => done,
-        // The host ends, and the caller with it: nobody may take that for a failure.
+        // The host is stopping, and the caller with it: this must not be taken for a failure.
         Err(e) if e.is_cancelled() => pending().await,
         Err(e) => Err(OperationError::Internal(e.to_string())),
     }
 }
 
-/// Does something in a project, and fails where that takes long.
+/// Runs a task in a project, and fails if it takes too long.
 pub(crate) async fn in_time<T>(
     project: &str,
     work: impl Future<Output = Result<T, OperationError>>,
@@ -39,13 +39,13 @@ pub(crate) async fn in_time<T>(
     let done = tokio::time::timeout(PATIENCE, work).await;
     done.unwrap_or_else(|_| {
         Err(OperationError::Conflict(format!(
-            "project {project:?} is busy, or its git hangs: it takes more than {} s, and goes on",
+            "project {project:?} is busy, or its git hangs: the operation takes more than {} s, and continues in the background",
             PATIENCE.as_secs()
         )))
     })
 }
 
-/// Locks a mutex. What a thread that panicked left in it is taken as it is.
+/// Locks a mutex. The value that a panicked thread left is used as it is.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
-//! One attempt at a commission: a branch and a worktree, a job of the worker, and the merge of what it did.
+//! Carries out one attempt at a commission: a branch and a worktree, a job of the worker, and the merge of its changes.
 //!
-//! Each step is stored before the next begins, and can be done again: after a crash an attempt goes on where it was.
+//! Each step is stored before the next begins, and can be repeated: after a crash an attempt continues at its last
+//! step.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -26,30 +27,33 @@ use crate::{
     },
 };
 
-/// How long an attempt waits before it asks a host that was busy again.
+/// The pause of an attempt before it asks a busy host again.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// The event that names files which were not committed.
+/// The event that names files that were not committed.
 const NOT_COMMITTED: &str = "not_committed";
 
-/// Characters of the reason of a failure in the log.
+/// The most characters of a failure's reason in the log.
 const REASON_CHARS: usize = 400;
 
 const CANCELLED: &str = "Commission cancelled by user";
 const COMPLETED: &str = "Execution completed";
 
-/// The event with the last text of a session that submitted no result, and how much of that the timeline has.
+/// The event with the last text of a session that submitted no result, and the most characters of the text in the
+/// timeline.
 const LAST_TEXT: &str = "last_text";
 const LAST_TEXT_CHARS: usize = 16_000;
 
-/// The event that says that the job waits for somebody to let it on.
+/// The event of a job that waits for a user to resume it.
 const HELD_BACK: &str = "held_back";
 
 impl Commissions {
-    /// Cancels a commission. An attempt has ended, and its session, when this returns; what it wrote is on its branch.
+    /// Cancels a commission. When this returns, the attempt and its session have ended; the worker's changes are on its
+    /// branch.
     ///
     /// # Errors
-    /// Where the commission is over, or ended otherwise meanwhile.
+    ///
+    /// Returns an error when the commission is over, or ended otherwise in the meantime.
     pub async fn cancel(
         self: &Arc<Self>,
         id: &str,
@@ -75,7 +79,7 @@ impl Commissions {
                         attempt.cancel.get_or_insert_with(|| reason.to_owned());
                         Ok(true)
                     }
-                    // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
+                    // The attempt has no stored state: it belongs to another host, or to a hall that lost its state.
                     (status, _, None) if status.is_active() => {
                         commission.transition_to(CommissionStatus::Cancelled, reason, time).map(|()| false)
                     }
@@ -97,7 +101,7 @@ impl Commissions {
         self.check_dependencies(Some(&project)).await
     }
 
-    /// Goes on with all attempts that were under way when the last host ended.
+    /// Resumes all attempts that were running when the last host stopped.
     pub(crate) fn resume(self: &Arc<Self>) {
         for stored in self.records.all() {
             let now = stored.now();
@@ -107,7 +111,7 @@ impl Commissions {
         }
     }
 
-    /// Carries an attempt out, in the background.
+    /// Carries out an attempt in the background.
     pub(super) fn spawn_attempt(self: &Arc<Self>, stored: Arc<StoredCommission>) {
         let commissions = self.clone();
         tokio::spawn(async move {
@@ -116,23 +120,23 @@ impl Commissions {
                 let reason = commissions.core.without_paths(e.to_string()).await;
                 let end = End { status: CommissionStatus::Failed, reason, time: commissions.core.time() };
                 if let Err(e) = commissions.end(&stored, end, Came::Nothing).await {
-                    tracing::error!(commission = %id, "its end cannot be stored: {e}");
+                    tracing::error!(commission = %id, "the end of the attempt cannot be stored: {e}");
                 }
             }
             if let Err(e) = commissions.finish(&stored).await {
-                tracing::error!(commission = %id, "its end cannot be stored, and is tried again at the next start: {e}");
+                tracing::error!(commission = %id, "the end of the attempt cannot be stored; the next start retries it: {e}");
             }
             if let Err(e) = commissions.check_dependencies(Some(&project)).await {
-                tracing::error!(commission = %id, "commissions that wait for it cannot begin: {e}");
+                tracing::error!(commission = %id, "commissions that wait for this one cannot start: {e}");
             }
-            // Others may have waited for the cap of all projects.
+            // Other commissions may have waited for the cap of all projects.
             if let Err(e) = commissions.schedule().await {
-                tracing::error!("waiting commissions cannot begin: {e}");
+                tracing::error!("waiting commissions cannot start: {e}");
             }
         });
     }
 
-    /// From the worktree to the end of the job.
+    /// Runs an attempt from its worktree to the end of its job.
     async fn carry_out(&self, stored: &StoredCommission) -> Result<(), OperationError> {
         let jobs = self.core.jobs()?;
         let cancel = stored.runtime.cancel();
@@ -144,7 +148,7 @@ impl Commissions {
         let project = self.core.project(&now.project_name)?;
         let attempt = now.as_attempt(project.settings.memory_chars());
         let attempt = attempt
-            .ok_or_else(|| OperationError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
+            .ok_or_else(|| OperationError::Internal(format!("the worker {:?} of this commission is not a member", now.worker_name)))?;
         if now.status == CommissionStatus::Dispatched {
             if is_cancelled().is_none() {
                 self.core.make_worktree(&project, &attempt, now.branch_name.as_deref()).await?;
@@ -169,8 +173,8 @@ impl Commissions {
                     Ok(()) => break,
                     Err(NotBegun::Refused(why)) => return Err(OperationError::Internal(why)),
                     Err(NotBegun::Busy(why)) => {
-                        tracing::debug!(commission = %now.commission_id, "it waits: {why}");
-                        // A cancel ends the waiting.
+                        tracing::debug!(commission = %now.commission_id, "the attempt waits: {why}");
+                        // A cancellation ends the wait.
                         let _ = tokio::time::timeout(BUSY, cancel.cancelled()).await;
                     }
                 }
@@ -214,14 +218,14 @@ impl Commissions {
                 (end(CommissionStatus::Failed, reason), Came::LastText(text))
             }
             Outcome::Cancelled => {
-                let reason = is_cancelled().unwrap_or_else(|| "Its job was cancelled".to_owned());
+                let reason = is_cancelled().unwrap_or_else(|| "The job of the attempt was cancelled".to_owned());
                 (end(CommissionStatus::Cancelled, reason), Came::Nothing)
             }
         };
         self.end(stored, end, came).await
     }
 
-    /// Stores the end of an attempt. The first end holds.
+    /// Stores the end of an attempt. The first stored end counts.
     async fn end(&self, stored: &StoredCommission, end: End, came: Came) -> Result<(), OperationError> {
         let (spent, time) = (self.spent_usd(&stored.now()).await, self.core.time());
         self.records
@@ -254,7 +258,7 @@ impl Commissions {
         }
     }
 
-    /// From the end of the job to the state that people see: commits, merges, and tidies up.
+    /// Finishes an attempt after its job has ended: commits, merges, and removes the worktree.
     async fn finish(self: &Arc<Self>, stored: &StoredCommission) -> Result<(), OperationError> {
         let _one = stored.hold().await;
         let now = stored.now();
@@ -274,7 +278,7 @@ impl Commissions {
                     })
                     .await?;
             }
-            // The record that is committed has it.
+            // The committed record contains the note.
             let now = stored.now();
             let branch = branch(&now)?;
             let work = Work { integration: &integration, branch: &branch, dir };
@@ -289,7 +293,7 @@ impl Commissions {
                         end = failed(why);
                     }
                     Err(e) => {
-                        tracing::warn!(commission = %now.commission_id, "it cannot be merged: {e}");
+                        tracing::warn!(commission = %now.commission_id, "the commission cannot be merged: {e}");
                         end = failed(self.core.without_paths(format!("Finalize error: {e}")).await);
                     }
                 }
@@ -297,12 +301,12 @@ impl Commissions {
             if end.status != CommissionStatus::Completed {
                 let message = format!("Partial work preserved ({}): {}", end.status, now.commission_id);
                 if let Err(e) = self.commit(&now, &end, work, &message).await {
-                    tracing::warn!(commission = %now.commission_id, "{} stays as it is: {e}", dir.display());
+                    tracing::warn!(commission = %now.commission_id, "the changes in {} cannot be committed: {e}", dir.display());
                     tidy = false;
                 }
             }
             if tidy && let Err(e) = integration.repository().remove_worktree(dir).await {
-                tracing::warn!(commission = %now.commission_id, "{} stays: {e}", dir.display());
+                tracing::warn!(commission = %now.commission_id, "the worktree {} cannot be removed: {e}", dir.display());
             }
         }
         self.records
@@ -322,7 +326,7 @@ impl Commissions {
         Ok(())
     }
 
-    /// Commits the files of the worktree, with the record as it will be.
+    /// Commits the files of the worktree, with the final record.
     async fn commit(
         &self,
         now: &Commission,
@@ -331,7 +335,7 @@ impl Commissions {
         message: &str,
     ) -> Result<(), OperationError> {
         if !dir.exists() {
-            // It was removed before a crash, and all of it is committed.
+            // The worktree was removed before a crash, and all of its files are committed.
             return Ok(());
         }
         let (new, over, to) = (self.core.home.new_files()?, ended(now, end)?, dir.to_owned());
@@ -358,10 +362,10 @@ struct Work<'a> {
     dir: &'a Path,
 }
 
-/// The commission as it is once that end is stored.
+/// The commission with this end.
 fn ended(commission: &Commission, end: &End) -> Result<Commission, OperationError> {
     let mut over = commission.clone();
-    // An attempt that ended before it was under way was none; the timeline says so by what it lacks.
+    // An attempt can end before it was in progress; the timeline then lacks that state.
     if over.status == CommissionStatus::Dispatched && end.status == CommissionStatus::Completed {
         over.status = CommissionStatus::InProgress;
     }
@@ -376,18 +380,18 @@ fn ended(commission: &Commission, end: &End) -> Result<Commission, OperationErro
 
 /// The outcome of an attempt besides the files on its branch.
 enum Came {
-    /// Its result, and what its worker decided.
+    /// The result, and the worker's decisions.
     Result(String, Vec<Decision>),
-    /// The last text of a session that submitted no result: it can be all that came of the work.
+    /// The last text of a session that submitted no result, which may be the only outcome.
     LastText(String),
     Nothing,
 }
 
-/// As much of a last text as a timeline has.
+/// The beginning of a last text, for the timeline.
 fn beginning(text: &str, job: &JobId) -> String {
     let noted = cut(text.to_owned(), LAST_TEXT_CHARS);
     let rest =
-        if noted == text { String::new() } else { format!("\n\n(All of it is in the transcript of the job {job}.)") };
+        if noted == text { String::new() } else { format!("\n\n(The whole text is in the transcript of the job {job}.)") };
     noted + &rest
 }
 

@@ -1,4 +1,4 @@
-//! Changes of commissions: each is stored before anybody is told.
+//! Changes commissions. Each change is stored before it is announced.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ const DEPENDENCIES: usize = 256;
 /// The most bytes of a dependency.
 const DEPENDENCY_BYTES: usize = 1024;
 
-/// The source of a commission that the manager made.
+/// The source of a commission that the manager created.
 const MANAGER: &str = "The manager";
 
 impl Commissions {
-    /// Makes a commission. It is pending, or blocked where something that it depends on is not there, and begins only
-    /// once its dispatch is asked for.
+    /// Creates a commission. It is pending, or blocked if a dependency is missing, and starts only once it is
+    /// dispatched.
     ///
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
@@ -53,14 +53,14 @@ impl Commissions {
         let title = new.title.trim();
         let title = title.strip_prefix("Commission: ").unwrap_or(title);
         check_text("title", title, TITLE_BYTES)?;
-        // It becomes the first line of a commit's message.
+        // The title becomes the first line of a commit message.
         if title.contains(char::is_control) {
             return Err(OperationError::Invalid("title is one line, without control characters".to_owned()));
         }
         check_text("prompt", &new.prompt, TEXT_BYTES)?;
         check_dependencies(&new.dependencies)?;
         let project = self.core.project(&new.project_name)?;
-        // A project that cannot be worked on is told now, not at the dispatch.
+        // A project that cannot be worked on is reported now, not at the dispatch.
         self.core.projects.integration(&self.core.home, &project).await?;
         self.check_named(&new.project_name, &new.dependencies).await?;
         let worker = self.core.worker(&new.worker_name)?;
@@ -93,7 +93,8 @@ impl Commissions {
             project_name: new.project_name.clone(),
             ..Record::default()
         };
-        // Until it counts. Nothing waits for a project meanwhile: one whose git hangs keeps no manager from another.
+        // The lock is held until the commission is counted. Nothing waits for a project under it, so that a hanging git
+        // of one project does not block the managers of others.
         let one = match activity {
             Some(_) => Some(self.delegating.lock().await),
             None => None,
@@ -125,26 +126,26 @@ impl Commissions {
         self.answer(&*self.get(id.as_str())?, cut).await
     }
 
-    /// The answer after a commission was made or changed. Its dependencies are checked first.
+    /// Answers the creation or change of a commission, after checking its dependencies.
     async fn answer(&self, stored: &StoredCommission, cut: Vec<String>) -> Result<CommissionCreated, OperationError> {
         self.check_blocked(stored).await?;
         let now = stored.now();
         let blocked_by = self.blocked_by(&now).await?;
         let blocked_by = self.with_nearest(&now.project_name, blocked_by).await;
-        // A call that comes again is answered as it was, whatever came of the commission since.
+        // A repeated call gets its first answer, whatever happened to the commission since.
         let status =
             if now.status == CommissionStatus::Blocked { CommissionStatus::Blocked } else { CommissionStatus::Pending };
         Ok(CommissionCreated { commission_id: now.commission_id.clone(), status, blocked_by, cut })
     }
 
-    /// The commission that this call made when it came before.
+    /// The commission that an earlier occurrence of this call created.
     fn find_call(&self, call: Option<&str>) -> Option<Arc<StoredCommission>> {
         let call = call?;
         let mut all = self.records.all().into_iter();
         all.find(|stored| stored.now().calls.iter().any(|known| known == call))
     }
 
-    /// The answer to a call that comes again, once it is known whether the commission could be made.
+    /// Answers a repeated call once it is known whether the commission could be created.
     async fn answer_again(&self, stored: &StoredCommission) -> Result<CommissionCreated, OperationError> {
         let id = stored.now().commission_id.clone();
         let is_forgotten = stored.hold().await.is_forgotten;
@@ -158,8 +159,8 @@ impl Commissions {
         }
     }
 
-    /// Changes a commission that is not under way: one that has not begun, or one whose attempt failed or was
-    /// cancelled, so that the next attempt has the change (REQ-WKR-27).
+    /// Changes a commission that is not running: one that has not started, or whose attempt failed or was cancelled, so
+    /// that the next attempt uses the change (REQ-WKR-27).
     ///
     /// # Errors
     /// Where it is under way or over, or a field is not acceptable.
@@ -213,13 +214,13 @@ impl Commissions {
                 Ok(())
             })
             .await?;
-        // Its dependencies may have changed.
+        // The commission's dependencies may have changed.
         let project = stored.now().project_name.clone();
         self.check_dependencies(Some(&project)).await?;
         self.answer(&stored, said).await
     }
 
-    /// Adds a note.
+    /// Adds a note to a commission's timeline.
     ///
     /// # Errors
     /// Where there is no such commission, or its timeline is full.
@@ -249,7 +250,7 @@ impl Commissions {
         Ok(())
     }
 
-    /// Gives a commission up for good.
+    /// Abandons a commission for good.
     ///
     /// # Errors
     /// Where it runs, or is over.

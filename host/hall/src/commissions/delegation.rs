@@ -1,34 +1,35 @@
-//! Bounds on the commissions that the manager makes. Each counts for the meeting or the commission of the user's with
-//! which the delegation began, however many commissions lead there: each has a budget of its own, so a bound for each
-//! activity alone would bound nothing.
+//! Bounds the commissions that the manager creates. Each counts for the user's meeting or commission from which the
+//! delegation started, at any depth: each commission has a budget of its own, so a bound on single activities alone
+//! would not bound the total.
 
 use guild_contract::{Delegation, OperationError, hall::TimelineEntry};
 
 use super::{Commissions, commission::Delegated};
 use crate::{blocking::lock, core::workers::Activity};
 
-/// How a timeline says that a commission of the manager's was refused.
+/// The timeline event of a refused commission of the manager's.
 const REFUSED: &str = "delegation_refused";
 
-/// Why the manager may not make a commission.
+/// The refusal of a commission of the manager's.
 pub(super) struct Refusal {
-    /// The setting that says so.
+    /// The setting that refuses it.
     key: &'static str,
     why: String,
 }
 
 impl Commissions {
-    /// Changes the bounds, from now on.
+    /// Replaces the bounds.
     pub fn set_delegation(&self, delegation: Delegation) {
         *lock(&self.delegation) = delegation;
     }
 
-    /// The root and the budget of a commission that the manager makes in an activity. The caller holds
-    /// [`Commissions::delegating`] until it is made.
+    /// The root and the budget of a commission that the manager creates in an activity. The caller holds
+    /// [`Commissions::delegating`] until the commission exists.
     ///
     /// # Errors
-    /// Where that would be beyond what the operator permits. [`Self::refuse`] follows, once the caller holds that no
-    /// more.
+    ///
+    /// Returns a refusal when the commission would exceed the operator's bounds. The caller then releases the lock and
+    /// calls [`Self::refuse`].
     pub(super) fn delegate(&self, by: &Activity, budget_usd: f64) -> Result<Delegated, Refusal> {
         let (root, depth) = match by.commission().and_then(|id| self.records.get(id)?.now().delegated.clone()) {
             Some(Delegated { root, depth, .. }) => (root, depth + 1),
@@ -43,17 +44,16 @@ impl Commissions {
         }
         let refused = if depth > allowed.depth {
             let why =
-                format!("commissions of commissions go {} deep, and this one would be {depth} deep", allowed.depth);
+                format!("commissions of commissions may be {} deep, and this one would be {depth} deep", allowed.depth);
             Some(("hall.delegation_depth", why))
         } else if made >= allowed.commissions {
             Some((
                 "hall.delegation_commissions",
-                format!("{root} has led to {made} commissions, and may lead to no more"),
+                format!("{root} has led to {made} commissions, which is the most that it may lead to"),
             ))
         } else if usd + budget_usd > allowed.budget_usd {
             let why = format!(
-                "what {root} has led to has spent or may spend {usd:.2} of {:.2} US dollars, and this one may spend \
-                 {budget_usd:.2}, or as much as its `maxBudgetUsd` says",
+                "the commissions of {root} have spent or may spend {usd:.2} of {:.2} US dollars, and this one may spend {budget_usd:.2}, or its `maxBudgetUsd`",
                 allowed.budget_usd
             );
             Some(("hall.delegation_budget_usd", why))
@@ -66,17 +66,17 @@ impl Commissions {
         }
     }
 
-    /// The error of a commission that the manager may not make. The activity's timeline says so.
+    /// Makes the error of a refused commission of the manager's, and notes the refusal in the activity's timeline.
     pub(super) async fn refuse(&self, by: &Activity, Refusal { key, why }: Refusal) -> OperationError {
-        let why = format!("{why} ({key}); go on with what there is, or have the user commission it");
+        let why = format!("{why} ({key}); continue without it, or ask the user to commission it");
         if let Err(e) = self.note_refusal(by, key, &why).await {
-            tracing::warn!(activity = %by, "its timeline does not say that the manager was refused a commission: {e}");
+            tracing::warn!(activity = %by, "the refusal of a commission cannot be noted in the activity's timeline: {e}");
         }
         OperationError::Conflict(why)
     }
 
-    /// Says in an activity's timeline why the manager was refused a commission, once for each key: a model can ask a
-    /// thousand times.
+    /// Notes in an activity's timeline why a commission of the manager's was refused, once for each key: a model may
+    /// try many times.
     async fn note_refusal(&self, by: &Activity, key: &str, why: &str) -> Result<(), OperationError> {
         let (time, why) = (self.core.time(), format!("The manager was refused a commission: {why}"));
         let is_new = |entry: &TimelineEntry| entry.event != REFUSED || !entry.reason.contains(key);

@@ -1,4 +1,4 @@
-//! The dependencies of a commission: other commissions, and artifacts.
+//! Checks the dependencies of a commission: other commissions, and artifacts.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{blocking::blocking, documents::resolved};
 const BLOCKED: &str = "Dependencies not satisfied";
 const SATISFIED: &str = "Dependencies satisfied";
 
-/// The commission that a dependency names: by its id, or by the path of its record.
+/// The commission that a dependency names, by its id or by the path of its record.
 fn commission(dependency: &str) -> Option<CommissionId> {
     let path = dependency.trim().trim_start_matches('/');
     let path = path.strip_prefix(".lore/").unwrap_or(path);
@@ -27,13 +27,13 @@ fn commission(dependency: &str) -> Option<CommissionId> {
     }
 }
 
-/// The path of an artifact that a dependency names, from `.lore/`.
+/// The path from `.lore/` of an artifact that a dependency names.
 fn artifact(dependency: &str) -> &str {
     let path = dependency.trim().trim_start_matches('/');
     path.strip_prefix(".lore/").unwrap_or(path)
 }
 
-/// Whether there is an artifact of that path below `.lore/`.
+/// Whether an artifact with that path exists below `.lore/`.
 fn is_there(worktree: &Path, dependency: &str) -> bool {
     let Ok(path) = resolved(artifact(dependency)) else { return false };
     let lore = open_directory(worktree).and_then(|top| top.open_dir(".lore"));
@@ -41,19 +41,19 @@ fn is_there(worktree: &Path, dependency: &str) -> bool {
     !path.is_empty() && lore.and_then(|lore| lore.symlink_metadata(path)).is_ok()
 }
 
-/// The reason why commissions that depend on this one wait; `None` where they need not.
+/// The reason why dependent commissions wait for this one; `None` if they need not.
 fn why_not(now: &Commission) -> Option<String> {
     let next = match now.status {
         status if status.satisfies() => return None,
         CommissionStatus::Failed | CommissionStatus::Cancelled => "; dispatch it again, or abandon it",
-        CommissionStatus::Pending if !now.is_queued() => ", and nobody asked for its dispatch",
+        CommissionStatus::Pending if !now.is_queued() => ", and it was not dispatched",
         _ => "",
     };
     Some(format!("it is {}{next}", now.status))
 }
 
 impl Commissions {
-    /// Those of these dependencies that are not there, with the reason.
+    /// The missing dependencies among these, with reasons.
     pub(super) async fn blockers(
         &self,
         project: &str,
@@ -82,16 +82,17 @@ impl Commissions {
         Ok(blockers)
     }
 
-    /// Refuses dependencies that can never be there: a commission that the project does not have, and a path that leads
-    /// out of `.lore/`. A document that is not there can still be written.
+    /// Refuses dependencies that can never be satisfied: a commission that the project does not have, and a path that
+    /// leads out of `.lore/`. A missing document can still be written.
     ///
     /// # Errors
-    /// The first such dependency, and the nearest one that there is.
+    ///
+    /// Returns the first such dependency, and the nearest existing one.
     pub(super) async fn check_named(&self, project: &str, dependencies: &[String]) -> Result<(), OperationError> {
         if dependencies.iter().all(|dependency| commission(dependency).is_none()) {
             return dependencies.iter().try_for_each(|dependency| resolved(artifact(dependency)).map(drop));
         }
-        // Records that others wrote are looked for first.
+        // Records that other programs wrote are read first.
         self.records.discover(Some(project)).await?;
         let known: Vec<Arc<Commission>> = self.records.now().collect();
         for dependency in dependencies {
@@ -103,7 +104,7 @@ impl Commissions {
                 Some(now) if now.project_name == project => {}
                 Some(now) => {
                     return Err(OperationError::Invalid(format!(
-                        "dependencies: {id} is of project \"{}\", and a commission waits for those of its own project",
+                        "dependencies: {id} belongs to project \"{}\", and a commission can only wait for commissions of its own project",
                         now.project_name
                     )));
                 }
@@ -120,7 +121,7 @@ impl Commissions {
         Ok(())
     }
 
-    /// Refuses dependencies of a commission that wait for it themselves.
+    /// Refuses dependencies of a commission that themselves wait for it.
     pub(super) fn check_cycle(&self, id: &CommissionId, dependencies: &[String]) -> Result<(), OperationError> {
         let (mut waits, mut seen) =
             (dependencies.iter().filter_map(|on| commission(on)).collect::<Vec<_>>(), BTreeSet::new());
@@ -134,7 +135,7 @@ impl Commissions {
         Ok(())
     }
 
-    /// Names the nearest document behind each dependency that is a path of none.
+    /// Adds the nearest document to each dependency on a missing document.
     pub(super) async fn with_nearest(&self, project: &str, mut blockers: Vec<Blocker>) -> Vec<Blocker> {
         if blockers.iter().all(|blocker| commission(&blocker.dependency).is_some()) {
             return blockers;
@@ -148,7 +149,8 @@ impl Commissions {
         blockers
     }
 
-    /// Checks the dependencies of the commissions of one project or all, and begins those that can begin.
+    /// Checks the dependencies of the commissions of one project or all projects, and starts the commissions that can
+    /// start.
     ///
     /// # Errors
     /// Where a change cannot be stored.
@@ -177,13 +179,13 @@ impl Commissions {
         self.records
             .change(stored, |commission| match commission.status == now.status {
                 true => commission.transition_to(next, reason, time),
-                // Somebody else changed it meanwhile.
+                // Another caller changed the commission in the meantime.
                 false => Ok(()),
             })
             .await
     }
 
-    /// Which commissions of a project depend on which.
+    /// The dependencies between the commissions of a project.
     ///
     /// # Errors
     /// Where there is no such project.

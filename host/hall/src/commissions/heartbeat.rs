@@ -1,5 +1,5 @@
-//! The heartbeat of a project. A tick commissions the manager with the standing orders of `.lore/heartbeat.md`, as the
-//! user.
+//! Carries out the heartbeat of a project. A tick commissions the manager with the standing orders of
+//! `.lore/heartbeat.md`, as the user.
 //!
 //! The host starts no tick by itself, because each one costs a manager session.
 
@@ -25,18 +25,18 @@ use crate::{
     files::{Files, in_lore},
 };
 
-/// The source of a commission that a tick made.
+/// The source of a commission that a tick created.
 pub(super) const SOURCE: &str = "Heartbeat";
-/// The most bytes of a heartbeat file. All of it is in the prompt of a tick.
+/// The most bytes of a heartbeat file. The prompt of a tick contains the whole file.
 const MAX_BYTES: usize = 64 * 1024;
 
 impl Commissions {
-    /// The state of a project's heartbeat.
+    /// Returns the state of a project's heartbeat.
     ///
     /// # Errors
     /// Where there is no such project, or its file cannot be read.
     pub async fn heartbeat(&self, project: &str) -> Result<HeartbeatStatus, OperationError> {
-        // The dashboard asks for each project. In one that is not permitted, nothing is read.
+        // The dashboard asks for each project. The files of a project that is not permitted are not read.
         let text = match &self.core.project(project)?.permit {
             Ok(_) => self.heartbeat_file(project).await?,
             Err(_) => String::new(),
@@ -61,8 +61,9 @@ impl Commissions {
     /// an earlier tick could not dispatch is dispatched in place of a new one.
     ///
     /// # Errors
-    /// Where there are no standing orders, there is no manager, the last tick is not over, or the commission cannot be
-    /// made or dispatched.
+    ///
+    /// Returns an error when there are no standing orders or no manager, when the last tick is not over, or when the
+    /// commission cannot be created or dispatched.
     pub async fn tick(self: &Arc<Self>, project: &str) -> Result<HeartbeatTicked, OperationError> {
         let ticked = self.tick_once(project).await;
         if let Err(why) = &ticked {
@@ -80,15 +81,13 @@ impl Commissions {
         check_size(&text)?;
         if heartbeat_file::orders(&text) == 0 {
             return conflict(format!(
-                "project {project:?} has no standing orders: write them into .lore/{FILE} below `## {}`, each on a line that \
-                 begins with `- `",
+                "project {project:?} has no standing orders: write them into .lore/{FILE} below `## {}`, each on a line that begins with `- `",
                 heartbeat_file::STANDING_ORDERS
             ));
         }
         let Some(manager) = self.core.all_workers().into_iter().find(|worker| worker.manages) else {
             return conflict(
-                "standing orders are carried out by the manager, and this hall has none in service: `manager` in [hall] of \
-                 guild.toml says which member it is, and `guild members` what is wrong with it"
+                "the manager carries out standing orders, and this hall has none in service: `manager` in [hall] of guild.toml names the member, and `guild members` shows why it is not in service"
                     .to_owned(),
             );
         };
@@ -123,11 +122,12 @@ impl Commissions {
         Ok(HeartbeatTicked { triggered: true, commission_id, status, reason })
     }
 
-    /// Adds an entry to a section of a project's heartbeat file, which is made where there is none. An entry that is
-    /// there already is left as it is.
+    /// Adds an entry to a section of a project's heartbeat file, which is created if it is missing. An existing entry
+    /// is left unchanged.
     ///
     /// # Errors
-    /// Where there is no such project, the file has no room or is no UTF-8, or it cannot be written.
+    ///
+    /// Returns an error when there is no such project, or when the file is full, is not UTF-8, or cannot be written.
     pub(crate) async fn add_heartbeat_entry(
         self: &Arc<Self>,
         project: &str,
@@ -151,7 +151,7 @@ impl Commissions {
         self.documents.edit(project, edit).await
     }
 
-    /// The text of a project's heartbeat file; empty where there is none.
+    /// The text of a project's heartbeat file; empty if there is none.
     async fn heartbeat_file(&self, project: &str) -> Result<String, OperationError> {
         match self.documents.read(project, FILE).await {
             Ok(found) => Ok(found.raw_content.unwrap_or_default()),
@@ -169,12 +169,12 @@ impl Commissions {
     }
 }
 
-/// Whether a commission begins by itself, or is under way. A commission that could not be dispatched does neither.
+/// Whether a commission is running, or will start by itself. A commission that could not be dispatched will not.
 fn is_ahead(commission: &Commission) -> bool {
     commission.is_queued() || commission.status.phase() == CommissionPhase::Active
 }
 
-/// Whether a commission's dispatch was never asked for, or failed.
+/// Whether a commission was never dispatched, or could not be.
 fn has_not_begun(commission: &Commission) -> bool {
     matches!(commission.status, CommissionStatus::Pending | CommissionStatus::Blocked)
 }
@@ -184,13 +184,13 @@ fn check_size(text: &str) -> Result<(), OperationError> {
     match text.len() {
         0..=MAX_BYTES => Ok(()),
         bytes => Err(OperationError::Conflict(format!(
-            "{} has {bytes} bytes, more than the {MAX_BYTES} that a tick takes; shorten it",
+            "{} has {bytes} bytes, more than the {MAX_BYTES} that a tick accepts; shorten it",
             in_lore(FILE)
         ))),
     }
 }
 
-/// When a commission was made.
+/// The creation time of a commission.
 fn created(commission: &Commission) -> &str {
     commission.record.activity_timeline.first().map(|entry| entry.timestamp.as_str()).unwrap_or_default()
 }
@@ -198,13 +198,12 @@ fn created(commission: &Commission) -> &str {
 /// The prompt of the manager in a tick.
 fn prompt(project: &str, text: &str) -> String {
     format!(
-        "The user asks for a tick of project {project}: have those of its standing orders carried out that are due now.\n\n\
-         - For each standing order that is due, make and dispatch a commission. Name the order in its prompt.\n\
-         - An order for which a commission was made lately is not due: `check_commission_status` lists them.\n\
-         - Leave out an order that is unclear. Go no further than an order says. Where an order says that the user decides, \
-         ask for a meeting.\n\
-         - Watch items and context notes help to decide. Make no commission for them alone.\n\
-         - Submit as the result which order led to which commission, and which were left out, and why.\n\n\
+        "The user asks for a tick of project {project}: have the standing orders that are due now carried out.\n\n\
+         - For each standing order that is due, create and dispatch a commission. Name the order in its prompt.\n\
+         - An order for which a commission was created lately is not due: `check_commission_status` lists the commissions.\n\
+         - Leave out an order that is unclear. Do only the work that an order describes. If an order says that the user decides, ask for a meeting.\n\
+         - Watch items and context notes help to decide. Create no commission for them alone.\n\
+         - Submit as the result the commission for each order, and the orders that you left out, with the reasons.\n\n\
          This is `.lore/{FILE}` of the project:\n\n{text}"
     )
 }

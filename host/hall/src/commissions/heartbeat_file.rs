@@ -1,15 +1,15 @@
-//! The sections of `.lore/heartbeat.md`.
+//! Reads and extends the sections of `.lore/heartbeat.md`.
 
 /// The path from `.lore/`.
 pub(crate) const FILE: &str = "heartbeat.md";
-/// The section whose lists are carried out.
+/// The section whose entries are carried out.
 pub(crate) const STANDING_ORDERS: &str = "Standing Orders";
-/// The last section, which the original keeps for itself.
+/// The last section, which the original writes itself.
 const RECENT_ACTIVITY: &str = "Recent Activity";
-/// How the heading of a section begins.
+/// The prefix of a section's heading.
 const HEADING: &str = "## ";
 
-/// The file of a project that has none yet.
+/// The initial file of a project.
 const EMPTY: &str = "\
 ---
 status: active
@@ -31,7 +31,7 @@ A tick of this project has the manager read this file, and commission what is du
 ## Recent Activity
 ";
 
-/// Whether anything stands below the first heading of a section, other than headings.
+/// Whether a text other than headings follows the first section's heading.
 pub(crate) fn has_content(text: &str) -> bool {
     let mut lines = text.lines().skip_while(|line| !line.starts_with(HEADING)).map(str::trim);
     lines.any(|line| !line.is_empty() && !line.starts_with(HEADING))
@@ -43,8 +43,8 @@ pub(crate) fn orders(text: &str) -> usize {
     section(&lines, STANDING_ORDERS).filter(|(_, line)| line.trim_start().starts_with("- ")).count()
 }
 
-/// The text with one more entry at the end of a section, and otherwise as it was; `None` where the section has the
-/// entry. The text of a file that is not there is empty.
+/// The text with one more entry at the end of a section, and otherwise unchanged; `None` if the section has the entry.
+/// The text of a missing file is empty.
 pub(crate) fn with_entry(text: &str, name: &str, entry: &str) -> Option<String> {
     let text = if text.is_empty() { EMPTY } else { text };
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };

@@ -1,6 +1,8 @@
-//! Commissions: records that workers carry out, each attempt as a job, in the order and within the caps of the queue.
+//! Manages commissions: records that workers carry out, each attempt as a job, in the order and within the caps of the
+//! queue.
 //!
-//! The module uses documents, for which commissions wait, and meetings, for which the hall asks where a merge fails.
+//! The module uses documents, on which commissions can depend, and meetings, which the hall requests when a merge
+//! fails.
 
 mod attempt;
 mod change;
@@ -37,22 +39,22 @@ pub struct Commissions {
     records: Arc<RecordStore<Commission>>,
     documents: Arc<Documents>,
     meetings: Arc<Meetings>,
-    /// How much an activity of the manager may delegate.
+    /// The bounds on the manager's delegations.
     delegation: Mutex<Delegation>,
-    /// Held while the manager makes a commission, so that its bounds hold.
+    /// Held while the manager creates a commission, so that the bounds hold.
     delegating: tokio::sync::Mutex<()>,
-    /// Held while it is decided which commissions begin.
+    /// Held while the queue decides which commissions start.
     scheduling: tokio::sync::Mutex<()>,
 }
 
 type StoredCommission = StoredRecord<Commission>;
 
-/// The state that goes with a commission while the host runs.
+/// The state of a commission that is kept only while the host runs.
 #[derive(Default)]
 pub(crate) struct Running {
-    /// Ends the attempt under way.
+    /// Cancels the running attempt.
     cancel: Mutex<CancellationToken>,
-    /// Whether listeners were told that it waits.
+    /// Whether the event for a queued commission was sent.
     is_queued: AtomicBool,
 }
 

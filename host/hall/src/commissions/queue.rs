@@ -1,4 +1,4 @@
-//! The queue: dispatched commissions begin in the order in which they were made, within the caps.
+//! Schedules dispatched commissions: they start in the order of their creation, within the caps.
 
 use std::{
     collections::BTreeMap,
@@ -24,11 +24,12 @@ use crate::{
 const DEQUEUED: &str = "Capacity available, dispatching from queue";
 
 impl Commissions {
-    /// Asks for a commission to be carried out that is pending, or blocked: that one begins once all that it waits for
-    /// is there.
+    /// Requests the start of a pending or blocked commission. A blocked commission starts once its dependencies are
+    /// satisfied.
     ///
     /// # Errors
-    /// Where it is in another state, or its worker is not there.
+    ///
+    /// Returns an error when the commission is in another state, or its worker is not in service.
     pub async fn dispatch(
         self: &Arc<Self>,
         id: &str,
@@ -46,7 +47,7 @@ impl Commissions {
                 )));
             }
             if call.is_some() && commission.created_by != Author::Manager {
-                commission.note("dispatch_asked", "The manager asked for its dispatch", time.clone());
+                commission.note("dispatch_asked", "The manager dispatched it", time.clone());
             }
             commission.asked = Some(time);
             Ok(())
@@ -54,10 +55,11 @@ impl Commissions {
         .await
     }
 
-    /// Takes a commission that failed, or was cancelled, up again: on a new branch, with an empty conversation.
+    /// Dispatches a failed or cancelled commission again, on a new branch and with an empty conversation.
     ///
     /// # Errors
-    /// Where it is in another state, or its worker is not there.
+    ///
+    /// Returns an error when the commission is in another state, or its worker is not in service.
     pub async fn redispatch(self: &Arc<Self>, id: &str) -> Result<CommissionDispatched, OperationError> {
         self.ask(id, |commission, time| {
             if !matches!(commission.status, CommissionStatus::Failed | CommissionStatus::Cancelled) {
@@ -101,7 +103,8 @@ impl Commissions {
         let now = stored.now();
         let reason = match now.status {
             CommissionStatus::Blocked | CommissionStatus::Pending => {
-                // What came since the check begins it: then it waits for its turn, as one that was never blocked.
+                // If the dependencies were satisfied since the check, the commission waits for its turn like one that
+                // was never blocked.
                 let blockers = self.blockers(&now.project_name, &now.record.dependencies).await?;
                 if blockers.is_empty() {
                     self.taken()?.full(&now.project_name).unwrap_or_else(|| "It waits for its turn".to_owned())
@@ -118,7 +121,7 @@ impl Commissions {
         Ok(dispatched(Some(reason)))
     }
 
-    /// The places that are taken of the caps.
+    /// The number of active commissions and the caps.
     fn taken(&self) -> Result<Taken, OperationError> {
         let (settings, projects) = self.core.projects.now(&self.core.home)?;
         let caps =
@@ -130,7 +133,7 @@ impl Commissions {
         Ok(taken)
     }
 
-    /// Begins the commissions that can begin.
+    /// Starts the commissions that can start.
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
@@ -156,13 +159,13 @@ impl Commissions {
             match self.begin(&stored).await {
                 Ok(began) if began => taken.add(&now.project_name),
                 Ok(_) => {}
-                Err(e) => tracing::error!(commission = %now.commission_id, "it cannot begin: {e}"),
+                Err(e) => tracing::error!(commission = %now.commission_id, "the commission cannot start: {e}"),
             }
         }
         Ok(())
     }
 
-    /// Gives a pending commission its place among those that are active, and starts its attempt.
+    /// Makes a pending commission active within the caps, and starts its attempt.
     async fn begin(self: &Arc<Self>, stored: &Arc<StoredCommission>) -> Result<bool, OperationError> {
         let now = stored.now();
         let worker = self.core.worker_of(&now.worker_name)?;
@@ -174,7 +177,7 @@ impl Commissions {
         };
         let worktree = self.core.home.worktree(&now.project_name, id.as_str());
         let full = worker.checkout == guild_git::Checkout::Full;
-        // The operator may allow less by now.
+        // The operator's bounds may be lower by now.
         let cut = self.core.workers()?.cut(&worker.key, &mut now.record.resource_overrides.clone());
         if stored.runtime.is_queued.swap(false, Ordering::Relaxed) {
             let (commission_id, reason) = (id.clone(), DEQUEUED.to_owned());
@@ -202,7 +205,7 @@ impl Commissions {
     }
 }
 
-/// How many commissions are active, and how many may be.
+/// The numbers of active commissions, and their caps.
 struct Taken {
     most: u32,
     caps: BTreeMap<String, u32>,
@@ -216,7 +219,7 @@ impl Taken {
         *self.own.entry(project.to_owned()).or_default() += 1;
     }
 
-    /// Why no commission of that project can begin now, if so.
+    /// The reason that no commission of that project can start now, if there is one.
     fn full(&self, project: &str) -> Option<String> {
         let of = |counts: &BTreeMap<String, u32>| counts.get(project).copied().unwrap_or(0);
         let (own, cap, all, most) = (of(&self.own), of(&self.caps), self.all, self.most);

@@ -1,4 +1,4 @@
-//! Reading commissions.
+//! Lists and reads commissions.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Commissions {
-    /// The commissions, in the order of a list, as many as one answer has, with their long texts cut.
+    /// The commissions in list order, as many as one answer can hold, with long texts cut.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -35,7 +35,7 @@ impl Commissions {
         Ok(CommissionList { commissions: page.items, more: page.more })
     }
 
-    /// The dependencies for which a commission waits, where it is blocked.
+    /// The missing dependencies of a blocked commission.
     ///
     /// # Errors
     /// Where the host is stopping.
@@ -46,7 +46,7 @@ impl Commissions {
         }
     }
 
-    /// The commissions as they are, in the order of a list: what waits, what runs, what went wrong, what is over.
+    /// The matching commissions in list order: waiting, running, failed, and finished ones.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -72,10 +72,11 @@ impl Commissions {
         Ok(found)
     }
 
-    /// One commission, with the text of its record as it is now.
+    /// One commission, with the current text of its record.
     ///
     /// # Errors
-    /// Where there is none, or it is of another project.
+    ///
+    /// Returns an error when there is no such commission, or it belongs to another project.
     pub async fn read(&self, id: &str, project: Option<&str>) -> Result<CommissionDetail, OperationError> {
         let missing = || OperationError::NotFound(format!("Commission not found: {id}"));
         let now = self.records.find(id, project).await?.ok_or_else(missing)?.now();
@@ -98,12 +99,12 @@ impl Commissions {
         Ok(CommissionDetail { commission, timeline, raw_content })
     }
 
-    /// Commissions whose attempts are under way.
+    /// The number of running attempts.
     pub fn running(&self) -> usize {
         self.records.now().filter(|now| now.status.is_active()).count()
     }
 
-    /// The attempt under way of a job.
+    /// The running attempt of a job.
     pub(crate) fn attempt_of(&self, job: &str) -> Option<Attempt> {
         let is_of = |attempt: &AttemptState| attempt.job.as_str() == job;
         let mut all = self.records.now();
@@ -116,12 +117,12 @@ impl Commissions {
         self.records.named(id).is_some()
     }
 
-    /// All commissions as they are now.
+    /// The current state of all commissions.
     pub(crate) fn now(&self) -> impl Iterator<Item = Arc<Commission>> + use<> {
         self.records.now()
     }
 
-    /// The commissions of a project that are under way.
+    /// The running commissions of a project.
     pub(crate) fn active(&self, project: &str) -> impl Iterator<Item = String> {
         let active = self.records.now().filter(move |now| now.project_name == project && now.status.is_active());
         active.map(|now| now.commission_id.to_string())

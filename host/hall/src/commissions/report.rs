@@ -1,4 +1,4 @@
-//! The reports of a worker on its commission, in the timeline and to listeners.
+//! Records a worker's reports on its commission in the timeline, and announces them.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use tokio::runtime::Handle;
 use super::{Commissions, commission::Commission};
 use crate::tools::report::{Report, Reports};
 
-/// Characters of a report in the timeline. The whole of it is the progress, or the body.
+/// The most characters of a report in the timeline. The whole report is in the progress or the body.
 const NOTED_CHARS: usize = 2000;
-/// Reports of progress in the timeline of one attempt; the last one is shown all the same.
+/// The most progress reports in the timeline of one attempt; the last one is always shown.
 const MAX_PROGRESS: usize = 100;
 
 const PROGRESS: &str = "progress_report";
 
 impl Commissions {
-    /// Notes a report of an attempt. One that comes late is of an attempt that is over, and is dropped.
+    /// Records a report of an attempt. A late report of an attempt that is over is dropped.
     async fn report(&self, id: &CommissionId, job: &JobId, report: Report) -> Result<(), OperationError> {
         let (stored, time) = (self.get(id.as_str())?, self.core.time());
         let is_noted = self
@@ -43,7 +43,7 @@ impl Commissions {
                 HallEvent::CommissionResult { commission_id, summary, artifacts }
             }
             Report::Artifact { path } => HallEvent::CommissionArtifact { commission_id, artifact_path: path },
-            // They are with the job, and the decisions end up in the record with its result.
+            // Questions and decisions are stored with the job; the record gets the decisions together with the result.
             Report::Question { .. } | Report::Decision(_) => return Ok(()),
         };
         if is_noted {
@@ -69,7 +69,7 @@ fn note(commission: &mut Commission, report: &Report, time: String) {
     }
 }
 
-/// Notes what was not noted in this attempt: after a crash a report can come again.
+/// Adds an event unless this attempt has it already: after a crash a report can be repeated.
 pub(super) fn note_once(commission: &mut Commission, event: &str, text: &str, time: String) {
     let reason: String = text.chars().take(NOTED_CHARS).collect();
     let timeline = &commission.record.activity_timeline;
@@ -81,7 +81,7 @@ pub(super) fn note_once(commission: &mut Commission, event: &str, text: &str, ti
     }
 }
 
-/// Notes the reports of one attempt.
+/// Records the reports of one attempt.
 pub(crate) struct AttemptReports {
     pub(crate) commissions: Arc<Commissions>,
     pub(crate) commission: CommissionId,
@@ -92,6 +92,6 @@ pub(crate) struct AttemptReports {
 impl Reports for AttemptReports {
     fn report(&self, report: Report) -> Result<(), ToolError> {
         let noted = self.runtime.block_on(self.commissions.report(&self.commission, &self.job, report));
-        noted.map_err(|e| ToolError::Unavailable(format!("the report cannot be noted: {e}")))
+        noted.map_err(|e| ToolError::Unavailable(format!("the report cannot be recorded: {e}")))
     }
 }

@@ -1,16 +1,16 @@
-//! Commissions as callers see them.
+//! Converts commissions to the form that callers see.
 
 use guild_contract::hall::CommissionView;
 
 use super::commission::Commission;
 use crate::records::page::{Item, bytes_of, shortened};
 
-/// A commission, as callers see it. The places that it waits for are not looked up.
+/// The view of a commission for callers, without its missing dependencies.
 pub(crate) fn commission(commission: &Commission) -> CommissionView {
     commission_with(commission, str::to_owned)
 }
 
-/// The view of a commission with its long texts as `text` has them.
+/// The view of a commission whose long texts are passed through `text`.
 fn commission_with(commission: &Commission, text: fn(&str) -> String) -> CommissionView {
     let record = &commission.record;
     CommissionView {

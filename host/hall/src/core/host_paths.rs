@@ -1,4 +1,4 @@
-//! Names in place of the host's paths, for sessions, components and records, which are committed. Users see the paths.
+//! Replaces the host's paths by names, for sessions, components and records, which are committed. Users see the paths.
 
 use std::{cmp::Reverse, fs, sync::Arc};
 
@@ -9,11 +9,11 @@ use crate::blocking::blocking;
 const OTHER: &str = "<path>";
 const QUOTES: [char; 3] = ['"', '\'', '`'];
 
-/// The directories of a hall: the path of each and its name, the longest path first.
+/// The directories of a hall, each with its path and its name, the longest path first.
 pub(crate) struct HostPaths(Vec<(String, String)>);
 
 impl Core {
-    /// The paths of the projects and of the home, as they are now. It blocks.
+    /// The current paths of the projects and of the home. It blocks.
     pub(crate) fn host_paths(&self) -> HostPaths {
         let home = (self.home.path().display().to_string(), "<home of the hall>".to_owned());
         let projects = self.projects.views(&self.home).unwrap_or_default();
@@ -40,7 +40,8 @@ impl HostPaths {
         Self(known)
     }
 
-    /// The text without absolute paths. What follows the path of a known directory stays, as it is relative to that.
+    /// The text without absolute paths. The rest after the path of a known directory stays, since it is relative to
+    /// that directory.
     pub(crate) fn hide(&self, text: &str) -> String {
         let (mut hidden, mut rest, mut before) = (String::with_capacity(text.len()), text, None);
         while let Some(next) = rest.chars().next() {
@@ -60,10 +61,11 @@ impl HostPaths {
         hidden
     }
 
-    /// The name for the path that the text begins with, and the bytes of that path. `before` precedes the text.
+    /// The name for the path with which the text begins, and the length of that path in bytes. `before` precedes the
+    /// text.
     fn begins(&self, text: &str, before: Option<char>) -> Option<(&str, usize)> {
         let is_inside = before.is_some_and(|c| c.is_alphanumeric() || "._-~/)]}>".contains(c));
-        // Of an address, not of `file:///`.
+        // This is the authority of an address, unlike the slashes of `file:///`.
         let is_authority = before == Some(':') && text.starts_with("//") && !text.starts_with("///");
         if is_inside || is_authority || !(text.starts_with('/') || text.starts_with("~/")) {
             return None;

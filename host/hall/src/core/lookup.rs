@@ -1,4 +1,4 @@
-//! The workers that a name stands for, and the bounds that the operator allows each.
+//! Looks up workers by name, and the bounds that the operator allows each.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::core::{
 const MODEL_BYTES: usize = 256;
 
 impl Core {
-    /// Makes the workers known, from the end of the host's start on.
+    /// Sets the workers, at the end of the host's start.
     pub(crate) fn set_workers(&self, workers: Arc<dyn Workers>, jobs: Arc<dyn WorkerJobs>) {
         let _ = self.workers.set(workers);
         let _ = self.jobs.set(jobs);
@@ -28,13 +28,13 @@ impl Core {
         self.jobs.get().ok_or_else(starting)
     }
 
-    /// The workers that can be commissioned; none while the host starts.
+    /// The workers that can be commissioned; empty while the host starts.
     pub(crate) fn all_workers(&self) -> Vec<Worker> {
         self.workers.get().map(|workers| workers.all()).unwrap_or_default()
     }
 
-    /// The worker of that name: its key, which is its alone; else the name of its package, or its name for people,
-    /// where no other worker says that it has the same.
+    /// The worker with that name: a unique key, or else the name of a package or a display name that no other worker
+    /// has.
     pub(crate) fn worker(&self, name: &str) -> Result<Worker, OperationError> {
         let all = self.workers()?.all();
         let names: [fn(&Worker) -> &str; 3] =
@@ -47,7 +47,7 @@ impl Core {
                 _ => {
                     let keys: Vec<&str> = found.iter().map(|worker| worker.key.as_str()).collect();
                     return Err(OperationError::Conflict(format!(
-                        "Worker \"{name}\" is the name of several: say which by its key, {}",
+                        "Worker \"{name}\" is the name of several workers: name one by its key, {}",
                         keys.join(" or ")
                     )));
                 }
@@ -55,7 +55,7 @@ impl Core {
         }
         let known: Vec<&str> = all.iter().map(|worker| worker.display_name.as_str()).collect();
         let known =
-            if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+            if known.is_empty() { "there are no workers".to_owned() } else { format!("there are {}", known.join(", ")) };
         Err(OperationError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}")))
     }
 
@@ -63,14 +63,15 @@ impl Core {
     pub(crate) fn worker_of(&self, key: &str) -> Result<Worker, OperationError> {
         let found = self.workers()?.all().into_iter().find(|worker| worker.key.as_str() == key);
         found.ok_or_else(|| {
-            OperationError::Conflict(format!("its worker {key} is not in service; `guild members` says why"))
+            OperationError::Conflict(format!("the worker {key} is not in service; `guild members` shows the reason"))
         })
     }
 
-    /// Overrides as the jobs of a worker can have them, and what was cut.
+    /// The overrides within the bounds of a worker's jobs, and a sentence for each value that was cut.
     ///
     /// # Errors
-    /// A bound that makes no sense, or a model that the worker cannot run.
+    ///
+    /// Returns an error when a bound is invalid, or the worker cannot run the model.
     pub(crate) fn allowed(
         &self,
         worker: &MemberKey,
@@ -88,7 +89,7 @@ impl Core {
         Ok((overrides, cut))
     }
 
-    /// Whether a worker's session may begin to spend.
+    /// Checks that a worker's session may spend money now.
     pub(crate) fn check_spend(&self, worker: &str, token: Option<&str>) -> Result<(), OperationError> {
         let Ok(key) = worker.parse() else { return Ok(()) };
         self.workers()?.may_spend(&key, token).map_err(OperationError::Spent)

@@ -1,5 +1,5 @@
-//! The state that projects, documents, meetings and commissions share: the home, the list of projects, the workers, the
-//! events.
+//! Holds the state that projects, documents, meetings and commissions share: the home, the list of projects, the
+//! workers, the events.
 
 mod host_paths;
 mod lookup;
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) use host_paths::HostPaths;
 pub(crate) use worktrees::left_out;
 
-/// Events that a listener may be behind before it loses the oldest.
+/// The number of events by which a subscriber may lag before it loses the oldest.
 const EVENTS: usize = 1024;
 
 /// The state that the parts of a hall share.
@@ -42,10 +42,11 @@ pub(crate) struct Core {
     events: broadcast::Sender<Arc<HallEvent>>,
 }
 
-/// Those who wait for documents of a project: it is implemented above the parts that change documents.
+/// Subscribers to changes of a project's documents. The trait is implemented in modules above those that change
+/// documents.
 #[async_trait]
 pub(crate) trait WaitForDocuments: Send + Sync {
-    /// Looks again for documents of a project, which have changed.
+    /// Called when documents of a project have changed.
     async fn documents_changed(self: Arc<Self>, project: &str) -> Result<(), OperationError>;
 }
 
@@ -62,15 +63,16 @@ impl Core {
         }
     }
 
-    /// Names those who wait for documents.
+    /// Sets the subscriber to changes of documents.
     pub(crate) fn set_waiting(&self, waiting: Weak<dyn WaitForDocuments>) {
         let _ = self.waiting.set(waiting);
     }
 
-    /// Tells those who wait for documents of a project that some have changed.
+    /// Announces that documents of a project have changed.
     ///
     /// # Errors
-    /// Where what has waited cannot begin.
+    ///
+    /// Returns an error when a waiting commission cannot start.
     pub(crate) async fn documents_changed(&self, project: &str) -> Result<(), OperationError> {
         match self.waiting.get().and_then(Weak::upgrade) {
             Some(waiting) => waiting.documents_changed(project).await,
@@ -78,17 +80,17 @@ impl Core {
         }
     }
 
-    /// The events from now on.
+    /// Subscribes to the events from now on.
     pub(crate) fn events(&self) -> broadcast::Receiver<Arc<HallEvent>> {
         self.events.subscribe()
     }
 
     pub(crate) fn tell(&self, event: HallEvent) {
-        // Nobody may be listening.
+        // There may be no subscriber.
         let _ = self.events.send(Arc::new(event));
     }
 
-    /// The time now, as records have it.
+    /// The current time in the format of records.
     pub(crate) fn time(&self) -> String {
         rfc3339(self.clock.now())
     }

@@ -1,11 +1,11 @@
-//! The bounds of texts that callers send, and texts that are cut.
+//! Bounds and cuts the texts of callers.
 
 use guild_contract::OperationError;
 
 /// The most bytes of a prompt, a note, an agenda, or a message.
 pub(crate) const TEXT_BYTES: usize = 1024 * 1024;
 
-/// Refuses a text of a field that is empty or too long.
+/// Refuses a field's text that is empty or too long.
 pub(crate) fn check_text(field: &str, text: &str, max: usize) -> Result<(), OperationError> {
     if text.trim().is_empty() {
         return Err(OperationError::Invalid(format!("Missing required field: {field}")));
@@ -16,7 +16,7 @@ pub(crate) fn check_text(field: &str, text: &str, max: usize) -> Result<(), Oper
     Ok(())
 }
 
-/// The beginning of a text, with a mark where something is left out.
+/// The beginning of a text, with a mark if it was cut.
 pub(crate) fn cut(text: String, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -1,13 +1,13 @@
-//! The token whose owner pays for the work of the current task.
+//! Keeps the token whose owner pays for the work of the current task.
 //!
-//! Many ways lead from a request to the start of a session, and only their two ends know of tokens. So the token's name
-//! is kept with the task that carries the request out.
+//! Many paths lead from a request to the start of a session, and only their two ends know about tokens. So the token's
+//! name is kept in the task that carries out the request.
 
 tokio::task_local! {
     static TOKEN: Option<String>;
 }
 
-/// Carries out work that the caller with this token asked for; `None` stands for a caller without a token.
+/// Runs work on behalf of the caller with this token; `None` stands for a caller without a token.
 pub async fn with_token<T>(token: Option<String>, work: impl Future<Output = T>) -> T {
     TOKEN.scope(token, work).await
 }

@@ -1,4 +1,4 @@
-//! The workers of a host and their jobs, as the hall uses them.
+//! Defines the interface between the hall and the workers of a host with their jobs.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -19,47 +19,47 @@ use crate::files::protected::RECORDS;
 /// A worker that can be commissioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worker {
-    /// Its key in the roster.
+    /// The worker's key in the roster.
     pub key: MemberKey,
-    /// The name of its package.
+    /// The name of the worker's package.
     pub package: String,
-    /// Its name for people.
+    /// The worker's display name.
     pub display_name: String,
-    /// Its title for people.
+    /// The worker's display title.
     pub display_title: String,
-    /// Its description.
+    /// The worker's description.
     pub description: String,
-    /// Where its picture is.
+    /// The URL of the worker's picture.
     pub portrait: Option<String>,
-    /// The runtime of its sessions.
+    /// The runtime of the worker's sessions.
     pub agent: String,
-    /// The model of its sessions, where that is known; the built-in search has none.
+    /// The model of the worker's sessions, if it is known; the built-in search has none.
     pub model: Option<String>,
-    /// The part of a project that it needs checked out (REQ-WKR-2).
+    /// The part of a project that the worker needs checked out (REQ-WKR-2).
     pub checkout: Checkout,
-    /// Whether it is the hall's manager (REQ-WKR-24).
+    /// Whether the worker is the hall's manager (REQ-WKR-24).
     pub manages: bool,
-    /// Its grants, by the names of grants and tools.
+    /// The worker's grants, by the names of capabilities and tools.
     pub can: Vec<String>,
 }
 
-/// Where the worker of a meeting works.
+/// The place in which the worker of a meeting works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeetingScope {
-    /// In a worktree on a branch of the meeting's own, which is merged when it is closed.
+    /// A worktree on the meeting's own branch, which is merged when the meeting is closed.
     #[default]
     Activity,
-    /// In the integration worktree, which it only reads.
+    /// The integration worktree, read-only.
     Project,
 }
 
 /// The work of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// A commission, which it carries out without a user.
+    /// A commission, which the worker carries out without a user.
     Commission(CommissionId),
-    /// A meeting, in which it talks with a user.
+    /// A meeting, in which the worker talks with a user.
     Meeting(MeetingId, MeetingScope),
 }
 
@@ -72,7 +72,7 @@ impl Activity {
         }
     }
 
-    /// The commission, where it is one.
+    /// The commission, if the activity is one.
     pub fn commission(&self) -> Option<&CommissionId> {
         match self {
             Self::Commission(id) => Some(id),
@@ -80,7 +80,7 @@ impl Activity {
         }
     }
 
-    /// Whether it is a meeting.
+    /// Whether the activity is a meeting.
     pub fn is_meeting(&self) -> bool {
         matches!(self, Self::Meeting(..))
     }
@@ -92,18 +92,18 @@ impl fmt::Display for Activity {
     }
 }
 
-/// One attempt at a commission, or a meeting: what a worker is given to work on.
+/// One attempt at a commission, or a meeting: the task of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// The commission or the meeting.
     pub activity: Activity,
-    /// Which attempt it is, from 1. A meeting has one.
+    /// The number of the attempt, from 1. A meeting has one attempt.
     pub number: u32,
-    /// Its project.
+    /// The project's name.
     pub project: String,
-    /// Who works on it.
+    /// The worker's key.
     pub worker: MemberKey,
-    /// The worker's name for people, by which the original keeps its notes.
+    /// The worker's display name, under which the original stores its notes.
     pub worker_name: String,
     /// The attempt's job.
     pub job: JobId,
@@ -111,26 +111,26 @@ pub struct Attempt {
     pub title: String,
     /// The prompt.
     pub prompt: String,
-    /// Its dependencies; of a meeting, the artifacts that belong to it.
+    /// The dependencies of a commission; the linked artifacts of a meeting.
     pub dependencies: Vec<String>,
-    /// In place of the worker's own bounds.
+    /// The model and bounds in place of the worker's own.
     pub overrides: Overrides,
-    /// The name of the token for which it counts what is spent, if there is one.
+    /// The name of the token for which the spending counts, if there is one.
     pub token: Option<String>,
-    /// The attempt's worktree. It is on a branch of its own.
+    /// The attempt's worktree, on a branch of its own.
     pub worktree: PathBuf,
-    /// The part of the project that is checked out there.
+    /// The part of the project that is checked out in the worktree.
     pub checkout: Checkout,
-    /// Characters of memories that the session is given, where the project says so (REQ-WKR-23).
+    /// The most characters of memories that the session is given, if the project sets it (REQ-WKR-23).
     pub memory_chars: Option<u64>,
 }
 
-/// The read root that holds a project's documents. It is there in each checkout.
+/// The read root with a project's documents, which exists in each checkout.
 const LORE: &str = "lore";
 
 impl Attempt {
-    /// The read roots in its worktree, by name: its documents, and all of it where all is checked out. Hidden files of
-    /// a read root are never read, so the documents need one of their own, and `.git` has none.
+    /// The read roots in the worktree, by name: its documents, and the whole project if it is checked out. Hidden files
+    /// of a read root are never read, so the documents need their own root, and `.git` has none.
     pub fn roots(&self) -> Vec<(String, PathBuf)> {
         let lore = (LORE.to_owned(), self.worktree.join(".lore"));
         match self.checkout {
@@ -139,23 +139,23 @@ impl Attempt {
         }
     }
 
-    /// The directories of these roots with the hall's own records. A report that cited them would cite earlier reports.
+    /// The directories with the hall's own records in these roots. A report must not cite them, since they contain
+    /// earlier reports.
     pub fn records(&self) -> Vec<String> {
         RECORDS.iter().map(|directory| format!("{LORE}/{directory}")).collect()
     }
 
-    /// A sentence that says which files of the project its worker does not have, where it does not have all of them.
+    /// A sentence about the project's files that are not checked out for the worker, if there are any.
     pub fn absent(&self) -> Option<String> {
         (self.checkout == Checkout::Sparse).then(|| {
             format!(
-                "Of the project {} only the documents in `.lore/` are checked out for {}; `\"checkoutScope\": \"full\"` \
-                 in its manifest is for all files.",
+                "Only the documents in `.lore/` of the project {} are checked out for {}; `\"checkoutScope\": \"full\"` in its manifest checks out all files.",
                 self.project, self.worker
             )
         })
     }
 
-    /// The name of the read root that holds its project.
+    /// The name of the read root that contains the project.
     pub fn project_root(&self) -> &str {
         match self.checkout {
             Checkout::Sparse => LORE,
@@ -164,62 +164,63 @@ impl Attempt {
     }
 }
 
-/// Why an attempt failed whose session ended by itself, and submitted no result.
+/// The error of an attempt whose session ended by itself without submitting a result.
 pub const NO_RESULT: &str = "Session completed without submitting result";
 
-/// How the job of an attempt ended. Nothing of it runs any more.
+/// The outcome of an attempt's job. Nothing of the job runs any more.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It has a result.
+    /// The job has a result.
     Completed {
         /// The result.
         result: String,
-        /// The error after the result was submitted.
+        /// The error that occurred after the result was submitted.
         error: Option<String>,
     },
-    /// It has none.
+    /// The job has no result.
     Failed {
-        /// Why; empty where its session ended by itself, and submitted none.
+        /// The reason; empty if the session ended by itself without submitting a result.
         error: String,
-        /// The last text of its session, where that is known.
+        /// The last text of the session, if it is known.
         text: String,
     },
-    /// Somebody ended it.
+    /// A caller cancelled the job.
     Cancelled,
 }
 
-/// Why an attempt did not begin.
+/// The reason that an attempt did not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotBegun {
-    /// The host has no room at the moment.
+    /// The host is busy at the moment.
     Busy(String),
-    /// It cannot begin; the text says why.
+    /// The attempt cannot start; the text has the reason.
     Refused(String),
 }
 
-/// Why a meeting's worker has no session, in a sentence for the user.
+/// The reason that a meeting's worker has no session, as a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoSession {
-    /// It has none at the moment.
+    /// There is no session at the moment.
     #[error("{0}")]
     Now(String),
-    /// Nor will it have one later.
+    /// There will never be a session.
     #[error("{0}")]
     Never(String),
 }
 
-/// Why workers that only take commissions cannot be talked with.
+/// The reason that workers which only accept commissions cannot be talked with.
 const NO_MEETINGS: &str = "these workers hold no meetings";
 
-/// The workers of a host, and what the operator allows each.
+/// The workers of a host, and the operator's bounds for each.
 pub trait Workers: Send + Sync {
-    /// Those that are in service, by key.
+    /// The workers in service, by key.
     fn all(&self) -> Vec<Worker>;
 
-    /// Reads `guild.toml` as it is now, without putting it in service. It blocks.
+    /// Checks the current `guild.toml` without applying it. It blocks.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    ///
+    /// Returns the first fault of the file.
     fn check_settings(&self) -> Result<(), String> {
         Ok(())
     }
@@ -232,95 +233,103 @@ pub trait Workers: Send + Sync {
     /// Checks that the sessions of a worker can run a model.
     ///
     /// # Errors
-    /// Why they cannot, and the models that they can run.
+    ///
+    /// Returns the reason that they cannot, with the models that they can run.
     fn check_model(&self, _worker: &MemberKey, _model: &str) -> Result<(), String> {
         Ok(())
     }
 
-    /// Cuts overrides to what the operator allows the jobs of a worker. A sentence for each that was cut.
+    /// Cuts overrides to the operator's bounds for a worker's jobs. Returns a sentence for each value that was cut.
     fn cut(&self, _worker: &MemberKey, _overrides: &mut Overrides) -> Vec<String> {
         Vec::new()
     }
 
-    /// US dollars that a job of a worker may spend with these overrides; 0 where its sessions cost nothing.
+    /// The US dollars that a job of a worker may spend with these overrides; 0 if its sessions cost nothing.
     fn budget_usd(&self, _worker: &MemberKey, overrides: &Overrides) -> f64 {
         overrides.max_budget_usd.unwrap_or(0.0)
     }
 
-    /// Whether a worker's session may begin to spend, for that token if there is one.
+    /// Checks that a worker's session may spend money now, on behalf of that token if there is one.
     ///
     /// # Errors
-    /// As much was spent today as may be; the sentence says until when.
+    ///
+    /// Returns a sentence with the time until which a cap on today's spending holds.
     fn may_spend(&self, _worker: &MemberKey, _token: Option<&str>) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// The jobs of the workers. An attempt is an ordinary job of its worker. The job of a meeting runs nothing between the
-/// turns of its conversation.
+/// The jobs of the workers. An attempt is an ordinary job of its worker. The job of a meeting is idle between the turns
+/// of its conversation.
 #[async_trait]
 pub trait WorkerJobs: Send + Sync {
-    /// An id for a new job.
+    /// Makes an id for a new job.
     ///
     /// # Errors
-    /// Where there is no such worker in service.
+    ///
+    /// Returns an error when there is no such worker in service.
     fn new_job(&self, worker: &MemberKey) -> Result<JobId, OperationError>;
 
-    /// US dollars that the job of an attempt has spent which has ended; where that is not known, all that it could.
+    /// The US dollars that the ended job of an attempt has spent; if the amount is not known, the most that it could
+    /// spend.
     async fn spent_usd(&self, _attempt: &Attempt) -> f64 {
         0.0
     }
 
-    /// Begins the attempt's job; that of a meeting runs nothing yet. Where a job of that id is there already, it is
-    /// left as it is.
+    /// Starts the attempt's job; the job of a meeting stays idle at first. An existing job with that id is left
+    /// unchanged.
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun>;
 
-    /// Why nothing of the job runs until somebody lets it on, if so.
+    /// The reason that the host holds the job back until a user resumes it, if there is one.
     async fn held_back(&self, _attempt: &Attempt) -> Option<String> {
         None
     }
 
-    /// Waits until the job has ended, and nothing of it runs.
+    /// Waits until the job has ended and nothing of it runs.
     async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>);
 
-    /// Ends the job. [`Self::ended`] tells when it has.
+    /// Cancels the job. [`Self::ended`] waits for its end.
     async fn cancel(&self, attempt: &Attempt);
 
-    /// The running job of a meeting, once it can be talked with: after a restart that takes a moment.
+    /// The running job of a meeting, once it accepts messages: after a restart this takes a moment.
     ///
     /// # Errors
-    /// Why it cannot be talked with, in a sentence for the user.
+    ///
+    /// Returns the reason that it does not accept messages, as a sentence for the user.
     async fn conversation(&self, _meeting: &Attempt) -> Result<Arc<RunningJob>, String> {
         Err(NO_MEETINGS.to_owned())
     }
 
-    /// Has a meeting's worker answer what the user says, and waits for the end of that turn. All that happens in it is
-    /// in the job's transcript, its end too.
+    /// Sends the user's message to a meeting's worker, and waits for the end of the turn. All events of the turn,
+    /// including its end, are in the job's transcript.
     ///
     /// # Errors
-    /// Why no turn began, in a sentence for the user. Nothing was written then.
+    ///
+    /// Returns the reason that no turn began, as a sentence for the user. The transcript is then unchanged.
     async fn say(&self, _meeting: &Attempt, _message: &str, _cancel: &CancellationToken) -> Result<(), String> {
         Err(NO_MEETINGS.to_owned())
     }
 
-    /// Has a session of its own, without tools, answer a prompt on the account of a meeting.
+    /// Answers a prompt in a separate session without tools, on the account of a meeting.
     ///
     /// # Errors
-    /// Why there is no answer.
+    ///
+    /// Returns the reason that there is no answer.
     async fn write(&self, _meeting: &Attempt, _system_prompt: &str, _prompt: String) -> Result<String, NoSession> {
         Err(NoSession::Never(NO_MEETINGS.to_owned()))
     }
 
-    /// Ends a meeting's job with this result, and waits until nothing of it runs. Answers its worker's decisions. A job
-    /// that has ended already stays as it ended.
+    /// Ends a meeting's job with these notes as its result, and waits until nothing of it runs. Returns the worker's
+    /// decisions. A job that has ended already stays unchanged.
     ///
     /// # Errors
-    /// Why the job cannot be reached now, so that it has not ended.
+    ///
+    /// Returns the reason that the job cannot be reached now; it has then not ended.
     async fn conclude(&self, _meeting: &Attempt, _notes: &str) -> Result<Vec<Decision>, String> {
         Err(NO_MEETINGS.to_owned())
     }
 
-    /// The transcript of a meeting's job so far, also once it has ended.
+    /// The transcript of a meeting's job so far; it is also available after the job has ended.
     ///
     /// # Errors
     /// Where it cannot be read.

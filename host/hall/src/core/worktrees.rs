@@ -1,4 +1,4 @@
-//! The worktrees in which attempts and meetings work.
+//! Creates the worktrees in which attempts and meetings work.
 
 use guild_contract::{OperationError, text::one_line};
 use guild_git::{AttemptBranch, Integration};
@@ -7,13 +7,13 @@ use std::path::Path;
 use super::Core;
 use crate::{core::workers::Attempt, files::protected::LORE, home::project_list::Project};
 
-/// How many files a sentence names which were not committed, and how long their names are.
+/// The most uncommitted files that a sentence names, and the most characters of their names.
 const NAMED: usize = 20;
 const NAME_CHARS: usize = 120;
 
 impl Core {
-    /// Makes the place in which an attempt works: a worktree on a branch of its own, or without a branch the
-    /// integration worktree. It has a directory for documents, also in a project that has none yet.
+    /// Creates the place in which an attempt works: a worktree on its own branch, or without a branch the integration
+    /// worktree. It gets a directory for documents even if the project has none yet.
     pub(crate) async fn make_worktree(
         &self,
         project: &Project,
@@ -34,15 +34,15 @@ impl Core {
     }
 }
 
-/// A sentence for people that names the files of a worktree which the project's rules leave out of commits, and which
-/// are removed with it. `None` where there are none.
+/// A sentence about the files of a worktree that the project's rules leave out of commits, and that are removed with
+/// the worktree. `None` if there are none.
 pub(crate) async fn left_out(integration: &Integration, dir: &Path) -> Option<String> {
     let files = match integration.repository().left_out(dir).await {
         Ok(files) => files,
         Err(e) => {
-            // The whole error could name a path of the host, and this is committed.
-            tracing::warn!(dir = %dir.display(), "git cannot tell which files are not committed: {e}");
-            return Some(format!("Git cannot tell which files are not committed: {}", e.kind()));
+            // The full error could contain a path of the host, and this text is committed.
+            tracing::warn!(dir = %dir.display(), "git cannot list the files that are not committed: {e}");
+            return Some(format!("Git cannot list the files that are not committed: {}", e.kind()));
         }
     };
     let more = match files.len().saturating_sub(NAMED) {

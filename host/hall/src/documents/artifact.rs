@@ -1,4 +1,4 @@
-//! Artifacts: the documents below `.lore/` of a project, with the fields of the original's API, in its order.
+//! Describes artifacts: the documents below `.lore/` of a project, with the fields of the original's API, in its order.
 
 use std::cmp::Reverse;
 
@@ -12,20 +12,20 @@ use crate::files::frontmatter;
 /// An image or a mockup, and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArtifactFile {
-    /// Its item in a list.
+    /// The file's item in a list.
     pub artifact: Artifact,
-    /// By the end of its name.
+    /// The media type, from the file's extension.
     pub media_type: &'static str,
-    /// All of it.
+    /// The whole content.
     pub bytes: Vec<u8>,
 }
 
 /// Fields of [`ArtifactMeta`] that are not among its extras.
 const KNOWN: [&str; 6] = ["title", "date", "status", "tags", "modules", "related"];
-/// Where what is over for good is in [`group`].
+/// The value of [`group`] for artifacts in final states.
 const INACTIVE: u8 = 4;
 
-/// A document of that text.
+/// Makes the artifact of a document with that text.
 pub(crate) fn document(path: &str, raw: &str, written: Timestamp) -> Artifact {
     let plain = frontmatter::plain(raw);
     let read = match frontmatter::split(&plain) {
@@ -36,7 +36,7 @@ pub(crate) fn document(path: &str, raw: &str, written: Timestamp) -> Artifact {
     artifact(path, ArtifactKind::Document, written, meta, content)
 }
 
-/// An image or a mockup. Its name is its title.
+/// Makes the artifact of an image or a mockup. Its title is the file name.
 pub(crate) fn file(path: &str, kind: ArtifactKind, written: Timestamp) -> Artifact {
     let (date, status) = (written.strftime("%Y-%m-%d").to_string(), "complete".to_owned());
     let meta = ArtifactMeta { title: title(path), date, status, ..ArtifactMeta::default() };
@@ -54,7 +54,7 @@ fn artifact(path: &str, kind: ArtifactKind, written: Timestamp, meta: ArtifactMe
     }
 }
 
-/// Whether a list of recent documents has it.
+/// Whether a list of recent documents includes the artifact.
 pub(crate) fn is_active(artifact: &Artifact) -> bool {
     !matches!(artifact.meta.label.as_deref(), Some("Commission" | "Meeting"))
         && artifact.relative_path != "heartbeat.md"
@@ -66,7 +66,7 @@ fn meta(data: Value) -> ArtifactMeta {
     let date = frontmatter::text(&data, "date");
     ArtifactMeta {
         title: frontmatter::text(&data, "title"),
-        // Of a time, the day.
+        // A date with a time is cut to the date.
         date: date.parse().map_or(date, |time: Timestamp| time.strftime("%Y-%m-%d").to_string()),
         status: frontmatter::text(&data, "status"),
         tags: frontmatter::texts(&data, "tags").unwrap_or_default(),
@@ -80,7 +80,7 @@ fn meta(data: Value) -> ArtifactMeta {
     }
 }
 
-/// The kind of a file of that path; `None` for a file that is no document.
+/// The kind of a file with that path; `None` if it is not a document.
 pub(crate) fn kind_of(path: &str) -> Option<ArtifactKind> {
     let (_, end) = path.rsplit_once('.')?;
     match end.to_ascii_lowercase().as_str() {
@@ -91,7 +91,7 @@ pub(crate) fn kind_of(path: &str) -> Option<ArtifactKind> {
     }
 }
 
-/// The media type of a file that is shown as it is; `None` for a document, and for what is no artifact.
+/// The media type of a file that is served unchanged; `None` for documents, and for files that are not artifacts.
 pub(crate) fn media_type(path: &str) -> Option<&'static str> {
     let (_, end) = path.rsplit_once('.')?;
     Some(match end.to_ascii_lowercase().as_str() {
@@ -105,7 +105,7 @@ pub(crate) fn media_type(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Sorts artifacts as people look through them: what is to be done before what is done, the newer before the older.
+/// Sorts artifacts for people: open ones before finished ones, newer before older.
 pub(crate) fn sort(artifacts: &mut [Artifact]) {
     artifacts.sort_by_cached_key(|Artifact { meta, relative_path, .. }| {
         let title = if meta.title.is_empty() { relative_path } else { &meta.title };
@@ -113,7 +113,7 @@ pub(crate) fn sort(artifacts: &mut [Artifact]) {
     });
 }
 
-/// Where a state is in a list.
+/// The position of a state in a list.
 fn group(status: &str) -> u8 {
     match status.trim().to_lowercase().as_str() {
         "draft" | "open" | "pending" | "requested" | "queued" | "paused" | "approved" => 0,
@@ -121,12 +121,12 @@ fn group(status: &str) -> u8 {
         "complete" | "completed" | "resolved" | "implemented" | "closed" | "executed" => 3,
         "wontfix" | "declined" | "superseded" | "outdated" | "abandoned" | "duplicate" | "invalid" | "archived"
         | "parked" => INACTIVE,
-        // Blocked, failed, cancelled, and all other words.
+        // This includes blocked, failed, cancelled, and all other words.
         _ => 2,
     }
 }
 
-/// The label of an artifact by its path; `None` for one that is in no directory.
+/// The label of an artifact from its path; `None` if it is not in a directory.
 fn label(path: &str) -> Option<String> {
     let path = path.strip_prefix("work/").unwrap_or(path);
     let (directory, _) = path.split_once('/')?;
@@ -151,7 +151,7 @@ fn label(path: &str) -> Option<String> {
     Some(label.to_owned())
 }
 
-/// The name of a file as a title: each word begins with a capital.
+/// The file name as a title: each word begins with a capital.
 fn title(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or_default();
     let name = name.rsplit_once('.').map_or(name, |(name, _)| name).replace(['-', '_'], " ");

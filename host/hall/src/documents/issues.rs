@@ -1,4 +1,5 @@
-//! Issues: documents in `.lore/work/issues/`, and in `.lore/issues/` of projects with the older layout.
+//! Creates and reads issues: documents in `.lore/work/issues/`, and in `.lore/issues/` of projects with the older
+//! layout.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -16,18 +17,17 @@ use crate::{
 
 /// The directory of new issues, below `.lore/`.
 const NEW: &str = "work/issues";
-/// The directories of issues. Where both have a slug, the first one counts.
+/// The directories of issues. If both contain a slug, the first one counts.
 const DIRECTORIES: [&str; 2] = [NEW, "issues"];
 /// The most characters of a title.
 const TITLE_CHARS: usize = 200;
-/// The most characters of a state and a day in a list.
+/// The most characters of a state and a date in a list.
 const FIELD_CHARS: usize = 40;
 /// The most issues in a list.
 const MAX_LISTED: usize = 2000;
 
 impl Documents {
-    /// Creates an issue and commits it. Its file has the name of its title, with a number behind it where that is
-    /// taken.
+    /// Creates an issue and commits it. The file is named after the title, with a number if the name is taken.
     ///
     /// # Errors
     /// Where there is no such project, the title is not acceptable, or the file cannot be written.
@@ -68,7 +68,8 @@ impl Documents {
     /// The issues of a project in this state, or all.
     ///
     /// # Errors
-    /// As [`Self::list`].
+    ///
+    /// Returns the errors of [`Self::list`].
     pub async fn issues(&self, project: &str, status: Option<&str>) -> Result<IssueList, OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         let home = self.core.home.clone();
@@ -80,7 +81,8 @@ impl Documents {
     /// One issue with its text.
     ///
     /// # Errors
-    /// Where there is none with that slug, or it cannot be read.
+    ///
+    /// Returns an error when there is no issue with that slug, or it cannot be read.
     pub async fn issue(&self, project: &str, slug: &str) -> Result<Issue, OperationError> {
         for directory in DIRECTORIES {
             let path = path(directory, slug);
@@ -111,7 +113,7 @@ fn list(home: &Home, top: &Path) -> Result<IssueList, OperationError> {
         let listed = match files.list(&names) {
             Ok(Some(listed)) => listed,
             Err(e) if is_of_host(e.kind()) => return Err(failed(&names, "listed", &e)),
-            // Something else is in the place of the directory.
+            // The directory's name is taken by something else.
             Ok(None) | Err(_) => continue,
         };
         truncated |= listed.truncated;
@@ -122,7 +124,7 @@ fn list(home: &Home, top: &Path) -> Result<IssueList, OperationError> {
                 truncated = true;
                 break;
             }
-            // A file that cannot be read, or is gone by now, is in no list.
+            // A file that cannot be read, or was removed in the meantime, is left out of the list.
             let full = in_lore(&path);
             let Ok(names) = named(&full) else { continue };
             let Ok(Some((bytes, state))) = files.read(&names, MAX_BYTES) else { continue };
@@ -143,20 +145,20 @@ fn path(directory: &str, slug: &str) -> String {
     format!("{directory}/{slug}.md")
 }
 
-/// The slug of the issue at this path; `None` where that is no issue in the directory itself.
+/// The slug of the issue at this path; `None` if the path is not that of a file in the directory itself.
 fn slug_of<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
     let slug = path.strip_prefix(directory)?.strip_prefix('/')?.strip_suffix(".md")?;
     (!slug.is_empty() && !slug.contains('/')).then_some(slug)
 }
 
-/// A title as the name of a file: letters and digits of ASCII in small letters, with one `-` for each gap.
+/// Makes a file name from a title: its ASCII letters and digits in lower case, with one `-` for each gap.
 fn slug(title: &str) -> String {
     let title = title.to_lowercase();
     let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
 }
 
-/// The slug itself, or with the first number from 2 that no directory of issues has. It blocks.
+/// The slug itself, or the slug with the first number from 2 that is free in all directories of issues. It blocks.
 fn free(files: &Files, name: &str) -> Result<String, OperationError> {
     let mut slug = name.to_owned();
     let mut number = 2_u32;

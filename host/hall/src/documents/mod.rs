@@ -1,7 +1,8 @@
-//! The documents of projects: those below `.lore/` of the integration worktree, for people and for other programs.
+//! Reads and writes the documents of projects: the files below `.lore/` of the integration worktree, for people and for
+//! other programs.
 //!
-//! Files are read and written while no merge moves them. A write is committed at once. The module uses none of the
-//! meetings and commissions, which stand above it.
+//! Files are read and written while no merge moves them. A write is committed at once. The module does not use meetings
+//! and commissions, which are above it.
 
 pub mod artifact;
 mod issues;
@@ -34,25 +35,25 @@ use artifact::ArtifactFile;
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
 /// The most bytes of all contents in a list. Further documents are listed without their contents.
 const MAX_LISTED_BYTES: usize = 4 << 20;
-/// The document that says what a project is, from `.lore/`.
+/// The document that describes a project, from `.lore/`.
 const VISION: &str = "vision.md";
-/// The most bytes of a commit's message.
+/// The most bytes of a commit message.
 const MESSAGE_BYTES: usize = 64 << 10;
 
-/// A document to write, and the message of the commit.
+/// A document to write, and the commit message.
 pub(crate) struct Edit {
     /// The path from the top of the worktree.
     pub(crate) path: String,
     /// The whole text.
     pub(crate) content: String,
-    /// The message of the commit.
+    /// The commit message.
     pub(crate) message: String,
 }
 
 /// The documents of a hall's projects.
 pub struct Documents {
     core: Arc<Core>,
-    /// The records that are written in a worktree of their own.
+    /// The records that are written in their own worktrees.
     records: [Arc<dyn LiveRecords>; 2],
 }
 
@@ -71,10 +72,11 @@ impl Documents {
         integration.with_files(move |top| list(&home, top)).await?
     }
 
-    /// The artifacts of a project that were last written, the newest first, without records and what is over for good.
+    /// The artifacts of a project that were changed last, newest first, without records and artifacts in final states.
     ///
     /// # Errors
-    /// As [`Self::list`].
+    ///
+    /// Returns the errors of [`Self::list`].
     pub async fn recent(&self, project: &str, most: usize) -> Result<Artifacts, OperationError> {
         let mut found = self.list(project).await?;
         found.artifacts.retain(artifact::is_active);
@@ -83,7 +85,7 @@ impl Documents {
         Ok(found)
     }
 
-    /// The paths of all files below `.lore/`, from there.
+    /// The paths of all files below `.lore/`, relative to it.
     pub(crate) async fn paths(&self, project: &str) -> Result<Vec<String>, OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         let home = self.core.home.clone();
@@ -95,11 +97,12 @@ impl Documents {
         integration.with_files(list).await?
     }
 
-    /// One artifact, with its whole text. The record of a commission under way, or of an open meeting, is that of its
+    /// One artifact, with its whole text. The record of a running commission or an open meeting is read from its
     /// worktree.
     ///
     /// # Errors
-    /// Where there is none of that path, or it cannot be read.
+    ///
+    /// Returns an error when there is no artifact with that path, or it cannot be read.
     pub async fn read(&self, project: &str, path: &str) -> Result<Artifact, OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         let path = valid(path)?;
@@ -115,19 +118,20 @@ impl Documents {
         integration.with_files(move |top| read(&home, top, &path)).await?
     }
 
-    /// The description of a project: the first section of its `.lore/vision.md`. `None` where there is none that can be
-    /// read.
+    /// The description of a project: the first section of its `.lore/vision.md`. `None` if the file is missing or
+    /// cannot be read.
     pub async fn vision(&self, project: &str) -> Option<String> {
         let (home, top) = (self.core.home.clone(), self.core.home.integration(project));
-        // It is read as it is: a project is described whatever is under way in it.
+        // The file is read without a lock, so that the description is available while other work runs in the project.
         let vision = blocking(move || read(&home, &top, &in_lore(VISION))).await.ok()?;
         first_section(&vision.content)
     }
 
-    /// An image or a mockup, whole.
+    /// The whole file of an image or a mockup.
     ///
     /// # Errors
-    /// Where there is none of that path and kind, or it cannot be read.
+    ///
+    /// Returns an error when there is no file of that kind with that path, or it cannot be read.
     pub async fn file(&self, project: &str, path: &str, kind: ArtifactKind) -> Result<ArtifactFile, OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         let path = valid(path)?;
@@ -137,10 +141,10 @@ impl Documents {
             let extension = file.rfind('.').filter(|at| *at > 0).and_then(|at| file.get(at..)).unwrap_or_default();
             OperationError::Unsupported(match kind {
                 ArtifactKind::Image => format!(
-                    "Unsupported image type: {extension}; {:?} is no png, jpg, jpeg, webp, gif or svg",
+                    "Unsupported image type: {extension}; {:?} is not a png, jpg, jpeg, webp, gif or svg",
                     below_lore(&path)
                 ),
-                _ => format!("Unsupported mockup type: {extension}; {:?} is no html", below_lore(&path)),
+                _ => format!("Unsupported mockup type: {extension}; {:?} is not html", below_lore(&path)),
             })
         })?;
         let home = self.core.home.clone();
@@ -152,10 +156,12 @@ impl Documents {
         integration.with_files(read).await?
     }
 
-    /// Writes an artifact, commits it, and looks again what commissions wait for.
+    /// Writes an artifact, commits it, and checks the commissions that wait for documents.
     ///
     /// # Errors
-    /// Where it is no path of an artifact, or one of the hall's own, or it cannot be written.
+    ///
+    /// Returns an error when the path is not that of an artifact, when the hall keeps its own files there, or when the
+    /// file cannot be written.
     pub async fn write(&self, project: &str, path: &str, content: String) -> Result<(), OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         let message = format!("Edit artifact: {path}");
@@ -170,15 +176,15 @@ impl Documents {
         self.edit(project, move |_| Ok(((), Some(Edit { path, content, message })))).await
     }
 
-    /// Writes and commits the document that `change` returns after a look at the files of the integration worktree,
-    /// where it returns one. Then tells the commissions that wait. The caller has checked the path.
+    /// Writes and commits the document that `change` returns from the files of the integration worktree, if it returns
+    /// one. Then notifies the commissions that wait. The caller has checked the path.
     pub(crate) async fn edit<T: Send + 'static>(
         &self,
         project: &str,
         change: impl FnOnce(&Files) -> Result<(T, Option<Edit>), OperationError> + Send + 'static,
     ) -> Result<T, OperationError> {
         let (settled, integration) = self.core.integration(project).await?;
-        // No commission is called so. There is one writer of a project at a time.
+        // No commission has such a name, and a project has one writer at a time.
         let (home, temporary) = (self.core.home.clone(), format!(".document.{}", settled.name()));
         let quota = self.core.projects.documents();
         let edit = move |top: &Path| -> Result<(T, Option<String>), OperationError> {
@@ -205,22 +211,23 @@ impl Documents {
         Ok(done)
     }
 
-    /// How many artifacts of a project are not committed, records that were written since the last operation among
-    /// them.
+    /// The number of uncommitted artifacts of a project, including records that were written since the last operation.
     ///
     /// # Errors
-    /// Where there is no such project, or git cannot tell.
+    ///
+    /// Returns an error when there is no such project, or git fails.
     pub async fn loose(&self, project: &str) -> Result<usize, OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         let loose = integration.loose().await?;
         Ok(loose.iter().filter(|file| below_lore(file) != file.as_str()).count())
     }
 
-    /// Commits the artifacts of a project that are not committed, and looks again what commissions wait for. `false`:
-    /// there are none.
+    /// Commits the uncommitted artifacts of a project, and checks the commissions that wait for documents. Returns
+    /// `false` if there are none.
     ///
     /// # Errors
-    /// Where there is no such project, or it cannot be committed.
+    ///
+    /// Returns an error when there is no such project, or the commit fails.
     pub async fn commit(&self, project: &str, message: &str) -> Result<bool, OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         if message.len() > MESSAGE_BYTES || message.contains('\0') {
@@ -239,12 +246,12 @@ pub(crate) async fn check_writable(integration: &Integration, path: &str) -> Res
     let link = "it is a symbolic link of the project, which is checked out as a file with its target";
     let link = links.iter().any(|known| known == path).then_some(link);
     match protected(named(path)?.as_slice()).or(link) {
-        Some(why) => Err(OperationError::Invalid(format!("{:?} is not written by callers: {why}", below_lore(path)))),
+        Some(why) => Err(OperationError::Invalid(format!("{:?} cannot be written by callers: {why}", below_lore(path)))),
         None => Ok(()),
     }
 }
 
-/// The text between the first heading of the first level and the next; `None` where that is empty.
+/// The text between the first first-level heading and the next heading; `None` if it is empty.
 fn first_section(text: &str) -> Option<String> {
     let is_heading = |line: &&str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(char::is_whitespace));
     let lines = text.split('\n').skip_while(|line| !is_heading(line)).skip(1).take_while(|line| !is_heading(line));
@@ -262,7 +269,7 @@ fn list(home: &Home, top: &Path) -> Result<Artifacts, OperationError> {
     for path in paths {
         let Some(kind) = artifact::kind_of(&path) else { continue };
         let full = in_lore(&path);
-        // A file that cannot be read, or is gone by now, is in no list.
+        // A file that cannot be read, or was removed in the meantime, is left out of the list.
         let Ok(names) = names(&full) else { continue };
         match kind {
             ArtifactKind::Document => {
@@ -292,7 +299,7 @@ fn read(home: &Home, top: &Path, path: &str) -> Result<Artifact, OperationError>
     Ok(Artifact { raw_content: Some(raw), ..document })
 }
 
-/// The file of an artifact. It blocks.
+/// The whole file of an artifact. It blocks.
 fn whole(home: &Home, top: &Path, path: &str) -> Result<(Vec<u8>, Fingerprint), OperationError> {
     let names = named(path)?;
     let files = Files::open(home, top).map_err(OperationError::io("the worktree"))?;
@@ -307,14 +314,14 @@ fn whole(home: &Home, top: &Path, path: &str) -> Result<(Vec<u8>, Fingerprint), 
     files.read(&names, MAX_BYTES).map_err(|e| failed(&names, "read", &e))?.ok_or_else(missing)
 }
 
-/// The path from the top of a worktree of an artifact that a caller calls so.
+/// Converts a caller's path of an artifact to a path from the top of a worktree.
 fn valid(path: &str) -> Result<String, OperationError> {
     let path = resolved(path)?;
     named(&path)?;
     Ok(path)
 }
 
-/// A path with its `.` and `..` resolved by the names in it, as documents write paths from their own directory. It
+/// Resolves `.` and `..` in a path by its names alone, since documents write paths from their own directory. The result
 /// never leads out of `.lore/`.
 pub(crate) fn resolved(path: &str) -> Result<String, OperationError> {
     let mut resolved = Vec::new();
@@ -341,11 +348,11 @@ pub(crate) fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> Operati
     match error.kind() {
         io::ErrorKind::FileTooLarge => OperationError::Conflict(format!("{path:?} cannot be {done}: {error}")),
         io::ErrorKind::IsADirectory => {
-            OperationError::Invalid(format!("{path:?} is a directory or a link, and no file"))
+            OperationError::Invalid(format!("{path:?} is a directory or a link, not a file"))
         }
         kind if is_of_host(kind) => OperationError::Internal(format!("{path:?} cannot be {done}: {kind}")),
         kind => OperationError::Invalid(format!(
-            "{path:?} cannot be {done}, {kind}: on the way to it there may only be directories, and no symbolic links"
+            "{path:?} cannot be {done}, {kind}: its path may only contain directories, and no symbolic links"
         )),
     }
 }

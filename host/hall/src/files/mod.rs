@@ -1,8 +1,8 @@
-//! The files of a worktree, for all that the host itself reads and writes there.
+//! Reads and writes the files of a worktree on behalf of the host.
 //!
-//! Each directory on the way to a file is opened by its own name, without following a symlink, and a file is replaced
-//! in the directory that is open then: whatever is swapped in meanwhile leads nowhere else. A new file is made outside
-//! of the worktree and moved there as a whole, so that nobody commits half of it.
+//! Each directory in a path is opened by its own name, without following a symlink, and a file is replaced in the
+//! directory that is open at that time: a directory that is swapped in meanwhile has no effect. A new file is created
+//! outside of the worktree and moved there as a whole, so that no commit contains half of it.
 
 pub(crate) mod frontmatter;
 pub(crate) mod protected;
@@ -27,29 +27,29 @@ use guild_session::tools::ToolError;
 
 use crate::{files::protected::LORE, home::Home};
 
-/// Names in a path.
+/// The most names in a path.
 pub(crate) const MAX_DEPTH: usize = 32;
-/// Bytes of a path. Git opens files by their paths, and the system takes 4,095 bytes.
+/// The most bytes of a path. Git opens files by their paths, and the system accepts 4,095 bytes.
 const MAX_PATH_BYTES: usize = 1024;
-/// What is looked at for one list.
+/// The most entries that are read for one list.
 const MAX_WALKED: usize = 20_000;
 
 /// The files of a worktree. The methods block on the file system.
 pub(crate) struct Files {
     top: Dir,
-    /// Where new files are made.
+    /// The directory in which new files are created.
     new: Dir,
 }
 
 /// The files below a directory.
 pub(crate) struct FileList {
-    /// Their paths from there, in order.
+    /// The files' paths relative to the directory, in order.
     pub(crate) files: Vec<String>,
-    /// Whether there is more than is looked at, so that some are missing.
+    /// Whether there are more entries than are read, so that some files are missing.
     pub(crate) truncated: bool,
 }
 
-/// Where a file is to be written, and what is on the way there.
+/// The place of a file to write, and the state of its path.
 pub(crate) struct Place<'a> {
     dir: Dir,
     missing: &'a [&'a str],
@@ -58,21 +58,22 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Directories that have to be made.
+    /// The number of directories that have to be created.
     pub(crate) fn missing(&self) -> usize {
         self.missing.len()
     }
 }
 
 impl Files {
-    /// The files of the worktree with this top directory.
+    /// Opens the files of the worktree with this top directory.
     pub(crate) fn open(home: &Home, top: &Path) -> io::Result<Self> {
-        // Not by its path alone, so that what is renamed in it can be synced.
+        // The directory is opened with read access, and not only by path, so that its renames can be synced.
         let top = open_directory(top).and_then(|top| open_dir(&top, "."))?;
         Ok(Self { top, new: home.new_files().map_err(io::Error::other)? })
     }
 
-    /// All of a file; `None` if there is none. `FileTooLarge` if it has more than `max` bytes.
+    /// The whole content of a file; `None` if there is none. The error is `FileTooLarge` if it has more than `max`
+    /// bytes.
     pub(crate) fn read(&self, path: &Names<'_>, max: u64) -> io::Result<Option<(Vec<u8>, Fingerprint)>> {
         let [parents @ .., name] = path.as_slice() else { return Ok(None) };
         match self.directory(parents)? {
@@ -81,7 +82,7 @@ impl Files {
         }
     }
 
-    /// The state of a regular file; `None` if there is none of that path.
+    /// The state of a regular file; `None` if there is no regular file at that path.
     pub(crate) fn state(&self, path: &Names<'_>) -> io::Result<Option<Fingerprint>> {
         let [parents @ .., name] = path.as_slice() else { return Ok(None) };
         let Some(dir) = self.directory(parents)? else { return Ok(None) };
@@ -98,7 +99,7 @@ impl Files {
             if truncated {
                 break;
             }
-            // What cannot be read, or has a name that cannot be said, is left out.
+            // Entries that cannot be read, or whose names are not UTF-8, are left out.
             let Ok(found) = found else { continue };
             let name = found.path.to_str().filter(|_| found.kind.is_file());
             files.extend(name.filter(|name| !name.contains(char::is_control)).map(str::to_owned));
@@ -107,7 +108,7 @@ impl Files {
         Ok(Some(FileList { files, truncated }))
     }
 
-    /// How much the documents take. It stops once they are more than `most` files.
+    /// The number and the size of the documents. Counting stops after `most` files.
     pub(crate) fn documents(&self, most: u64) -> io::Result<DocumentUsage> {
         let mut used = DocumentUsage::default();
         let Some(dir) = self.directory(&[LORE])? else { return Ok(used) };
@@ -120,10 +121,11 @@ impl Files {
         Ok(used)
     }
 
-    /// Checks that a document of so many bytes can be written without exceeding a quota.
+    /// Checks that a document of that size can be written without exceeding a quota.
     ///
     /// # Errors
-    /// In the inner result, a sentence that names the limit.
+    ///
+    /// Returns, in the inner result, a sentence that names the limit.
     pub(crate) fn check_documents(
         &self,
         path: &Names<'_>,
@@ -150,7 +152,7 @@ impl Files {
         }
     }
 
-    /// Looks where a file is to be written. `IsADirectory` if something else than a file is there.
+    /// Finds the place of a file to write. The error is `IsADirectory` if the path exists and is not a file.
     pub(crate) fn place<'a>(&self, path: &'a Names<'_>) -> io::Result<Place<'a>> {
         let [parents @ .., name] = path.as_slice() else { return Err(ErrorKind::InvalidInput.into()) };
         let (mut dir, mut missing) = (open_dir(&self.top, ".")?, parents);
@@ -167,8 +169,8 @@ impl Files {
         Ok(Place { dir, missing, name, mode })
     }
 
-    /// Writes a file, and makes the directories that it needs. `temporary` is what it is called until it is whole: one
-    /// writer at a time uses that name.
+    /// Writes a file, and creates the missing directories. `temporary` is the file's name until it is complete: only
+    /// one writer at a time uses that name.
     pub(crate) fn put(&self, place: Place<'_>, temporary: &str, bytes: &[u8]) -> io::Result<()> {
         let Place { mut dir, missing, name, mode } = place;
         for parent in missing {
@@ -178,7 +180,7 @@ impl Files {
         sync_dir(&dir)
     }
 
-    /// A directory; `None` if there is none of that path.
+    /// A directory; `None` if there is none with that path.
     fn directory(&self, names: &[&str]) -> io::Result<Option<Dir>> {
         let mut dir = open_dir(&self.top, ".")?;
         for name in names {
@@ -192,7 +194,8 @@ impl Files {
 /// The names of a path from the top of a worktree.
 ///
 /// # Errors
-/// If the path is invalid; the error says what a valid one is.
+///
+/// Returns an error that describes valid paths when the path is invalid.
 pub(crate) fn names(path: &str) -> Result<Names<'_>, ToolError> {
     if path.len() > MAX_PATH_BYTES {
         return Err(ToolError::InvalidInput(format!("a path has at most {MAX_PATH_BYTES} bytes")));
@@ -200,7 +203,8 @@ pub(crate) fn names(path: &str) -> Result<Names<'_>, ToolError> {
     Names::within(path, MAX_DEPTH)
 }
 
-/// The path from the top of a worktree of what callers call so in `.lore/`. They may say `.lore/` itself.
+/// Converts a caller's path below `.lore/` to a path from the top of a worktree. The caller's path may include
+/// `.lore/`.
 pub(crate) fn in_lore(path: &str) -> String {
     format!("{LORE}/{}", below_lore(path))
 }
@@ -210,12 +214,12 @@ pub(crate) fn below_lore(path: &str) -> &str {
     path.strip_prefix(LORE).and_then(|path| path.strip_prefix('/')).unwrap_or(path)
 }
 
-/// A path as callers write it.
+/// A path in the form in which callers write it.
 pub(crate) fn text(path: &Names<'_>) -> String {
     path.as_slice().join("/")
 }
 
-/// Whether the host's file system is why something cannot be read or written, and not what is there.
+/// Whether an error was caused by the host's file system, and not by the files in the worktree.
 pub(crate) fn is_of_host(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -1,8 +1,8 @@
-//! Files of a worktree that no session and no caller of the API writes: what git acts on, and the records of the hall.
+//! Protects the files of a worktree that sessions and callers of the API must not write: files that affect git, and the
+//! records of the hall.
 //!
-//! Names are compared as file systems do on which people check a project out, which is where a file can become another
-//! one: some fold case, some ignore characters that are not seen, some cut dots and blanks at the end, or have short
-//! names.
+//! Names are compared like on the file systems on which people check out a project, where a file can become another
+//! one: some fold case, some ignore invisible characters, some cut dots and blanks at the end, or have short names.
 
 /// The directory of a project's documents.
 pub(crate) const LORE: &str = ".lore";
@@ -10,48 +10,49 @@ pub(crate) const LORE: &str = ".lore";
 /// The directories of [`LORE`] where the hall keeps its records.
 pub(crate) const RECORDS: [&str; 4] = ["work/commissions", "work/meetings", "commissions", "meetings"];
 
-/// Why no session and no caller writes the file of these names, from the top of a worktree; `None` if it may.
+/// The reason that sessions and callers must not write the file with these names, from the top of a worktree; `None` if
+/// they may.
 pub(crate) fn protected(names: &[&str]) -> Option<&'static str> {
     let folded: Vec<String> = names.iter().map(|name| fold(name)).collect();
     if names.iter().any(|name| name.contains('\\')) {
-        return Some("a backslash in a name parts directories on other systems");
+        return Some("a backslash in a name separates directories on other systems");
     }
     if let Some(why) = folded.iter().find_map(|name| of_git(name)) {
         return Some(why);
     }
     let folded: Vec<&str> = folded.iter().map(String::as_str).collect();
     match *folded.as_slice() {
-        [LORE, ..] if names.first() != Some(&LORE) => Some("documents are below `.lore`, in small letters"),
+        [LORE, ..] if names.first() != Some(&LORE) => Some("documents are below `.lore`, in lower case"),
         [LORE] | [LORE, "work"] => Some("it is a directory"),
         [LORE, ref inner @ ..] if RECORDS.iter().any(|at| inner.starts_with(&at.split('/').collect::<Vec<_>>())) => {
-            Some("it is where the hall keeps its records, which change by what is reported and asked")
+            Some("the hall keeps its records there, which change only through reports and requests")
         }
         _ => None,
     }
 }
 
-/// Why git's own files are not written. It takes some for its own that are called a bit differently.
+/// The reason that git's own files must not be written. Git accepts some variants of their names.
 fn of_git(name: &str) -> Option<&'static str> {
     match name {
         ".git" => Some("git keeps the repository there"),
         ".gitmodules" => Some("it makes git fetch other repositories"),
         ".gitattributes" => Some("it decides how git reads and merges files"),
-        // `git~1` is how old programs of Windows call `.git`; the others have `gi` and a hash.
+        // `git~1` is the name of `.git` in old Windows programs; the other short names have `gi` and a hash.
         _ if name.starts_with("gi") && name.contains('~') => Some("it is a short name of git's own files"),
         _ => None,
     }
 }
 
-/// A name as the most forgiving file system compares it.
+/// A name in the form that the most tolerant file system compares.
 fn fold(name: &str) -> String {
     let seen = |c: &char| {
         let code = u32::from(*c);
         !matches!(code, 0x200c..=0x200f | 0x202a..=0x202e | 0x206a..=0x206f | 0xfeff)
     };
     let name: String = name.chars().filter(seen).collect();
-    // Behind a colon is the name of a stream of the file.
+    // A colon separates the name of a stream of the file.
     let name = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-    // Some letters are small already, and the same as an ASCII one only when both are large.
+    // Some lower-case letters equal an ASCII letter only in upper case.
     name.to_uppercase().to_lowercase()
 }
 

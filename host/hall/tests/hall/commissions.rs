@@ -92,7 +92,7 @@ async fn a_worker_is_found_by_its_key_and_a_name_that_several_have_is_refused() 
     }
     let why = made("Dalton").await.unwrap_err();
     assert!(matches!(why, OperationError::Conflict(_)), "{why}");
-    assert!(why.to_string().contains("say which by its key, copy or third or researcher"), "{why}");
+    assert!(why.to_string().contains("name one by its key, copy or third or researcher"), "{why}");
     assert!(made("Nobody").await.unwrap_err().to_string().contains("not found"));
 }
 

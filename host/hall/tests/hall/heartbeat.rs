@@ -60,7 +60,7 @@ async fn a_tick_commissions_the_manager_with_the_standing_orders_once_at_a_time(
         ("Commission: Heartbeat", "Heartbeat")
     );
     assert!(
-        made.prompt.ends_with(ORDERS) && made.prompt.contains("Make no commission for them alone"),
+        made.prompt.ends_with(ORDERS) && made.prompt.contains("Create no commission for them alone"),
         "{}",
         made.prompt
     );

@@ -353,7 +353,7 @@ async fn what_it_does_with_a_commission_of_the_users_says_that_it_did_it() {
     );
     manager.does("1", "dispatch_commission", json!({"commissionId": begun})).await;
     let told = timeline(&manager.hall, &begun).await;
-    assert!(told.contains(&"dispatch_asked: The manager asked for its dispatch".to_owned()), "{told:?}");
+    assert!(told.contains(&"dispatch_asked: The manager dispatched it".to_owned()), "{told:?}");
     manager.does("2", "abandon_commission", json!({"commissionId": left, "reason": "It is done elsewhere"})).await;
     let told = timeline(&manager.hall, &left).await;
     assert_eq!(told.last().unwrap(), "status_abandoned: Abandoned by the manager: It is done elsewhere");

@@ -25,7 +25,7 @@ async fn a_commission_waits_for_another_and_for_artifacts_that_come_and_go() {
     assert_eq!(status(&hall, &second).await, CommissionStatus::Blocked);
     let queued = hall.commissions.dispatch(second.as_str(), &Requester::User).await.unwrap();
     let reason = format!(
-        "Dependencies not yet satisfied: {first} (it is pending, and nobody asked for its dispatch), \
+        "Dependencies not yet satisfied: {first} (it is pending, and it was not dispatched), \
          .lore/reports/{first}.md (there is no such document in .lore/ of claude/main)"
     );
     assert_eq!((queued.status, queued.reason.as_ref()), (DispatchStatus::Queued, Some(&reason)));
@@ -75,7 +75,7 @@ async fn states_tell_what_begins_by_itself_from_what_is_blocked_and_by_what() {
     assert_eq!(
         blockers,
         [
-            format!("{first} (it is pending, and nobody asked for its dispatch)"),
+            format!("{first} (it is pending, and it was not dispatched)"),
             "specs/plna.md (there is no such document in .lore/ of claude/main; did you mean specs/plan.md?)"
                 .to_owned(),
         ]

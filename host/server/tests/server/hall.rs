@@ -803,7 +803,7 @@ async fn no_path_leads_out_of_the_documents_or_into_the_records() {
         let body = json!({"projectName": "demo", "artifactPath": path, "content": "x"});
         let (status, error) = world.post(WRITE, body).await;
         assert_eq!(status, 400, "{path}: {error}");
-        assert!(error["error"].as_str().unwrap().contains("is not written by callers"), "{error}");
+        assert!(error["error"].as_str().unwrap().contains("cannot be written by callers"), "{error}");
     }
     // Reading a record is fine.
     assert_eq!(world.artifact(&record).await["meta"]["type"], "Commission");

@@ -1,4 +1,4 @@
-//! A commission: its state, its attempt, its record.
+//! Defines the stored state of a commission, with its attempts and its record.
 
 pub mod record;
 
@@ -24,91 +24,91 @@ use crate::{
     records::{HallRecord, RecordLocation, log},
 };
 
-/// Calls of the manager's that are remembered of a commission.
+/// The most calls of the manager's that a commission remembers.
 const MAX_CALLS: usize = 64;
 
-/// A commission, as it is kept in `state/commissions/<id>.json`, which is authoritative.
+/// A commission as it is stored in `state/commissions/<id>.json`, which is authoritative.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Commission {
-    /// Its name.
+    /// The commission's id.
     pub commission_id: CommissionId,
-    /// Its project.
+    /// The project's name.
     pub project_name: String,
-    /// Who works on it: a key of the roster.
+    /// The worker's key in the roster.
     pub worker_name: String,
-    /// Where it is.
+    /// The state of the commission.
     pub status: CommissionStatus,
-    /// The worktree of its attempt, while there is one.
+    /// The worktree of the attempt, while it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree_dir: Option<PathBuf>,
-    /// The branch of its last attempt.
+    /// The branch of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_name: Option<String>,
-    /// Who made it.
+    /// The creator of the commission.
     #[serde(default)]
     pub created_by: Author,
-    /// The name of the token with which it was made, and then of that with which it was dispatched last, if there was
-    /// one: what the commission spends counts for that token, and what is kept of it.
+    /// The name of the token with which the commission was created, or later last dispatched, if there was one. The
+    /// commission's spending and storage count for that token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Its root and its budget, where the manager made it.
+    /// The root and the budget of a commission that the manager created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated: Option<Delegated>,
-    /// When its dispatch was asked for, if it was, and it still waits.
+    /// The time at which the dispatch was requested, while the commission still waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
-    /// The attempt under way, or the last one.
+    /// The running attempt, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptState>,
-    /// Calls of the manager's that have taken effect, the last ones: after a crash one can come again.
+    /// The last calls of the manager's that took effect: a call can be repeated after a crash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<String>,
-    /// The record in its project.
+    /// The record in the project.
     pub record: Record,
 }
 
-/// The root of a commission that the manager made, and the dollars that count there.
+/// The root of a commission that the manager created, and the dollars that count there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delegated {
-    /// The meeting or the commission of the user's with which it began.
+    /// The user's meeting or commission from which the delegation started.
     pub root: String,
-    /// How many commissions lead from there to this one, itself included.
+    /// The number of commissions from the root to this one, inclusive.
     pub depth: u32,
-    /// US dollars that an attempt at it may spend.
+    /// The US dollars that one attempt may spend.
     pub budget_usd: f64,
-    /// US dollars that attempts at it have spent which have ended.
+    /// The US dollars that ended attempts have spent.
     #[serde(default)]
     pub spent_usd: f64,
 }
 
-/// How far an attempt is. After a crash it goes on from there.
+/// The progress of an attempt, which continues from there after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptState {
-    /// Its job.
+    /// The attempt's job.
     pub job: JobId,
-    /// Whether it has a whole checkout, and not `.lore/` alone.
+    /// Whether the attempt has a full checkout, and not only `.lore/`.
     pub full: bool,
-    /// Whether its worktree is there: the record is written there then.
+    /// Whether the attempt's worktree exists: the record is then written there.
     pub begun: bool,
-    /// Why it is to be cancelled.
+    /// The reason of a requested cancellation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<String>,
-    /// Its end. The commit, the merge and the removal of the worktree are left.
+    /// The end of the attempt's job. The commit, the merge and the removal of the worktree remain to be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// The state that it leads to: completed, failed or cancelled.
+    /// The final state: completed, failed or cancelled.
     pub status: CommissionStatus,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// When.
+    /// The time.
     pub time: String,
 }
 
@@ -164,7 +164,7 @@ impl HallRecord for Commission {
 
     fn of_record(id: CommissionId, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self {
         let record::Read { record, status } = record::read(text);
-        // Without a state nothing can be done with it, and a list without it would hide it.
+        // A commission without a state cannot be changed, and must still be listed.
         let status = status.unwrap_or(CommissionStatus::Abandoned);
         Self::new(id, project.to_owned(), key(&record.worker), status, record)
     }
@@ -175,7 +175,7 @@ impl HallRecord for Commission {
 }
 
 impl Commission {
-    /// A commission without anything else.
+    /// Makes a commission with defaults for all other fields.
     pub(crate) fn new(
         id: CommissionId,
         project: String,
@@ -200,7 +200,8 @@ impl Commission {
         }
     }
 
-    /// The attempt as its worker is given it; `None` where there is no attempt, or its worker cannot be a member.
+    /// The attempt as its worker receives it; `None` if there is no attempt, or the worker's name is not a member's
+    /// key.
     pub(crate) fn as_attempt(&self, memory_chars: Option<u64>) -> Option<Attempt> {
         let state = self.attempt.as_ref()?;
         let record = &self.record;
@@ -222,7 +223,7 @@ impl Commission {
         })
     }
 
-    /// Moves it to another state, and notes that.
+    /// Changes the state, and notes the change in the timeline.
     ///
     /// # Errors
     /// Where this state does not lead to that one.
@@ -234,7 +235,7 @@ impl Commission {
     ) -> Result<(), OperationError> {
         if !self.status.leads_to(next) {
             return Err(OperationError::Conflict(format!(
-                "commission {:?} is {}, from where it cannot become {next}",
+                "commission {:?} is {}, and cannot change from that state to {next}",
                 self.commission_id.as_str(),
                 self.status
             )));
@@ -253,7 +254,7 @@ impl Commission {
         Ok(())
     }
 
-    /// Whether a call has taken effect before. From now on it has.
+    /// Whether a call took effect before; from now on it counts as such.
     pub(crate) fn is_repeated(&mut self, call: Option<&str>) -> bool {
         let Some(call) = call else { return false };
         if self.calls.iter().any(|known| known == call) {
@@ -266,7 +267,7 @@ impl Commission {
         false
     }
 
-    /// Notes something.
+    /// Adds an entry to the timeline.
     pub(crate) fn note(&mut self, event: &str, reason: &str, time: String) {
         let (event, reason) = (event.to_owned(), reason.to_owned());
         self.record.activity_timeline.push(TimelineEntry {
@@ -277,7 +278,7 @@ impl Commission {
         });
     }
 
-    /// US dollars that it has spent and may still spend, where the manager made it.
+    /// The US dollars that a commission of the manager's has spent and may still spend.
     pub(crate) fn delegated_usd(&self) -> f64 {
         let Some(delegated) = &self.delegated else { return 0.0 };
         let may_spend = match self.status {
@@ -287,17 +288,17 @@ impl Commission {
         delegated.spent_usd + if may_spend { delegated.budget_usd } else { 0.0 }
     }
 
-    /// Whether it begins by itself as soon as it can: its dispatch was asked for.
+    /// Whether the commission starts by itself as soon as it can, because its dispatch was requested.
     pub fn is_queued(&self) -> bool {
         self.asked.is_some() && matches!(self.status, CommissionStatus::Pending | CommissionStatus::Blocked)
     }
 
-    /// When it was made, as far as its record says.
+    /// The creation time, if the record has it.
     pub fn created(&self) -> &str {
         self.record.activity_timeline.first().map_or(&self.record.date, |entry| &entry.timestamp)
     }
 
-    /// The time that a list shows: that of its last change of state, else of its creation, else its day.
+    /// The time for lists: the last change of state, else the creation time, else the date.
     pub fn relevant_date(&self) -> &str {
         use CommissionStatus::{Cancelled, Completed, Dispatched, Failed, InProgress};
         let event = match self.status {
@@ -308,7 +309,7 @@ impl Commission {
         last.map_or(&self.record.date, |entry| &entry.timestamp)
     }
 
-    /// How many attempts were begun.
+    /// The number of attempts so far.
     pub(crate) fn attempts(&self) -> usize {
         self.record.activity_timeline.iter().filter(|entry| entry.event == "status_dispatched").count()
     }

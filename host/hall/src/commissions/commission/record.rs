@@ -17,42 +17,42 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// `Commission: ` and its subject.
+    /// `Commission: ` and a short label.
     pub title: String,
-    /// The day when it was made, in UTC: `YYYY-MM-DD`.
+    /// The creation date, in UTC: `YYYY-MM-DD`.
     pub date: String,
-    /// Its source, where no person made it.
+    /// The source, if the commission was not created by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Origin>,
-    /// The worker's name for people.
+    /// The worker's display name.
     pub worker: String,
-    /// The worker's title for people.
+    /// The worker's display title.
     pub worker_display_title: String,
     /// The prompt.
     pub prompt: String,
-    /// Its dependencies: other commissions, and paths of artifacts.
+    /// The dependencies: other commissions, and paths of artifacts.
     #[serde(default)]
     pub dependencies: Vec<String>,
-    /// Paths of the artifacts that came of it, below `.lore/`.
+    /// Paths of the artifacts that the commission produced, below `.lore/`.
     #[serde(default)]
     pub linked_artifacts: Vec<String>,
-    /// In place of the worker's own.
+    /// The model and bounds in place of the worker's own.
     #[serde(default)]
     pub resource_overrides: Overrides,
     /// The events in order. Entries are only added.
     #[serde(default)]
     pub activity_timeline: Vec<TimelineEntry>,
-    /// Where the work stands, as the worker says.
+    /// The state of the work, in the worker's words.
     #[serde(default)]
     pub current_progress: String,
     /// The project's name.
     pub project_name: String,
-    /// The result: what stands below the frontmatter.
+    /// The result: the text below the frontmatter.
     #[serde(default)]
     pub body: String,
 }
 
-/// The frontmatter, as it is written.
+/// The frontmatter in its written form.
 #[derive(Serialize)]
 struct Frontmatter<'a> {
     title: DoubleQuoted<&'a str>,
@@ -81,7 +81,7 @@ struct Source<'a> {
 }
 
 impl Record {
-    /// The record's file.
+    /// Renders the record's file.
     ///
     /// # Errors
     /// Where YAML cannot express a field.
@@ -106,17 +106,16 @@ impl Record {
     }
 }
 
-/// A record that was read, of whatever made it.
+/// A parsed record, whichever program wrote it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Read {
-    /// Its fields. A field of a wrong type counts as missing.
+    /// The record's fields. A field of a wrong type counts as missing.
     pub record: Record,
-    /// Its state, where it names one.
+    /// The state, if the record has one.
     pub status: Option<CommissionStatus>,
 }
 
-/// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the
-/// same.
+/// Parses a record's file. If its frontmatter is missing or invalid, all fields are empty: the commission still exists.
 pub fn read(text: &str) -> Read {
     let text = frontmatter::plain(text);
     let Some((yaml, body)) = frontmatter::split(&text) else {
