@@ -981,7 +981,7 @@ fn a_worker_that_has_the_documents_alone_says_which_files_it_does_not_have() {
     hall.dispatch(&id);
     let read = hall.until("demo", &id, "completed");
     let report = read["commission"]["result_summary"].as_str().unwrap();
-    let expected = "Of the project demo only the documents in `.lore/` are checked out for researcher; \
-                    `\"checkoutScope\": \"full\"` in its manifest is for all files.";
+    let expected = "Only the documents in `.lore/` of the project demo are checked out for researcher; \
+                    `\"checkoutScope\": \"full\"` in its manifest checks out all files.";
     assert!(report.contains("No document was read") && report.contains(expected), "{report}");
 }

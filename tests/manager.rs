@@ -117,7 +117,7 @@ fn the_manager_acts_first_and_the_user_reviews() {
     for part in [
         "You are the guild master",
         "Have it indexed.",
-        "# The hall, as it was when this began",
+        "# The hall at the start of this work",
         "- builder (",
         "- demo; you work on this one",
         &own,
@@ -166,7 +166,7 @@ fn dispatched_without_a_project_the_manager_looks_and_no_more() {
     let offered = provider.requests()[0].tool_names();
     let own: Vec<_> = TOOLS.into_iter().filter(|tool| offered.contains(*tool)).collect();
     assert_eq!(own, ["check_commission_status"]);
-    assert!(system_prompt(&provider.requests()[0]).contains("# The hall, as it was when this began"));
+    assert!(system_prompt(&provider.requests()[0]).contains("# The hall at the start of this work"));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_user_meets_the_manager_and_what_it_commissions_there_says_so() {
     let first = &provider.requests()[0];
     let offered = first.tool_names();
     assert!(TOOLS.iter().all(|tool| offered.contains(*tool)) && !offered.contains("submit_result"), "{offered:?}");
-    assert!(system_prompt(first).contains("# The hall, as it was when this began"));
+    assert!(system_prompt(first).contains("# The hall at the start of this work"));
     let made = listed(&hall).pop().unwrap();
     assert_eq!((&made["createdBy"], &made["worker"]), (&json!("manager"), &json!("quick")));
     let id = made["commissionId"].as_str().unwrap();
@@ -242,7 +242,7 @@ fn a_copy_of_the_guild_master_under_another_key_is_a_worker_that_manages_nothing
     client.ended(&job);
     let request = &provider.requests()[0];
     assert!(TOOLS.iter().all(|tool| !request.tool_names().contains(*tool)), "{:?}", request.tool_names());
-    assert!(!system_prompt(request).contains("# The hall, as it was when this began"));
+    assert!(!system_prompt(request).contains("# The hall at the start of this work"));
     let shown =
         hall.home.run(&["members", "copy", "--members", hall.home.path("members").to_str().unwrap(), "--grants"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();

@@ -323,7 +323,7 @@ fn a_turn_outlives_its_listeners_and_whoever_comes_back_joins_it() {
     drop(turn);
     let refused = Events::say(&hall, &id, "Faster").rest();
     assert_eq!((refused.len(), &refused[0]["type"]), (1, &json!("error")));
-    assert!(refused[0]["reason"].as_str().unwrap().contains("a turn is under way"), "{refused:?}");
+    assert!(refused[0]["reason"].as_str().unwrap().contains("a turn is running"), "{refused:?}");
     let join = |after: u64| {
         let path = format!("/meeting/session/generation/subscribe?meetingId={id}&after={after}");
         Events::ask(&hall, "GET", &path, &json!({}))

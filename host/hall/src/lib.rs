@@ -1,12 +1,12 @@
-//! The hall: projects of the user's, the commissions that workers carry out on them, and the meetings in which a user
-//! talks with a worker (REQ-WKR-1 to REQ-WKR-28).
+//! Implements the hall: the user's projects, the commissions that workers carry out on them, and the meetings in which
+//! a user talks with a worker (REQ-WKR-1 to REQ-WKR-28).
 //!
-//! This crate knows neither components nor HTTP. A commission is a record; each attempt of it is a job of a member,
+//! This crate does not depend on components or HTTP. A commission is a record; each attempt at it is a job of a member,
 //! which the roster carries out.
 //!
-//! Each subject has a folder and a type, and uses those before it: [`documents`], [`meetings`], [`commissions`],
-//! [`projects`]. Below them, `records` stores commissions and meetings, `core` has the state that all share, and `home`
-//! and `files` are what is on disk. Above them, [`hall`] puts them together.
+//! Each subject has a folder and a type, and uses the subjects before it: [`documents`], [`meetings`], [`commissions`],
+//! [`projects`]. Below them, `records` stores commissions and meetings, `core` has the shared state, and `home` and
+//! `files` access the disk. Above them, [`hall`] combines the subjects.
 
 mod blocking;
 pub mod commissions;

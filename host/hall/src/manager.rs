@@ -1,9 +1,9 @@
-//! The manager's tools (REQ-WKR-25, REQ-WKR-26): one implementation, which its sessions call, and its component through
-//! the import `manager`.
+//! Implements the manager's tools (REQ-WKR-25, REQ-WKR-26), once for its sessions and for its component's import
+//! `manager`.
 //!
-//! They work on the project of the activity that the manager is in, and on no other. What they make has the manager as
-//! its author: people see that, and can change or cancel all of it (REQ-WKR-27). A call that comes again after a crash
-//! has its effect once: each change of a commission is stored with the call that made it.
+//! The tools work only on the project of the manager's present activity. The manager is the author of the commissions
+//! and requests that it creates: people see that, and can change or cancel them (REQ-WKR-27). A call that is repeated
+//! after a crash takes effect once: each change of a commission is stored with the call that made it.
 
 mod project;
 
@@ -38,13 +38,13 @@ const ABANDON: &str = AbandonCommission::ROW.tool_name();
 const NOTE: &str = NoteCommission::ROW.tool_name();
 const STATUS: &str = "check_commission_status";
 
-/// Why a commission of its ends, where it ends it.
+/// The reason of a commission that the manager cancels.
 const CANCELLED: &str = "Commission cancelled by the manager";
-/// Commissions in a list; the rest is counted.
+/// The most commissions in a list; further ones are only counted.
 const MAX_LISTED: usize = 50;
-/// Characters of each text of a commission.
+/// The most characters of each text of a commission.
 const TEXT_CHARS: usize = 8000;
-/// Entries of a timeline, the last ones, and characters of each.
+/// The number of last entries of a timeline that are shown, and the most characters of each.
 const MAX_ENTRIES: usize = 20;
 const ENTRY_CHARS: usize = 500;
 
@@ -52,44 +52,43 @@ const ENTRY_CHARS: usize = 500;
 pub struct ManagerTools {
     hall: Arc<Hall>,
     job: JobId,
-    /// What it works on. Without one it can look and no more.
+    /// The manager's activity. Without an activity, the tools only read.
     activity: Option<Attempt>,
 }
 
 impl ManagerTools {
-    /// The tools of a job of the manager's, which `activity` is carried out by.
+    /// The tools of a job of the manager's, which carries out `activity`.
     pub fn new(hall: Arc<Hall>, job: JobId, activity: Option<Attempt>) -> Self {
         Self { hall, job, activity }
     }
 
-    /// The activity, for a tool that needs one.
+    /// The activity, for a tool that needs it.
     fn activity(&self, tool: &str) -> Result<&Attempt, ToolError> {
         self.activity.as_ref().ok_or_else(|| {
             ToolError::InvalidInput(format!(
-                "{tool} works on the project of a commission or a meeting, and this job was dispatched without one; have the \
-                 user commission the manager on the project"
+                "{tool} works on the project of a commission or a meeting, and this job was dispatched without one; ask the user to commission the manager on the project"
             ))
         })
     }
 
-    /// Refuses a commission of another project, and, for what would end it, the one that the manager works on.
+    /// Refuses a commission of another project, and, for tools that end a commission, the manager's own commission.
     async fn check(&self, tool: &str, id: &str, ends: bool) -> Result<(), ToolError> {
         let Attempt { activity, project, .. } = self.activity(tool)?;
         if ends && activity.id() == id {
             return Err(ToolError::InvalidInput(format!(
-                "{id} is the commission that you work on, and would end you with it; submit its result, or have the user cancel it"
+                "{id} is your own commission, and its end would end this session; submit its result, or ask the user to cancel it"
             )));
         }
         let of = self.hall.commissions.read(id, None).await?.commission.project_name;
         if of != *project {
             return Err(ToolError::InvalidInput(format!(
-                "{id} is of project {of:?}, and you work on {project:?} only; have the user commission the manager there"
+                "{id} belongs to project {of:?}, and you work only on {project:?}; ask the user to commission the manager there"
             )));
         }
         Ok(())
     }
 
-    /// An error as sessions and components get it, whatever tool it is of: without paths of the host.
+    /// Removes paths of the host from an error, for sessions and components.
     fn without_paths(&self, mut error: ToolError) -> ToolError {
         if let ToolError::InvalidInput(text)
         | ToolError::NotGranted(text)
@@ -118,7 +117,7 @@ impl ManagerTools {
             let id = made.commission_id.as_str();
             let dispatched = match self.hall.commissions.dispatch(id, &again(requester, "dispatch")).await {
                 Ok(dispatched) => json!(dispatched),
-                // It is there, and its id is what the manager goes on with.
+                // The commission exists, and the manager needs its id.
                 Err(e) => {
                     json!({"reason": format!("not dispatched: {}", self.hall.host_paths().hide(&e.to_string()))})
                 }
@@ -150,7 +149,7 @@ impl ManagerTools {
         let read = self.hall.commissions.read(&id, None).await?;
         let (entries, paths) = (read.timeline.len().saturating_sub(MAX_ENTRIES), self.hall.host_paths());
         let entry = |TimelineEntry { timestamp, event, reason, .. }| {
-            // Why a state changed can be an error of the host. All else was written by workers and people.
+            // The reason of a change of state can be an error of the host. Workers and people wrote all other texts.
             let reason = if event.starts_with("status_") { paths.hide(&reason) } else { reason };
             json!({"timestamp": timestamp, "event": event, "reason": cut(reason, ENTRY_CHARS)})
         };
@@ -176,7 +175,7 @@ fn extend(answer: &mut Value, more: Value) {
     }
 }
 
-/// The second change that one call makes.
+/// Names the second change of one call.
 fn again(requester: &Requester, what: &str) -> Requester {
     match requester {
         Requester::User | Requester::StandingOrders => requester.clone(),
@@ -186,7 +185,7 @@ fn again(requester: &Requester, what: &str) -> Requester {
     }
 }
 
-/// A commission in a list.
+/// The entry of a commission in a list.
 fn line(one: &CommissionView) -> Value {
     json!({
         "commissionId": one.id, "projectName": one.project_name, "title": one.title, "status": one.status,
@@ -218,41 +217,38 @@ fn list(all: &[Arc<Commission>], shown: Vec<Value>) -> Value {
     answer
 }
 
-/// What the manager is told of [`CreateCommission`]: its commission is dispatched at once.
-const CREATES: &str = "Make a commission for another worker, and have it dispatched: the user sees that you made it, and can \
-    change or cancel it. Answers its id, whether it begins now (`accepted`) or waits (`queued`), what it waits for \
-    (`blockedBy`), and which bounds were above what the operator allows (`cut`).";
-/// What the manager is told of [`AbandonCommission`]: it decides by itself.
-const ABANDONS: &str = "Give a commission up for good that is not under way: the work was done elsewhere, or is not worth \
-    another attempt.";
+/// The manager's description of [`CreateCommission`]: its commission is dispatched at once.
+const CREATES: &str = "Create a commission for another worker, and dispatch it: the user sees that you created it, and can change or cancel it. Returns its id, whether it starts now (`accepted`) or waits (`queued`), the dependencies that it waits for (`blockedBy`), and the bounds that exceeded the operator's (`cut`).";
+/// The manager's description of [`AbandonCommission`], which the manager may decide itself.
+const ABANDONS: &str = "Abandon a commission that is not running, for good: the work was done elsewhere, or is not worth another attempt.";
 
-/// A commission that the manager makes.
+/// A commission that the manager creates.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ManagerCommission {
     /// A short title.
     title: String,
-    /// Who is to do it: the name of a worker.
+    /// The name of the worker who is to carry it out.
     worker_name: String,
-    /// The whole of what is asked. The worker knows nothing else of what you know.
+    /// The whole task. The worker does not know anything else that you know.
     prompt: String,
-    /// What has to be done first: ids of commissions, and paths of artifacts from `.lore/`.
+    /// The dependencies: ids of commissions, and paths of artifacts from `.lore/`.
     #[serde(default)]
     dependencies: Option<Vec<String>>,
-    /// In place of the worker's own model and bounds, where the work needs others.
+    /// The model and bounds in place of the worker's own, if the work needs others.
     #[serde(default)]
     resource_overrides: Option<Overrides>,
-    /// `false` to make it without dispatching it.
+    /// `false` to create the commission without dispatching it.
     #[serde(default)]
     dispatch: Option<bool>,
 }
 
-/// Look where commissions are: all of them, or one with its progress, its result and what happened. Nothing tells you
-/// of a change: look when you need to know.
+/// Read the state of commissions: of all of them, or of one with its progress, its result and its timeline. You are not
+/// notified of changes: call this tool when you need the state.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct CheckCommissionStatus {
-    /// The id of one. Without it, all are listed.
+    /// The id of one commission. Without it, all are listed.
     #[serde(default)]
     commission_id: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! The hall: its documents, meetings, commissions and projects, and what needs more than one of them.
+//! Combines the documents, meetings, commissions and projects of a hall, and implements the operations that need
+//! several of them.
 
 mod brief;
 mod project_tools;
@@ -37,13 +38,13 @@ use crate::{
 
 pub use reader::HallReader;
 
-/// How a hall is opened.
+/// The options with which a hall is opened.
 pub struct HallOptions {
-    /// Its home.
+    /// The path of the hall's home.
     pub home: PathBuf,
     /// The projects in which the operator permits work.
     pub permits: Vec<Permit>,
-    /// How much an activity of the manager may delegate.
+    /// The bounds on the manager's delegations.
     pub delegation: Delegation,
     /// The program git; `None` looks for it on `PATH`.
     pub git: Option<PathBuf>,
@@ -53,22 +54,22 @@ pub struct HallOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-/// A hall. Each part uses those before it.
+/// A hall. Each part uses the parts before it.
 pub struct Hall {
     core: Arc<Core>,
     started: Instant,
-    /// The documents of its projects.
+    /// The documents of the hall's projects.
     pub documents: Arc<Documents>,
-    /// Its meetings.
+    /// The meetings of the hall.
     pub meetings: Arc<Meetings>,
-    /// Its commissions.
+    /// The commissions of the hall.
     pub commissions: Arc<Commissions>,
-    /// Its projects.
+    /// The projects of the hall.
     pub projects: Arc<Projects>,
 }
 
 impl Hall {
-    /// Opens a hall, and reads what is kept there. Nothing begins yet. It blocks.
+    /// Opens a hall, and reads its stored state. No work starts yet. It blocks.
     ///
     /// # Errors
     /// Where another process owns the home, or it cannot be read.
@@ -103,8 +104,8 @@ impl Hall {
         Ok(Arc::new(Self { core, started: Instant::now(), documents, meetings, commissions, projects }))
     }
 
-    /// Goes on with all attempts and meetings that were under way when the last host ended, and begins what can begin.
-    /// The workers are known from now on.
+    /// Resumes all attempts and meetings that were running when the last host stopped, and starts the work that can
+    /// start. The workers are known from now on.
     ///
     /// # Errors
     /// Where `config.yaml` cannot be read, or a change cannot be stored.
@@ -119,33 +120,33 @@ impl Hall {
         self.commissions.check_dependencies(None).await
     }
 
-    /// The time since its start.
+    /// The time since the hall was opened.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Its home.
+    /// The hall's home.
     pub fn home(&self) -> &Home {
         &self.core.home
     }
 
-    /// The events from now on.
+    /// Subscribes to the events from now on.
     pub fn events(&self) -> broadcast::Receiver<Arc<HallEvent>> {
         self.core.events()
     }
 
-    /// Changes what the operator permits, from now on.
+    /// Replaces the operator's permits.
     pub fn permit(&self, permits: Vec<Permit>) {
         self.core.projects.permit(permits);
     }
 
-    /// Changes how much an activity of the manager may delegate, from now on.
+    /// Replaces the bounds on the manager's delegations.
     pub fn set_delegation(&self, delegation: Delegation) {
         self.commissions.set_delegation(delegation);
     }
 
-    /// Has branches removed from now on once the work that they are of has been over for so long; `None` has them stay.
-    /// Those of attempts that failed or were cancelled, and of work that could not be merged, stay in any case.
+    /// Sets the time after which branches of finished work are removed; with `None` they stay. Branches of failed or
+    /// cancelled attempts, and of work that could not be merged, always stay.
     pub fn set_tidy_after(&self, after: Option<Duration>) {
         self.projects.set_tidy_after(after);
     }
@@ -155,7 +156,7 @@ impl Hall {
         self.commissions.has(id) || self.meetings.has(id)
     }
 
-    /// The attempt of a job; `None` where the job is no attempt of a commission and no meeting, or that is over.
+    /// The attempt of a job; `None` if the job does not belong to a running commission or an open meeting.
     pub fn attempt_of(&self, job: &str) -> Option<Attempt> {
         self.commissions.attempt_of(job).or_else(|| self.meetings.attempt_of(job))
     }
@@ -165,7 +166,7 @@ impl Hall {
         self.core.all_workers()
     }
 
-    /// The models that commissions and meetings can ask for.
+    /// The models that commissions and meetings can request.
     ///
     /// # Errors
     /// Where the host is stopping.
@@ -176,7 +177,7 @@ impl Hall {
         }
     }
 
-    /// The names that stand for paths of the host. It blocks.
+    /// The names that replace paths of the host. It blocks.
     pub(crate) fn host_paths(&self) -> crate::core::HostPaths {
         self.core.host_paths()
     }

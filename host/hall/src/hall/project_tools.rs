@@ -1,5 +1,5 @@
-//! The tools with which a session looks at its project's work and at the hall's workers, and adds to the project's
-//! heartbeat.
+//! Implements the tools with which a session reads the state of its project and the hall's workers, and adds to the
+//! project's heartbeat.
 
 use std::sync::{Arc, LazyLock};
 
@@ -27,11 +27,11 @@ const ADD: &str = "add_heartbeat_entry";
 
 /// The most characters of an entry.
 const ENTRY_CHARS: usize = 2000;
-/// The most characters of a worker in a list.
+/// The most characters of a worker's line in a list.
 const WORKER_CHARS: usize = 300;
 
-/// The tools of one session. Those that read take `hall:read`. The one that writes takes `lore:write` and, because the
-/// manager is told the entry as a worker is told a project's note, `memory:project:write`.
+/// The tools of one session. The reading tools need `hall:read`. The writing tool needs `lore:write`, and also
+/// `memory:project:write`, because the manager receives the entry like a worker receives a project's note.
 pub(super) struct ProjectTools {
     hall: Arc<Hall>,
     project: String,
@@ -64,30 +64,30 @@ impl ProjectTools {
         Ok(answer(&format!("The entry is in \"{}\" of the heartbeat file.", section.heading())))
     }
 
-    /// An error of the hall, without paths of the host.
+    /// Converts an error of the hall, without paths of the host.
     async fn refused(&self, error: OperationError) -> ToolError {
         ToolError::Unavailable(self.hall.core.without_paths(error.to_string()).await)
     }
 }
 
-/// Tell how the work on your project stands: how many commissions and meetings are in which state.
+/// Summarize the state of the work on your project: the numbers of commissions and meetings in each state.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ProjectBriefing {}
 
-/// List the workers of the hall: the name by which each is commissioned, its title, and what it does.
+/// List the workers of the hall: for each, the name for commissions, the title, and the description.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListGuildCapabilities {}
 
-/// Add an entry to your project's `.lore/heartbeat.md`, which the manager reads when the user asks for a tick. It takes
-/// effect at once, whatever becomes of your own work.
+/// Add an entry to your project's `.lore/heartbeat.md`, which the manager reads when the user requests a tick. It takes
+/// effect at once, regardless of the outcome of your own work.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AddHeartbeatEntry {
     /// The entry: one line in plain language.
     prompt: String,
-    /// The section that it belongs to: standing orders are carried out, the others are for the manager to know.
+    /// The section for the entry: standing orders are carried out, the other sections inform the manager.
     section: Section,
 }
 
@@ -147,7 +147,7 @@ impl Tools for ProjectTools {
     }
 }
 
-/// The workers, one a line, each by a name that is its own.
+/// The workers, one on each line, each with a unique name.
 fn list(workers: &[Worker]) -> String {
     if workers.is_empty() {
         return "No guild workers discovered.".to_owned();

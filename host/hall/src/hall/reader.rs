@@ -1,4 +1,4 @@
-//! The hall as workers that are granted `hall:read` see it.
+//! Implements the view of the hall for workers that are granted `hall:read`.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::{
     meetings::meeting::Meeting,
 };
 
-/// Commissions in a list.
+/// The most commissions in a list.
 const MAX_LISTED: usize = 500;
-/// Characters of each text of a commission in a list, and of one that is read alone.
+/// The most characters of each text of a commission, in a list and in a single answer.
 const LISTED_CHARS: usize = 500;
 const READ_CHARS: usize = 32_000;
 
-/// A hall, to read.
+/// Reads a hall on behalf of a worker.
 pub struct HallReader(pub Arc<Hall>);
 
 #[async_trait]

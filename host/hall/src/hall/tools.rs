@@ -1,4 +1,4 @@
-//! The tools of an attempt or a meeting.
+//! Assembles the tools of an attempt or a meeting.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Hall {
-    /// The tools of an attempt under way, or of a meeting. `job` has the tools on its job that these grants allow, with
-    /// the memories that they do. Their reports are noted in the commission's or the meeting's record.
+    /// The tools of a running attempt or an open meeting. `job` has the tools and the memories that these grants allow.
+    /// Reports are recorded in the commission or the meeting.
     ///
     /// # Errors
     /// Where the attempt's worktree or its job cannot be read.
@@ -34,7 +34,7 @@ impl Hall {
         let (_, integration) = self.core.integration(&attempt.project).await?;
         let of_project = Arc::new(ProjectTools::new(self.clone(), attempt, grants));
         let grants = match &attempt.activity {
-            // The integration worktree is only read: what is written there is committed for everybody.
+            // The integration worktree is read-only: changes there would be committed for all workers.
             Activity::Meeting(_, MeetingScope::Project) => {
                 let base = grants.base.clone().without(&[&LORE_WRITE, &WORKTREE_WRITE]);
                 Arc::new(Grants { base, ..(**grants).clone() })

@@ -1,4 +1,4 @@
-//! The home of a hall: one directory, which one process owns.
+//! Manages the home of a hall: one directory, which one process owns.
 
 pub(crate) mod project_list;
 pub(crate) mod settings;
@@ -28,48 +28,49 @@ use serde::{Deserialize, Serialize};
 
 /// The list of projects, which the original writes too.
 pub const SETTINGS: &str = "config.yaml";
-/// Where the API answers.
+/// The socket on which the API answers.
 pub const SOCKET: &str = "guild-hall.sock";
-/// The number of the process that answers there, as the original has it. It stays behind where a host is killed, and
-/// can be another process's by then.
+/// The file with the id of the process that serves the socket, as in the original. It remains after a host was killed,
+/// and the id may then belong to another process.
 pub const PID: &str = "guild-hall.sock.pid";
-/// The roster where none is named.
+/// The default roster.
 pub const PACKAGES: &str = "packages";
-/// The most that is read of [`PID`].
+/// The most bytes of [`PID`] that are read.
 const MAX_PID_BYTES: u64 = 64;
-/// The user who can change everything in any case.
+/// The user who can change all files.
 const ROOT: u32 = 0;
-/// The write permissions of a file's group, and of everybody.
+/// The write permissions of a file's group and of all users.
 const GROUP_WRITES: u32 = 0o020;
 const ALL_WRITE: u32 = 0o002;
 /// The file that the owner locks.
 const LOCK: &str = ".lock";
-/// How long a host that was killed may take to be gone with all that it had started.
+/// The longest wait until a killed host and its child processes are gone.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks.
+/// The pause between two checks.
 const POLL: Duration = Duration::from_millis(20);
-/// Files that are not yet where they belong.
+/// The directory of new files before they are moved to their places.
 const NEW: &str = "state/new";
-/// The files of commissions.
+/// The directory of the commissions' files.
 pub(crate) const COMMISSIONS: &str = "state/commissions";
-/// The files of meetings.
+/// The directory of the meetings' files.
 pub(crate) const MEETINGS: &str = "state/meetings";
-/// The transcripts of open meetings, for people to read.
+/// The directory of transcripts of open meetings, for people to read.
 const TRANSCRIPTS: &str = "meetings";
-/// The worktrees of activities, by project.
+/// The directory of the activities' worktrees, by project.
 const WORKTREES: &str = "worktrees";
-/// The integration worktrees, by project.
+/// The directory of the integration worktrees, by project.
 const PROJECTS: &str = "projects";
-/// The notes of pull requests.
+/// The directory of the notes about pull requests.
 const PULLS: &str = "state/pr-pending";
 
-/// Where a home is, and was.
+/// The file with the present and former paths of the home.
 const PLACE: &str = "state/place.json";
-/// The most that is read of it, and of former places that it keeps.
+/// The most bytes of that file that are read, and the most former paths that it keeps.
 const MAX_PLACE_BYTES: u64 = 256 * 1024;
 const MAX_FORMER: usize = 16;
 
-/// Where a home is, and was: what names its directories by absolute paths, as git and seals do, goes on after a move.
+/// The present and former paths of a home: git and seals refer to its directories by absolute paths, and have to work
+/// after a move.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Place {
     path: PathBuf,
@@ -87,16 +88,17 @@ pub struct Home {
 }
 
 impl Home {
-    /// Opens a home, and makes it if there is none.
+    /// Opens a home, and creates it if it is missing.
     ///
     /// # Errors
-    /// Where another process owns it, also one of the original.
+    ///
+    /// Returns an error when another process owns the home, including a process of the original.
     pub fn open(path: &Path) -> Result<Self, OperationError> {
         let name = path.display();
         let doing = || format!("the hall's home {name} cannot be opened");
         Self::make(path)?;
         let path = fs::canonicalize(path).map_err(OperationError::io(doing()))?;
-        // Not by its path alone, so that what is renamed in it can be synced.
+        // The directory is opened with read access, and not only by path, so that its renames can be synced.
         let dir = open_directory(&path).and_then(|dir| open_dir(&dir, ".")).map_err(OperationError::io(doing()))?;
         let dir = Arc::new(dir);
         check_private(&path, &dir)?;
@@ -109,14 +111,14 @@ impl Home {
         };
         let Some(lock) = lock else {
             return Err(OperationError::Conflict(format!(
-                "another host{} serves the hall in {name}; use that one, or end it first",
+                "another host{} serves the hall in {name}; use that host, or stop it first",
                 named_host(&dir)
             )));
         };
-        // A hall of the original holds no lock. Its number alone could be that of another process by now.
+        // A hall of the original holds no lock, and its process id alone could belong to another process by now.
         if is_served(&path.join(SOCKET)).map_err(OperationError::io(doing()))? {
             return Err(OperationError::Conflict(format!(
-                "another hall{} listens on {SOCKET} in {name}; use that one, or end it first",
+                "another hall{} listens on {SOCKET} in {name}; use that hall, or stop it first",
                 named_host(&dir)
             )));
         }
@@ -124,15 +126,16 @@ impl Home {
         Ok(Self { path, former, dir, _lock: lock })
     }
 
-    /// The state of a home, in words. It changes nothing, and blocks.
+    /// Describes the state of a home without changing it. It blocks.
     ///
     /// # Errors
-    /// Why no host could serve it.
+    ///
+    /// Returns the reason that no host could serve the home.
     pub(crate) fn look_at(path: &Path) -> Result<&'static str, OperationError> {
         let doing = || format!("the hall's home {} cannot be opened", path.display());
         let dir = match open_directory(path) {
             Ok(dir) => dir,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok("the first `guild serve --hall` makes it"),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok("the first `guild serve --hall` creates it"),
             Err(e) => return Err(OperationError::io(doing())(e)),
         };
         check_private(path, &dir)?;
@@ -141,10 +144,11 @@ impl Home {
         Ok(if is_served { "a host serves it" } else { "no host serves it" })
     }
 
-    /// Makes what a home has and this one has not. Nobody else can read a new one.
+    /// Creates the missing parts of a home. Other users cannot read a new home.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    ///
+    /// Returns an error when the home cannot be created.
     pub fn make(path: &Path) -> Result<(), OperationError> {
         let made = private_dir(path).and_then(|()| {
             let dir = open_directory(path)?;
@@ -152,20 +156,20 @@ impl Home {
                 .into_iter()
                 .try_for_each(|part| dir.create_dir_all(part))
         });
-        made.map_err(OperationError::io(format!("the hall's home {} cannot be made", path.display())))
+        made.map_err(OperationError::io(format!("the hall's home {} cannot be created", path.display())))
     }
 
-    /// Its path, canonical.
+    /// The home's path, canonical.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it was before it was moved, the last place last.
+    /// The home's former paths, the last one last.
     pub fn former(&self) -> &[PathBuf] {
         &self.former
     }
 
-    /// Where a worktree of this home is now that may have been made before the home was moved.
+    /// The present path of a worktree that may have been created before the home was moved.
     pub(crate) fn moved_here(&self, dir: &Path) -> PathBuf {
         let mut names = dir.iter().rev();
         match (names.next(), names.next(), names.next()) {
@@ -177,40 +181,40 @@ impl Home {
         }
     }
 
-    /// Its directory.
+    /// The home's directory.
     pub fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// The files of commissions.
+    /// The directory of the commissions' files.
     pub(crate) fn commissions(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, COMMISSIONS).map_err(OperationError::io(COMMISSIONS))
     }
 
-    /// The files of meetings.
+    /// The directory of the meetings' files.
     pub(crate) fn meetings(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, MEETINGS).map_err(OperationError::io(MEETINGS))
     }
 
-    /// The transcripts of open meetings, for people to read.
+    /// The directory of transcripts of open meetings, for people to read.
     pub(crate) fn transcripts(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, TRANSCRIPTS).map_err(OperationError::io(TRANSCRIPTS))
     }
 
-    /// The notes of pull requests.
+    /// The directory of the notes about pull requests.
     pub(crate) fn pulls(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, PULLS).map_err(OperationError::io(PULLS))
     }
 
-    /// A directory on the same file system as all worktrees, for files that are not yet where they belong.
+    /// A directory on the same file system as all worktrees, for new files before they are moved to their places.
     pub(crate) fn new_files(&self) -> Result<Dir, OperationError> {
         open_dir(&self.dir, NEW).map_err(OperationError::io(NEW))
     }
 
-    /// Removes what a crash left behind: worktrees that were being removed, and files that never came where they
-    /// belong. It blocks.
+    /// Removes the remains of a crash: worktrees that were being removed, and new files that were never moved. It
+    /// blocks.
     pub(crate) fn sweep(&self) {
-        let log = |path: &Path, e: std::io::Error| tracing::warn!("{} cannot be swept: {e}", path.display());
+        let log = |path: &Path, e: std::io::Error| tracing::warn!("the remains of a crash in {} cannot be removed: {e}", path.display());
         let projects = fs::read_dir(self.path.join(WORKTREES)).into_iter().flatten().flatten();
         let worktrees =
             projects.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
@@ -238,7 +242,7 @@ impl Home {
     }
 }
 
-/// Makes a directory that nobody else can read, if there is none.
+/// Creates a directory that other users cannot read, if it is missing.
 fn private_dir(path: &Path) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -253,10 +257,11 @@ fn private_dir(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Writes down where a home is. Its former places: one that is still there was copied, and not moved.
+/// Stores the path of a home, and returns its former paths. If the home still exists at a former path, it was copied
+/// and not moved.
 fn note_place(path: &Path, dir: &Dir) -> io::Result<Vec<PathBuf>> {
     let read = read_whole(dir, PLACE, MAX_PLACE_BYTES)?;
-    // One that cannot be read names no place; it is written anew.
+    // A file that cannot be read has no paths; it is replaced.
     let known: Place = read.and_then(|(text, _)| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let Place { path: last, mut former } = known.clone();
     if last != path && !last.as_os_str().is_empty() {
@@ -277,9 +282,9 @@ fn note_place(path: &Path, dir: &Dir) -> io::Result<Vec<PathBuf>> {
     Ok(now.former)
 }
 
-/// Refuses a home that others can change: they could have decided which projects there are.
+/// Refuses a home that other users can change: they could have chosen the projects.
 fn check_private(path: &Path, dir: &Dir) -> Result<(), OperationError> {
-    let doing = format!("{} cannot be looked at", path.display());
+    let doing = format!("{} cannot be examined", path.display());
     let parts = [
         (path.to_owned(), Some(dir.dir_metadata())),
         (path.join(SETTINGS), if_there(dir.metadata(SETTINGS)).transpose()),
@@ -290,25 +295,22 @@ fn check_private(path: &Path, dir: &Dir) -> Result<(), OperationError> {
         let (path, user) = (path.display(), geteuid().as_raw());
         if found.uid() != user && found.uid() != ROOT {
             return Err(OperationError::Conflict(format!(
-                "{path} belongs to another user, who could have decided what the hall does; `chown {user} {path}` after a \
-                 look at what is in it"
+                "{path} belongs to another user, who could have changed the hall's projects; review its content, then run `chown {user} {path}`"
             )));
         }
-        // The group of the user alone, which many systems give each user, is not others.
+        // A group of the user alone, which many systems create for each user, does not count as others.
         let group_writes = found.mode() & GROUP_WRITES != 0 && found.gid() != getegid().as_raw();
         if group_writes || found.mode() & ALL_WRITE != 0 {
             return Err(OperationError::Conflict(format!(
-                "other users can write {path}, and so could have decided what the hall does; `chmod go-w {path}` after a \
-                 look at what is in it"
+                "other users can write {path}, and could have changed the hall's projects; review its content, then run `chmod go-w {path}`"
             )));
         }
     }
     Ok(())
 }
 
-/// The host that serves a home: the process that [`PID`] names, where it has the home's directory open, as each host
-/// has. `None` for one that is not known: a number alone may be that of a process that ended, or of one that is no
-/// host.
+/// The host that serves a home: the process that [`PID`] names, if it has the home's directory open like every host.
+/// `None` if the host is not known: the id alone may belong to a process that ended, or to another program.
 pub fn host_of(home: &Path) -> Option<u32> {
     open_directory(home).ok().and_then(|dir| host_of_dir(&dir))
 }
@@ -319,19 +321,19 @@ fn host_of_dir(dir: &Dir) -> Option<u32> {
     Owner { pid, ..Owner::default() }.has_open(dir).then_some(pid)
 }
 
-/// The same in an error.
+/// Describes the host that serves a home, for an error.
 fn named_host(dir: &Dir) -> String {
     host_of_dir(dir).map_or_else(String::new, |pid| format!(", process {pid},"))
 }
 
-/// Whether somebody listens on a Unix socket.
+/// Whether a process listens on a Unix socket.
 fn is_served(path: &Path) -> io::Result<bool> {
-    // A path that is too long is of no socket.
+    // No socket can have a path that is too long.
     let Ok(address) = SocketAddrUnix::new(path) else { return Ok(false) };
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     match connect(&socket, &address) {
-        // As many connections as it takes wait to be accepted.
+        // The queue of connections that wait to be accepted is full.
         Ok(()) | Err(Errno::AGAIN) => Ok(true),
         Err(_) => Ok(false),
     }

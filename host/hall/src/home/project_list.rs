@@ -1,4 +1,4 @@
-//! The projects that `config.yaml` lists, and what the operator permits in each.
+//! Lists the projects of `config.yaml`, with the operator's permits for each.
 
 use std::{
     collections::BTreeMap,
@@ -25,49 +25,50 @@ use crate::{
     },
 };
 
-/// The time that one run of git may take.
+/// The time limit of one git run.
 const GIT_LIMIT: Duration = Duration::from_secs(120);
-/// The longest name of a project, which becomes that of a directory.
+/// The longest name of a project, which becomes the name of a directory.
 const MAX_NAME: usize = 64;
 
-/// The operator's permit for a project: `[[project]]` of `guild.toml`. Agents can edit `config.yaml`, and not this.
+/// The operator's permit for a project: `[[project]]` of `guild.toml`. Agents can edit `config.yaml`, but not
+/// `guild.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permit {
     /// The top directory of the user's working tree.
     pub path: PathBuf,
     /// Whether `claude/main` may be pushed.
     pub push: bool,
-    /// Whether pull requests may be made.
+    /// Whether pull requests may be created.
     pub pull_requests: bool,
 }
 
-/// A project, as `config.yaml` lists it.
+/// A project in `config.yaml`.
 #[derive(Debug)]
 pub(crate) struct Project {
-    /// Its settings in `config.yaml`.
+    /// The project's settings in `config.yaml`.
     pub(crate) settings: ProjectSettings,
-    /// The operator's permit, or the reason why there is none.
+    /// The operator's permit, or the reason that there is none.
     pub(crate) permit: Result<Permit, String>,
-    /// Where its path leads.
+    /// The real path of the project.
     real: PathBuf,
-    /// The locks and the worktree that it has once.
+    /// The locks and the worktree that all readings of the project share.
     pub(crate) shared: Arc<Shared>,
 }
 
 /// The locks and the worktree of a project, so that operations wait for each other. A project that is read again shares
-/// it with the earlier one, which operations under way have, where name, path and default branch are the same.
+/// them with the earlier reading, which running operations use, if its name, path and default branch are the same.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     integration: OnceCell<Arc<Integration>>,
-    /// Held while it is opened for those who do not wait for it to the end.
+    /// Held while the project is opened for callers that may stop waiting.
     pub(crate) opening: Arc<tokio::sync::Mutex<()>>,
-    /// Held while a pull request is made, and while `claude/main` follows the default branch.
+    /// Held while a pull request is created, and while `claude/main` is updated from the default branch.
     pub(crate) pulls: tokio::sync::Mutex<()>,
-    /// Held while a tick begins, so that two at once do not carry out the same standing orders.
+    /// Held while a tick starts, so that two simultaneous ticks do not carry out the same standing orders.
     pub(crate) ticks: tokio::sync::Mutex<()>,
 }
 
-/// The projects, read again where the file has changed.
+/// The list of projects, which is read again after the file has changed.
 pub(crate) struct ProjectList {
     permits: Mutex<Arc<[Permit]>>,
     program: Option<PathBuf>,
@@ -82,10 +83,11 @@ struct Known {
     projects: BTreeMap<String, Arc<Project>>,
 }
 
-/// Whether a name can be that of a project: it becomes a directory's.
+/// Checks the name of a project, which becomes the name of a directory.
 ///
 /// # Errors
-/// A sentence that says what it can be.
+///
+/// Returns a sentence about valid names.
 pub fn check_name(name: &str) -> Result<(), OperationError> {
     let is_plain = (1..=MAX_NAME).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -94,40 +96,41 @@ pub fn check_name(name: &str) -> Result<(), OperationError> {
         return Ok(());
     }
     Err(OperationError::Invalid(format!(
-        "a project's name is 1 to {MAX_NAME} letters, digits, '.', '-' or '_', and begins with a letter or digit: {name:?} is not"
+        "a project's name is 1 to {MAX_NAME} letters, digits, '.', '-' or '_', and begins with a letter or digit: {name:?} is not valid"
     )))
 }
 
-/// The program git; without a path, the one on `PATH`.
+/// Finds the program git; without a path, on `PATH`.
 ///
 /// # Errors
-/// Where there is none, or it is too old.
+///
+/// Returns an error when git is missing or too old.
 pub async fn find_git(program: Option<PathBuf>, limits: &Limits) -> Result<Git, GitError> {
     let (memory_bytes, documents) = (limits.git_memory_bytes, quota(limits));
     Git::find(GitOptions { program, limit: GIT_LIMIT, memory_bytes, documents, now: SystemTime::now }).await
 }
 
-/// How much the documents of a project may take.
+/// The quota for the documents of a project.
 pub(crate) fn quota(limits: &Limits) -> DocumentQuota {
     DocumentQuota { files: limits.project_documents, bytes: limits.project_documents_bytes }
 }
 
 impl Project {
-    /// Its name.
+    /// The project's name.
     pub(crate) fn name(&self) -> &str {
         &self.settings.name
     }
 
-    /// The operator's permit, where the project is there. It blocks for a moment.
+    /// The operator's permit, if the project exists. It blocks for a moment.
     ///
     /// # Errors
-    /// Why it cannot be worked on.
+    ///
+    /// Returns the reason that the project cannot be worked on.
     pub(crate) fn usable(&self) -> Result<&Permit, OperationError> {
         let permit = self.permit.as_ref().map_err(|why| OperationError::Conflict(why.clone()))?;
         if !Path::new(&self.settings.path).exists() {
             return Err(OperationError::Conflict(format!(
-                "{} is not there; if it was moved, run `guild project add NEW-PATH --name {}`, which goes on with it at its \
-                 new place",
+                "{} does not exist; if it was moved, run `guild project add NEW-PATH --name {}`, which registers its new path",
                 self.settings.path,
                 self.name()
             )));
@@ -135,7 +138,7 @@ impl Project {
         Ok(permit)
     }
 
-    /// As callers see it.
+    /// The project in the form that callers see.
     pub(crate) fn view(&self) -> ProjectView {
         ProjectView {
             name: self.settings.name.clone(),
@@ -156,7 +159,7 @@ impl Project {
             (Ok(()), _) if !path.is_absolute() => Err(format!("its path {:?} is not absolute", settings.path)),
             (Ok(()), Some(permit)) => Ok(permit.clone()),
             (Ok(()), None) => Err(format!(
-                "guild.toml has no [[project]] with path = {:?}, so it is not touched; run `guild project add {}`",
+                "guild.toml has no [[project]] with path = {:?}, so the project is not touched; run `guild project add {}`",
                 settings.path, settings.path
             )),
         };
@@ -169,12 +172,12 @@ impl ProjectList {
         Self { permits: Mutex::new(permits.into()), program, limits, git: OnceCell::new(), read: Mutex::new(None) }
     }
 
-    /// How much the documents of a project may take.
+    /// The quota for the documents of a project.
     pub(crate) fn documents(&self) -> DocumentQuota {
         quota(&self.limits)
     }
 
-    /// Changes the permits, from now on.
+    /// Replaces the permits.
     pub(crate) fn permit(&self, permits: Vec<Permit>) {
         *lock(&self.permits) = permits.into();
         if let Some(known) = &mut *lock(&self.read) {
@@ -193,10 +196,11 @@ impl ProjectList {
         read.iter().flat_map(|known| known.projects.keys().cloned()).collect()
     }
 
-    /// The projects by name, and what else the file says. It blocks.
+    /// The projects by name, and the other settings of the file. It blocks.
     ///
     /// # Errors
-    /// Where the file cannot be read, and was never read before.
+    ///
+    /// Returns an error when the file cannot be read and was never read before.
     pub(crate) fn now(&self, home: &Home) -> Result<(Settings, BTreeMap<String, Arc<Project>>), OperationError> {
         let mut read = lock(&self.read);
         let file = Fingerprint::at(home.dir(), SETTINGS).map_err(OperationError::io(SETTINGS))?;
@@ -208,7 +212,7 @@ impl ProjectList {
         let settings = match (parsed, &*read) {
             (Ok(settings), _) => settings,
             (Err(e), Some(known)) => {
-                tracing::error!("{e}; what it said before still holds");
+                tracing::error!("{e}; its previous content stays in effect");
                 known.settings.clone()
             }
             (Err(e), None) => return Err(e),
@@ -230,17 +234,18 @@ impl ProjectList {
         Ok((settings, projects))
     }
 
-    /// The projects as callers see them, in the order of the file. It blocks.
+    /// The projects in the form that callers see, in the order of the file. It blocks.
     ///
     /// # Errors
-    /// As [`Self::now`].
+    ///
+    /// Returns the errors of [`Self::now`].
     pub(crate) fn views(&self, home: &Home) -> Result<Vec<ProjectView>, OperationError> {
         let (settings, projects) = self.now(home)?;
         let known = settings.projects().iter().filter_map(|settings| projects.get(&settings.name));
         Ok(known.map(|project| project.view()).collect())
     }
 
-    /// Reads the file: what it says, or what is wrong with it, and its state. It blocks.
+    /// Reads the file. Returns its settings or its fault, and the state of the file. It blocks.
     ///
     /// # Errors
     /// Where it cannot be read.
@@ -253,12 +258,13 @@ impl ProjectList {
     /// The program git.
     ///
     /// # Errors
-    /// Where there is none, or it is too old.
+    ///
+    /// Returns an error when git is missing or too old.
     pub(crate) async fn git(&self) -> Result<&Git, GitError> {
         self.git.get_or_try_init(|| find_git(self.program.clone(), &self.limits)).await
     }
 
-    /// The integration worktree of a project, which is made at the first use.
+    /// The integration worktree of a project, which is created at its first use.
     ///
     /// # Errors
     /// Where the project is not permitted, or cannot be worked on.

@@ -1,7 +1,7 @@
-//! `config.yaml`: the projects of a hall, as the original writes them.
+//! Reads and changes `config.yaml`: the projects of a hall, in the original's format.
 //!
-//! Projects are added to the text and removed from it, so that comments, order and keys that are not known here stay as
-//! they are. A changed text is read again before it is written.
+//! Projects are added to the text and removed from it, so that comments, order and unknown keys stay unchanged. A
+//! changed text is parsed before it is written.
 
 use guild_contract::{OperationError, hall::ProjectSettings};
 use serde::Deserialize;
@@ -11,12 +11,12 @@ use crate::home::SETTINGS;
 
 /// The most bytes of the file.
 pub(crate) const MAX_BYTES: u64 = 1024 * 1024;
-/// Commissions of all projects that run at once, where it says nothing.
+/// The default for the most commissions of all projects that run at once.
 const COMMISSIONS: u32 = 10;
 
-const NO_INTERVAL: &str = "a tick is asked for, and none comes by itself";
-const COUNTED: &str = "briefings are counted when they are asked for";
-const NOT_NOTIFIED: &str = "events are told to those who listen at the API";
+const NO_INTERVAL: &str = "ticks happen only on request";
+const COUNTED: &str = "briefings are made on request, without a model";
+const NOT_NOTIFIED: &str = "events are sent to subscribers of the API";
 /// Keys of the original that this host does not use, with the reason.
 const UNUSED: [(&str, &str); 8] = [
     ("models", "a member's model is `model` in guild.toml, with the address of its provider"),
@@ -39,7 +39,7 @@ struct File {
     max_concurrent_commissions: Option<u32>,
 }
 
-/// The file's text, and its settings.
+/// The file's text and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     text: String,
@@ -50,10 +50,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads a text. An empty one has no projects.
+    /// Parses a text. An empty text has no projects.
     ///
     /// # Errors
-    /// The first mistake, with its place.
+    ///
+    /// Returns the first mistake, with its place.
     pub fn parse(text: &str) -> Result<Self, OperationError> {
         let options = serde_saphyr::options! { strict_booleans: true };
         let file: Option<File> = serde_saphyr::from_str_with_options(text, options)
@@ -70,7 +71,7 @@ impl Settings {
         Ok(Self { text: text.to_owned(), projects, lines, commissions })
     }
 
-    /// The text.
+    /// The file's text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -80,22 +81,23 @@ impl Settings {
         &self.projects
     }
 
-    /// Commissions of all projects that run at once.
+    /// The most commissions of all projects that run at once.
     pub fn commissions(&self) -> u32 {
         self.commissions.unwrap_or(COMMISSIONS)
     }
 
-    /// The keys of the original that are kept and not used here, each with the reason.
+    /// The keys of the original that are kept and not used, each with the reason.
     pub fn unused(&self) -> Vec<String> {
         let value: serde_json::Value = serde_saphyr::from_str(&self.text).unwrap_or_default();
         let unused = UNUSED.iter().filter(|(key, _)| value.get(key).is_some());
         unused.map(|(key, why)| format!("{SETTINGS}: `{key}` is kept and not used: {why}")).collect()
     }
 
-    /// With one more project, at the end of the list.
+    /// Adds a project at the end of the list.
     ///
     /// # Errors
-    /// Where there is one of that name, or the text has a form that cannot be added to.
+    ///
+    /// Returns an error when the name is taken, or when the text has a form that cannot be extended.
     pub fn with(&self, project: &ProjectSettings) -> Result<Self, OperationError> {
         if self.projects.iter().any(|known| known.name == project.name) {
             return Err(OperationError::Conflict(format!("project '{}' is already registered", project.name)));
@@ -126,15 +128,16 @@ impl Settings {
         self.changed(&lines, &wanted).ok_or_else(|| by_hand(&yaml))
     }
 
-    /// Without the project of that name.
+    /// Removes the project with that name.
     ///
     /// # Errors
-    /// Where there is none, or the text has a form that cannot be changed.
+    ///
+    /// Returns an error when there is no such project, or when the text has a form that cannot be changed.
     pub fn without(&self, name: &str) -> Result<Self, OperationError> {
         let index = self.projects.iter().position(|project| project.name == name);
         let Some(index) = index else { return Err(OperationError::NotFound(format!("project '{name}' not found"))) };
         let by_hand = || {
-            OperationError::Conflict(format!("{SETTINGS} has a form that is not changed here; remove {name:?} from it"))
+            OperationError::Conflict(format!("{SETTINGS} has a form that cannot be changed automatically; remove {name:?} from it"))
         };
         let (Some(key), Some(from)) = (self.key(), self.lines.get(index)) else { return Err(by_hand()) };
         let to = self.lines.get(index + 1).map_or_else(|| self.end(key), |next| next - 1);
@@ -153,24 +156,26 @@ impl Settings {
         self.changed(&lines, &wanted).ok_or_else(by_hand)
     }
 
-    /// With another path of the project of that name, which was moved.
+    /// Changes the path of the project with that name, which was moved.
     ///
     /// # Errors
-    /// Where there is none, or the text has a form that cannot be changed.
+    ///
+    /// Returns an error when there is no such project, or when the text has a form that cannot be changed.
     pub fn moved(&self, name: &str, path: &str) -> Result<Self, OperationError> {
         self.with_value(name, "path", Some(path), |project| path.clone_into(&mut project.path))
     }
 
-    /// With another group of the project of that name, or none.
+    /// Changes or removes the group of the project with that name.
     ///
     /// # Errors
-    /// Where there is none of that name, or the text has a form that cannot be changed.
+    ///
+    /// Returns an error when there is no such project, or when the text has a form that cannot be changed.
     pub fn grouped(&self, name: &str, group: Option<&str>) -> Result<Self, OperationError> {
         self.with_value(name, "group", group, |project| project.group = group.map(str::to_owned))
     }
 
-    /// With another value of a key of a project, on the key's own line, or without the key and its line. `change` does
-    /// the same to the settings that were read.
+    /// Changes a value of a project, on the key's own line, or removes the key and its line. `change` does the same to
+    /// the parsed settings.
     fn with_value(
         &self,
         name: &str,
@@ -185,10 +190,10 @@ impl Settings {
         change(project);
         let by_hand = || {
             let what = match value {
-                Some(value) => format!("make {value:?} the {key} of {name:?} there"),
-                None => format!("remove the {key} of {name:?} there"),
+                Some(value) => format!("set the {key} of {name:?} in it to {value:?}"),
+                None => format!("remove the {key} of {name:?} from it"),
             };
-            OperationError::Conflict(format!("{SETTINGS} has a form that is not changed here; {what}"))
+            OperationError::Conflict(format!("{SETTINGS} has a form that cannot be changed automatically; {what}"))
         };
         let first = self.lines.get(index).and_then(|line| line.checked_sub(1)).ok_or_else(by_hand)?;
         let written = match value.map(|value| serde_saphyr::to_string(&value)).transpose() {
@@ -219,7 +224,7 @@ impl Settings {
         self.changed(&lines, &wanted).ok_or_else(by_hand)
     }
 
-    /// The lines with their ends. The last line has one, too.
+    /// The lines with their ends. The last line gets an end if it has none.
     fn text_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.text.split_inclusive('\n').map(str::to_owned).collect();
         if let Some(last) = lines.last_mut().filter(|last| !last.ends_with('\n')) {
@@ -228,7 +233,7 @@ impl Settings {
         lines
     }
 
-    /// The end of a line that is added.
+    /// The end of an added line.
     fn line_end(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
@@ -240,13 +245,13 @@ impl Settings {
             .position(|line| line.split('#').next().unwrap_or_default().trim_end().starts_with("projects:"))
     }
 
-    /// The columns before the `-` of a project.
+    /// The number of columns before the `-` of a project.
     fn dash(&self) -> Option<usize> {
         let line = self.text.lines().nth(self.lines.last()?.checked_sub(1)?)?;
         line.trim_start().starts_with('-').then(|| line.len() - line.trim_start().len())
     }
 
-    /// The index of the line behind the list, without blank lines and comments that may belong to what follows.
+    /// The index of the line after the list, without trailing blank lines and comments that may belong to the next key.
     fn end(&self, key: usize) -> usize {
         let dash = self.dash().unwrap_or(0);
         let (mut end, last) = (key + 1, self.lines.last().copied().unwrap_or(key + 1));
@@ -263,7 +268,7 @@ impl Settings {
         end
     }
 
-    /// The text of those lines, if it says what was wanted and the same as before otherwise.
+    /// The text of those lines, if it parses to the wanted projects and otherwise unchanged settings.
     fn changed(&self, lines: &[String], projects: &[ProjectSettings]) -> Option<Self> {
         let new = Self::parse(&lines.concat()).ok()?;
         let rest = |text: &str| {
@@ -276,12 +281,11 @@ impl Settings {
     }
 }
 
-/// The comment behind a value with the blanks before it, and the end of the line; the end alone where there is no
-/// comment.
+/// The comment after a value with the blanks before it, and the end of the line; only the end if there is no comment.
 fn behind_value(value: &str) -> &str {
     let end = value.trim_end().len();
     let mut comments = value.match_indices(" #").map(|(at, _)| value.split_at(at));
-    // A `#` within quotes begins no comment: the text before it is no whole value.
+    // A `#` within quotes does not start a comment: the text before it is not a complete value.
     let comment = comments.find(|(before, _)| serde_saphyr::from_str::<serde_json::Value>(before).is_ok());
     match comment {
         Some((before, _)) => value.get(before.trim_end().len()..).unwrap_or_default(),
@@ -291,7 +295,7 @@ fn behind_value(value: &str) -> &str {
 
 fn by_hand(yaml: &str) -> OperationError {
     OperationError::Conflict(format!(
-        "{SETTINGS} has a form that is not changed here; add this to its `projects`:\n{yaml}"
+        "{SETTINGS} has a form that cannot be changed automatically; add this to its `projects`:\n{yaml}"
     ))
 }
 

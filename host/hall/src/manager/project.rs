@@ -1,4 +1,4 @@
-//! The manager's tools on its project besides commissions: pull requests, meetings, and a look at it with git.
+//! Implements the manager's tools on its project besides commissions: pull requests, meetings, and reading with git.
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,28 +24,28 @@ const DIFF: &str = "git_diff";
 const SHOW: &str = "git_show";
 const BRANCH: &str = "git_branch";
 
-/// Push `claude/main` and make a pull request of it, for the user to review and to merge. It is refused while other
-/// work is under way in the project, and where the operator does not permit it.
+/// Push `claude/main` and create a pull request for it, for the user to review and to merge. It is refused while other
+/// work runs in the project, and if the operator does not permit it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CreatePr {
     /// A short title.
     title: String,
-    /// What changed, and why, as Markdown.
+    /// The changes and their reasons, as Markdown.
     #[serde(default)]
     body: Option<String>,
 }
 
-/// Ask the user for a meeting with a worker, which may be you: to present what was found or done, or what is blocked.
-/// The user accepts, declines or defers it.
+/// Request a meeting of the user with a worker, or with yourself: to present findings or results, or a problem. The
+/// user accepts, declines or defers the request.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct InitiateMeeting {
-    /// With whom: the name of a worker.
+    /// The name of the worker for the meeting.
     worker_name: String,
-    /// What it is about, and why the user is needed.
+    /// The subject, and the reason why the user is needed.
     reason: String,
-    /// Paths of artifacts from `.lore/` that belong to it.
+    /// Paths of artifacts from `.lore/` that belong to the meeting.
     #[serde(default)]
     referenced_artifacts: Option<Vec<String>>,
 }
@@ -55,13 +55,13 @@ struct InitiateMeeting {
 #[serde(deny_unknown_fields)]
 struct GitStatus {}
 
-/// The definition of a look with git.
+/// The definition of a tool that reads with git.
 fn look<T: JsonSchema>(name: &str, title: &str, description: &str) -> Arc<ToolDefinition> {
     let definition = ToolDefinition::of::<T>(name, Some(title), true);
     Arc::new(ToolDefinition { description: description.to_owned(), ..definition })
 }
 
-/// The tools. Those that only read need an activity of a project, too.
+/// The tools. Even the reading tools need an activity with a project.
 pub(super) static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 7]> = LazyLock::new(|| {
     [
         define::<CreatePr>(PULL_REQUEST, "Create pull request", false),
@@ -74,7 +74,7 @@ pub(super) static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 7]> = LazyLock::ne
     ]
 });
 
-/// Calls one of them, by which `once` is named so that a call which comes again has its effect once.
+/// Calls one of the tools. `once` names the call, so that a repeated call takes effect once.
 pub(super) async fn call(
     hall: &Arc<Hall>,
     activity: &Attempt,

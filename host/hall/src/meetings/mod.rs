@@ -1,7 +1,7 @@
-//! Meetings: a user talks with a worker, leaves, comes back days and restarts later, and goes on.
+//! Manages meetings: a user talks with a worker, leaves, and continues days and restarts later.
 //!
-//! The job of a meeting runs nothing between turns. Its transcript alone has what was said; a turn runs by itself,
-//! whether somebody listens to it or not. The module uses documents, and none of the commissions, which stand above it.
+//! The job of a meeting is idle between turns. Its transcript alone has the conversation; a turn runs independently of
+//! its subscribers. The module uses documents, but not commissions, which are above it.
 
 mod close;
 pub mod meeting;
@@ -43,26 +43,26 @@ pub struct Meetings {
 
 type StoredMeeting = StoredRecord<Meeting>;
 
-/// The state that goes with a meeting while the host runs.
+/// The state of a meeting that is kept only while the host runs.
 pub(crate) struct Turns {
-    /// The turn under way, or the last one.
+    /// The running turn, or the last one.
     turn: watch::Sender<TurnState>,
-    /// Ends the turn under way.
+    /// Cancels the running turn.
     cancel: Mutex<CancellationToken>,
-    /// Held while it is closed.
+    /// Held while the meeting is closed.
     closing: tokio::sync::Mutex<()>,
-    /// Held while its transcript is written for people.
+    /// Held while the meeting's transcript is written for people.
     rendering: tokio::sync::Mutex<()>,
 }
 
-/// How far a turn is.
+/// The state of a turn.
 #[derive(Clone, Debug, Default)]
 struct TurnState {
-    /// Which one it is.
+    /// The number of the turn.
     number: u64,
-    /// Where it begins in the transcript, once it has begun there.
+    /// The position in the transcript at which the turn begins, once it has begun there.
     at: Option<Position>,
-    /// That it is over, and why it did not begin where it did not; `None` while it is under way.
+    /// The outcome of the turn, with the reason if it did not begin; `None` while it runs.
     over: Option<Result<(), String>>,
 }
 
@@ -78,7 +78,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Ends the turn under way, if there is one.
+    /// Interrupts the running turn, if there is one.
     fn interrupt(&self) {
         lock(&self.cancel).cancel();
     }
@@ -94,12 +94,12 @@ impl Meetings {
         self.records.named(id).is_some()
     }
 
-    /// All meetings as they are now.
+    /// The current state of all meetings.
     pub(crate) fn now(&self) -> impl Iterator<Item = Arc<Meeting>> + use<> {
         self.records.now()
     }
 
-    /// The open meetings of a project whose work is not merged yet. A meeting without a branch merges nothing.
+    /// The open meetings of a project whose changes are not merged yet. A meeting without a branch merges nothing.
     pub(crate) fn active(&self, project: &str) -> impl Iterator<Item = String> {
         let open = self.all_open().filter(move |now| now.project_name == project && now.branch_name.is_some());
         open.map(|now| now.meeting_id.to_string())
@@ -112,7 +112,7 @@ impl Meetings {
         now.as_attempt(self.core.project(&now.project_name).ok()?.settings.memory_chars())
     }
 
-    /// Notes something in the log of a meeting, where no entry is this one already.
+    /// Adds an entry to the log of a meeting, unless the log has an equal one.
     ///
     /// # Errors
     /// Where it cannot be stored.
@@ -138,7 +138,7 @@ impl Meetings {
         self.records.named(id).ok_or_else(|| OperationError::NotFound(format!("Meeting \"{id}\" not found")))
     }
 
-    /// The meeting, where it is one of that project, or of any where none is named.
+    /// Finds a meeting, which must belong to the project if one is given.
     async fn find(&self, id: &str, project: Option<&str>) -> Result<Arc<StoredMeeting>, OperationError> {
         self.records.find(id, project).await?.ok_or_else(|| {
             let there = project.map(|project| format!(" in project \"{project}\"")).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Meetings {
         self.records.now().filter(|now| now.status == MeetingStatus::Open)
     }
 
-    /// An open meeting as its worker is given it.
+    /// An open meeting as its worker receives it.
     fn attempt(&self, meeting: &Meeting) -> Result<Attempt, OperationError> {
         let settings = &self.core.project(&meeting.project_name)?.settings;
         meeting.as_attempt(settings.memory_chars()).ok_or_else(|| {

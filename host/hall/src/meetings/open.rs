@@ -1,4 +1,4 @@
-//! Requests for meetings, and the beginning of a meeting.
+//! Handles requests for meetings, and opens meetings.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,47 +25,47 @@ use crate::{
 
 /// The most artifacts that a request names.
 const ARTIFACTS: usize = 256;
-/// Characters of what a request is about in its title.
+/// The most characters of a request's reason in the title.
 const TITLE_CHARS: usize = 80;
-/// The most requests that wait in a project: workers make them.
+/// The most requests that wait in a project, since workers create them.
 const REQUESTS: usize = 200;
-/// The most of them that one worker made, so that others can still ask.
+/// The most waiting requests of one worker, so that others can still request meetings.
 const REQUESTS_OF_ONE: usize = 40;
 /// The most bytes of an artifact's path.
 const PATH_BYTES: usize = 1024;
-/// How long a host that is busy is asked again before the user is told.
+/// The time for which a busy host is retried before the user gets an error.
 const BUSY: Duration = Duration::from_secs(20);
-/// How long until the end of a meeting, that the last host left to do, is tried again.
+/// The pause before the end of a meeting that an earlier host started is retried.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// A meeting that somebody asks the user for.
+/// A request for a meeting with the user.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewRequest {
-    /// Its project.
+    /// The project's name.
     pub project: String,
-    /// With whom, by its key, the name of its package, or its name for people.
+    /// The worker, by its key, the name of its package, or its display name.
     pub worker: String,
-    /// Its subject.
+    /// The subject.
     pub reason: String,
-    /// Paths of artifacts below `.lore/` that belong to it.
+    /// Paths of the meeting's artifacts below `.lore/`.
     pub artifacts: Vec<String>,
-    /// Who asks.
+    /// The requester.
     pub author: Author,
-    /// The meeting that it goes on with, where a worker proposes it in one.
+    /// The meeting that it follows, if a worker proposes it in one.
     pub follows: Option<MeetingId>,
-    /// The call that asks for it: one that comes again is answered with the meeting of then.
+    /// The call that requests it: a repeated call gets the meeting of the first one.
     pub call: Option<String>,
 }
 
 impl Meetings {
-    /// Opens a meeting. Its first turn is under way when this returns.
+    /// Opens a meeting. Its first turn is running when this returns.
     ///
     /// # Errors
     /// Where there is no such project or worker, a field is not acceptable, or the project's cap is reached.
     pub async fn open(self: &Arc<Self>, new: NewMeeting) -> Result<(MeetingId, Turn), OperationError> {
         check_text("prompt", &new.prompt, TEXT_BYTES)?;
         let project = self.core.project(&new.project_name)?;
-        // A project that cannot be worked on is told now.
+        // A project that cannot be worked on is reported now.
         self.core.projects.integration(&self.core.home, &project).await?;
         let worker = self.core.worker(&new.worker_name)?;
         let (overrides, cut) = self.core.allowed(&worker.key, new.resource_overrides)?;
@@ -102,7 +102,7 @@ impl Meetings {
         Ok((id, self.begin(stored, Failed::Forgotten)?))
     }
 
-    /// Asks the user for a meeting.
+    /// Requests a meeting with the user.
     ///
     /// # Errors
     /// Where there is no such project or worker, or a field is not acceptable.
@@ -125,15 +125,14 @@ impl Meetings {
             .collect();
         let full = |most: usize, whose: &str| {
             OperationError::Conflict(format!(
-                "{most} requests for meetings{whose} wait in project \"{}\", and it takes no more; the user accepts or \
-                 declines some first",
+                "{most} requests for meetings{whose} wait in project \"{}\", which is the limit; the user has to accept or decline some first",
                 new.project
             ))
         };
         if waiting.len() >= REQUESTS {
             return Err(full(REQUESTS, ""));
         }
-        // The hall itself asks on behalf of the manager, and does not wait behind it.
+        // The hall itself requests meetings on behalf of the manager, and is not bounded by the manager's requests.
         let (of_one, whose) = match (new.author, &new.call) {
             (Author::Worker, _) => (
                 waiting
@@ -158,7 +157,7 @@ impl Meetings {
                 format!("Worker proposed follow-up from meeting {id}"),
             ),
             None => {
-                // A title becomes a line of a commit's message.
+                // A title becomes a line of a commit message.
                 let words = new.reason.split(|c: char| c.is_whitespace() || c.is_control());
                 let about = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
                 let about: String = about.chars().take(TITLE_CHARS).collect();
@@ -199,12 +198,13 @@ impl Meetings {
         Ok(id)
     }
 
-    /// Accepts a request, with these overrides in place of the worker's own bounds. The first turn, which is about its
-    /// agenda and what the user says besides, is under way when this returns.
+    /// Accepts a request, with these overrides in place of the worker's own bounds. The first turn, about the agenda
+    /// and the user's message, is running when this returns.
     ///
     /// # Errors
-    /// Where there is no such request, its worker is not there, an override is not acceptable, or the project's cap is
-    /// reached.
+    ///
+    /// Returns an error when there is no such request, its worker is not in service, an override is not acceptable, or
+    /// the project's cap is reached.
     pub async fn accept(
         self: &Arc<Self>,
         id: &str,
@@ -216,7 +216,7 @@ impl Meetings {
         message.map_or(Ok(()), |message| check_text("message", message, TEXT_BYTES))?;
         let stored = self.find(id, project).await?;
         let now = stored.now();
-        // Of a request that somebody else made, the worker's name for people may be all that is known.
+        // A request that another program created may contain only the worker's display name.
         let worker = match self.core.worker_of(&now.worker_name) {
             Err(_) if now.worker_name == now.record.worker => self.core.worker(&now.worker_name),
             found => found,
@@ -267,14 +267,15 @@ impl Meetings {
         Ok(())
     }
 
-    /// Puts a request off until some day, `YYYY-MM-DD`. It stays a request.
+    /// Defers a request to a date, `YYYY-MM-DD`. It remains a request.
     ///
     /// # Errors
-    /// Where there is no such request, or that is no day.
+    ///
+    /// Returns an error when there is no such request, or when the date is invalid.
     pub async fn defer(self: &Arc<Self>, id: &str, project: Option<&str>, until: &str) -> Result<(), OperationError> {
         let day = until.trim();
         if day.parse::<Date>().is_err() {
-            return Err(OperationError::Invalid(format!("deferredUntil is a day such as 2026-12-01, not {until:?}")));
+            return Err(OperationError::Invalid(format!("deferredUntil must be a date such as 2026-12-01, not {until:?}")));
         }
         let (stored, time) = (self.find(id, project).await?, self.core.time());
         self.records
@@ -292,8 +293,8 @@ impl Meetings {
             .await
     }
 
-    /// Goes on with the meetings that were being opened or closed when the last host ended. No message was lost, and a
-    /// turn that was cut off is not made again.
+    /// Resumes the meetings that were being opened or closed when the last host stopped. No message was lost, and an
+    /// interrupted turn is not repeated.
     pub(crate) fn resume(self: &Arc<Self>) {
         for stored in self.records.all() {
             let now = stored.now();
@@ -302,13 +303,13 @@ impl Meetings {
                 let meetings = self.clone();
                 tokio::spawn(async move {
                     while let Err(e) = meetings.finish(&stored).await {
-                        tracing::error!(meeting = %now.meeting_id, "its end is tried again in a minute: {e}");
+                        tracing::error!(meeting = %now.meeting_id, "the end of the meeting is retried in a minute: {e}");
                         tokio::time::sleep(AGAIN).await;
                     }
                 });
             } else if !session.begun {
                 if let Err(e) = self.begin(stored, Failed::Stays) {
-                    tracing::error!(meeting = %now.meeting_id, "it cannot be opened: {e}");
+                    tracing::error!(meeting = %now.meeting_id, "the meeting cannot be opened: {e}");
                 }
             } else if !session.opening.is_empty() && turn::take(&stored).is_some() {
                 let meetings = self.clone();
@@ -323,11 +324,11 @@ impl Meetings {
         Ok(SessionState { job, full, begun: false, opening, close: None })
     }
 
-    /// Says where the worker of a meeting works.
+    /// Sets the place in which the worker of a meeting works.
     fn begin_in(&self, meeting: &mut Meeting, worker: &Worker, session: SessionState) {
         let (id, project) = (&meeting.meeting_id, &meeting.project_name);
         if worker.manages {
-            // The manager plans and dispatches, and works on nothing itself.
+            // The manager plans and dispatches, and changes no files itself.
             meeting.scope = MeetingScope::Project;
             meeting.worktree_dir = Some(self.core.home.integration(project));
             meeting.branch_name = None;
@@ -354,13 +355,13 @@ impl Meetings {
         )))
     }
 
-    /// Prepares a meeting and has its first turn, in the background.
+    /// Prepares a meeting and runs its first turn, in the background.
     fn begin(self: &Arc<Self>, stored: Arc<StoredMeeting>, failed: Failed) -> Result<Turn, OperationError> {
         let number = turn::take(&stored).ok_or_else(|| turn::under_way(&stored))?;
         Ok(self.begin_taken(stored, number, failed, None))
     }
 
-    /// As [`Self::begin`], in the place of that turn, which is taken. The user may say something besides.
+    /// Like [`Self::begin`], for a turn that is already reserved, with an optional message of the user.
     pub(super) fn begin_taken(
         self: &Arc<Self>,
         stored: Arc<StoredMeeting>,
@@ -386,7 +387,7 @@ impl Meetings {
                     meetings.carry_turn_out(&stored, &turn::behind(&opening, message.as_deref())).await;
                 }
                 Err(e) => {
-                    tracing::warn!(meeting = %now.meeting_id, "it cannot be opened: {e}");
+                    tracing::warn!(meeting = %now.meeting_id, "the meeting cannot be opened: {e}");
                     meetings.undo_opening(&stored, failed, &e).await;
                     turn::end(&stored, Err(e.to_string()));
                 }
@@ -395,7 +396,7 @@ impl Meetings {
         listener
     }
 
-    /// From the worktree to the job. Each step can be done again.
+    /// Prepares the worktree and the job. Each step can be repeated.
     async fn prepare(&self, stored: &StoredMeeting) -> Result<(), OperationError> {
         let now = stored.now();
         let attempt = self.attempt(&now)?;
@@ -415,7 +416,7 @@ impl Meetings {
         }
     }
 
-    /// After a meeting could not be opened, there is none; a request is one again.
+    /// Removes a meeting that could not be opened, or makes it a request again.
     async fn undo_opening(self: &Arc<Self>, stored: &StoredMeeting, failed: Failed, why: &OperationError) {
         let now = stored.now();
         if failed == Failed::Stays {
@@ -426,21 +427,21 @@ impl Meetings {
         }
         let dir = now.worktree_dir.clone().filter(|_| now.branch_name.is_some());
         if let Err(e) = self.remove_worktree(&now.project_name, dir).await {
-            tracing::warn!(meeting = %now.meeting_id, "its worktree stays: {e}");
+            tracing::warn!(meeting = %now.meeting_id, "the worktree of the meeting cannot be removed: {e}");
         }
         if failed == Failed::Forgotten {
             return self.records.forget(stored).await;
         }
         let (time, why) = (self.core.time(), self.core.without_paths(why.to_string()).await);
         let undone = self.records.change(stored, |meeting| {
-            // The one step back that there is: nothing was said yet.
+            // This is the only backward change of state: the conversation has not begun.
             meeting.status = MeetingStatus::Requested;
             (meeting.session, meeting.worktree_dir, meeting.branch_name) = (None, None, None);
             meeting.note("not_opened", &why, time);
             Ok(())
         });
         if let Err(e) = undone.await {
-            tracing::error!(meeting = %now.meeting_id, "it stays as it is: {e}");
+            tracing::error!(meeting = %now.meeting_id, "the failed opening of the meeting cannot be undone: {e}");
         }
     }
 
@@ -451,20 +452,21 @@ impl Meetings {
     }
 }
 
-/// The state to which a meeting returns that cannot be opened.
+/// The handling of a meeting that cannot be opened.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Failed {
-    /// Nobody asked for it before: it has never been.
+    /// The meeting is removed: it was not requested before.
     Forgotten,
-    /// It is a request again.
+    /// The meeting becomes a request again.
     AskedFor,
-    /// It was being opened when the last host ended, and is tried again with the next message, and at the next start.
+    /// The meeting stays: it was being opened when the last host stopped, and the next message or the next start
+    /// retries it.
     Stays,
 }
 
-/// Notes that a meeting's worktree and job are there. Answers the user's first message.
+/// Notes that a meeting's worktree and job exist. Returns the user's first message.
 fn begun(meeting: &mut Meeting) -> Result<String, OperationError> {
-    let session = meeting.session.as_mut().ok_or_else(|| OperationError::Internal("it has no session".to_owned()))?;
+    let session = meeting.session.as_mut().ok_or_else(|| OperationError::Internal("the meeting has no session".to_owned()))?;
     session.begun = true;
     Ok(session.opening.clone())
 }

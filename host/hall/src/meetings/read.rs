@@ -1,4 +1,4 @@
-//! Reading meetings.
+//! Lists and reads meetings.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Meetings {
-    /// The meetings of a project, and of all where none is named, in one of these states, and in any where there are
-    /// none. The newest come first; of requests, those that were put off come last.
+    /// The meetings of a project or of all projects, in one of these states, or in any state if none is given. The
+    /// newest come first; deferred requests come last.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -36,10 +36,11 @@ impl Meetings {
         self.list_from(project, states, 0, None).await
     }
 
-    /// As [`Self::list`], without the first `offset` of the list, and at most `limit`.
+    /// The meetings of [`Self::list`] without the first `offset`, and at most `limit`.
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Returns the errors of [`Self::list`].
     pub async fn list_from(
         &self,
         project: Option<&str>,
@@ -56,7 +57,7 @@ impl Meetings {
         Ok(Page::of(&found, offset, limit))
     }
 
-    /// The records of all meetings of a project, as artifacts: those that are open first, then the newest.
+    /// The records of all meetings of a project, as artifacts: open ones first, then the newest.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -79,10 +80,11 @@ impl Meetings {
         found.iter().map(listed).collect()
     }
 
-    /// One meeting, and what was said in it as far as that is still there.
+    /// One meeting, with the conversation as far as it is still stored.
     ///
     /// # Errors
-    /// Where there is none, or it is of another project.
+    ///
+    /// Returns an error when there is no such meeting, or it belongs to another project.
     pub async fn read(&self, id: &str, project: Option<&str>) -> Result<MeetingDetail, OperationError> {
         let missing = |e: OperationError| match e {
             OperationError::NotFound(why) if why.starts_with("Meeting") => {
@@ -95,7 +97,7 @@ impl Meetings {
             (Some(session), Ok(worker), Some(jobs)) => jobs.transcript(&worker, &session.job).await,
             _ => Ok(Vec::new()),
         };
-        // The job of a meeting that is over can be deleted.
+        // The job of a closed meeting can be deleted.
         let (of, lines) = (now.clone(), lines.unwrap_or_default());
         let (transcript, parsed_messages) = blocking(move || {
             let messages = transcript::messages(&lines);
@@ -106,12 +108,12 @@ impl Meetings {
         Ok(MeetingDetail { meeting: view::meeting(&now), transcript, parsed_messages })
     }
 
-    /// The meetings that are open, of all projects, in the order of their names.
+    /// The open meetings of all projects, in the order of their names.
     pub fn sessions(&self) -> Vec<OpenMeetingView> {
         self.all_open().map(|now| view::open_meeting(&now)).collect()
     }
 
-    /// The meetings of a project, and of all where none is named, as they are, the newest first.
+    /// The stored meetings of a project or of all projects, newest first.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -124,7 +126,7 @@ impl Meetings {
     }
 }
 
-/// The record of a meeting, which is at this path in the integration worktree, if it is there.
+/// The record of a meeting, which is at this path in the integration worktree if it exists.
 fn artifact(meeting: &Meeting, path: Option<&String>) -> Result<Artifact, OperationError> {
     let path = path.cloned().unwrap_or_else(|| store::record_path::<Meeting>(&meeting.meeting_id));
     let text = meeting.text().map_err(OperationError::Internal)?;

@@ -1,4 +1,4 @@
-//! The reports of a worker in a meeting.
+//! Records a worker's reports in a meeting.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::{
     tools::meeting::{MeetingReport, MeetingReports},
 };
 
-/// The most entries in a meeting's log that its worker makes, and artifacts that it links.
+/// The most log entries that the worker of a meeting adds, and the most artifacts that it links.
 const MAX_REPORTS: usize = 500;
 
 impl Meetings {
-    /// Notes a report of an open meeting. Answers the text for the worker.
+    /// Records a report of an open meeting. Returns the answer for the worker.
     pub(crate) async fn report(
         self: &Arc<Self>,
         id: &MeetingId,
@@ -57,7 +57,7 @@ fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<St
     }
     if meeting.record.meeting_log.len() > MAX_REPORTS {
         return Err(OperationError::Conflict(format!(
-            "the meeting's log has {MAX_REPORTS} entries, and takes no more"
+            "the meeting's log has {MAX_REPORTS} entries, which is the limit"
         )));
     }
     if let MeetingReport::Progress { summary: text } | MeetingReport::Title { title: text } = &report {
@@ -65,12 +65,12 @@ fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<St
     }
     Ok(match report {
         MeetingReport::Artifact { path } if meeting.record.linked_artifacts.contains(&path) => {
-            format!("{path} was linked before.")
+            format!("{path} was already linked.")
         }
         MeetingReport::Artifact { path } => {
             if meeting.record.linked_artifacts.len() >= MAX_REPORTS {
                 return Err(OperationError::Conflict(format!(
-                    "{MAX_REPORTS} artifacts are linked, and no more can be"
+                    "{MAX_REPORTS} artifacts are linked, which is the limit"
                 )));
             }
             let answer = format!("{path} is linked.");
@@ -88,12 +88,12 @@ fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<St
             meeting.record.title = title;
             answer
         }
-        // Reported otherwise.
+        // Follow-ups were handled above.
         MeetingReport::FollowUp { .. } => String::new(),
     })
 }
 
-/// Notes the reports of one meeting.
+/// Records the reports of one meeting.
 pub(crate) struct ReportsInMeeting {
     pub(crate) meetings: Arc<Meetings>,
     pub(crate) meeting: MeetingId,
@@ -103,6 +103,6 @@ pub(crate) struct ReportsInMeeting {
 impl MeetingReports for ReportsInMeeting {
     fn report(&self, report: MeetingReport) -> Result<String, ToolError> {
         let noted = self.runtime.block_on(self.meetings.report(&self.meeting, report));
-        noted.map_err(|e| ToolError::Unavailable(format!("it cannot be noted: {e}")))
+        noted.map_err(|e| ToolError::Unavailable(format!("the report cannot be recorded: {e}")))
     }
 }

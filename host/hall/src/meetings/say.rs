@@ -1,4 +1,4 @@
-//! Speaking in an open meeting, and listening to its turns.
+//! Sends messages in an open meeting, and subscribes to its turns.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,14 +16,15 @@ use crate::core::{
     token_scope::current_token,
 };
 
-/// How long a message waits for the end of a turn whose last event its client has seen already.
+/// The longest time that a message waits for the end of a turn whose last event its client has already received.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 impl Meetings {
-    /// Has the worker of an open meeting answer. The turn is under way when this returns.
+    /// Sends a message to the worker of an open meeting. The turn is running when this returns.
     ///
     /// # Errors
-    /// Where the meeting is not open, or a turn of it is under way.
+    ///
+    /// Returns an error when the meeting is not open, or when a turn is running.
     pub async fn say(self: &Arc<Self>, id: &str, message: &str) -> Result<Turn, OperationError> {
         check_text("message", message, TEXT_BYTES)?;
         let stored = self.get(id)?;
@@ -46,7 +47,7 @@ impl Meetings {
         let mut turn = stored.runtime.turn.subscribe();
         let _ = timeout(LAST_MOMENT, turn.wait_for(|turn| turn.over.is_some())).await;
         let number = take(&stored).ok_or_else(|| under_way(&stored))?;
-        // One who closes it interrupts a turn that was taken before.
+        // A caller that closes the meeting interrupts only turns that were reserved before.
         let spends = |meeting: &mut Meeting| {
             meeting.token = token;
             Ok(())
@@ -60,18 +61,18 @@ impl Meetings {
             return Err(e);
         }
         if stored.now().session.as_ref().is_some_and(|session| !session.begun) {
-            // It was being opened when the last host ended, and could not be since.
+            // The meeting was being opened when the last host stopped, and could not be opened since.
             return Ok(self.begin_taken(stored, number, Failed::Stays, Some(message)));
         }
         let listener = self.turn(&stored, number, 0);
-        // What the user said first goes before, where the first turn could not begin.
+        // If the first turn could not begin, the user's first message precedes this one.
         let message = behind(stored.now().opening(), Some(message));
         let meetings = self.clone();
         tokio::spawn(async move { meetings.carry_turn_out(&stored, &message).await });
         Ok(listener)
     }
 
-    /// Joins the turn under way, or the last one, where it is: from its beginning, without the events up to the number
+    /// Subscribes to the running turn, or to the last one, from its beginning, without the events up to the number
     /// `after`.
     ///
     /// # Errors
@@ -85,7 +86,7 @@ impl Meetings {
         Ok(self.turn(&stored, number, after))
     }
 
-    /// Ends the turn under way, if there is one. The meeting goes on.
+    /// Interrupts the running turn, if there is one. The meeting stays open.
     ///
     /// # Errors
     /// Where there is no such meeting.

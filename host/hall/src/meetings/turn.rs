@@ -1,4 +1,4 @@
-//! Turns of a meeting: one at a time, each on its own, whoever listens.
+//! Runs the turns of a meeting, one at a time, independently of their subscribers.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,27 +11,26 @@ use tokio_util::sync::CancellationToken;
 use super::{Meetings, StoredMeeting, TurnState, meeting::event::Projection};
 use crate::blocking::lock;
 
-/// Of a turn whose end was not written down.
-const UNWRITTEN: &str = "the turn is over, and its end is not in the meeting's transcript, which reached limits.transcript_bytes or \
-                         could not be written; close the meeting, and open another";
+/// The error of a turn whose end was not written.
+const UNWRITTEN: &str = "the turn is over, and its end is not in the meeting's transcript, which reached limits.transcript_bytes or could not be written; close the meeting, and open another one";
 
-/// A listener of a turn. Others lose nothing where it is slow, or goes away.
+/// A subscriber of a turn. A slow or absent subscriber does not affect others.
 pub struct Turn {
     meetings: Arc<Meetings>,
     stored: Arc<StoredMeeting>,
-    /// The turn; it ends where another one begins.
+    /// The number of the turn. The subscription ends when another turn begins.
     number: u64,
     state: watch::Receiver<TurnState>,
     events: Projection,
     tail: Option<Tail>,
     ready: VecDeque<(u64, TurnEvent)>,
-    /// Events up to this number were seen before.
+    /// The number of the last event that was received before.
     after: u64,
     over: bool,
 }
 
 impl Turn {
-    /// The meeting that it is a turn of.
+    /// The id of the turn's meeting.
     pub fn meeting(&self) -> String {
         self.stored.now().meeting_id.to_string()
     }
@@ -53,7 +52,7 @@ impl Turn {
         }
     }
 
-    /// Waits for more.
+    /// Waits for more events.
     async fn fill(&mut self) {
         let state = self.state.borrow_and_update().clone();
         let is_next = state.number != self.number;
@@ -73,10 +72,10 @@ impl Turn {
             return;
         };
         if let Some(Err(why)) = state.over.clone().filter(|_| !is_next) {
-            // It did not begin, so nothing of it is in the transcript.
+            // The turn did not begin, so the transcript contains nothing of it.
             return self.fail(why);
         }
-        // All of a turn that is over is in the transcript, so where that has no more, its end was not written.
+        // All of a finished turn is in the transcript, so if there are no more lines, its end was not written.
         if (is_next || state.over.is_some()) && tail.is_at_end() {
             return self.fail(UNWRITTEN.to_owned());
         }
@@ -99,13 +98,13 @@ impl Turn {
         }
     }
 
-    /// Ends with an error, which has no line in the transcript, and so the number zero.
+    /// Ends with an error, which has no line in the transcript, and therefore the number zero.
     fn fail(&mut self, reason: String) {
         self.ready.push_back((0, TurnEvent::Error { reason }));
     }
 }
 
-/// Takes the place of the one turn that may be under way; `None` where there is one.
+/// Reserves the turn of a meeting; `None` if one is running.
 pub(super) fn take(stored: &StoredMeeting) -> Option<u64> {
     let mut number = None;
     stored.runtime.turn.send_if_modified(|turn| {
@@ -125,7 +124,7 @@ pub(super) fn end(stored: &StoredMeeting, how: Result<(), String>) {
     stored.runtime.turn.send_modify(|turn| turn.over = Some(how));
 }
 
-/// The user's message, behind the first message where the worker was not told that yet.
+/// The user's message, preceded by the first message if the worker has not received that yet.
 pub(super) fn behind(opening: &str, message: Option<&str>) -> String {
     let parts = [opening, message.unwrap_or_default()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
@@ -133,7 +132,7 @@ pub(super) fn behind(opening: &str, message: Option<&str>) -> String {
 
 pub(super) fn under_way(stored: &StoredMeeting) -> OperationError {
     OperationError::Conflict(format!(
-        "Meeting \"{}\": a turn is under way; wait for its end, or interrupt it",
+        "Meeting \"{}\": a turn is running; wait for its end, or interrupt it",
         stored.now().meeting_id
     ))
 }
@@ -153,10 +152,10 @@ impl Meetings {
         }
     }
 
-    /// Carries a turn out to its end, and then writes the transcript for people.
+    /// Runs a turn to its end, and then writes the transcript for people.
     pub(super) async fn carry_turn_out(self: &Arc<Self>, stored: &Arc<StoredMeeting>, message: &str) {
         let (meetings, of, message) = (self.clone(), stored.clone(), message.to_owned());
-        // Whatever fails in it, the next turn can begin.
+        // The next turn can begin after any failure of this one.
         let how = tokio::spawn(async move { meetings.try_turn(&of, &message).await }).await;
         let how = how.unwrap_or_else(|_| Err("the host failed in this turn; its log says how".to_owned()));
         match &how {
@@ -167,7 +166,7 @@ impl Meetings {
         self.render_transcript(stored).await;
     }
 
-    /// Goes on, after a restart, with what the user said first, where that was not written down before.
+    /// After a restart, runs the turn of the user's first message, if the message is not in the transcript yet.
     pub(super) async fn carry_opening_out(self: &Arc<Self>, stored: &Arc<StoredMeeting>) {
         let now = stored.now();
         let was_said = match (self.attempt(&now), self.core.jobs()) {
@@ -183,12 +182,12 @@ impl Meetings {
                 self.forget_opening(stored).await;
                 end(stored, Ok(()));
             }
-            // It is said with the next message.
+            // The next message includes the first one.
             Err(e) => end(stored, Err(e.to_string())),
         }
     }
 
-    /// Forgets what the user said first, once it is in the transcript.
+    /// Removes the user's first message from the state, once it is in the transcript.
     async fn forget_opening(&self, stored: &StoredMeeting) {
         if stored.now().opening().is_empty() {
             return;
@@ -198,7 +197,7 @@ impl Meetings {
             Ok(())
         });
         if let Err(e) = forgotten.await {
-            tracing::warn!(meeting = %stored.now().meeting_id, "its state is not current: {e}");
+            tracing::warn!(meeting = %stored.now().meeting_id, "the state of the meeting cannot be stored: {e}");
         }
     }
 

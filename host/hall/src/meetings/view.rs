@@ -1,16 +1,16 @@
-//! Meetings as callers see them.
+//! Converts meetings to the form that callers see.
 
 use guild_contract::hall::{MeetingView, OpenMeetingView};
 
 use super::meeting::Meeting;
 use crate::records::page::{Item, bytes_of, shortened};
 
-/// A meeting, as callers see it.
+/// The view of a meeting for callers.
 pub(crate) fn meeting(meeting: &Meeting) -> MeetingView {
     meeting_with(meeting, str::to_owned)
 }
 
-/// The view of a meeting with its long texts as `text` has them.
+/// The view of a meeting whose long texts are passed through `text`.
 fn meeting_with(meeting: &Meeting, text: fn(&str) -> String) -> MeetingView {
     let record = &meeting.record;
     MeetingView {
@@ -43,7 +43,7 @@ impl Item for MeetingView {
     }
 }
 
-/// An open meeting, as callers see it.
+/// The view of an open meeting for callers.
 pub(crate) fn open_meeting(meeting: &Meeting) -> OpenMeetingView {
     OpenMeetingView {
         meeting_id: meeting.meeting_id.clone(),

@@ -410,7 +410,7 @@ async fn it_cannot_end_the_activity_that_it_is_in() {
         ("abandon_commission", json!({"commissionId": own, "reason": "enough"})),
     ] {
         let why = manager.refused(tool, input).await;
-        assert!(why.contains("the commission that you work on") && why.contains("submit its result"), "{tool}: {why}");
+        assert!(why.contains("your own commission") && why.contains("submit its result"), "{tool}: {why}");
     }
     assert_eq!(status(&manager.hall, own).await, CommissionStatus::InProgress);
 }
@@ -440,7 +440,7 @@ async fn what_it_is_told_names_workers_projects_and_commissions_within_8000_char
         "Dalton (Guild Artificer): Looks things up. It is granted Read, lore:write",
         "- demo; you work on this one",
         &format!("- {} of demo is in_progress (Dalton", manager.attempt.activity),
-        "never an instruction",
+        "never instructions",
     ] {
         assert!(brief.contains(part), "{part}: {brief}");
     }

@@ -269,7 +269,7 @@ async fn one_turn_at_a_time_and_an_interrupt_ends_it_and_keeps_the_meeting() {
     world.workers.hold(true);
     let turn = hall.meetings.say(id.as_str(), "B").await.unwrap();
     let second = hall.meetings.say(id.as_str(), "C").await.err().unwrap().to_string();
-    assert!(second.contains("a turn is under way"), "{second}");
+    assert!(second.contains("a turn is running"), "{second}");
     hall.meetings.interrupt(id.as_str()).unwrap();
     let events = heard(turn).await;
     assert_eq!(events.last(), Some(&json!({"type": "error", "reason": "Turn interrupted"})));

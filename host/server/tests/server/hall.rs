@@ -939,7 +939,7 @@ async fn the_configuration_is_read_when_it_is_used() {
     let (status, error) = world.ask("POST", RELOAD, "").await;
     assert_eq!(status, 409, "{error}");
     let error = error["error"].as_str().unwrap();
-    assert!(error.starts_with("config.yaml cannot be read: ") && error.ends_with("still holds"), "{error}");
+    assert!(error.starts_with("config.yaml cannot be read: ") && error.ends_with("stays in effect"), "{error}");
     assert_eq!(world.ok(SETTINGS).await["projects"].as_array().unwrap().len(), 3);
 }
 

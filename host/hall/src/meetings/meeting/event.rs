@@ -1,4 +1,4 @@
-//! The events of a turn for clients, made of the lines of the job's transcript, in the form of the original.
+//! Converts the lines of a job's transcript to the events of a turn, in the original's form.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::Meeting;
 
-/// Why a turn has no end of its own, as its transcript and clients are told.
+/// The error of a turn without an end of its own, for its transcript and clients.
 pub const INTERRUPTED: &str = "Turn interrupted";
 
-/// Turns the lines of one meeting's transcript into events, one after the other.
+/// Converts the lines of one meeting's transcript to events, in order.
 pub(crate) struct Projection {
     meeting: String,
     session: String,
@@ -32,7 +32,7 @@ impl Projection {
         }
     }
 
-    /// The event of a line, if it is one of the conversation.
+    /// The event of a line, if the line belongs to the conversation.
     pub(crate) fn event(&mut self, entry: Entry) -> Option<TurnEvent> {
         if let Entry::Truncated { text } = entry {
             return Some(TurnEvent::Error { reason: text });
@@ -53,7 +53,7 @@ impl Projection {
                 TurnEvent::ToolUse { id: call, name: tool, input }
             }
             Entry::Result { call, output, error, .. } => {
-                // One without its call is of a turn before, in which the host was killed.
+                // A result without its call belongs to an earlier turn, in which the host was killed.
                 let name = self.calls.remove(&call)?;
                 let is_error = error.is_some();
                 TurnEvent::ToolResult { tool_use_id: call, name, output: shown(output, error), is_error }
@@ -68,7 +68,7 @@ impl Projection {
     }
 }
 
-/// The session of a meeting's job in which the user and the worker talk. Others write notes.
+/// The session of a meeting's job in which the user and the worker talk. Other sessions write notes.
 pub const CONVERSATION: u32 = 1;
 
 /// The text of a tool's result.

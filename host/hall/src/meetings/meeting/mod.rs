@@ -1,4 +1,4 @@
-//! A meeting: its state, its session, its record, and its transcript as people and clients see it.
+//! Defines the stored state of a meeting, with its session, its record, and its transcript for people and clients.
 
 pub mod event;
 pub mod record;
@@ -29,72 +29,72 @@ use crate::{
     },
 };
 
-/// The beginning of the notes of a meeting that could not be merged.
+/// The beginning of the notes of a meeting that could not be merged. Stored records contain this text.
 pub(crate) const NOT_MERGED: &str = "What was written in this meeting is not in claude/main";
 
-/// A meeting, as it is kept in `state/meetings/<id>.json`, which is authoritative. The transcript of its job has what
-/// was said.
+/// A meeting as it is stored in `state/meetings/<id>.json`, which is authoritative. The transcript of its job has the
+/// conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meeting {
-    /// Its name.
+    /// The meeting's id.
     pub meeting_id: MeetingId,
-    /// Its project.
+    /// The project's name.
     pub project_name: String,
-    /// The worker: a key of the roster.
+    /// The worker's key in the roster.
     pub worker_name: String,
-    /// Where it is.
+    /// The state of the meeting.
     pub status: MeetingStatus,
-    /// Where its worker works.
+    /// The place in which the worker works.
     pub scope: MeetingScope,
-    /// The worktree, while it is open.
+    /// The worktree, while the meeting is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree_dir: Option<PathBuf>,
-    /// The branch, where it has one.
+    /// The branch, if the meeting has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_name: Option<String>,
-    /// Who asked for it.
+    /// The requester.
     #[serde(default)]
     pub created_by: Author,
-    /// The name of the token with which it was asked for, and then of that of whoever spoke in it last, if there was
-    /// one: what the meeting spends counts for that token, and what is kept of it.
+    /// The name of the token with which the meeting was requested, or later of the last speaker's token, if there was
+    /// one. The meeting's spending and storage count for that token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The call by which the manager asked for it, so that it is asked for once.
+    /// The call with which the manager requested the meeting, so that a repeated call requests it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
-    /// In place of the worker's own bounds, for each turn.
+    /// The bounds of each turn, in place of the worker's own.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
     pub overrides: Overrides,
-    /// Its session, from when it is opened on.
+    /// The session, once the meeting is opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionState>,
-    /// The record in its project.
+    /// The record in the project.
     pub record: Record,
 }
 
-/// The session of a meeting. After a crash it goes on from there.
+/// The session of a meeting, which continues from this state after a crash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
-    /// Its job.
+    /// The session's job.
     pub job: JobId,
-    /// Whether it has a whole checkout, and not `.lore/` alone.
+    /// Whether the meeting has a full checkout, and not only `.lore/`.
     pub full: bool,
-    /// Whether its worktree is there: the record is written there then.
+    /// Whether the meeting's worktree exists: the record is then written there.
     pub begun: bool,
-    /// The user's first message, until the session is begun.
+    /// The user's first message, until the session has begun.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub opening: String,
-    /// That it is to be closed, with what is known for that.
+    /// The requested end of the meeting, with its state so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close: Option<Close>,
 }
 
-/// The end of a meeting. The commit, the merge and the removal of the worktree are left.
+/// The end of a meeting. The commit, the merge and the removal of the worktree remain to be done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Close {
-    /// When it was asked for.
+    /// The time of the request.
     pub time: String,
     /// The text of the notes, once it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,10 +104,10 @@ pub struct Close {
     pub notes: Option<Notes>,
 }
 
-/// The notes of a meeting that was closed.
+/// The notes of a closed meeting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notes {
-    /// The notes.
+    /// The text of the notes.
     pub text: String,
     /// The worker's decisions.
     #[serde(default)]
@@ -152,7 +152,7 @@ impl HallRecord for Meeting {
 
     fn of_record(id: MeetingId, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self {
         let (record, status) = record::read(text);
-        // Without a state nothing can be done with it, and a list without it would hide it.
+        // A meeting without a state cannot be changed, and must still be listed.
         let status = status.unwrap_or(MeetingStatus::Closed);
         Self::new(id, project.to_owned(), key(&record.worker), status, record)
     }
@@ -163,7 +163,7 @@ impl HallRecord for Meeting {
 }
 
 impl Meeting {
-    /// A meeting without anything else.
+    /// Makes a meeting with defaults for all other fields.
     pub(crate) fn new(id: MeetingId, project: String, worker: String, status: MeetingStatus, record: Record) -> Self {
         Self {
             meeting_id: id,
@@ -182,7 +182,7 @@ impl Meeting {
         }
     }
 
-    /// The meeting as its worker is given it; `None` where it has no session, or its worker cannot be a member.
+    /// The meeting as its worker receives it; `None` if it has no session, or the worker's name is not a member's key.
     pub(crate) fn as_attempt(&self, memory_chars: Option<u64>) -> Option<Attempt> {
         let state = self.session.as_ref()?;
         let record = &self.record;
@@ -204,7 +204,7 @@ impl Meeting {
         })
     }
 
-    /// Moves it to another state, and notes that.
+    /// Changes the state, and notes the change in the log.
     ///
     /// # Errors
     /// Where this state does not lead to that one.
@@ -226,32 +226,32 @@ impl Meeting {
         Ok(())
     }
 
-    /// Notes something in its log.
+    /// Adds an entry to the log.
     pub(crate) fn note(&mut self, event: &str, reason: &str, time: String) {
         let (event, reason) = (event.to_owned(), reason.to_owned());
         self.record.meeting_log.push(TimelineEntry { timestamp: time, event, reason, ..TimelineEntry::default() });
     }
 
-    /// When it was opened, else asked for, as far as its record says.
+    /// The time of the opening or else of the request, if the record has it.
     pub(crate) fn started(&self) -> &str {
         let log = &self.record.meeting_log;
         let opened = log.iter().find(|entry| entry.event == record::OPENED).or(log.first());
         opened.map_or(&self.record.date, |entry| &entry.timestamp)
     }
 
-    /// The overrides that were cut when it was opened last.
+    /// The values that were cut from the overrides at the last opening.
     pub(crate) fn cut(&self) -> impl Iterator<Item = &str> {
         let log = &self.record.meeting_log;
         let opened = log.iter().rposition(|entry| entry.event == record::OPENED).unwrap_or(0);
         log.iter().skip(opened).filter(|entry| entry.event == CUT).map(|entry| entry.reason.as_str())
     }
 
-    /// The user's first message, as long as the worker was not told it.
+    /// The user's first message, until the worker has received it.
     pub(crate) fn opening(&self) -> &str {
         self.session.as_ref().map_or("", |session| session.opening.as_str())
     }
 
-    /// Whether its session is under way, and is not being closed.
+    /// Whether the session runs, and the meeting is not being closed.
     pub(crate) fn is_open(&self) -> bool {
         self.status == MeetingStatus::Open && self.session.as_ref().is_some_and(|session| session.close.is_none())
     }

@@ -1,5 +1,5 @@
-//! The record of a meeting: Markdown with frontmatter, which people and other programs read
-//! (`.lore/work/meetings/<id>.md`). The body is the notes. It is written as that of a commission.
+//! Reads and writes the record of a meeting: Markdown with frontmatter, which people and other programs read
+//! (`.lore/work/meetings/<id>.md`). The body is the notes. Its format is that of a commission's record.
 
 use guild_contract::hall::{MeetingStatus, TimelineEntry};
 use serde::{Deserialize, Serialize};
@@ -10,39 +10,39 @@ use crate::{
     records::log::{Line, entries},
 };
 
-/// Notes that the meeting began.
+/// The log event of the meeting's opening.
 pub(crate) const OPENED: &str = "opened";
 
 /// The fields of a meeting's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Its title.
+    /// The meeting's title.
     pub title: String,
-    /// The day when it was asked for or opened, in UTC: `YYYY-MM-DD`.
+    /// The date of the request or of the opening, in UTC: `YYYY-MM-DD`.
     pub date: String,
-    /// The worker's name for people.
+    /// The worker's display name.
     pub worker: String,
-    /// The worker's title for people.
+    /// The worker's display title.
     pub worker_display_title: String,
-    /// Its subject.
+    /// The meeting's subject.
     pub agenda: String,
-    /// Until when the user put it off; empty where they did not.
+    /// The date to which the user deferred the request; empty if it is not deferred.
     #[serde(default)]
     pub deferred_until: String,
-    /// Paths of artifacts below `.lore/` that belong to it.
+    /// Paths of the meeting's artifacts below `.lore/`.
     #[serde(default)]
     pub linked_artifacts: Vec<String>,
     /// The events in order: `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`,
     /// `declined`, `closed`. Entries are only added.
     #[serde(default)]
     pub meeting_log: Vec<TimelineEntry>,
-    /// The notes: what stands below the frontmatter.
+    /// The notes: the text below the frontmatter.
     #[serde(default)]
     pub body: String,
 }
 
-/// The frontmatter, as it is written.
+/// The frontmatter in its written form.
 #[derive(Serialize)]
 struct Frontmatter<'a> {
     title: DoubleQuoted<&'a str>,
@@ -59,7 +59,7 @@ struct Frontmatter<'a> {
 }
 
 impl Record {
-    /// The record's file.
+    /// Renders the record's file.
     ///
     /// # Errors
     /// Where YAML cannot express a field.
@@ -80,8 +80,8 @@ impl Record {
     }
 }
 
-/// Reads a record's file: what it says, and its state where it names one. Frontmatter that is missing, or no YAML,
-/// leaves all fields empty.
+/// Parses a record's file. Returns its fields, and its state if it has one. If the frontmatter is missing or invalid,
+/// all fields are empty.
 pub fn read(text: &str) -> (Record, Option<MeetingStatus>) {
     let text = frontmatter::plain(text);
     let Some((yaml, body)) = frontmatter::split(&text) else {

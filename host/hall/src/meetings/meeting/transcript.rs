@@ -1,7 +1,8 @@
-//! What was said in a meeting, as people and clients see it: made from the transcript of its job, and never read again.
+//! Renders the conversation of a meeting for people and clients, from the transcript of its job. The result is never
+//! read again.
 //!
-//! In the Markdown, a line of a message that looks like a heading of a turn, or like a tool's, has a backslash before
-//! it, HTML is text, and a block of code ends with its message, so that no message can pass for another's, or hide one.
+//! In the Markdown, a line of a message that looks like a heading of a turn or of a tool gets a backslash, HTML is
+//! escaped, and a block of code ends with its message, so that no message can imitate or hide another one.
 
 use std::{collections::BTreeMap, iter};
 
@@ -14,28 +15,28 @@ use super::{
     event::{CONVERSATION, shown},
 };
 
-/// What the Markdown begins a turn or a tool with.
+/// The beginnings of the lines with which the Markdown starts a turn or a tool.
 const HEADINGS: [&str; 5] = ["## User (", "## Assistant (", "## Context Compacted (", "## Error (", ">Tool:"];
-/// What the heading of a turn begins with, letters only.
+/// The beginnings of a turn's heading, letters only.
 const TURNS: [&str; 4] = ["User(", "Assistant(", "ContextCompacted(", "Error("];
-/// How often a text is looked at, as each backslash can make something else of what follows. Then it is quoted as a
-/// whole.
+/// The most passes over a text, since each backslash can change the meaning of the rest. After them, the text is quoted
+/// as a whole.
 const LOOKS: usize = 8;
-/// Characters of each thing that plain notes quote.
+/// The most characters of each quotation in plain notes.
 const QUOTED: usize = 400;
 
-/// A part of a conversation.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// `transcript-1` for the first.
+    /// The message's id, such as `transcript-1` for the first.
     pub id: String,
-    /// Who said it.
+    /// The speaker.
     pub role: Role,
     /// The text.
     pub content: String,
     /// The tools that the worker called.
     pub tool_uses: Option<Vec<ToolUse>>,
-    /// When it began: RFC 3339 in UTC.
+    /// The time of its beginning: RFC 3339 in UTC.
     pub at: String,
     /// The heading in the Markdown.
     heading: &'static str,
@@ -47,7 +48,7 @@ impl From<Message> for MeetingMessage {
     }
 }
 
-/// What the lines of a transcript say of the conversation, in order.
+/// The messages of the conversation in a transcript, in order.
 pub fn messages(lines: &[Line]) -> Vec<Message> {
     let mut all = Collector::default();
     for Line { at, entry } in lines {
@@ -60,7 +61,7 @@ pub fn messages(lines: &[Line]) -> Vec<Message> {
                 all.has_pieces = true;
                 all.say(text, at);
             }
-            // Its pieces are its text.
+            // The pieces of the turn are its text.
             Entry::Turn { .. } if all.has_pieces => all.has_pieces = false,
             Entry::Turn { text, .. } => all.say(text, at),
             Entry::Call { call, tool, .. } => drop(all.calls.insert(call.clone(), tool.clone())),
@@ -91,7 +92,7 @@ struct Collector {
     messages: Vec<Message>,
     calls: BTreeMap<String, String>,
     has_pieces: bool,
-    /// Whether the last that the worker did was a call, so that what it says next begins a paragraph.
+    /// Whether the worker's last action was a call, so that its next text begins a paragraph.
     is_behind_tool: bool,
 }
 
@@ -102,7 +103,7 @@ impl Collector {
         self.messages.push(Message { id, role, content, tool_uses: None, at: at.to_owned(), heading });
     }
 
-    /// Changes the worker's answer in the turn: it goes on, also behind a note that it was cut off.
+    /// Changes the worker's answer in the current turn. The answer continues after a note that it was cut off.
     fn in_answer(&mut self, at: &str, change: impl FnOnce(&mut Message)) {
         let of_turn = |message: &&mut Message| message.role != Role::User;
         let found = self.messages.iter_mut().rev().take_while(of_turn).find(|message| message.role == Role::Assistant);
@@ -157,7 +158,8 @@ pub fn markdown(meeting: &Meeting, messages: &[Message]) -> String {
     text
 }
 
-/// A text in which nothing passes for one of the transcript's own lines, and behind which these are what they are.
+/// Escapes a text so that none of its lines imitates a line of the transcript, and the following lines keep their
+/// meaning.
 fn escaped(text: &str) -> String {
     let line = |line: &str| {
         if is_forged(line) { format!("\\{line}") } else { line.to_owned() }
@@ -178,9 +180,9 @@ fn escaped(text: &str) -> String {
     text.split('\n').map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// What of a text is not as it may be in a transcript.
+/// The parts of a text that a transcript must not contain.
 struct Found {
-    /// Where a backslash has to go: before each `<` of HTML, and each heading that looks like a turn's.
+    /// The positions that need a backslash: each `<` of HTML, and each heading that looks like a turn's.
     marks: Vec<usize>,
     /// The fence of the last block of code.
     fence: Option<String>,
@@ -209,13 +211,13 @@ fn look(text: &str) -> Found {
     Found { marks, fence }
 }
 
-/// Whether a heading, as it is shown, reads like that of a turn.
+/// Whether a heading, as it is displayed, reads like a turn's heading.
 fn is_turn(heading: &str) -> bool {
     let shown: String = heading.chars().filter(|c| c.is_alphanumeric() || ['(', '\\'].contains(c)).collect();
     TURNS.iter().any(|turn| shown.starts_with(turn))
 }
 
-/// Whether a heading behind a text would be a part of it.
+/// Whether a heading after a text would become a part of it.
 fn hides_what_follows(text: &str) -> bool {
     let (follows, at) = (format!("{text}\n\n## x"), text.len() + 2);
     !Parser::new(&follows)
@@ -223,18 +225,18 @@ fn hides_what_follows(text: &str) -> bool {
         .any(|(event, range)| matches!(event, Event::Start(Tag::Heading { .. })) && range.start == at)
 }
 
-/// Whether readers of Markdown take a line for one of the transcript's own, however it is spaced.
+/// Whether readers of Markdown take a line for one of the transcript's own, regardless of its spacing.
 fn is_forged(line: &str) -> bool {
     let line = line.split_whitespace().collect::<Vec<_>>().join(" ").replace("> ", ">");
     HEADINGS.iter().any(|heading| line.starts_with(heading))
 }
 
-/// A text in which what readers take for the end of a line is one.
+/// The text with one kind of line end in place of all characters that readers take for one.
 fn one_line_end(text: &str) -> String {
     text.replace("\r\n", "\n").replace(['\r', '\u{2028}', '\u{2029}'], "\n")
 }
 
-/// Notes that no model wrote: what the user said, and what the record has.
+/// Writes notes without a model: from the user's messages and the record.
 pub(crate) fn plain_notes(meeting: &Meeting, messages: &[Message], why: &str) -> String {
     let short = |text: &str| {
         let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -242,7 +244,7 @@ pub(crate) fn plain_notes(meeting: &Meeting, messages: &[Message], why: &str) ->
         if cut.len() < one_line.len() { format!("{cut}…") } else { cut }
     };
     let mut notes = format!("These notes were not written by a model: {}.\n", why.trim_end_matches('.'));
-    notes.push_str("\n## What the user said\n\n");
+    notes.push_str("\n## The user's messages\n\n");
     messages.iter().filter(|said| said.role == Role::User).for_each(|said| {
         notes.push_str(&format!("- {}\n", short(&said.content)));
     });
