@@ -169,7 +169,9 @@ fn a_changed_posture_manifest_or_mcp_line_is_a_change() {
         run(&home, "quick").unwrap();
     }
     configure(&home, "[member.quick]\nposture = \"any\"\n");
-    assert!(run(&home, "quick").unwrap_err().contains("guild.toml:2: member.quick.posture: \"any\" is no rule"));
+    assert!(
+        run(&home, "quick").unwrap_err().contains("guild.toml:2: member.quick.posture: \"any\" is not a valid value")
+    );
 }
 
 #[test]

@@ -93,11 +93,11 @@ fn a_hall_goes_on_with_its_open_meeting_where_its_home_and_its_project_were_move
     let host = hall.home.serve_hall("srv/guild");
     let refused = on(&hall, "srv/guild", &["meeting", "close", &id], "");
     let text = stderr(&refused);
-    assert!(text.contains(&format!("{} is not there", before.display())), "{text}");
+    assert!(text.contains(&format!("{} does not exist", before.display())), "{text}");
     assert!(text.contains("run `guild project add NEW-PATH --name demo`"), "{text}");
     // A directory of the same name could be another project.
     let unnamed = stderr(&on(&hall, "srv/guild", &["project", "add", after.to_str().unwrap()], ""));
-    assert!(unnamed.contains("say so with `--name demo`"), "{unnamed}");
+    assert!(unnamed.contains("add `--name demo`"), "{unnamed}");
     // As it says.
     let added = on(&hall, "srv/guild", &["project", "add", after.to_str().unwrap(), "--name", "demo"], "");
     succeeds(&added);
@@ -188,7 +188,10 @@ fn doctor_looks_at_a_hall_as_serve_does() {
     fs::remove_dir_all(hall.project("gone")).unwrap();
     git(&hall.project("blocked"), &["branch", "claude/commission"]);
     says(&["project demo: usable, ", "from main"]);
-    says(&["project gone: unusable, ", "is not there; if it was moved, run `guild project add NEW-PATH --name gone`"]);
+    says(&[
+        "project gone: unusable, ",
+        "does not exist; if it was moved, run `guild project add NEW-PATH --name gone`",
+    ]);
     assert_eq!(says(&["project blocked: unusable, ", "branch -m claude/commission"]), Some(1));
     git(&hall.project("blocked"), &["branch", "-D", "claude/commission"]);
     succeeds(&on(&hall, "hall", &["project", "remove", "gone"], ""));
@@ -207,7 +210,7 @@ fn doctor_looks_at_a_hall_as_serve_does() {
     let toml = hall.home.path("config/guild/guild.toml");
     let text = fs::read_to_string(&toml).unwrap();
     fs::write(&toml, text.replacen("[[project]]\n", "[[project]]\npush = true\npull_requests = true\n", 1)).unwrap();
-    says(&["project demo: unusable, guild.toml permits that it is pushed, and it has no origin"]);
+    says(&["project demo: unusable, guild.toml permits pushing, and the repository has no origin"]);
     says(&["git gh: "]);
 }
 
@@ -293,7 +296,7 @@ fn branches_of_what_is_over_go_by_a_command_and_by_a_rule() {
     assert_eq!((&found[0]["branch"], &found[0]["removed"]), (&json!(branch), &json!(false)), "{found}");
     let shown = succeeds(&on(&hall, "hall", &["project", "tidy", "--older-than", "0s", "--dry-run"], ""));
     assert!(shown.contains(&branch) && shown.contains("its commission is completed"), "{shown}");
-    assert!(shown.contains("nothing is known here of what it is of"), "{shown}");
+    assert!(shown.contains("its commission or meeting is unknown"), "{shown}");
     assert_eq!(branches(&hall).len(), 2);
     // While a host serves the hall.
     let removed = tidy(&["--older-than", "0s"]);

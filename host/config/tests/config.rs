@@ -328,7 +328,9 @@ fn an_address_that_others_can_reach_needs_tls_or_a_proxy_that_speaks_it() {
     }
     assert!(error("bind = \"127.0.0.1:80\"").contains("without a port"));
     assert!(error("bind = \"example.org\"").contains("is not an address"));
-    assert!(error("\nhosts = [\"a\", \"b/\"]").starts_with("/etc/guild/guild.toml:2: hosts: \"b/\" is no host's name"));
+    assert!(
+        error("\nhosts = [\"a\", \"b/\"]").starts_with("/etc/guild/guild.toml:2: hosts: \"b/\" is not a host name")
+    );
 }
 
 #[test]
@@ -353,7 +355,7 @@ fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
         ("[web]\nsearch = true", 2, ["`search` is a table", "[web.search]"]),
         ("project = \"/p\"", 1, ["`project` is a list of tables", "[[project]]"]),
         ("hall = \"/h\"", 1, ["`hall` is a table", "[hall]"]),
-        ("[hall]\nmanager = \"guild/*\"", 2, ["hall.manager: \"guild/*\" is no member's key", "`guild members`"]),
+        ("[hall]\nmanager = \"guild/*\"", 2, ["hall.manager: \"guild/*\" is not a member's key", "`guild members`"]),
         (
             "[[project]]\npath = \"p\"\n[[project]]\npath = \"p\"",
             4,

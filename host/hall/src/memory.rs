@@ -1,5 +1,5 @@
-//! The memories that the workers of a hall share (REQ-WKR-9): those of each project, and those of all projects, as
-//! directories of notes in the hall's home. A worker's own stay in its member's directory.
+//! Stores the memories that the workers of a hall share (REQ-WKR-9): those of each project, and those of all projects,
+//! as directories of notes in the hall's home. A worker's own memories are in its member's directory.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -23,11 +23,11 @@ use crate::{blocking::lock, core::workers::Attempt, home::project_list::check_na
 
 const GLOBAL: &str = "memory/global";
 const PROJECTS: &str = "memory/projects";
-/// Where the original keeps what is a worker's own.
+/// The directory in which the original stores a worker's own notes.
 const WORKERS: &str = "memory/workers";
 
-/// The shared memories of a home. Each scope has one store in the process, so that of two members that write to it at
-/// once neither loses anything.
+/// The shared memories of a home. Each scope has one store in the process, so that two members that write at once lose
+/// nothing.
 pub struct Scopes {
     home: Dir,
     clock: Arc<dyn Clock>,
@@ -37,12 +37,13 @@ pub struct Scopes {
 struct Open {
     limits: Arc<Limits>,
     condenser: Option<(Condenser, Handle)>,
-    /// The stores that are in use, by their directories.
+    /// The stores in use, by their directories.
     stores: BTreeMap<String, Arc<MemoryStore>>,
 }
 
 impl Scopes {
-    /// The shared memories of the home in that directory, which this process owns. A scope is opened at its first use.
+    /// Opens the shared memories of the home in that directory, which this process owns. A scope is opened at its first
+    /// use.
     ///
     /// # Errors
     /// Where the directory cannot be opened.
@@ -59,7 +60,8 @@ impl Scopes {
         open.stores.values().for_each(|store| store.set_limits(limits.clone()));
     }
 
-    /// Sets what condenses the notes of a scope that has grown too large, each scope by itself, and where that runs.
+    /// Sets the function that compacts the notes of a scope that has grown too large, each scope separately, and the
+    /// runtime for it.
     pub fn set_condenser(&self, condenser: &Condenser, runtime: &Handle) {
         let mut open = lock(&self.open);
         open.condenser = Some((condenser.clone(), runtime.clone()));
@@ -69,7 +71,8 @@ impl Scopes {
     /// The notes for all projects. It blocks.
     ///
     /// # Errors
-    /// Where their directory cannot be opened or made.
+    ///
+    /// Returns an error when the notes' directory cannot be opened or created.
     pub fn global(&self) -> Result<ScopeNotes, OperationError> {
         self.notes(GLOBAL.to_owned(), Scope::Global)
     }
@@ -77,17 +80,18 @@ impl Scopes {
     /// The notes of a project. It blocks.
     ///
     /// # Errors
-    /// Where there can be no project of that name, or their directory cannot be opened or made.
+    ///
+    /// Returns an error when the project's name is invalid, or when the notes' directory cannot be opened or created.
     pub fn project(&self, name: &str) -> Result<ScopeNotes, OperationError> {
         check_name(name)?;
         self.notes(format!("{PROJECTS}/{name}"), Scope::Project)
     }
 
-    /// The memories that a commission or meeting is granted, whose worker keeps its own in `own`. It blocks.
+    /// The memories that a commission or meeting is granted; `own` has the worker's own notes. It blocks.
     ///
-    /// They have the limit of the project, or of the worker. A project's own limit holds for the project's notes too;
-    /// the worker's and those of all projects are condensed by the limits of the worker and of the host, whichever
-    /// project they are given in.
+    /// The limit is that of the project or else of the worker. A project's own limit also applies to the project's
+    /// notes; the notes of the worker and of all projects are compacted by the limits of the worker and of the host, in
+    /// every project.
     ///
     /// # Errors
     /// Where a scope that is granted cannot be opened.
@@ -108,7 +112,7 @@ impl Scopes {
             false => Err(grants.base.denial(&MEMORY_GLOBAL).into()),
         };
         let worker = attempt.worker_name.as_str();
-        // A name that leads elsewhere is no file of the original's.
+        // A name that leads to another directory has no file of the original's.
         let original = (!worker.contains('/')).then(|| self.original(&format!("{WORKERS}/{worker}"))).transpose()?;
         let memory = ScopedMemory::new(ScopeNotes::new(own, original).sharing(of_worker), project, global);
         let activity = Some(attempt.activity.id().to_owned());
@@ -134,7 +138,7 @@ impl Scopes {
         Ok(ScopeNotes::new(store.clone(), Some(original)))
     }
 
-    /// The file of the original's for the scope whose directory is `path`.
+    /// The original's file for the scope whose directory is `path`.
     fn original(&self, path: &str) -> Result<Original, OperationError> {
         Original::at(&self.home, format!("{path}.md")).map_err(OperationError::io(path))
     }

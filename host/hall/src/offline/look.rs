@@ -1,4 +1,4 @@
-//! Checks of a hall for the operator, without opening it.
+//! Checks a hall for the operator, without opening it.
 
 use std::path::Path;
 
@@ -13,20 +13,20 @@ use crate::{
     offline::register::read_settings,
 };
 
-/// The findings about a hall. An error says what to do.
+/// The findings about a hall. Each error has a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// The home.
+    /// The state of the home.
     pub home: Result<String, String>,
-    /// The settings in `config.yaml`.
+    /// The state of the settings in `config.yaml`.
     pub settings: Result<String, String>,
-    /// The projects, by name.
+    /// The state of each project, by name.
     pub projects: Vec<(String, Result<String, String>)>,
-    /// The program gh, where a project may have pull requests.
+    /// The state of the program gh, if a project may have pull requests.
     pub gh: Option<Result<String, String>>,
 }
 
-/// Looks at the hall in a home, which need not be there. It changes nothing.
+/// Checks the hall in a home, which may be missing. It changes nothing.
 pub async fn look_at(home: &Path, permits: &[Permit], limits: &Limits) -> Looked {
     let (path, permits) = (home.to_owned(), permits.to_owned());
     let read = tokio::task::spawn_blocking(move || {
@@ -52,7 +52,7 @@ pub async fn look_at(home: &Path, permits: &[Permit], limits: &Limits) -> Looked
     let wants_gh = projects.iter().any(|project| project.permit.as_ref().is_ok_and(|permit| permit.pull_requests));
     let gh = git.as_ref().ok().filter(|_| wants_gh).map(|git| {
         let gh = git.gh_program().map_err(|e| e.to_string())?;
-        Ok(format!("{}; its account is tried by the first pull request", gh.display()))
+        Ok(format!("{}; the first pull request checks its account", gh.display()))
     });
     let settings = settings.map(|settings| match settings.projects() {
         [] => "it has no projects; `guild project add PATH` adds one".to_owned(),
@@ -66,16 +66,17 @@ async fn look_at_project(git: &Git, settings: &ProjectSettings, permit: &Permit)
     let repository = Repository::open(git, Path::new(&settings.path), settings.default_branch.as_deref()).await?;
     let mut said = format!("{}, from {}", repository.path().display(), repository.default_branch());
     if repository.is_dirty().await? {
-        said.push_str("; its working tree has changes that are not committed, which workers do not see");
+        said.push_str("; its working tree has uncommitted changes, which workers do not see");
     }
     if permit.push || permit.pull_requests {
         if repository.origin().await?.is_none() {
             return Err(OperationError::Conflict(format!(
-                "guild.toml permits that it is pushed, and it has no origin; `git -C {} remote add origin URL`",
+                "guild.toml permits pushing, and the repository has no origin; add one with `git -C {} remote add \
+                 origin URL`",
                 repository.path().display()
             )));
         }
-        said.push_str(if permit.pull_requests { "; pushed, and pull requests are made" } else { "; pushed" });
+        said.push_str(if permit.pull_requests { "; pushed, with pull requests" } else { "; pushed" });
     }
     Ok(said)
 }

@@ -1,4 +1,4 @@
-//! A home without its hall: the commands that work on a home whether a host serves it or not.
+//! Works on a home without opening its hall: the commands work whether or not a host serves it.
 
 pub(crate) mod look;
 pub(crate) mod register;

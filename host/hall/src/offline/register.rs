@@ -1,4 +1,4 @@
-//! A home without its hall, which may run at the same time: registering projects, and reading what is there.
+//! Registers projects in a home and lists its contents, without opening its hall, which may run at the same time.
 
 use std::{
     fs,
@@ -30,43 +30,44 @@ use crate::{
     records::{HallRecord, store},
 };
 
-/// The file that is locked while the list of projects changes. The owner of a home holds another lock.
+/// The file that is locked while the list of projects changes. The owner of a home holds a different lock.
 const LOCK: &str = ".config.lock";
-/// How long another process may take to change the list. It takes some milliseconds.
+/// The longest wait for another process to change the list. A change takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// The pause between two checks.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A project to register.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewProject {
-    /// Its name; that of its directory where it is `None`.
+    /// The project's name; by default that of its directory.
     pub name: Option<String>,
     /// The top directory of the user's working tree.
     pub path: PathBuf,
-    /// The branch that work begins from; found where it is `None`.
+    /// The branch on which work starts; detected if it is `None`.
     pub branch: Option<String>,
 }
 
-/// A project that is listed.
+/// A registered project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
-    /// As the list has it.
+    /// The project's entry in the list.
     pub settings: ProjectSettings,
-    /// Whether it was listed before.
+    /// Whether the project was registered before.
     pub known: bool,
-    /// Where it was before, if it was moved.
+    /// The former path, if the project was moved.
     pub moved_from: Option<String>,
-    /// Whether its working tree has changes that are not committed. Workers do not see those.
+    /// Whether the working tree has uncommitted changes. Workers do not see them.
     pub dirty: bool,
 }
 
-/// Examines a project and lists it in the home, without making anything in it. The operator's permission is not given
-/// by this. A project that is listed already stays as it is; one whose directory is gone is taken for moved where a
-/// repository is given its name.
+/// Examines a project and registers it in the home, without changing the project. This does not grant the operator's
+/// permission. A registered project stays unchanged; if its directory is gone, and a repository is registered under its
+/// name, the project counts as moved there.
 ///
 /// # Errors
-/// Why it cannot be a project.
+///
+/// Returns the reason that the directory cannot be a project.
 pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Result<Registered, OperationError> {
     let git = find_git(None, limits).await?;
     let invalid = |e: guild_git::GitError| OperationError::Invalid(e.to_string());
@@ -74,7 +75,10 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
     let dirty = repository.is_dirty().await.map_err(invalid)?;
     let path = repository.path().to_owned();
     let Some(written) = path.to_str().map(str::to_owned) else {
-        return Err(OperationError::Invalid(format!("{} is not UTF-8, as {SETTINGS} is; rename it", path.display())));
+        return Err(OperationError::Invalid(format!(
+            "{} is not UTF-8, and {SETTINGS} requires it; rename it",
+            path.display()
+        )));
     };
     Home::make(home)?;
     let list = List::open(home)?;
@@ -94,10 +98,10 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
     check_name(&name)?;
     let gone = |known: &&ProjectSettings| known.name == name && !Path::new(&known.path).exists();
     if let Some(known) = settings.projects().iter().find(gone) {
-        // Another repository whose directory has the same name must not get what this project is permitted.
+        // Another repository with the same directory name must not get this project's permissions.
         if !is_named {
             return Err(OperationError::Conflict(format!(
-                "the project '{name}' is at {}, which is not there now; if it was moved to {written}, say so with `--name \
+                "the project '{name}' is at {}, which does not exist now; if it was moved to {written}, add `--name \
                  {name}`; if that is another project, give it another name with `--name`",
                 known.path
             )));
@@ -112,10 +116,11 @@ pub async fn add_project(home: &Path, new: NewProject, limits: &Limits) -> Resul
     Ok(Registered { settings: project, known: false, moved_from: None, dirty })
 }
 
-/// Takes a project out of the list. Its branches, worktrees and records stay.
+/// Removes a project from the list. Its branches, worktrees and records stay.
 ///
 /// # Errors
-/// Where there is none, or work is under way in it.
+///
+/// Returns an error when there is no such project, or when it has running work.
 pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, OperationError> {
     let list = List::open(home)?;
     let settings = list.read()?;
@@ -132,7 +137,7 @@ pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, Operat
     removed.ok_or_else(|| OperationError::NotFound(format!("project '{name}' not found")))
 }
 
-/// Changes the group that a project is shown with, or removes it. It blocks.
+/// Changes or removes the group of a project. It blocks.
 ///
 /// # Errors
 /// Where there is no such project, or the list cannot be changed.
@@ -141,7 +146,7 @@ pub(crate) fn group_project(home: &Path, name: &str, group: Option<&str>) -> Res
     list.write(&list.read()?.grouped(name, group)?)
 }
 
-/// The projects of a home, in their order, with why nothing is done in one where that is so.
+/// The projects of a home, in their order, each with the reason that it cannot be worked on, if there is one.
 ///
 /// # Errors
 /// Where the list cannot be read.
@@ -150,10 +155,11 @@ pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>
     Ok(read_settings(home)?.projects().iter().map(view).collect())
 }
 
-/// The settings in `config.yaml` of a home, which need not be there.
+/// The settings in `config.yaml` of a home; the file may be missing.
 ///
 /// # Errors
-/// Where it cannot be read.
+///
+/// Returns an error when the file cannot be read.
 pub(crate) fn read_settings(home: &Path) -> Result<Settings, OperationError> {
     match open_directory(home) {
         Ok(dir) => read(&dir),
@@ -162,39 +168,41 @@ pub(crate) fn read_settings(home: &Path) -> Result<Settings, OperationError> {
     }
 }
 
-/// The commissions that are kept in a home, in no order.
+/// The stored commissions of a home, in no particular order.
 ///
 /// # Errors
-/// Where they cannot be read.
+///
+/// Returns an error when the commissions cannot be read.
 pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, OperationError> {
     kept(home, COMMISSIONS)
 }
 
-/// The meetings that are kept in a home, in no order.
+/// The stored meetings of a home, in no particular order.
 ///
 /// # Errors
-/// Where they cannot be read.
+///
+/// Returns an error when the meetings cannot be read.
 pub fn list_meetings(home: &Path) -> Result<Vec<Meeting>, OperationError> {
     kept(home, MEETINGS)
 }
 
-/// A home that no host has served yet has none.
+/// The stored records of a home; none if no host has served it yet.
 fn kept<T: HallRecord>(home: &Path, of: &str) -> Result<Vec<T>, OperationError> {
     let dir = if_there(open_directory(&home.join(of))).map_err(OperationError::io(of))?;
     dir.map_or_else(|| Ok(Vec::new()), |dir| store::load(&dir).map_err(OperationError::io(of)))
 }
 
-/// The list of projects of a home, which nobody else changes as long as this is there.
+/// The list of projects of a home, which no other process changes while this value exists.
 struct List {
     dir: Arc<Dir>,
     _lock: FileLock,
 }
 
 impl List {
-    /// Waits for others. It blocks.
+    /// Opens the list after waiting for other processes. It blocks.
     fn open(home: &Path) -> Result<Self, OperationError> {
         let at = || format!("the hall's home {}", home.display());
-        // Not by its path alone, so that what is renamed in it can be synced.
+        // The directory is opened with read access, and not only by path, so that its renames can be synced.
         let dir = open_directory(home).and_then(|dir| open_dir(&dir, ".")).map_err(OperationError::io(at()))?;
         let dir = Arc::new(dir);
         let until = Instant::now() + PATIENCE;
@@ -204,7 +212,7 @@ impl List {
                 None if Instant::now() < until => thread::sleep(POLL),
                 None => {
                     return Err(OperationError::Conflict(format!(
-                        "another process has held {LOCK} of {} too long",
+                        "another process has held {LOCK} of {} for too long",
                         at()
                     )));
                 }

@@ -1,10 +1,10 @@
-//! The branches of finished commissions and meetings that can be removed.
+//! Removes the branches of finished commissions and meetings.
 //!
-//! A branch goes where its work is not lost by that: a commission is completed, so that its result is in `claude/main`,
-//! or abandoned for good; what was written in a meeting was merged. The branch of a commission that failed or was
-//! cancelled, which can be dispatched again, and of a meeting that could not be merged has work that is nowhere else:
-//! it goes only where that is asked for. A branch of what waits or is under way never goes, nor one of which nothing is
-//! known here.
+//! A branch is removed if no work is lost: its commission is completed, so that the result is in `claude/main`, or
+//! abandoned for good; or the changes of its meeting were merged. The branch of a commission that failed or was
+//! cancelled, which can be dispatched again, and the branch of a meeting that could not be merged contain work that is
+//! nowhere else: they are removed only on request. The branch of waiting or running work is never removed, nor is a
+//! branch of unknown origin.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -23,14 +23,14 @@ use crate::{
     offline::register::{list_commissions, list_meetings, read_settings},
 };
 
-/// Which branches are to go.
+/// The rule for the branches to remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tidying {
-    /// The time for which their commission or meeting has been over.
+    /// The least time since the end of their commission or meeting.
     pub older_than: Duration,
-    /// Whether branches are removed, too, whose work is nowhere else.
+    /// Whether branches are also removed whose work is nowhere else.
     pub unmerged: bool,
-    /// Whether branches are only named, and none is removed.
+    /// Whether branches are only listed, and not removed.
     pub dry_run: bool,
 }
 
@@ -38,31 +38,31 @@ pub struct Tidying {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tidied {
-    /// The project.
+    /// The project's name.
     pub project: String,
     /// The branch.
     pub branch: String,
-    /// Its last commit, by which git can make it again: `git branch NAME COMMIT`.
+    /// The last commit, from which git can restore the branch: `git branch NAME COMMIT`.
     pub commit: String,
-    /// Whether it is gone, or would be.
+    /// Whether the branch is removed, or would be.
     pub removed: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The commissions and meetings whose branches there are.
+/// The commissions and meetings of existing branches.
 pub(crate) struct Owners {
     commissions: BTreeMap<CommissionId, Commission>,
     meetings: BTreeMap<MeetingId, Meeting>,
 }
 
-/// Whether a branch can go.
+/// Whether a branch can be removed.
 enum Verdict {
-    /// It can, and nothing is lost; since when it could.
+    /// The branch can be removed without loss, since that time.
     Done(Timestamp, String),
-    /// Its work is nowhere else; since when.
+    /// The branch's work is nowhere else, since that time.
     Unmerged(Timestamp, String),
-    /// It cannot.
+    /// The branch cannot be removed.
     Kept(String),
 }
 
@@ -78,7 +78,7 @@ impl Owners {
         if let Some(worktree) = &found.worktree {
             return Verdict::Kept(format!("it is checked out in {}", worktree.display()));
         }
-        let unknown = || Verdict::Kept("nothing is known here of what it is of".to_owned());
+        let unknown = || Verdict::Kept("its commission or meeting is unknown".to_owned());
         let name = found.branch.as_str();
         if let Some(id) = name.strip_prefix("claude/meeting/") {
             let meeting = id.parse().ok().and_then(|id: MeetingId| self.meetings.get(&id));
@@ -101,19 +101,19 @@ impl Owners {
             let known = id.parse().ok().and_then(|id: CommissionId| self.commissions.get(&id));
             known.filter(|one| one.project_name == project)
         };
-        // An attempt after the first has its number behind the id. So has an id of the same second, which may be
-        // another's.
+        // The branch of a repeated attempt has its number after the id. An id of the same second has one too, and may
+        // be another commission's.
         let again = id.rsplit_once('-').and_then(|(id, nth)| {
             let nth = nth.parse().ok().filter(|nth: &usize| *nth > 1)?;
             known(id).filter(|one| one.attempts() >= nth)
         });
         let owners = known(id).into_iter().chain(again);
-        // The first that has to keep it decides.
+        // The first verdict to keep the branch decides.
         let verdicts = owners.map(|one| {
             let last = one.record.activity_timeline.iter().rfind(|entry| entry.to.is_some());
             let (since, status) = (time(last.map_or(&one.record.date, |entry| &entry.timestamp)), one.status);
             match status {
-                // That of an earlier attempt, which failed, was not merged with it.
+                // The branch of an earlier, failed attempt was not merged with the commission.
                 CommissionStatus::Completed if one.branch_name.as_deref() == Some(name) => {
                     Verdict::Done(since, "its commission is completed".to_owned())
                 }
@@ -121,7 +121,7 @@ impl Owners {
                 _ if is_merged && !status.is_active() => Verdict::Done(since, "its work is in claude/main".to_owned()),
                 CommissionStatus::Completed => Verdict::Unmerged(
                     since,
-                    "it is of an earlier attempt than the one that completed its commission".to_owned(),
+                    "it belongs to an earlier attempt than the one that completed its commission".to_owned(),
                 ),
                 CommissionStatus::Failed | CommissionStatus::Cancelled => Verdict::Unmerged(
                     since,
@@ -139,15 +139,16 @@ impl Owners {
     }
 }
 
-/// A time as records have it; one that makes no sense is of now, so that nothing goes because of it.
+/// Parses a time of a record; an invalid time becomes the present, so that no branch is removed because of it.
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap_or_else(|_| Timestamp::now())
 }
 
-/// Removes the branches of a project that can go.
+/// Removes the branches of a project that can be removed.
 ///
 /// # Errors
-/// Where git fails. Branches that were removed before stay removed.
+///
+/// Returns an error when git fails. Branches that were removed before stay removed.
 pub(crate) async fn tidy_project(
     repository: &Repository,
     project: &str,
@@ -170,7 +171,7 @@ pub(crate) async fn tidy_project(
             Verdict::Done(_, why) | Verdict::Unmerged(_, why) => (true, why),
         };
         if removed && !tidying.dry_run && !repository.remove_branch(&found.branch, &found.commit).await? {
-            (removed, reason) = (false, "somebody changed it meanwhile".to_owned());
+            (removed, reason) = (false, "another process changed it in the meantime".to_owned());
         }
         let (branch, commit) = (found.branch.to_string(), found.commit.to_string());
         all.push(Tidied { project: project.to_owned(), branch, commit, removed, reason });
@@ -178,8 +179,8 @@ pub(crate) async fn tidy_project(
     Ok(all)
 }
 
-/// Removes branches of commissions and meetings that are over, of one project or of all that are permitted. A host may
-/// serve the hall at the same time: it begins no attempt on a branch of an earlier one.
+/// Removes branches of finished commissions and meetings, of one project or of all permitted projects. A host may serve
+/// the hall at the same time: it starts no attempt on a branch of an earlier one.
 ///
 /// # Errors
 /// Where there is no such project, or it cannot be worked on.
@@ -195,14 +196,14 @@ pub async fn tidy(
     let projects: Vec<_> = known.map(|known| Project::new(known.clone(), permits)).collect();
     if let (Some(name), []) = (project, projects.as_slice()) {
         return Err(OperationError::NotFound(format!(
-            "project '{name}' not found; `guild project list` shows those there are"
+            "project '{name}' not found; `guild project list` shows the projects"
         )));
     }
     let owners = Owners::new(list_commissions(home)?.into_iter(), list_meetings(home)?.into_iter());
     let git = find_git(None, limits).await.map_err(|e| OperationError::Conflict(e.to_string()))?;
     let mut all = Vec::new();
     for known in projects {
-        // Of several, one that is not permitted is not touched.
+        // Among all projects, one that is not permitted is not touched.
         if project.is_none() && known.permit.is_err() {
             continue;
         }

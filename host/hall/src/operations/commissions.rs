@@ -1,4 +1,4 @@
-//! Commissions.
+//! Handles the operations on commissions.
 
 use std::sync::Arc;
 

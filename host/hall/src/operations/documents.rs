@@ -1,4 +1,4 @@
-//! Documents, and issues, which are documents too.
+//! Handles the operations on documents, and on issues, which are documents too.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use guild_contract::{
 use super::{Handle, Reply};
 use crate::{Hall, documents::artifact::ArtifactFile};
 
-/// Documents in a list of recent ones, where a request does not say.
+/// The default for the most documents in a list of recent ones.
 const RECENT: usize = 10;
 
 impl Handle for ListDocuments {

@@ -1,7 +1,7 @@
-//! Meetings.
+//! Handles the operations on meetings.
 //!
-//! An operation that begins a turn is answered with its events. An error is an event of that stream too, as in the
-//! original, whose web UI does not look at the status.
+//! An operation that begins a turn answers with the turn's events. An error is an event of that stream too, as in the
+//! original, whose web UI does not read the status.
 
 use std::sync::Arc;
 

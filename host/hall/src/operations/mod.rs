@@ -1,7 +1,7 @@
-//! The handlers of the hall's operations, and the table of all of them.
+//! Lists the handlers of the hall's operations in one table.
 //!
-//! [`guild_contract::hall`] describes each operation. Here stands the function that carries it out; the server projects
-//! the table to its routes, methods and tools.
+//! [`guild_contract::hall`] describes each operation. This module has the functions that carry them out; the server
+//! makes its routes, methods and tools from the table.
 
 mod commissions;
 mod documents;
@@ -36,9 +36,9 @@ use crate::{documents::artifact::ArtifactFile, hall::Hall, meetings::Turn};
 pub enum Reply<T> {
     /// The output.
     Output(T),
-    /// A turn of a meeting, whose events are the answer; or why there is none.
+    /// The events of a meeting's turn, or the reason that there is no turn.
     Turn(Result<Box<Turn>, OperationError>),
-    /// A file, as it is.
+    /// The content of a file.
     File(Box<ArtifactFile>),
 }
 
@@ -48,9 +48,9 @@ impl<T> From<T> for Reply<T> {
     }
 }
 
-/// Carries an operation out.
+/// Carries out an operation.
 trait Handle: Operation {
-    /// Carries the operation out.
+    /// Carries out the operation.
     fn handle(
         hall: Arc<Hall>,
         input: Self::Input,
@@ -59,13 +59,13 @@ trait Handle: Operation {
 
 /// An operation with its handler.
 pub struct HallOperation {
-    /// The description.
+    /// The operation's description.
     pub row: Row,
-    /// The tool of MCP, where the row has one.
+    /// The MCP tool, if the row has one.
     pub tool: Option<ToolDefinition>,
     /// The JSON Schema of the input: an object, without references.
     pub input: Value,
-    /// The JSON Schemas of the input and of the output, as a generator makes them.
+    /// Generates the JSON Schemas of the input and of the output.
     pub shapes: fn(&mut SchemaGenerator) -> (Value, Value),
     run: Run,
 }
@@ -100,7 +100,7 @@ impl HallOperation {
         }
     }
 
-    /// Carries the operation out for a user. A field that is null counts as one that is not there.
+    /// Carries out the operation for a user. A field that is null counts as missing.
     ///
     /// # Errors
     /// Where the input is not acceptable, or the operation was refused.
@@ -109,13 +109,13 @@ impl HallOperation {
         (self.run)(hall, input).await
     }
 
-    /// The operation that is asked by this method of JSON-RPC. A file, and a turn of which somebody hears the events
-    /// alone, have their routes.
+    /// The operation with this JSON-RPC method. Operations that answer with a file or only with events have routes
+    /// instead.
     pub fn of_method(name: &str) -> Option<&'static Self> {
         OPERATIONS.iter().find(|operation| operation.row.name == name && operation.is_method())
     }
 
-    /// Whether it is a method of JSON-RPC.
+    /// Whether the operation is a JSON-RPC method.
     pub fn is_method(&self) -> bool {
         match self.row.answer {
             AnswerKind::Json => true,

@@ -1,4 +1,4 @@
-//! Projects, workers, models, and the hall itself.
+//! Handles the operations on projects, workers, models, and the hall itself.
 
 use std::{path::Path, sync::Arc};
 
@@ -99,7 +99,7 @@ impl Handle for RegisterProject {
     ) -> Result<Reply<Done>, OperationError> {
         let (name, path) = (shell_word(Path::new(&name)), shell_word(Path::new(&path)));
         Err(OperationError::Conflict(format!(
-            "a project is registered by its operator alone: run `guild project add {path} --name {name}`"
+            "only the operator registers projects: run `guild project add {path} --name {name}`"
         )))
     }
 }
@@ -109,12 +109,12 @@ impl Handle for DeregisterProject {
         hall.projects.settings_of(&name)?;
         let name = shell_word(Path::new(&name));
         Err(OperationError::Conflict(format!(
-            "a project is taken away by its operator alone: run `guild project remove {name}`"
+            "only the operator deregisters projects: run `guild project remove {name}`"
         )))
     }
 }
 
-/// Unlike its registration, a project's group permits nothing: it is only how the project is shown.
+/// Callers may change a project's group, unlike its registration: the group only affects how the project is shown.
 impl Handle for GroupProject {
     async fn handle(
         hall: Arc<Hall>,

@@ -1,4 +1,4 @@
-//! How the work on a project stands, in a few sentences.
+//! Summarizes the state of the work on a project in a few sentences.
 
 use guild_contract::{
     OperationError,
@@ -8,8 +8,8 @@ use guild_contract::{
 use super::Projects;
 
 impl Projects {
-    /// How the work on a project stands, in a few sentences. The original has a model write them; here they are
-    /// counted.
+    /// Summarizes the state of the work on a project in a few sentences, from counts. In the original, a model writes
+    /// them.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -23,7 +23,7 @@ impl Projects {
         let counts = [MeetingStatus::Open, MeetingStatus::Requested]
             .map(|status| (meetings.iter().filter(|meeting| meeting.status == status).count(), status.as_str()));
         sentences.extend(sentence("Meetings", counts));
-        Ok(if sentences.is_empty() { "Nothing is to be done.".to_owned() } else { sentences.join(" ") })
+        Ok(if sentences.is_empty() { "There is nothing to do.".to_owned() } else { sentences.join(" ") })
     }
 }
 
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// A sentence with the count of each kind; `None` where there are none at all.
+/// A sentence with the count of each kind; `None` if all counts are zero.
 fn sentence(of: &str, counts: impl IntoIterator<Item = (usize, &'static str)>) -> Option<String> {
     let there = counts.into_iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = there.map(|(count, kind)| format!("{count} {kind}")).collect();

@@ -1,6 +1,6 @@
-//! The projects of a hall: their settings, their `claude/main`, and how the work on each stands.
+//! Manages the projects of a hall: their settings, their `claude/main`, and the state of their work.
 //!
-//! The module stands above meetings and commissions: a sync or a pull request waits for both.
+//! The module is above meetings and commissions: a sync or a pull request waits for both.
 
 mod briefing;
 pub mod inspect;
@@ -25,7 +25,7 @@ pub struct Projects {
     core: Arc<Core>,
     meetings: Arc<Meetings>,
     commissions: Arc<Commissions>,
-    /// After what time branches of work that is over are removed, where they are.
+    /// The time after which branches of finished work are removed, if they are.
     tidy_after: Mutex<Option<Duration>>,
 }
 
@@ -37,7 +37,8 @@ impl Projects {
     /// The projects, in the order of `config.yaml`.
     ///
     /// # Errors
-    /// Where that cannot be read.
+    ///
+    /// Returns an error when `config.yaml` cannot be read.
     pub fn list(&self) -> Result<Vec<ProjectView>, OperationError> {
         self.core.projects.views(&self.core.home)
     }
@@ -45,7 +46,8 @@ impl Projects {
     /// The settings of a project in `config.yaml`.
     ///
     /// # Errors
-    /// Where it has none of that name.
+    ///
+    /// Returns an error when there is no such project.
     pub fn settings_of(&self, name: &str) -> Result<ProjectSettings, OperationError> {
         Ok(self.core.project(name)?.settings.clone())
     }

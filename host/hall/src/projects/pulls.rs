@@ -1,9 +1,10 @@
-//! Pull requests of a project's `claude/main`, and how the branch follows the default branch once the user merged one.
+//! Creates pull requests of a project's `claude/main`, and updates the branch from the default branch, also after the
+//! user merged a pull request.
 //!
-//! Merging is the user's alone: nothing here writes the default branch, at `origin` or in the project. Each step can be
-//! done again, so a host that ends between the push, `gh` and the note of the pull request leaves what the next call
-//! completes: what is pushed is not pushed again, and a pull request that is open is found. Without the note, a sync
-//! goes by contents.
+//! Only the user merges: this module does not write the default branch, at `origin` or in the project. Each step can be
+//! repeated, so if a host stops between the push, `gh` and the note of the pull request, the next call completes the
+//! work: pushed commits are not pushed again, and an open pull request is found. Without the note, a sync compares
+//! contents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +24,11 @@ use crate::{
     home::project_list::{Permit, Project},
 };
 
-/// How long a sync is waited for. One run of git takes at most two minutes.
+/// The longest wait for a sync. One git run takes at most two minutes.
 const SYNC_PATIENCE: Duration = Duration::from_secs(150);
-/// The most characters of a title, at GitHub.
+/// GitHub's limit of characters in a title.
 const TITLE_CHARS: usize = 256;
-/// The most bytes of a body. GitHub takes as many characters.
+/// The most bytes of a body. GitHub's limit is the same number of characters.
 const BODY_BYTES: usize = 65_536;
 /// The most bytes of a note.
 const NOTE_BYTES: u64 = 64 << 10;
@@ -42,12 +43,13 @@ struct Note {
 }
 
 impl Projects {
-    /// Pushes `claude/main` of a project, and makes a pull request of it for the default branch. Where one is open, it
-    /// has what was pushed. `asking` is the activity that wants it, which may be under way.
+    /// Pushes `claude/main` of a project, and creates a pull request into the default branch. An open pull request is
+    /// updated by the push. `asking` is the requesting activity, which may be running.
     ///
     /// # Errors
-    /// Where the operator does not permit it, other work is under way, there is nothing to merge, or `origin` or `gh`
-    /// refuse.
+    ///
+    /// Returns an error when the operator does not permit it, other work is running, there is nothing to merge, or
+    /// `origin` or `gh` refuse.
     pub async fn create_pull_request(
         &self,
         project: &str,
@@ -65,18 +67,18 @@ impl Projects {
         let missing: Vec<_> = missing.collect();
         if !missing.is_empty() {
             return Err(OperationError::Conflict(format!(
-                "the operator does not permit pull requests of project {name:?}: its [[project]] in guild.toml needs {}; the \
-                 host reads it again at SIGHUP",
+                "the operator does not permit pull requests of project {name:?}: its [[project]] in guild.toml needs \
+                 {}; the host reads the file again at SIGHUP",
                 missing.join(" and ")
             )));
         }
         let refused =
-            |e: GitError| OperationError::Conflict(format!("no pull request of project {name:?} was made: {e}"));
+            |e: GitError| OperationError::Conflict(format!("no pull request of project {name:?} was created: {e}"));
         let _one = project.shared.pulls.lock().await;
         let active = self.active_work(name, asking);
         if !active.is_empty() {
             return Err(OperationError::Conflict(format!(
-                "a pull request of project {name:?} would lack what is under way there; wait for it, or cancel it: {}",
+                "a pull request of project {name:?} would lack running work; wait for it, or cancel it: {}",
                 active.join(", ")
             )));
         }
@@ -89,7 +91,7 @@ impl Projects {
         let seen = origin.fetch().await.map_err(refused)?;
         if repository.contains(&seen.default, &tip).await.map_err(refused)? {
             return Err(OperationError::Conflict(format!(
-                "claude/main of project {name:?} has nothing that {} at origin lacks, so there is nothing to propose",
+                "claude/main of project {name:?} has no changes beyond {} at origin, so there is nothing to propose",
                 repository.default_branch()
             )));
         }
@@ -103,29 +105,30 @@ impl Projects {
         Ok(PullRequest { url, claude_main_tip: tip.to_string(), existed })
     }
 
-    /// Has `claude/main` follow the default branch, in one project or all. Where pushing is permitted that is the one
-    /// of `origin`, which is fetched; else it is the project's own, and nothing is reached.
+    /// Updates `claude/main` from the default branch, in one project or in all. If pushing is permitted, this is the
+    /// default branch of `origin`, which is fetched; otherwise it is the project's own, and the network is not used.
     ///
     /// # Errors
-    /// Where there is no such project. Why one could not be done is in its own entry.
+    ///
+    /// Returns an error when there is no such project. Failures of single projects are in their entries.
     pub async fn sync(self: &Arc<Self>, project: Option<&str>) -> Result<Vec<Synced>, OperationError> {
         let projects = match project {
             Some(name) => vec![self.core.project(name)?],
             None => self.core.projects.now(&self.core.home)?.1.into_values().collect(),
         };
-        // Each by itself: one whose git or `origin` hangs keeps nobody from the others.
+        // The projects are independent: a hanging git or `origin` of one does not delay the others.
         Ok(join_all(projects.into_iter().map(|project| self.sync_in_time(project))).await)
     }
 
     async fn sync_in_time(self: &Arc<Self>, project: Arc<Project>) -> Synced {
         let name = project.name().to_owned();
         let projects = self.clone();
-        // It goes on when it is not waited for any more.
+        // The task continues after its caller stops waiting.
         let work = tokio::spawn(async move { projects.sync_project(&project).await });
         let done = match tokio::time::timeout(SYNC_PATIENCE, work).await {
             Ok(done) => done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned()))),
             Err(_) => Err(OperationError::Conflict(format!(
-                "it takes more than {} s, and goes on; its git or its origin may hang",
+                "the sync takes more than {} s, and continues in the background; git or the origin may hang",
                 SYNC_PATIENCE.as_secs()
             ))),
         };
@@ -133,7 +136,7 @@ impl Projects {
             Ok((action, reason)) => Synced { project: name, action, reason, error: None },
             Err(e) => {
                 let reason = e.to_string();
-                tracing::warn!(project = name, "claude/main does not follow the default branch: {reason}");
+                tracing::warn!(project = name, "claude/main cannot be updated from the default branch: {reason}");
                 Synced { project: name, action: SyncAction::Error, reason: reason.clone(), error: Some(reason) }
             }
         }
@@ -188,30 +191,31 @@ impl Projects {
             Followed::Open => (SyncAction::Skip, format!("the pull request is open; merge it, and sync again: {url}")),
             Followed::Reset => (SyncAction::Reset, format!("{branch} has all changes of claude/main")),
             Followed::Forwarded => {
-                (SyncAction::Rebase, format!("{branch} moved on, and claude/main had no changes of its own"))
+                (SyncAction::Rebase, format!("{branch} has new commits, and claude/main had no changes of its own"))
             }
             Followed::Rebased { commits } => (
                 SyncAction::Rebase,
                 format!("the pull request is merged; {commits} newer commits are on top of {branch} now"),
             ),
-            Followed::Merged => {
-                (SyncAction::Merge, format!("{branch} and claude/main both moved on; it was merged into claude/main"))
-            }
+            Followed::Merged => (
+                SyncAction::Merge,
+                format!("{branch} and claude/main both have new commits; {branch} was merged into claude/main"),
+            ),
             Followed::Conflicts { files } => {
                 return Err(OperationError::Conflict(format!(
-                    "claude/main and {branch} changed the same places of {}; nothing was changed. Merge it by hand, and sync \
-                     again: git -C {} merge {default}",
+                    "claude/main and {branch} changed the same places of {}; nothing was changed. Merge it by hand, \
+                     and sync again: git -C {} merge {default}",
                     files.join(", "),
                     integration.dir().display()
                 )));
             }
         };
-        // Documents may have come and gone.
+        // Documents may have changed.
         self.commissions.check_dependencies(Some(name)).await?;
         Ok(done)
     }
 
-    /// The pull request that a note is of, and what became of it. `None`: the note makes no sense.
+    /// The pull request of a note, and its outcome. `None` if the note is invalid.
     async fn proposed(&self, note: &Note, permit: &Permit, origin: Option<&guild_git::Origin>) -> Option<Proposed> {
         let tip = CommitId::parse(&note.claude_main_tip)?;
         let state = match origin.filter(|_| permit.pull_requests) {
@@ -221,8 +225,8 @@ impl Projects {
         Some(Proposed { tip, state })
     }
 
-    /// The work under way in a project, except for one activity: the files of its attempts are on no branch of the
-    /// project yet, and they are merged by their difference from the `claude/main` of when they began.
+    /// The running work in a project, except for one activity: the changes of its attempts are on no branch of the
+    /// project yet, and are merged as the difference from `claude/main` at their start.
     fn active_work(&self, project: &str, except: Option<&str>) -> Vec<String> {
         let ids = self.commissions.active(project).chain(self.meetings.active(project));
         ids.filter(|id| Some(id.as_str()) != except).collect()
@@ -251,16 +255,16 @@ fn file(project: &str) -> String {
 fn keep(dir: &Dir, project: &str, note: &Note) -> Result<(), OperationError> {
     let json = serde_json::to_vec_pretty(note).map_err(std::io::Error::from);
     let kept = json.and_then(|json| replace(dir, &file(project), &json, Survives::PowerCut));
-    kept.map(drop).map_err(OperationError::io(format!("{} is made, and cannot be noted", note.pr_url)))
+    kept.map(drop).map_err(OperationError::io(format!("{} was created, and cannot be noted", note.pr_url)))
 }
 
-/// The note; `None` where there is none, or it cannot be read, which a sync does without.
+/// The note; `None` if there is none, or if it cannot be read. A sync works without it.
 fn read(dir: &Dir, project: &str) -> Result<Option<Note>, OperationError> {
     let file = file(project);
     let found = read_whole(dir, &file, NOTE_BYTES).map_err(OperationError::io(format!("state/pr-pending/{file}")))?;
     Ok(found.and_then(|(json, _)| {
         let note = serde_json::from_slice(&json);
-        note.inspect_err(|e| tracing::warn!("state/pr-pending/{file} is left out: {e}")).ok()
+        note.inspect_err(|e| tracing::warn!("state/pr-pending/{file} is ignored: {e}")).ok()
     }))
 }
 

@@ -1,4 +1,5 @@
-//! The configuration of a hall. `config.yaml` is read whenever it has changed, so a change takes effect by itself.
+//! Reads the configuration of a hall. `config.yaml` is read whenever it has changed, so a change takes effect without a
+//! request.
 
 use std::path::Path;
 
@@ -24,19 +25,21 @@ impl Projects {
     /// The settings in `config.yaml`.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    ///
+    /// Returns an error when the file cannot be read.
     pub fn settings(&self) -> Result<Settings, OperationError> {
         Ok(self.core.projects.now(&self.core.home)?.0)
     }
 
-    /// Reads `config.yaml` now, and says which projects are new since somebody last asked for any.
+    /// Reads `config.yaml` now, and returns the projects that are new since the last request for projects.
     ///
     /// # Errors
-    /// Where it cannot be used; what it said before still holds then.
+    ///
+    /// Returns an error when the file cannot be used; its previous content then stays in effect.
     pub async fn reload(&self) -> Result<Reloaded, OperationError> {
         let home = self.core.home.clone();
         let read = blocking(move || ProjectList::read(&home)?.0).await;
-        read.map_err(|e| OperationError::Conflict(format!("{e}; what it said before still holds")))?;
+        read.map_err(|e| OperationError::Conflict(format!("{e}; its previous content stays in effect")))?;
         let before = self.core.projects.known();
         let settings = self.settings()?;
         let names = settings.projects().iter().map(|project| project.name.clone());
@@ -44,8 +47,7 @@ impl Projects {
         Ok(Reloaded { reloaded: true, project_count: settings.projects().len(), new_projects })
     }
 
-    /// Changes the group that a project is shown with, and answers the group that was stored. An empty group takes the
-    /// project out of its group.
+    /// Changes the group of a project, and returns the stored group. An empty group removes the project from its group.
     ///
     /// # Errors
     /// Where there is no such project, the group is not one line, or `config.yaml` cannot be changed.
@@ -62,10 +64,11 @@ impl Projects {
         .await
     }
 
-    /// Reads `config.yaml` and `guild.toml` as they are now, and looks for the projects. Nothing is put in service.
+    /// Checks the current `config.yaml` and `guild.toml`, and the projects. The running configuration does not change.
     ///
     /// # Errors
-    /// Where the host is starting, or stopping.
+    ///
+    /// Returns an error when the host is starting or stopping.
     pub async fn validate(&self) -> Result<Validation, OperationError> {
         let (home, workers, permits) =
             (self.core.home.clone(), self.core.workers()?.clone(), self.core.projects.permits());
@@ -89,7 +92,7 @@ impl Projects {
     }
 }
 
-/// Looks for a project. It blocks.
+/// Checks a project. It blocks.
 fn look(project: &Project, found: &mut Validation) {
     let Project { settings, permit, .. } = project;
     let (name, path) = (&settings.name, Path::new(&settings.path));

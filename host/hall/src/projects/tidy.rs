@@ -1,4 +1,4 @@
-//! The operator's rule that removes branches of finished work.
+//! Applies the operator's rule that removes branches of finished work.
 
 use std::{
     sync::{Arc, Weak},
@@ -11,17 +11,17 @@ use crate::{
     offline::tidy::{Owners, Tidying, tidy_project},
 };
 
-/// How often the rule is applied.
+/// The interval between two applications of the rule.
 const EVERY: Duration = Duration::from_secs(3600);
 
 impl Projects {
-    /// Has branches go from now on once what they are of has been over for so long; `None` has them stay. Those of
-    /// attempts that failed or were cancelled, and of what could not be merged, stay in any case.
+    /// Sets the time after which branches of finished work are removed; with `None` they stay. Branches of failed or
+    /// cancelled attempts, and of work that could not be merged, always stay.
     pub fn set_tidy_after(&self, after: Option<Duration>) {
         *lock(&self.tidy_after) = after;
     }
 
-    /// Applies the rule at once and then again and again, in the background, for as long as there is the hall.
+    /// Applies the rule now and then at each interval, in the background, while the hall exists.
     pub(crate) fn keep_tidy(self: &Arc<Self>) {
         let all = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -48,13 +48,15 @@ impl Projects {
                         tracing::info!(project = project.name(), branch, commit, "removed a branch: {}", gone.reason);
                     }
                 }
-                Err(e) => tracing::warn!(project = project.name(), "its branches cannot be tidied: {e}"),
+                Err(e) => {
+                    tracing::warn!(project = project.name(), "the branches of the project cannot be removed: {e}")
+                }
             }
         }
     }
 }
 
-/// `None` once the hall is gone.
+/// Applies the rule once. Returns `None` once the hall is gone.
 async fn tidy_once(all: &Weak<Projects>) -> Option<()> {
     let all = all.upgrade()?;
     let after = *lock(&all.tidy_after);

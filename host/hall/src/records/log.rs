@@ -1,4 +1,4 @@
-//! The log and the body of a record, of commissions and meetings alike.
+//! Handles the log and the body of a record, for commissions and meetings alike.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_saphyr::DoubleQuoted;
 
-/// The most bytes of a log to which people and workers add, and what each of its entries counts besides its text.
+/// The most bytes of a log to which people and workers add, and the bytes that each entry counts besides its text.
 const LOG_BYTES: usize = 2 * 1024 * 1024;
 const ENTRY_BYTES: usize = 128;
 /// The most bytes of a result, or of notes, in a record.
 const BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Notes which overrides were above what the operator allows, and what holds in place of them.
+/// The event that lists the overrides that exceeded the operator's bounds, with the bounds in place of them.
 pub(crate) const CUT: &str = "overrides_cut";
 
 /// The bytes of a log.
@@ -21,29 +21,30 @@ pub(crate) fn bytes(log: &[TimelineEntry]) -> usize {
     log.iter().map(|entry| entry.reason.len() + ENTRY_BYTES).sum()
 }
 
-/// Refuses another entry of that text where a log is full. The hall's own notes always have room.
+/// Refuses another entry of that text if a log is full. The hall's own entries are not bounded.
 ///
 /// # Errors
-/// Where there is no room for it.
+///
+/// Returns an error when the log is full.
 pub(crate) fn check_room(log: &[TimelineEntry], text: &str) -> Result<(), OperationError> {
     let all = bytes(log) + text.len() + ENTRY_BYTES;
     if all <= LOG_BYTES {
         return Ok(());
     }
-    Err(OperationError::Conflict(format!("its log would have {all} bytes, and takes no more than {LOG_BYTES}")))
+    Err(OperationError::Conflict(format!("the log would have {all} bytes, more than {LOG_BYTES}")))
 }
 
-/// As much of a result, or of notes, as a record has.
+/// The beginning of a result or of notes, as long as a record can hold.
 pub(crate) fn fitting(mut text: String) -> String {
     let whole = text.len();
     if whole > BODY_BYTES {
         text.truncate(text.floor_char_boundary(BODY_BYTES));
-        text.push_str(&format!("\n\n(This is the beginning of {whole} bytes.)"));
+        text.push_str(&format!("\n\n(The rest of the {whole} bytes is left out.)"));
     }
     text
 }
 
-/// A [`TimelineEntry`] as it is written.
+/// A [`TimelineEntry`] in its written form.
 #[derive(Serialize)]
 pub(crate) struct Line<'a> {
     timestamp: &'a str,
@@ -84,7 +85,7 @@ fn read_entry(value: &Value) -> TimelineEntry {
     }
 }
 
-/// The body of a record whose result is `result`, with the decisions at the end.
+/// The body of a record with the result `result`, followed by the decisions.
 pub(crate) fn body(result: &str, decisions: &[Decision]) -> String {
     let mut body = result.trim_end().to_owned();
     if !body.is_empty() {
@@ -114,6 +115,6 @@ mod tests {
 
         assert_eq!(fitting("short".to_owned()), "short");
         let long = fitting("é".repeat(BODY_BYTES));
-        assert!(long.len() < BODY_BYTES + 200 && long.ends_with("(This is the beginning of 8388608 bytes.)"));
+        assert!(long.len() < BODY_BYTES + 200 && long.ends_with("(The rest of the 8388608 bytes is left out.)"));
     }
 }

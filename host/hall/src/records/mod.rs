@@ -1,7 +1,7 @@
-//! The commissions and meetings of a hall: each is kept in a file of the home, which is authoritative, and has a copy
-//! as Markdown in its project, its record.
+//! Stores the commissions and meetings of a hall. The JSON file in the home is authoritative; the record, a Markdown
+//! file in the project, is a copy.
 //!
-//! One change is made at a time. It is stored before anybody is told, and exported to the project then.
+//! One change is made at a time. It is stored before it is announced, and then exported to the project.
 
 pub(crate) mod log;
 pub(crate) mod page;
@@ -28,28 +28,28 @@ use crate::{
     home::{Home, project_list::Project},
 };
 
-/// The most bytes of the commissions of a project, and of its meetings. All of them are in memory while the host runs.
+/// The most bytes of the commissions of a project, and of its meetings. The host keeps all of them in memory.
 const PROJECT_BYTES: usize = 64 * 1024 * 1024;
-/// The most bytes of them that count for one token, so that a caller leaves room for others.
+/// The most bytes of records that count for one token, so that other callers have room.
 const TOKEN_BYTES: usize = PROJECT_BYTES / 2;
 /// The bytes that a record counts besides its texts.
 const ITEM_BYTES: usize = 1024;
 
 /// A commission or a meeting, with a file of its own in the home and a record in its project.
 pub(crate) trait HallRecord: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static {
-    /// Its name, which is that of its files.
+    /// The type of the name, which is also the name of the record's files.
     type Id: Clone + Display + FromStr + Ord + Send + Sync + 'static;
-    /// The state that goes with it while the host runs.
+    /// The state of a record that is kept only while the host runs.
     type Runtime: Default + Send + Sync + 'static;
-    /// The word for one.
+    /// The noun for a record of this kind.
     const NOUN: &'static str;
-    /// The directory of the records, below `.lore/work/`. Those of older projects are below `.lore/`.
+    /// The directory of the records, below `.lore/work/`. In older projects it is below `.lore/`.
     const RECORDS: &'static str;
 
-    /// Its name.
+    /// The record's id.
     fn id(&self) -> &Self::Id;
 
-    /// The text of its record.
+    /// The text of the record.
     ///
     /// # Errors
     /// Where YAML cannot express a field.
@@ -58,22 +58,22 @@ pub(crate) trait HallRecord: Serialize + DeserializeOwned + Clone + PartialEq + 
     /// The project's name.
     fn project(&self) -> &str;
 
-    /// The token that it counts for, if there is one.
+    /// The token for which the record counts, if there is one.
     fn token(&self) -> Option<&str>;
 
-    /// The bytes of its texts.
+    /// The bytes of the record's texts.
     fn bytes(&self) -> usize;
 
-    /// The place of its record at the moment.
+    /// The present place of the record.
     fn location(&self) -> RecordLocation;
 
-    /// The event of a change, where listeners are told one.
+    /// The event of a change, if the change is announced.
     fn event(_before: &Self, _after: &Self) -> Option<HallEvent> {
         None
     }
 
-    /// A commission or a meeting that somebody else made, of which there is a record only. `key` is that of the worker
-    /// who has this name.
+    /// Makes a commission or a meeting from a record that another program created. `key` returns the key of the worker
+    /// with a display name.
     fn of_record(id: Self::Id, project: &str, text: &str, key: impl Fn(&str) -> String) -> Self;
 
     /// The directory of the home with the files of its kind.
@@ -86,25 +86,25 @@ pub(crate) enum RecordLocation {
     Integration,
     /// A worktree of its own.
     Worktree(PathBuf),
-    /// No place: its worktree is not there yet.
+    /// The record has no place: its worktree does not exist yet.
     None,
 }
 
-/// A commission or a meeting as it is now, and the state that goes with it while the host runs.
+/// The present state of a commission or a meeting, with the state that is kept only while the host runs.
 pub(crate) struct StoredRecord<T: HallRecord> {
     now: watch::Sender<Arc<T>>,
-    /// Held while it is made, changes, or is forgotten.
+    /// Held while the record is created, changed, or removed.
     presence: Arc<Mutex<Presence>>,
     pub(crate) runtime: T::Runtime,
 }
 
-/// Whether a record is kept.
+/// Whether a record exists.
 #[derive(Default)]
 pub(crate) struct Presence {
     pub(crate) is_forgotten: bool,
 }
 
-/// A record that was just made, which nobody else changes yet.
+/// A record that was just created, and that no other task can change yet.
 pub(crate) type NewRecord<T> = (Arc<StoredRecord<T>>, OwnedMutexGuard<Presence>);
 
 impl<T: HallRecord> StoredRecord<T> {
@@ -112,17 +112,17 @@ impl<T: HallRecord> StoredRecord<T> {
         Arc::new(Self { now: watch::Sender::new(Arc::new(record)), presence, runtime: T::Runtime::default() })
     }
 
-    /// As it is now.
+    /// The present state of the record.
     pub(crate) fn now(&self) -> Arc<T> {
         self.now.borrow().clone()
     }
 
-    /// As it is from now on.
+    /// Subscribes to the changes of the record from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<T>> {
         self.now.subscribe()
     }
 
-    /// Keeps it from changing.
+    /// Prevents changes of the record.
     pub(crate) async fn hold(&self) -> MutexGuard<'_, Presence> {
         self.presence.lock().await
     }
@@ -136,10 +136,10 @@ pub(crate) struct RecordStore<T: HallRecord> {
     all: RwLock<ById<T>>,
 }
 
-/// The records that are written in a worktree of their own at the moment.
+/// The records that are written in their own worktrees at present.
 pub(crate) trait LiveRecords: Send + Sync {
-    /// The worktree of the record at this path of a project, and its path there, which is always one of the new layout.
-    /// `None` where the path is not that of a record in a worktree of its own.
+    /// The worktree of the record at this path of a project, and its path there, which always has the new layout.
+    /// `None` if the path is not that of a record in its own worktree.
     fn worktree_of(&self, project: &str, path: &str) -> Option<(PathBuf, String)>;
 }
 
@@ -157,7 +157,7 @@ impl<T: HallRecord> LiveRecords for RecordStore<T> {
 }
 
 impl<T: HallRecord> RecordStore<T> {
-    /// A store of the records that were read at the start.
+    /// Makes a store of the records that were read at the start.
     pub(crate) fn new(core: Arc<Core>, records: Vec<T>) -> Arc<Self> {
         let all = records.into_iter().map(|record| (record.id().clone(), StoredRecord::new(record, Arc::default())));
         Arc::new(Self { core, all: RwLock::new(all.collect()) })
@@ -167,12 +167,12 @@ impl<T: HallRecord> RecordStore<T> {
         self.all.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All, in the order of their names.
+    /// All records, in the order of their names.
     pub(crate) fn all(&self) -> Vec<Arc<StoredRecord<T>>> {
         self.read().values().cloned().collect()
     }
 
-    /// All as they are now, in the order of their names.
+    /// The present states of all records, in the order of their names.
     pub(crate) fn now(&self) -> impl Iterator<Item = Arc<T>> + use<T> {
         self.all().into_iter().map(|stored| stored.now())
     }
@@ -187,11 +187,12 @@ impl<T: HallRecord> RecordStore<T> {
         self.get(&name.parse().ok()?)
     }
 
-    /// Refuses so many bytes more in a project that keeps too many, of all callers or of the one that asks. The hall's
-    /// own notes always have room.
+    /// Refuses further bytes in a project that stores too many, for all callers or for the present one. The hall's own
+    /// changes are not bounded.
     ///
     /// # Errors
-    /// The records to delete.
+    ///
+    /// Returns an error that names the files to delete.
     pub(crate) fn check_room(&self, project: &str, more: usize) -> Result<(), OperationError> {
         let (token, kind) = (current_token(), T::RECORDS);
         let (mut all, mut of_token) = (more, more);
@@ -208,16 +209,17 @@ impl<T: HallRecord> RecordStore<T> {
             _ => return Ok(()),
         };
         Err(OperationError::Conflict(format!(
-            "the {kind} of project \"{project}\"{whose} would have {bytes} bytes, and at most {most} are kept; stop the host, \
-             and of some that are over delete `state/{kind}/ID.json` in the hall's home and `.lore/work/{kind}/ID.md` on \
-             claude/main"
+            "the {kind} of project \"{project}\"{whose} would have {bytes} bytes, more than {most}; stop the host, \
+             and for some finished ones delete `state/{kind}/ID.json` in the hall's home and \
+             `.lore/work/{kind}/ID.md` on claude/main"
         )))
     }
 
-    /// Makes a record under the first of these names that is free, and stores it.
+    /// Creates a record under the first of these names that is free, and stores it.
     ///
     /// # Errors
-    /// Where it cannot be stored: there is none then.
+    ///
+    /// Returns an error when the record cannot be stored; it then does not exist.
     pub(crate) async fn create(
         &self,
         name: impl Fn(usize) -> T::Id,
@@ -226,10 +228,11 @@ impl<T: HallRecord> RecordStore<T> {
         self.create_held(name, record).await.map(|(stored, _)| stored)
     }
 
-    /// As [`Self::create`], and exports it.
+    /// Creates a record like [`Self::create`], and exports it.
     ///
     /// # Errors
-    /// Where it cannot be stored or exported: there is none then.
+    ///
+    /// Returns an error when the record cannot be stored or exported; it then does not exist.
     pub(crate) async fn create_and_export(
         &self,
         name: impl Fn(usize) -> T::Id,
@@ -239,17 +242,18 @@ impl<T: HallRecord> RecordStore<T> {
         self.export_new(new).await
     }
 
-    /// As [`Self::create`]. Nobody else changes the record before the answer is dropped.
+    /// Creates a record like [`Self::create`]. No other task can change it until the returned guard is dropped.
     ///
     /// # Errors
-    /// As [`Self::create`].
+    ///
+    /// Returns the errors of [`Self::create`].
     pub(crate) async fn create_held(
         &self,
         name: impl Fn(usize) -> T::Id,
         record: impl FnOnce(T::Id) -> T,
     ) -> Result<NewRecord<T>, OperationError> {
         let presence = Arc::<Mutex<Presence>>::default();
-        // Those who find it wait until it is stored.
+        // Other tasks that find the record wait until it is stored.
         let mut held = presence.clone().lock_owned().await;
         let stored = self.add(name, record, presence)?;
         let now = stored.now();
@@ -264,10 +268,11 @@ impl<T: HallRecord> RecordStore<T> {
         Ok((stored, held))
     }
 
-    /// Exports a record that was just made.
+    /// Exports a record that was just created.
     ///
     /// # Errors
-    /// Where it cannot be exported: there is none then.
+    ///
+    /// Returns an error when the record cannot be exported; it is then removed.
     pub(crate) async fn export_new(&self, (stored, mut held): NewRecord<T>) -> Result<Arc<T>, OperationError> {
         let now = stored.now();
         if let Err(e) = self.export(&stored).await {
@@ -286,7 +291,7 @@ impl<T: HallRecord> RecordStore<T> {
     ) -> Result<Arc<StoredRecord<T>>, OperationError> {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let Some(id) = (1..).map(name).find(|id| !all.contains_key(id)) else {
-            return Err(OperationError::Internal("there is no name left".to_owned()));
+            return Err(OperationError::Internal("there is no free name left".to_owned()));
         };
         let stored = StoredRecord::new(record(id.clone()), presence);
         all.insert(id, stored.clone());
@@ -299,21 +304,23 @@ impl<T: HallRecord> RecordStore<T> {
         self.forget_held(stored.now().id(), &mut held).await;
     }
 
-    /// Its name is free once its file is gone.
+    /// Removes a record. Its name is free once its file is deleted.
     async fn forget_held(&self, id: &T::Id, held: &mut Presence) {
         held.is_forgotten = true;
         let (home, file) = (self.core.home.clone(), id.clone());
         let forgotten = blocking(move || T::states(&home).map(|dir| store::forget::<T>(&dir, &file)));
         if let Err(e) = forgotten.await {
-            tracing::warn!("the file of a {} that was not made stays: {e}", T::NOUN);
+            tracing::warn!("the file of a {} whose creation failed cannot be removed: {e}", T::NOUN);
         }
         self.all.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Changes a record; where that fails, it stays as it was.
+    /// Changes a record. After an error it is unchanged.
     ///
     /// # Errors
-    /// Where it was forgotten meanwhile, the change is refused, or it cannot be stored.
+    ///
+    /// Returns an error when the record was removed in the meantime, the change is refused, or the change cannot be
+    /// stored.
     pub(crate) async fn change<V>(
         &self,
         stored: &StoredRecord<T>,
@@ -321,12 +328,12 @@ impl<T: HallRecord> RecordStore<T> {
     ) -> Result<V, OperationError> {
         let held = stored.hold().await;
         if held.is_forgotten {
-            return Err(OperationError::NotFound(format!("the {} {} was not made", T::NOUN, stored.now().id())));
+            return Err(OperationError::NotFound(format!("the {} {} was not created", T::NOUN, stored.now().id())));
         }
         self.change_held(stored, change).await
     }
 
-    /// As [`Self::change`], by the caller that holds the record.
+    /// Changes a record like [`Self::change`], for the caller that holds it.
     pub(crate) async fn change_held<V>(
         &self,
         stored: &StoredRecord<T>,
@@ -341,7 +348,7 @@ impl<T: HallRecord> RecordStore<T> {
         let after = Arc::new(after);
         self.save(&after).await?;
         stored.now.send_replace(after.clone());
-        // The file of the home is authoritative. The next change exports the record again.
+        // The file in the home is authoritative. The next change exports the record again.
         if let Err(e) = in_time(after.project(), self.export(stored)).await {
             tracing::warn!(id = %after.id(), "{e}");
         }
@@ -357,7 +364,7 @@ impl<T: HallRecord> RecordStore<T> {
         blocking(move || store::save(&T::states(&home)?, &*record).map_err(OperationError::io(doing))).await
     }
 
-    /// Writes the Markdown of a record. It goes on when nobody waits for it any more.
+    /// Writes the Markdown of a record. The task continues when its caller stops waiting.
     async fn export(&self, stored: &StoredRecord<T>) -> Result<(), OperationError> {
         let (new, record, now) = (self.core.home.new_files()?, stored.now(), stored.changes());
         match record.location() {
@@ -367,7 +374,7 @@ impl<T: HallRecord> RecordStore<T> {
                 let (project, core) = (self.core.project(record.project())?, self.core.clone());
                 in_background(async move {
                     let integration = core.projects.integration(&core.home, &project).await?;
-                    // It may have changed while others had the worktree.
+                    // The record may have changed while other tasks used the worktree.
                     let newest = move |dir: &Path| {
                         let record = now.borrow().clone();
                         match record.location() {
@@ -382,8 +389,8 @@ impl<T: HallRecord> RecordStore<T> {
         }
     }
 
-    /// The record of that name, where it is one of that project, or of any where none is named. A record that somebody
-    /// else made is looked for.
+    /// The record with that name, which must belong to the project if one is given. Records that other programs created
+    /// are found too.
     ///
     /// # Errors
     /// Where there is no such project.
@@ -401,15 +408,15 @@ impl<T: HallRecord> RecordStore<T> {
         Ok(found.filter(|stored| project.is_none_or(|project| project == stored.now().project())))
     }
 
-    /// Reads the records of a project, and of all where none is named, that this hall did not make: those of the
-    /// original, of another machine, of a person.
+    /// Reads the records of a project or of all projects that this hall did not create: those of the original, of
+    /// another machine, or of a person.
     ///
     /// # Errors
     /// Where there is no such project.
     pub(crate) async fn discover(&self, project: Option<&str>) -> Result<(), OperationError> {
         match project {
             Some(name) => self.discover_in(&self.core.project(name)?).await,
-            // Each by itself: one whose git hangs keeps nobody from the others.
+            // The projects are independent: a hanging git of one does not delay the others.
             None => {
                 let projects = self.core.projects.now(&self.core.home)?.1;
                 join_all(projects.values().map(|project| self.discover_in(project))).await;
@@ -423,12 +430,12 @@ impl<T: HallRecord> RecordStore<T> {
             return;
         }
         let dir = self.core.home.integration(project.name());
-        // It is made at its first use. One that is there is read as it is: reading waits for nothing that is under way
-        // in it.
+        // The worktree is created at its first use. An existing one is read without a lock: reading does not wait for
+        // running work.
         if !dir.exists() {
             let (core, of) = (self.core.clone(), project.clone());
             let opened = async {
-                // One at a time, so that those who look again and again leave no more than one behind.
+                // One task at a time opens a project, so that repeated requests leave at most one task behind.
                 let one = project.shared.opening.clone().lock_owned().await;
                 in_background(async move {
                     let _one = one;
@@ -437,7 +444,11 @@ impl<T: HallRecord> RecordStore<T> {
                 .await
             };
             if let Err(e) = in_time(project.name(), opened).await {
-                return tracing::warn!(project = project.name(), "its {} cannot be read: {e}", T::RECORDS);
+                return tracing::warn!(
+                    project = project.name(),
+                    "the {} of the project cannot be read: {e}",
+                    T::RECORDS
+                );
             }
         }
         let (known, name): (BTreeSet<T::Id>, _) = (self.read().keys().cloned().collect(), project.name().to_owned());

@@ -1,20 +1,21 @@
-//! Pages of lists, whose long texts are cut.
+//! Makes pages of lists, whose long texts are cut.
 
 use std::{ops::Deref, sync::Arc};
 
-/// The most bytes of a text in a list. A text that is cut ends in `…`; the operation that reads one item has the whole.
+/// The most bytes of a text in a list. A cut text ends with `…`; the operation that reads a single item has the whole
+/// text.
 const LISTED_BYTES: usize = 2048;
 /// The most bytes of the texts of one list.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// The bytes that one item of a list counts besides its texts.
 const ITEM_BYTES: usize = 512;
 
-/// The items of a list that one answer has.
+/// The items of a list in one answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// The items, from the asked position on.
+    /// The items from the requested offset on.
     pub items: Vec<T>,
-    /// How many follow.
+    /// The number of further items.
     pub more: usize,
 }
 
@@ -28,18 +29,18 @@ impl<T> Deref for Page<T> {
 
 /// An item of a list.
 pub trait Item {
-    /// The type that it is made of.
+    /// The type of the full item.
     type Of;
 
-    /// The item, with its texts cut.
+    /// The item with its texts cut.
     fn listed(of: &Self::Of) -> Self;
 
-    /// The bytes of its texts.
+    /// The bytes of the item's texts.
     fn bytes(&self) -> usize;
 }
 
 impl<T: Item> Page<T> {
-    /// Of these, as many as one answer has and `limit` allows, from a position on.
+    /// The items from an offset on, as many as one answer can hold and `limit` allows.
     pub(crate) fn of(all: &[Arc<T::Of>], offset: usize, limit: Option<usize>) -> Self {
         let mut bytes = 0;
         let rest = all.get(offset..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The files of commissions and meetings: below `state/` of the home, and the records in worktrees.
+//! Reads and writes the files of commissions and meetings: below `state/` of the home, and the records in worktrees.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -12,10 +12,11 @@ use crate::files::{is_of_host, protected::LORE};
 /// The directory of the records of all kinds, below [`LORE`].
 const WORK: &str = "work";
 
-/// A state or a record that is larger is none. No text of one is so long, however it is escaped, that it could be.
+/// The size above which a file cannot be a state or a record. The texts of a record are bounded so that no escaping
+/// makes it larger.
 const MAX_BYTES: u64 = 128 * 1024 * 1024;
 
-/// All that can be read. Each file that cannot is logged.
+/// Reads all files. Unreadable files are logged and skipped.
 pub(crate) fn load<T: HallRecord>(dir: &Dir) -> io::Result<Vec<T>> {
     let mut found = Vec::new();
     for entry in dir.entries()? {
@@ -29,11 +30,11 @@ pub(crate) fn load<T: HallRecord>(dir: &Dir) -> io::Result<Vec<T>> {
         match read {
             Ok(Some(record)) if *record.id() == named => found.push(record),
             Ok(Some(_)) => {
-                tracing::error!(id, "state/{}: the file names another one; it is left alone", T::RECORDS)
+                tracing::error!(id, "state/{}: the file contains another id; it is ignored", T::RECORDS)
             }
             Ok(None) => {}
-            // The original's has no record: the one in the project is read.
-            Err(e) => tracing::warn!(id, "state/{}: the file is left alone: {e}", T::RECORDS),
+            // A file of the original has no record in it: the record in the project is read.
+            Err(e) => tracing::warn!(id, "state/{}: the file is ignored: {e}", T::RECORDS),
         }
     }
     Ok(found)
@@ -52,7 +53,7 @@ pub(crate) fn forget<T: HallRecord>(dir: &Dir, id: &T::Id) {
     }
 }
 
-/// Writes a record into a worktree. The file is made in `new`, so that nobody commits half of it.
+/// Writes a record into a worktree. The file is created in `new`, so that no commit contains half of it.
 pub(crate) fn write_record<T: HallRecord>(new: &Dir, worktree: &Path, record: &T) -> Result<(), OperationError> {
     let id = record.id();
     let doing = || format!("the record of {id} cannot be written");
@@ -67,10 +68,10 @@ pub(crate) fn write_record<T: HallRecord>(new: &Dir, worktree: &Path, record: &T
     match written {
         Ok(_) => Ok(()),
         Err(e) if is_of_host(e.kind()) => Err(OperationError::io(doing())(e)),
-        // The project has something else there.
+        // Another file in the project has the record's path.
         Err(e) => Err(OperationError::Conflict(format!(
-            "{}: {LORE}/{WORK}/{} has to be a directory, as each on the way to it, and no symbolic link ({e}); replace what is \
-             there, and commit",
+            "{}: {LORE}/{WORK}/{} and its parents have to be directories, and no symbolic links ({e}); replace the \
+             present files, and commit",
             doing(),
             T::RECORDS
         ))),
@@ -92,7 +93,7 @@ pub(crate) fn record_path<T: HallRecord>(id: &T::Id) -> String {
     format!("{WORK}/{}/{id}.md", T::RECORDS)
 }
 
-/// Whose record is at that path from `.lore/`; `None` for a path of another kind.
+/// The id of the record at that path from `.lore/`; `None` if the path is not that of a record.
 pub(crate) fn record_at<T: HallRecord>(path: &str) -> Option<T::Id> {
     let path = path.strip_prefix(WORK).and_then(|path| path.strip_prefix('/')).unwrap_or(path);
     path.strip_prefix(T::RECORDS)?.strip_prefix('/')?.strip_suffix(".md")?.parse().ok()
@@ -117,7 +118,7 @@ pub(crate) fn recorded<T: HallRecord>(worktree: &Path) -> io::Result<BTreeMap<T:
     Ok(found)
 }
 
-/// The directories that have records, those that are there, with their paths from `.lore/`.
+/// The existing directories of records, with their paths from `.lore/`.
 fn record_dirs<T: HallRecord>(worktree: &Path) -> io::Result<Vec<(String, Dir)>> {
     let top = open_directory(worktree)?;
     let open = |path: String| {
@@ -128,6 +129,6 @@ fn record_dirs<T: HallRecord>(worktree: &Path) -> io::Result<Vec<(String, Dir)>>
         Ok((path, dir))
     };
     let found = [open(format!("{WORK}/{}", T::RECORDS)), open(T::RECORDS.to_owned())];
-    // A link in the place of a directory is no directory.
+    // A symbolic link in the place of a directory is ignored.
     Ok(found.into_iter().flat_map(|dir: io::Result<(String, Dir)>| dir).collect())
 }

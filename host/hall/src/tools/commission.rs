@@ -1,7 +1,7 @@
-//! The tools with which a session reports on its commission, and the same for a component.
+//! Implements the tools with which a session reports on its commission, and the same functions for a component.
 //!
-//! The job keeps what is reported, and the hall notes it in the commission's record and tells those who listen. A
-//! component's `job-tools` and the tools of its sessions meet in [`CommissionReporting`].
+//! The job stores the reports, and the hall records them in the commission and announces them. A component's
+//! `job-tools` and the tools of its sessions both use [`CommissionReporting`].
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,11 +25,11 @@ use super::{
 const PROGRESS: &str = "report_progress";
 const SUBMIT: &str = "submit_result";
 
-/// Artifacts that a result names.
+/// The most artifacts that a result names.
 const MAX_ARTIFACTS: usize = 256;
 
-/// What the worker of a commission reports, by its component or by a session. The job has it before the hall, but for a
-/// session's result: once the job has that, a restart does not ask for it again.
+/// The reports of a commission's worker, from its component or from a session. The job stores them before the hall,
+/// except a session's result: once the job has the result, a restart does not request it again.
 #[derive(Clone)]
 pub struct CommissionReporting {
     job: Arc<RunningJob>,
@@ -38,15 +38,17 @@ pub struct CommissionReporting {
 }
 
 impl CommissionReporting {
-    /// What the worker of `job` reports, whose artifacts are those of `lore`.
+    /// The reports of the worker of `job`, whose artifacts are in `lore`.
     pub fn new(job: Arc<RunningJob>, lore: LoreTools, reports: Arc<dyn Reports>) -> Self {
         Self { job, lore, reports }
     }
 
-    /// Submits the result, once. A repeated `call` is answered as before. It blocks.
+    /// Submits the result, once. A repeated `call` gets its first answer. It blocks.
     ///
     /// # Errors
-    /// Where there is a result, or an artifact is missing; those of [`RunningJob::submit_result`].
+    ///
+    /// Returns an error when there is already a result or an artifact is missing, and the errors of
+    /// [`RunningJob::submit_result`].
     pub fn submit_once(&self, summary: &str, artifacts: &[String], call: &str) -> Result<(), ToolError> {
         if artifacts.len() > MAX_ARTIFACTS {
             return Err(ToolError::OverLimit(format!("a result names at most {MAX_ARTIFACTS} artifacts")));
@@ -60,8 +62,8 @@ impl CommissionReporting {
     }
 }
 
-/// For a component: what WIT says of `job-tools` holds, the last result that it submits included. Files go to the
-/// artifacts of the project.
+/// The implementation for a component follows the description of `job-tools` in WIT: the last submitted result counts.
+/// Files become artifacts of the project.
 impl Reporting for CommissionReporting {
     fn job(&self) -> &RunningJob {
         &self.job
@@ -96,8 +98,7 @@ impl Reporting for CommissionReporting {
     }
 }
 
-/// The tools by which a session reports on its commission. Its decisions and questions are reported by the tools of
-/// jobs.
+/// The tools with which a session reports on its commission. The tools of jobs report its decisions and questions.
 #[derive(Clone)]
 pub struct ReportTools(CommissionReporting);
 
@@ -118,23 +119,23 @@ impl ReportTools {
     }
 }
 
-/// Report where the work stands, for the people who watch it. Call it when you have a plan, and whenever something
-/// noteworthy is done.
+/// Report the state of the work, for the people who follow it. Call it when you have a plan, and after each noteworthy
+/// step.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReportProgress {
-    /// Where the work stands, in a few sentences. It replaces what was reported before.
+    /// The state of the work, in a few sentences. It replaces the last report.
     summary: String,
 }
 
-/// Hand over the result of the commission. Call it once, at the end: a commission without a result has failed.
+/// Submit the result of the commission. Call it once, at the end: a commission without a result has failed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SubmitResult {
-    /// The result, as Markdown: what was done, and what came of it.
+    /// The result, as Markdown: the work done, and its outcome.
     #[serde(alias = "output")]
     summary: String,
-    /// Artifacts that belong to the result: paths from `.lore/` of files that are there.
+    /// Artifacts that belong to the result: paths from `.lore/` of existing files.
     #[serde(default)]
     artifacts: Option<Vec<String>>,
 }

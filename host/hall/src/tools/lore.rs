@@ -1,5 +1,5 @@
-//! The tools for artifacts (REQ-WKR-9): the project's documents in `.lore/` of an attempt's worktree. What is written
-//! there is committed and merged with the attempt.
+//! Implements the tools for artifacts (REQ-WKR-9): the project's documents in `.lore/` of an attempt's worktree.
+//! Changes there are committed and merged with the attempt.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,12 +21,12 @@ const READ: &str = "read_artifact";
 const WRITE: &str = "write_artifact";
 const LIST: &str = "list_artifacts";
 
-/// Bytes of an artifact that is read; what a session is shown of it is bounded besides.
+/// The most bytes of an artifact that are read; the answer to a session is bounded separately.
 const MAX_READ_BYTES: u64 = 1 << 20;
-/// Artifacts in a list.
+/// The most artifacts in a list.
 const MAX_LISTED: usize = 1000;
 
-/// The tools for artifacts. Reading is always there.
+/// The tools for artifacts. The reading tools always exist.
 #[derive(Clone)]
 pub struct LoreTools {
     worktree: Arc<Worktree>,
@@ -35,7 +35,7 @@ pub struct LoreTools {
 }
 
 impl LoreTools {
-    /// The tools on a worktree. What is written is reported.
+    /// The tools on a worktree. Writes are reported.
     pub fn new(worktree: Arc<Worktree>, grants: Arc<Grants>, reports: Arc<dyn Reports>) -> Self {
         Self { worktree, grants, reports }
     }
@@ -43,7 +43,9 @@ impl LoreTools {
     /// Writes an artifact. It blocks.
     ///
     /// # Errors
-    /// `NotGranted`; a path that is not one of an artifact; a quota; the end of the job.
+    ///
+    /// Returns an error when writing is not granted, the path is not that of an artifact, a quota is exceeded, or the
+    /// job has ended.
     pub fn write(&self, path: &str, contents: &[u8], call: Option<&str>) -> Result<(), ToolError> {
         lore_write(&self.grants)?;
         let path = in_lore(path);
@@ -52,7 +54,7 @@ impl LoreTools {
         self.reports.report(Report::Artifact { path: below_lore(&text(&names)).to_owned() })
     }
 
-    /// The path below `.lore/` of an artifact that is there.
+    /// The path below `.lore/` of an existing artifact.
     pub(super) fn existing(&self, path: &str) -> Result<String, ToolError> {
         let path = in_lore(path);
         let names = names(&path)?;
@@ -89,7 +91,7 @@ impl LoreTools {
             more => lines.push(format!("({more} more: name a directory)")),
         }
         if truncated {
-            lines.push("(there are more than are looked at: name a directory)".to_owned());
+            lines.push("(there are more than this tool can read: name a directory)".to_owned());
         }
         Ok(Value::String(lines.join("\n")))
     }
@@ -113,7 +115,7 @@ impl LoreTools {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ReadArtifact {
-    /// Its path from `.lore/`, as `list_artifacts` names it, for instance `specs/plan.md`.
+    /// The path from `.lore/`, as in `list_artifacts`, for instance `specs/plan.md`.
     #[serde(alias = "path")]
     relative_path: String,
 }
@@ -123,7 +125,7 @@ struct ReadArtifact {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct WriteArtifact {
-    /// Its path from `.lore/`, without `..`, for instance `reports/crates.md`.
+    /// The path from `.lore/`, without `..`, for instance `reports/crates.md`.
     #[serde(alias = "path")]
     relative_path: String,
     /// The whole text.
@@ -131,11 +133,11 @@ struct WriteArtifact {
     content: String,
 }
 
-/// List the artifacts: the documents of the project below `.lore/`, one path a line.
+/// List the artifacts: the documents of the project below `.lore/`, one path on each line.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListArtifacts {
-    /// Only those below this directory, for instance `specs`.
+    /// Lists only the artifacts below this directory, for instance `specs`.
     #[serde(default)]
     directory: Option<String>,
 }

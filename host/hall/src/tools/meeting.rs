@@ -1,5 +1,5 @@
-//! The tools of a session in a meeting (REQ-WKR-11): what belongs to it, what comes next, where it stands, and its
-//! name.
+//! Implements the tools of a session in a meeting (REQ-WKR-11): to link artifacts, to propose a follow-up, to record
+//! progress, and to rename the meeting.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,46 +20,47 @@ const FOLLOW_UP: &str = "propose_followup";
 const SUMMARIZE: &str = "summarize_progress";
 const RENAME: &str = "rename_meeting";
 
-/// Characters of a title.
+/// The most characters of a title.
 const MAX_TITLE: usize = 200;
 
-/// What a worker reports in a meeting.
+/// A worker's report in a meeting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MeetingReport {
-    /// An artifact belongs to it.
+    /// An artifact belongs to the meeting.
     Artifact {
-        /// Its path below `.lore/`. It is there.
+        /// The path of the existing artifact below `.lore/`.
         path: String,
     },
-    /// There should be another meeting.
+    /// The worker proposes another meeting.
     FollowUp {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// Paths of artifacts below `.lore/`. They are there.
+        /// Paths of existing artifacts below `.lore/`.
         artifacts: Vec<String>,
     },
-    /// Where it stands.
+    /// The worker summarizes the progress.
     Progress {
-        /// In the worker's words.
+        /// The summary in the worker's words.
         summary: String,
     },
-    /// What it is called from now on.
+    /// The worker renames the meeting.
     Title {
         /// The title.
         title: String,
     },
 }
 
-/// Where the reports of one meeting go.
+/// The receiver of one meeting's reports.
 pub trait MeetingReports: Send + Sync {
-    /// Notes a report, and says what came of it. It blocks.
+    /// Records a report, and returns the answer for the worker. It blocks.
     ///
     /// # Errors
-    /// What the worker is told.
+    ///
+    /// Returns the error for the worker.
     fn report(&self, report: MeetingReport) -> Result<String, ToolError>;
 }
 
-/// Takes reports that nobody needs: what was written in a meeting is merged with it.
+/// Ignores the reports of artifacts, since a meeting's documents are merged with it.
 pub(super) struct NoReports;
 
 impl Reports for NoReports {
@@ -76,7 +77,7 @@ pub struct MeetingTools {
 }
 
 impl MeetingTools {
-    /// The tools of a session whose artifacts are those of `lore`.
+    /// The tools of a session whose artifacts are in `lore`.
     pub fn new(lore: LoreTools, reports: Arc<dyn MeetingReports>) -> Self {
         Self { lore, reports }
     }
@@ -121,35 +122,35 @@ fn text(field: &str, text: &str) -> Result<String, ToolError> {
     }
 }
 
-/// Link an artifact that is there to this meeting, so that people find it from the meeting's record.
+/// Link an existing artifact to this meeting, so that people find it from the meeting's record.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct LinkArtifact {
-    /// Its path from `.lore/`, as `list_artifacts` names it, for instance `specs/plan.md`.
+    /// The path from `.lore/`, as in `list_artifacts`, for instance `specs/plan.md`.
     #[serde(alias = "path")]
     artifact_path: String,
 }
 
-/// Propose another meeting with you. The user accepts or declines it.
+/// Propose another meeting between you and the user. The user accepts or declines it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ProposeFollowup {
-    /// What it would be about, and why.
+    /// The subject of the meeting, and its reason.
     reason: String,
-    /// Artifacts that belong to it: paths from `.lore/` of files that are there.
+    /// Artifacts that belong to the meeting: paths from `.lore/` of existing files.
     #[serde(default)]
     referenced_artifacts: Option<Vec<String>>,
 }
 
-/// Note where the meeting stands in its record. Call it when something is settled.
+/// Record the state of the meeting. Call it when a point is settled.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SummarizeProgress {
-    /// What is settled so far, in a few sentences.
+    /// The settled points so far, in a few sentences.
     summary: String,
 }
 
-/// Give this meeting a title by which the user finds it again. Call it once you know what it is about.
+/// Give this meeting a title by which the user finds it again. Call it once the subject is clear.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RenameMeeting {

@@ -1,4 +1,4 @@
-//! The tools of a session that works on a commission or in a meeting (REQ-WKR-8 to REQ-WKR-13).
+//! Assembles the tools of a session in a commission or in a meeting (REQ-WKR-8 to REQ-WKR-13).
 
 pub mod commission;
 pub mod lore;
@@ -27,17 +27,17 @@ use workspace::WorkspaceTools;
 pub use worktree::Worktree;
 pub(crate) use worktree::key;
 
-/// All that a session in a commission or a meeting has besides the tools of toolboxes and the built-in ones: the base
-/// tools (REQ-WKR-9), those of the commission (REQ-WKR-10) or of the meeting (REQ-WKR-11), and what is left of a job's.
-/// A tool that is not granted does not exist.
+/// The tools of a session in a commission or a meeting besides toolboxes and built-in tools: the base tools
+/// (REQ-WKR-9), the tools of the commission (REQ-WKR-10) or of the meeting (REQ-WKR-11), and the remaining tools of a
+/// job. A tool that is not granted does not exist.
 pub struct ActivityTools {
     tools: Vec<(Arc<ToolDefinition>, Arc<dyn Tools>)>,
     job: Arc<JobTools>,
 }
 
 impl ActivityTools {
-    /// The tools of an attempt at a commission whose worktree has so much checked out. `job` has the tools on its job
-    /// that are granted, with the memories that are.
+    /// The tools of an attempt at a commission, for a worktree with this checkout. `job` has the granted tools on the
+    /// job, with the granted memories.
     pub fn of_commission(
         job: JobTools,
         grants: &Arc<Grants>,
@@ -52,7 +52,7 @@ impl ActivityTools {
         Self::new(job, grants, worktree, checkout, lore, own)
     }
 
-    /// The tools of a meeting, as [`Self::of_commission`].
+    /// The tools of a meeting, assembled like [`Self::of_commission`].
     pub fn of_meeting(
         job: JobTools,
         grants: &Arc<Grants>,
@@ -85,14 +85,14 @@ impl ActivityTools {
         Self { tools: own.chain(of_job).collect(), job }
     }
 
-    /// The same with the tools of another set.
+    /// Adds the tools of another set.
     #[must_use]
     pub fn with(mut self, set: Arc<dyn Tools>) -> Self {
         self.tools.extend(set.definitions().into_iter().map(|tool| (tool, set.clone())));
         self
     }
 
-    /// The tools on the job, for its component: what that reports goes where the reports of sessions go.
+    /// The tools on the job, for its component: its reports go to the same receiver as the reports of sessions.
     pub fn job_tools(&self) -> &Arc<JobTools> {
         &self.job
     }
@@ -125,7 +125,7 @@ pub(crate) fn is_offered(set: &dyn Tools, name: &str) -> Result<(), ToolError> {
     if set.definitions().iter().any(|tool| tool.name == name) { Ok(()) } else { Err(unknown(name)) }
 }
 
-/// Refuses to write documents where that was not granted.
+/// Checks that writing documents is granted.
 fn lore_write(grants: &Grants) -> Result<(), ToolError> {
     if grants.base.holds(&LORE_WRITE) {
         return Ok(());
@@ -137,7 +137,7 @@ pub(crate) fn answer(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// Does something that blocks on the file system.
+/// Runs a closure that blocks on the file system.
 async fn blocking(work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static) -> Result<Value, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))?

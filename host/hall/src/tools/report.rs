@@ -1,21 +1,21 @@
-//! The reports of a worker on its commission.
+//! Defines the reports of a worker on its commission.
 
 use guild_contract::Decision;
 use guild_session::tools::ToolError;
 
-/// What a worker reports on its commission.
+/// A worker's report on its commission.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// Where its work stands.
+    /// The worker summarizes the progress.
     Progress {
-        /// In its words.
+        /// The summary in the worker's words.
         summary: String,
     },
-    /// It submitted its result.
+    /// The worker submitted its result.
     Result {
         /// The result.
         summary: String,
-        /// The artifacts that belong to it, as paths below `.lore/`. They are there.
+        /// The paths of the result's existing artifacts, below `.lore/`.
         artifacts: Vec<String>,
     },
     /// A question that only a person can answer.
@@ -25,18 +25,19 @@ pub enum Report {
     },
     /// A judgment call.
     Decision(Decision),
-    /// It wrote an artifact.
+    /// The worker wrote an artifact.
     Artifact {
-        /// Its path below `.lore/`.
+        /// The artifact's path below `.lore/`.
         path: String,
     },
 }
 
-/// Where reports of one attempt go.
+/// The receiver of one attempt's reports.
 pub trait Reports: Send + Sync {
-    /// Notes a report of a job that runs. It blocks. After a crash, a report that was noted can come again.
+    /// Records a report of a running job. It blocks. After a crash, a recorded report can be repeated.
     ///
     /// # Errors
-    /// What the worker is told: it may report again.
+    ///
+    /// Returns the error for the worker, which may report again.
     fn report(&self, report: Report) -> Result<(), ToolError>;
 }

@@ -1,5 +1,6 @@
-//! The tools that write files of a project (REQ-WKR-2): in an attempt's worktree, unless the operator denies
-//! `worktree:write`. They are called neither Write nor Edit: those of other agents reach a whole computer.
+//! Implements the tools that write files of a project (REQ-WKR-2) in an attempt's worktree, unless the operator denies
+//! `worktree:write`. They are not called Write and Edit, since other agents' tools with these names reach the whole
+//! computer.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,10 +22,10 @@ use crate::files::{names, protected::LORE, text};
 const WRITE: &str = "workspace_write";
 const EDIT: &str = "workspace_edit";
 
-/// Bytes of a file that is edited, before and after.
+/// The most bytes of an edited file, before and after the edit.
 const MAX_EDITED_BYTES: usize = 16 << 20;
 
-/// The tools that write files of a project. Where the operator denies them there are none.
+/// The tools that write files of a project. If the operator denies them, they do not exist.
 #[derive(Clone)]
 pub struct WorkspaceTools {
     worktree: Arc<Worktree>,
@@ -33,20 +34,21 @@ pub struct WorkspaceTools {
 }
 
 impl WorkspaceTools {
-    /// The tools on a worktree in which so much is checked out.
+    /// The tools on a worktree with this checkout.
     pub fn new(worktree: Arc<Worktree>, grants: Arc<Grants>, checkout: Checkout) -> Self {
         Self { worktree, grants, checkout }
     }
 
-    /// The names of a path that may be written: what is checked out, and documents where those are granted too.
+    /// The names of a path that may be written: checked-out files, and documents if those are granted too.
     fn writable<'a>(&self, path: &'a str) -> Result<Names<'a>, ToolError> {
         let names = names(path)?;
         if names.as_slice().first() == Some(&LORE) {
             lore_write(&self.grants)?;
         } else if self.checkout == Checkout::Sparse {
-            // A file that is not checked out would be replaced unseen.
+            // A file that is not checked out would be replaced without having been read.
             return Err(ToolError::InvalidInput(format!(
-                "{path:?} is not checked out: a worker whose package says `\"checkoutScope\": \"full\"` has all files"
+                "{path:?} is not checked out: only workers whose package has `\"checkoutScope\": \"full\"` have all \
+                 files"
             )));
         }
         Ok(names)
@@ -67,43 +69,43 @@ impl WorkspaceTools {
         self.worktree.write(&names, Some(&key), || {
             let before = self.worktree.read(&names, MAX_EDITED_BYTES as u64)?;
             let before = before.ok_or_else(|| {
-                ToolError::InvalidInput(format!("there is no file {:?}; {WRITE} makes one", text(&names)))
+                ToolError::InvalidInput(format!("there is no file {:?}; {WRITE} creates one", text(&names)))
             })?;
             let before = String::from_utf8(before)
-                .map_err(|_| ToolError::InvalidInput(format!("{:?} is no text in UTF-8", text(&names))))?;
+                .map_err(|_| ToolError::InvalidInput(format!("{:?} is not UTF-8 text", text(&names))))?;
             edit.apply(&before, most).map(String::into_bytes)
         })?;
         Ok(answer("The file is changed."))
     }
 }
 
-/// Write a file of the project. An existing one is replaced, so read it first. Paths begin at the top of the project.
+/// Write a file of the project. An existing file is replaced, so read it first. Paths start at the top of the project.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WorkspaceWrite {
-    /// Its path from the top of the project, without `..`, for instance `src/main.rs`.
+    /// The path from the top of the project, without `..`, for instance `src/main.rs`.
     path: String,
     /// The whole text.
     content: String,
 }
 
-/// Change a file of the project: replace a text that occurs in it once by another.
+/// Change a file of the project: replace a text that occurs once in it with another.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WorkspaceEdit {
-    /// Its path from the top of the project, for instance `src/main.rs`.
+    /// The path from the top of the project, for instance `src/main.rs`.
     path: String,
-    /// The text as the file has it, with as many lines around it that it occurs once.
+    /// The text in the file, with enough surrounding lines that it occurs once.
     old: String,
-    /// What stands there afterwards.
+    /// The replacement.
     new: String,
-    /// Whether all places are changed where the text occurs; else there must be one.
+    /// Whether all occurrences of the text are replaced; otherwise there must be exactly one.
     #[serde(default)]
     all: Option<bool>,
 }
 
 impl WorkspaceEdit {
-    /// The text afterwards, which is made only if it has at most so many bytes.
+    /// The edited text, if it has at most that many bytes.
     fn apply(&self, before: &str, most: usize) -> Result<String, ToolError> {
         let Self { path, old, new, all } = self;
         if old.is_empty() {
@@ -116,7 +118,7 @@ impl WorkspaceEdit {
             _ if *all == Some(true) => {}
             _ => {
                 return Err(ToolError::InvalidInput(format!(
-                    "old occurs {found} times in {path:?}: add lines around it, or say \"all\": true"
+                    "old occurs {found} times in {path:?}: add lines around it, or set \"all\": true"
                 )));
             }
         }

@@ -1,7 +1,7 @@
-//! The worktree of an attempt, as its tools read and change it.
+//! Reads and changes the worktree of an attempt on behalf of its tools.
 //!
-//! Each change is noted in the job's [`WRITES`] before it is made. So a call that comes again after a restart has its
-//! effect once, and what was written before the restart still counts.
+//! Each change is recorded in the job's [`WRITES`] before it is made. So a call that is repeated after a restart takes
+//! effect once, and files written before the restart still count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,12 +30,12 @@ use crate::{
     home::{Home, project_list::quota},
 };
 
-/// What the tools wrote, in the job's directory: a [`Change`] on each line. A line begins with its newline, so that one
-/// which was cut spoils no other.
+/// The log of the tools' writes, in the job's directory: a [`Change`] on each line. A line begins with its newline, so
+/// that a truncated line does not damage the next one.
 const WRITES: &str = "writes.jsonl";
-/// The file whose rules leave others out of commits.
+/// The file whose rules exclude other files from commits.
 const IGNORE_FILE: &str = ".gitignore";
-/// Bytes of [`WRITES`].
+/// The most bytes of [`WRITES`].
 const MAX_WRITES_BYTES: u64 = 16 << 20;
 
 /// The files of an attempt's worktree. Its methods block on the file system.
@@ -44,39 +44,39 @@ pub struct Worktree {
     repository: Repository,
     dir: PathBuf,
     files: Files,
-    /// What a new file is called until it is whole. An attempt makes one at a time.
+    /// The name of a new file until it is complete. An attempt creates one file at a time.
     temporary: String,
-    /// Files that git keeps as symbolic links.
+    /// The files that git stores as symbolic links.
     links: BTreeSet<String>,
     limits: Arc<Limits>,
     written: Mutex<Written>,
-    /// Where git is run.
+    /// The runtime on which git runs.
     runtime: Handle,
 }
 
-/// A file that was written, or was about to be.
+/// A file that was written or was about to be written.
 #[derive(Debug, Serialize, Deserialize)]
 struct Change {
-    /// The key of the call that wrote it, if one did.
+    /// The key of the call that wrote it, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call: Option<String>,
-    /// From the top of the worktree.
+    /// The path from the top of the worktree.
     path: String,
     bytes: u64,
     sha256: String,
-    /// Directories that were made for it.
+    /// The number of directories created for the file.
     #[serde(default)]
     made: u64,
 }
 
-/// What the attempt's tools wrote so far.
+/// The writes of the attempt's tools so far.
 #[derive(Debug, Default)]
 struct Written {
-    /// The calls whose effect is there.
+    /// The calls that took effect.
     calls: BTreeSet<String>,
     /// The files, each with its last size.
     files: BTreeMap<String, u64>,
-    /// Directories that were made.
+    /// The number of created directories.
     directories: u64,
     /// The size of [`WRITES`].
     noted: u64,
@@ -91,13 +91,15 @@ impl Written {
 }
 
 impl Worktree {
-    /// The worktree of an attempt whose job runs, with what [`Repository::links`] says of it. It blocks.
+    /// Opens the worktree of an attempt whose job runs; `links` come from [`Repository::links`]. It blocks.
     ///
     /// # Errors
-    /// Where the worktree, the home or the job's directory cannot be read.
+    ///
+    /// Returns an error when the worktree, the home or the job's directory cannot be read.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    ///
+    /// Panics outside of a Tokio runtime.
     pub fn open(
         home: &Home,
         repository: Repository,
@@ -122,18 +124,18 @@ impl Worktree {
         Ok(worktree)
     }
 
-    /// What was written before a restart.
+    /// The writes before a restart.
     fn noted(&self) -> io::Result<Written> {
         let dir = self.job.dir()?;
         let Some((bytes, _)) = read_whole(&dir, WRITES, MAX_WRITES_BYTES)? else { return Ok(Written::default()) };
         let lines = bytes.split(|byte| *byte == b'\n');
-        // A line that was cut is of a change that was not made.
+        // A truncated line belongs to a change that was not made.
         let changes: Vec<Change> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
         let mut written = Written { noted: bytes.len() as u64, ..Written::default() };
         let last: BTreeMap<String, usize> =
             changes.iter().enumerate().map(|(n, change)| (change.path.clone(), n)).collect();
         for (n, mut change) in changes.into_iter().enumerate() {
-            // One change is made after the other, so only the last of a file may be missing.
+            // Changes are made one after another, so only the last change of a file may be missing.
             if last.get(&change.path) == Some(&n) && !self.is_made(&change) {
                 change.call = None;
             }
@@ -148,21 +150,22 @@ impl Worktree {
         found.is_some_and(|bytes| sha256(&bytes) == change.sha256)
     }
 
-    /// All of a file; `None` if there is none.
+    /// The whole content of a file; `None` if there is none.
     ///
     /// # Errors
-    /// Where it is longer than `max` bytes, no regular file, or behind a symlink.
+    ///
+    /// Returns an error when the file is longer than `max` bytes, is not a regular file, or is behind a symlink.
     pub(super) fn read(&self, path: &Names<'_>, max: u64) -> Result<Option<Vec<u8>>, ToolError> {
         let read = self.files.read(path, max).map(|read| read.map(|(bytes, _)| bytes));
         read.map_err(|e| match e.kind() {
             io::ErrorKind::FileTooLarge => {
-                ToolError::OverLimit(format!("{:?} has more than the {max} bytes that are read at once", text(path)))
+                ToolError::OverLimit(format!("{:?} has more than {max} bytes, the limit for reading", text(path)))
             }
             _ => failed(path, "read", &e),
         })
     }
 
-    /// Whether there is a regular file of that path, not behind a symlink.
+    /// Whether there is a regular file at that path that is not behind a symlink.
     pub(super) fn is_file(&self, path: &Names<'_>) -> bool {
         self.files.state(path).is_ok_and(|state| state.is_some())
     }
@@ -175,12 +178,13 @@ impl Worktree {
         self.files.list(path).map_err(|e| failed(path, "listed", &e))
     }
 
-    /// Writes what `contents` answers into a file, and makes the directories that its path needs. Nothing else is
-    /// written meanwhile. It is not asked where the call of this [`key`] had its effect before.
+    /// Writes the result of `contents` into a file, and creates the missing directories. No other write happens in the
+    /// meantime. `contents` is not called if the call with this [`key`] took effect before.
     ///
     /// # Errors
-    /// Those of `contents`; where sessions do not write such a file, git would leave it out of the attempt's commit,
-    /// the quota is used up, or the job has ended.
+    ///
+    /// Returns the errors of `contents`, and an error when sessions must not write such a file, git would leave it out
+    /// of the attempt's commit, the quota is used up, or the job has ended.
     pub(super) fn write(
         &self,
         path: &Names<'_>,
@@ -190,7 +194,7 @@ impl Worktree {
         let link = "it is a symbolic link of the project, which is checked out as a file with its target";
         let link = self.links.contains(&text(path)).then_some(link);
         if let Some(why) = protected(path.as_slice()).or(link) {
-            return Err(ToolError::InvalidInput(format!("{:?} is not written by sessions: {why}", text(path))));
+            return Err(ToolError::InvalidInput(format!("{:?} cannot be written by sessions: {why}", text(path))));
         }
         let mut written = lock(&self.written);
         if call.is_some_and(|call| written.calls.contains(call)) {
@@ -200,7 +204,7 @@ impl Worktree {
         if path.as_slice().last() != Some(&IGNORE_FILE) {
             return self.job.while_running(|| self.put_new(&mut written, path, &contents()?, call));
         }
-        // Its rules hold for what was written before, too.
+        // The new rules also apply to files that were written before.
         let before = self.read(path, RULES_BYTES as u64)?;
         self.job.while_running(|| self.put_new(&mut written, path, &contents()?, call))?;
         let earlier: Vec<&str> = written.files.keys().map(String::as_str).collect();
@@ -215,7 +219,7 @@ impl Worktree {
         Err(refused)
     }
 
-    /// Refuses files that git leaves out of the attempt's commit: what is written would be gone. Documents are always
+    /// Refuses files that git would leave out of the attempt's commit, since they would be lost. Documents are always
     /// committed.
     fn check_committed(&self, path: &Names<'_>, others: &[&str]) -> Result<(), ToolError> {
         let path = text(path);
@@ -225,14 +229,14 @@ impl Worktree {
             return Ok(());
         }
         let ignored = self.runtime.block_on(self.repository.ignored(&self.dir, &asked)).map_err(|e| {
-            // The whole error could name a path of the host.
-            tracing::warn!(dir = %self.dir.display(), "{path:?} is not written: {e}");
-            ToolError::Unavailable(format!("git cannot tell whether {path:?} would be committed: {}", e.kind()))
+            // The full error could contain a path of the host.
+            tracing::warn!(dir = %self.dir.display(), "{path:?} cannot be written: {e}");
+            ToolError::Unavailable(format!("git cannot determine whether {path:?} would be committed: {}", e.kind()))
         })?;
         let Some(IgnoreRule { path: left_out, pattern, source, line }) = ignored.into_iter().next() else {
             return Ok(());
         };
-        // A rule that is the repository's own is named by a path of the host.
+        // The source of a repository's own rule is a path of the host.
         let source = match (source.starts_with('/'), source.rsplit_once("/.git/")) {
             (false, _) => source.as_str(),
             (true, Some((_, inner))) => inner,
@@ -241,15 +245,17 @@ impl Worktree {
         let rule = format!("the project ignores it by the rule {pattern:?}, line {line} of {source}");
         Err(ToolError::InvalidInput(match left_out == path {
             true => format!(
-                "{path:?} is not written: {rule}, so it would not be committed; write elsewhere, or change the rule"
+                "{path:?} cannot be written: {rule}, so it would not be committed; write another file, or change the \
+                 rule"
             ),
             false => format!(
-                "{path:?} is not written: {left_out:?}, which you wrote, would not be committed, since {rule}; narrow the rule"
+                "{path:?} cannot be written: {left_out:?}, which you wrote, would not be committed, since {rule}; \
+                 narrow the rule"
             ),
         }))
     }
 
-    /// As [`Self::put`], for contents of a session's: an ignore or attribute file has to be in its bounds.
+    /// Writes a session's contents like [`Self::put`]: an ignore or attribute file has to be within its bounds.
     fn put_new(
         &self,
         written: &mut Written,
@@ -263,21 +269,21 @@ impl Worktree {
         self.put(written, path, bytes, call)
     }
 
-    /// Refuses an ignore or attribute file that is beyond the bounds, or would be together with the others that the
-    /// attempt wrote: each git run reads and matches all of them.
+    /// Refuses an ignore or attribute file that exceeds the bounds, or would together with the others that the attempt
+    /// wrote: each git run reads and matches all of them.
     fn check_rules(&self, written: &Written, path: &str, bytes: &[u8]) -> Result<(), ToolError> {
         check_rules(bytes).map_err(|why| ToolError::OverLimit(format!("{path:?} {why}")))?;
         let mut together = RulesUsage::default();
         together.add(bytes);
         let is_rules = |file: &str| file.rsplit('/').next().is_some_and(is_rules_file);
         for other in written.files.keys().filter(|file| *file != path && is_rules(file)) {
-            // One that was refused afterwards is gone, or as it was before.
+            // A file that was refused afterwards is removed or restored.
             let contents = self.read(&Names::within(other, MAX_DEPTH)?, RULES_BYTES as u64)?;
             together.add(&contents.unwrap_or_default());
         }
         together.check().map_err(|why| {
             let all = "the ignore and attribute files that this attempt wrote would";
-            ToolError::OverLimit(format!("{path:?} is not written: {all} {why}"))
+            ToolError::OverLimit(format!("{path:?} cannot be written: {all} {why}"))
         })
     }
 
@@ -285,7 +291,7 @@ impl Worktree {
         let failed = |e: io::Error| failed(path, "written", &e);
         let place = self.files.place(path).map_err(|e| match e.kind() {
             io::ErrorKind::IsADirectory => {
-                ToolError::InvalidInput(format!("{:?} is a directory or a link, and no file", text(path)))
+                ToolError::InvalidInput(format!("{:?} is a directory or a link, not a file", text(path)))
             }
             _ => failed(e),
         })?;
@@ -313,7 +319,7 @@ impl Worktree {
         let entries = written.files.len() as u64 + written.directories + change.made + u64::from(known.is_none());
         let Limits { worktree_bytes, worktree_entries, .. } = &*self.limits;
         let full = |limit: &str, max: u64| {
-            Err(ToolError::OverLimit(format!("what this attempt wrote would be more than limits.{limit} = {max}")))
+            Err(ToolError::OverLimit(format!("the files of this attempt would exceed limits.{limit} = {max}")))
         };
         if others.saturating_add(change.bytes) > *worktree_bytes {
             return full("worktree_bytes", *worktree_bytes);
@@ -330,7 +336,7 @@ impl Worktree {
         serde_json::to_writer(&mut line, change).map_err(|e| not_noted(e.into()))?;
         let noted = written.noted + line.len() as u64;
         if noted > MAX_WRITES_BYTES {
-            return Err(ToolError::OverLimit("this attempt wrote too often; end your work now".to_owned()));
+            return Err(ToolError::OverLimit("this attempt has made too many writes; end your work now".to_owned()));
         }
         let appended = self.job.dir().and_then(|dir| append(&dir, WRITES)?.write_all(&line));
         appended.map_err(not_noted)?;
@@ -344,18 +350,15 @@ fn in_documents(path: &str) -> bool {
     path.strip_prefix(LORE).is_some_and(|path| path.starts_with('/'))
 }
 
-/// What names a call and what it asks for: a session that is resumed may ask for something else by the same id.
+/// The key of a call and its input: a resumed session may make another request with the same id.
 pub(crate) fn key(call: &ToolCall) -> String {
     format!("{} {}", call.id, sha256(format!("{} {}", call.name, call.input).as_bytes()))
 }
 
-/// The error for a path of a session. It has the error's kind only: its text could name a path of the host.
+/// The error for a path of a session. It contains only the error's kind, since its text could name a path of the host.
 fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> ToolError {
-    let hint = if is_of_host(error.kind()) {
-        ""
-    } else {
-        ": on the way to it there may only be directories, and no symbolic links"
-    };
+    let hint =
+        if is_of_host(error.kind()) { "" } else { ": its path may only contain directories, and no symbolic links" };
     ToolError::Unavailable(format!("{:?} cannot be {done}, {}{hint}", text(path), error.kind()))
 }
 

@@ -288,7 +288,7 @@ async fn it_works_on_the_project_of_its_activity_only_and_says_so() {
         let mut input = more;
         input["commissionId"] = json!(foreign);
         let why = manager.refused(tool, input).await;
-        assert!(why.contains("is of project \"other\", and you work on \"demo\" only"), "{tool}: {why}");
+        assert!(why.contains("belongs to project \"other\", and you work only on \"demo\""), "{tool}: {why}");
     }
     assert_eq!(status(&manager.hall, &foreign).await, CommissionStatus::Pending);
     let listed = manager.does("1", "check_commission_status", json!({})).await;

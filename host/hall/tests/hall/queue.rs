@@ -122,7 +122,7 @@ async fn a_dependency_that_can_never_be_there_is_refused_and_names_the_nearest()
     for (dependency, why) in [
         (unknown.clone(), format!("there is no commission {unknown} in project \"demo\"; did you mean {first}?")),
         (format!(".lore/work/commissions/{unknown}.md"), format!("did you mean {first}?")),
-        (elsewhere.to_string(), "is of project \"other\"".to_owned()),
+        (elsewhere.to_string(), "belongs to project \"other\"".to_owned()),
         ("specs/../../src/code.rs".to_owned(), "leads out of .lore/".to_owned()),
     ] {
         let new = NewCommission { dependencies: vec![dependency.clone()], ..commission("second") };

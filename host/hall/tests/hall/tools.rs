@@ -417,7 +417,7 @@ async fn the_records_of_the_hall_and_what_git_acts_on_are_never_written() {
         "work/comm\u{200d}issions/a",
     ] {
         let why = session.refused("write_artifact", json!({"relativePath": path, "content": "x"})).await;
-        assert!(why.contains("is not written by sessions"), "{path}: {why}");
+        assert!(why.contains("cannot be written by sessions"), "{path}: {why}");
         let path = format!(".lore/{}", path.trim_start_matches(".lore/"));
         session.refused("workspace_write", json!({"path": path, "content": "x"})).await;
         session.refused("workspace_edit", json!({"path": path, "old": "a", "new": "b"})).await;
@@ -436,7 +436,7 @@ async fn the_records_of_the_hall_and_what_git_acts_on_are_never_written() {
         ".lore",
     ] {
         let why = session.refused("workspace_write", json!({"path": path, "content": "x"})).await;
-        assert!(why.contains("is not written by sessions"), "{path}: {why}");
+        assert!(why.contains("cannot be written by sessions"), "{path}: {why}");
         session.refused("workspace_edit", json!({"path": path, "old": "a", "new": "b"})).await;
     }
     assert_eq!(below(session.dir()), before);

@@ -418,7 +418,7 @@ async fn a_briefing_counts_what_is_to_be_done() {
     let world = World::new().await;
     let read = "/coordination/review/briefing/read";
     let briefing = world.ok(&format!("{read}?projectName=demo"), Value::Null).await;
-    assert_eq!((&briefing["briefing"], &briefing["cached"]), (&json!("Nothing is to be done."), &json!(false)));
+    assert_eq!((&briefing["briefing"], &briefing["cached"]), (&json!("There is nothing to do."), &json!(false)));
     world.create().await;
     let briefing = world.ok(&format!("{read}?projectName=all"), Value::Null).await;
     assert_eq!(briefing["briefing"], "demo: Commissions: 1 waiting to be dispatched.");
