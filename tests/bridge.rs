@@ -82,7 +82,7 @@ fn a_worker_s_six_methods_are_the_tools_of_its_dispatch_server() {
     assert_eq!(tool(&bridge, "delete", job.clone()).unwrap(), json!({"jobId": id, "deleted": true}));
     assert_eq!(
         tool(&bridge, "status", job).unwrap_err(),
-        format!("Unknown job ID: {id}; `list` has the ids of the jobs that there are")
+        format!("Unknown job ID: {id}; `list` lists the ids of the jobs")
     );
 
     // The other worker's jobs are its own, and its server is under its whole key.
@@ -280,7 +280,7 @@ fn what_jobs_left_are_resources_listed_page_by_page_and_readable() {
     let elsewhere = at(&host, "/dispatch/group/other/mcp");
     assert_eq!(elsewhere.call("resources/read", json!({"uri": format!("{base}/result")})).unwrap_err().code, -32602);
     let cursor = roster.call("resources/list", json!({"cursor": "mine"})).unwrap_err();
-    assert!(cursor.message.contains("begin without one"), "{cursor:?}");
+    assert!(cursor.message.contains("start without a cursor"), "{cursor:?}");
 }
 
 #[test]

@@ -236,8 +236,8 @@ fn an_invalid_request_is_answered_with_what_is_wrong() {
         ("?job=../x", 400, "job: a job id is"),
         ("?kind=ended", 400, "there are job-started, job-resumed"),
         ("?since=2026", 400, "neither now nor kept"),
-        ("?members=a", 400, "there are member, job, kind, since, lasteventid"),
-        ("?lastEventId=yesterday", 400, "is no event's id"),
+        ("?members=a", 400, "the parameters are member, job, kind, since, lasteventid"),
+        ("?lastEventId=yesterday", 400, "is not the id of an event"),
     ] {
         let (answered, text) = refused(&host, query, &[]);
         assert!(answered == status && text.to_lowercase().contains(why), "{query}: {text}");

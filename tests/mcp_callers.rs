@@ -224,23 +224,21 @@ fn an_error_for_an_unknown_job_names_the_list_or_the_member_that_has_it() {
     let job = host.at("first").start("t");
     host.at("first").ended(&job);
     let roster = roster(&host);
-    let list = "`list` has the ids of the jobs that there are";
+    let list = "`list` lists the ids of the jobs";
     for tool in ["status", "result", "cancel", "delete"] {
         assert_eq!(refused(&roster, tool, json!({"jobId": "x"})), format!("Unknown job ID: x; {list}"), "{tool}");
         let of_second = json!({"jobId": "x", "worker": "second"});
         assert_eq!(refused(&roster, tool, of_second), format!("Unknown job ID: x; {list}"), "{tool}");
-        let elsewhere =
-            format!("Unknown job ID: {job}; it is a job of first: write that in `worker`, or leave that out");
+        let elsewhere = format!(
+            "Unknown job ID: {job}; it is a job of first: name the worker in `worker`, or leave the argument out"
+        );
         assert_eq!(refused(&roster, tool, json!({"jobId": job, "worker": "second"})), elsewhere, "{tool}");
         // At an endpoint of one worker there are no others.
         let bridge = Client::new(host.port, "/dispatch/second/mcp");
         assert_eq!(refused(&bridge, tool, json!({"jobId": job})), format!("Unknown job ID: {job}; {list}"), "{tool}");
         let whole = Client::new(host.port, "/all/second/mcp");
         let refusal = refused(&whole, &format!("second-dispatch__{tool}"), json!({"jobId": job}));
-        assert_eq!(
-            refusal,
-            format!("Unknown job ID: {job}; `second-dispatch__list` has the ids of the jobs that there are")
-        );
+        assert_eq!(refusal, format!("Unknown job ID: {job}; `second-dispatch__list` lists the ids of the jobs"));
     }
     assert!(!call(&roster, "status", json!({"jobId": job})).1);
 }

@@ -167,8 +167,8 @@ fn what_is_refused_says_what_there_is() {
     let unknown = refused("dispatch", json!({"worker": "reader", "descripton": "d", "task": "t"}));
     assert_eq!(
         unknown,
-        "`dispatch` has no argument `descripton`; did you mean `description`? known are worker, description, task, config, \
-         wait"
+        "`dispatch` has no argument `descripton`; did you mean `description`? known are worker, description, task, \
+         config, wait"
     );
     assert!(refused("status", json!({"id": "x"})).contains("known are worker, jobId"));
     assert!(refused("status", json!({})).contains("`jobId` is missing"));
@@ -177,10 +177,10 @@ fn what_is_refused_says_what_there_is() {
     assert!(refused("workers", json!({"name": "reader"})).contains("known are worker, query"));
     assert!(refused("find_tools", json!({"query": " "})).contains("`query` has no words"));
     assert!(refused("call_tool", json!({"name": "box__frist"})).contains("did you mean `box__first`?"));
-    assert!(refused("call_tool", json!({"name": "dispatch"})).contains("call it in place of call_tool"));
+    assert!(refused("call_tool", json!({"name": "dispatch"})).contains("call it directly, without call_tool"));
     // What is no tool at all is an error of the protocol.
     for (name, meant) in [
-        ("reader-dispatch__status", "here it is `status` with \"worker\": \"reader\""),
+        ("reader-dispatch__status", "at this endpoint it is `status` with \"worker\": \"reader\""),
         ("box__secnd", "did you mean `box__second`? known are "),
         ("first", "did you mean `box__first`? known are "),
         ("dispach", "did you mean `dispatch`? known are dispatch, list,"),

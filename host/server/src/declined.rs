@@ -1,4 +1,5 @@
-//! Responses to rejected requests: a JSON-RPC error at endpoints, `{"error": TEXT}` in the hall's API, text elsewhere.
+//! Makes the responses to rejected requests: a JSON-RPC error at endpoints, `{"error": TEXT}` in the hall's API, text
+//! elsewhere.
 //!
 //! All three have the same HTTP status. MCP clients can read the JSON-RPC error.
 
@@ -15,7 +16,7 @@ use guild_roster::to_json;
 use serde_json::json;
 
 /// The error text when a handler panicked.
-pub(crate) const HANDLER_FAILED: &str = "the host could not answer; its log says why";
+pub(crate) const HANDLER_FAILED: &str = "the host could not answer; its log has the reason";
 
 /// The form of an answer that refuses a request.
 #[derive(Clone, Copy)]
@@ -39,7 +40,7 @@ impl Shape {
     }
 }
 
-/// Why a request is not carried out.
+/// The reason that a request is rejected, as an HTTP status and an error.
 pub(crate) struct Declined {
     status: StatusCode,
     error: RpcError,

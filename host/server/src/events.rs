@@ -55,13 +55,15 @@ impl Wanted {
                 "since" => return Err(format!("since: {value:?} is neither now nor kept")),
                 "lastEventId" => wanted.after = Some(value.into_owned()),
                 name => {
-                    return Err(format!("{name:?} is no parameter; there are member, job, kind, since, lastEventId"));
+                    return Err(format!(
+                        "{name:?} is not a parameter; the parameters are member, job, kind, since, lastEventId"
+                    ));
                 }
             }
         }
         // The header is newer than the query.
         if let Some(id) = headers.get("last-event-id") {
-            wanted.after = Some(id.to_str().map_err(|_| "Last-Event-ID: it is no text")?.to_owned());
+            wanted.after = Some(id.to_str().map_err(|_| "Last-Event-ID: it is not text")?.to_owned());
         }
         wanted.after = wanted.after.filter(|id| !id.is_empty());
         Ok(wanted)
@@ -87,7 +89,7 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
     let start = match &wanted.after {
         Some(id) => match hub.read(|ring| ring.after(id)) {
             Some(start) => start,
-            None => return bad(format!("Last-Event-ID: {id:?} is no event's id")),
+            None => return bad(format!("Last-Event-ID: {id:?} is not the id of an event")),
         },
         None if wanted.from_oldest => Start::Oldest,
         None => Start::Now,
@@ -125,10 +127,8 @@ pub(crate) fn event_stream(body: Body) -> Response {
 /// The response when no place is free for a listener.
 pub(crate) fn no_place(hub: &Hub) -> Declined {
     let most = hub.limits.listeners;
-    let why = format!(
-        "there are as many listeners as limits.listeners = {most} allows, of all callers or of this one; try again when one \
-         has gone"
-    );
+    let why =
+        format!("all callers or this one have reached limits.listeners = {most}; try again when a listener has gone");
     Declined::new(StatusCode::SERVICE_UNAVAILABLE, RpcError::busy(why)).with(RETRY_AFTER, COME_BACK)
 }
 
@@ -217,7 +217,7 @@ mod tests {
             ("job=a/b", "job: a job id is"),
             ("kind=ended", "there are job-started"),
             ("since=yesterday", "neither now nor kept"),
-            ("members=a", "there are member, job"),
+            ("members=a", "the parameters are member, job"),
         ] {
             let error = of(query).unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -1,9 +1,9 @@
-//! The routes of a host's port, and the admission of requests to them.
+//! Defines the routes of a host's port, and admits requests to them.
 //!
 //! [`guild_auth`] comes first: a request whose host name does not belong to this host, as from a page in a browser
-//! after DNS rebinding, gets 403. [`rpc`] handles requests to [`mcp`](crate::mcp) endpoints; [`sdk`] handles those with
-//! a session, and those that state an MCP version without sessions. A response of [`rpc`] is always one JSON text,
-//! never a stream, whatever the client accepts.
+//! after DNS rebinding, gets 403. [`rpc`] handles requests to [`mcp`](crate::mcp) endpoints; [`sdk`] handles requests
+//! with a session, and requests that state an MCP version without sessions. A response of [`rpc`] is always one JSON
+//! text, never a stream, regardless of the types that the client accepts.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -176,7 +176,7 @@ async fn not_get() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static("GET"))]).into_response()
 }
 
-/// An MCP endpoint: an MCP message, or JSON-RPC in and JSON-RPC out.
+/// Handles a request to an MCP endpoint, which is an MCP message or plain JSON-RPC.
 async fn endpoint(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

@@ -1,4 +1,4 @@
-//! Layers around all routes: request ids, logging, panics, compression.
+//! Adds layers around all routes: request ids, logging, panics, compression.
 
 use std::{sync::Arc, time::Instant};
 
@@ -37,7 +37,7 @@ const ID_BYTES: usize = 64;
 /// The minimum size of a compressed response, in bytes.
 const COMPRESSED_BYTES: u16 = 32 * 1024;
 
-/// Compresses large answers that are no stream of events.
+/// Compresses large answers, except streams of events.
 pub(crate) fn compression() -> CompressionLayer<And<DefaultPredicate, SizeAbove>> {
     CompressionLayer::new().compress_when(DefaultPredicate::new().and(SizeAbove::new(COMPRESSED_BYTES)))
 }

@@ -42,7 +42,7 @@ const BACKLOG: i32 = 4096;
 /// The maximum number of connections that are reserved for this machine.
 const OWN: u32 = 16;
 
-/// Why the host cannot bind its address.
+/// The reason that the host cannot bind its address.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another process has the address. The command ends with exit code 2, so that its caller can try the next port.
@@ -131,21 +131,22 @@ impl Bound {
     }
 }
 
-/// Serves connections until `stop` is ready. The host then accepts no more connections, a response under way gets 100
-/// ms, and all connections are closed.
+/// Serves connections until `stop` is ready. The host then accepts no more connections, a running response gets 100 ms,
+/// and all connections are closed.
 ///
-/// At most `limits.connections` are served at a time; if all are taken, the connection that has waited for its client
-/// for the longest time is closed. At most `limits.connections_per_address` belong to one remote address, and a few
-/// places are reserved for this machine; connections beyond these are closed at once. A connection is also closed if
-/// its client takes longer than `limits.client_seconds` for a handshake, a request or 64 KiB of a response, or is
-/// silent for as long.
+/// At most `limits.connections` are served at a time; if all are taken, the connection that has waited longest for its
+/// client is closed. At most `limits.connections_per_address` belong to one remote address, and a few places are
+/// reserved for this machine; connections beyond these are closed at once. A connection is also closed if its client
+/// takes longer than `limits.client_seconds` for a handshake, a request or 64 KiB of a response, or is silent for as
+/// long.
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
     let addresses = Arc::new(AddressLimits::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
     let served = Arc::new(Served { http: connections::http(limits), service, patience });
     let begin = |(stream, peer): (TcpStream, SocketAddr), activity, graceful| {
         let Some(counted) = addresses.count(peer.ip().to_canonical()) else {
-            tracing::debug!(%peer, "its address, or all elsewhere, have as many connections as they may");
+            tracing::debug!(%peer, "the connection is closed: its address, or all remote addresses, have reached \
+                their limit of connections");
             return None;
         };
         let served = served.clone();
@@ -179,7 +180,7 @@ impl Served {
         let Some(tls) = ingress.tls() else { return self.serve_http(stream, from, activity, graceful).await };
         match timeout(self.patience, tls.acceptor().accept(stream)).await {
             Ok(Ok(stream)) => self.serve_http(stream, from, activity, graceful).await,
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "a client could not be talked to in TLS"),
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "the TLS handshake with a client failed"),
             Err(_) => tracing::debug!(%peer, "a client took too long for its handshake"),
         }
     }
@@ -199,7 +200,7 @@ impl Served {
 /// Refuses all requests while the clock shows a time that no `Date` header can hold, for which hyper would panic.
 async fn refuse_without_clock(mut stream: impl Transport) {
     const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
-                          the clock of this host's machine says a time before 1970 or after 9999; set the clock\n";
+                          the clock of this host's machine shows a time before 1970 or after 9999; set the clock\n";
     // A client that has gone needs no response.
     let _ = timeout(SHUTDOWN_GRACE, stream.write_all(ANSWER.as_bytes())).await;
     let _ = timeout(SHUTDOWN_GRACE, stream.shutdown()).await;
@@ -265,7 +266,7 @@ impl Drop for AddressPermit {
     }
 }
 
-/// The unit that connections are counted by. The holder of an IPv6 address usually has the whole /64.
+/// The unit by which connections are counted. The holder of an IPv6 address usually has the whole /64.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(address) => {

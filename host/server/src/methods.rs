@@ -1,4 +1,4 @@
-//! The table of methods of the host.
+//! Lists the methods of the host in one table.
 //!
 //! Each row has the method's name, its access class (for the gate and the audit log), its entry in the OpenRPC
 //! document, and its handler. The methods of workers are in [`worker`].
@@ -80,11 +80,11 @@ static METHODS: [Method; 25] = [
         describe: Some(|shapes| {
             openrpc::Method::new(
                 "initialize",
-                "Agrees on a version of MCP. `worker/*` needs no such beginning.",
+                "Negotiates a version of MCP. `worker/*` does not need this method.",
                 vec![Content::optional("protocolVersion", text())],
                 Content::required("initialized", shapes.of::<Initialized<'static>>()),
             )
-            .refuses("`protocolVersion` is no text.")
+            .refuses("`protocolVersion` is not a text.")
             .described_at("https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle")
         }),
         handler: Handler::Endpoint(|request| {
@@ -94,9 +94,14 @@ static METHODS: [Method; 25] = [
     Method {
         operation: Operation { name: "ping", access: Access::Open },
         describe: Some(|_| {
-            openrpc::Method::new("ping", "Answers.", Vec::new(), Content::required("pong", object()))
-                .refuses("The parameters are no object.")
-                .described_at("https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/ping")
+            openrpc::Method::new(
+                "ping",
+                "Answers with an empty object.",
+                Vec::new(),
+                Content::required("pong", object()),
+            )
+            .refuses("The parameters are not an object.")
+            .described_at("https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/ping")
         }),
         handler: Handler::Endpoint(|request| {
             Box::pin(async move { request.params().map(|_| Bytes::from_static(b"{}")) })
@@ -105,7 +110,7 @@ static METHODS: [Method; 25] = [
     Method {
         operation: TOOLS_LIST,
         describe: Some(|_| {
-            of_list(TOOLS_LIST.name, "tools", "Lists the member's tools; none, where it has none.", TOOLS)
+            of_list(TOOLS_LIST.name, "tools", "Lists the member's tools; the list may be empty.", TOOLS)
         }),
         handler: Handler::Endpoint(|request| {
             Box::pin(async move {
@@ -140,7 +145,7 @@ static METHODS: [Method; 25] = [
     Method {
         operation: Operation { name: "prompts/list", access: Access::Open },
         describe: Some(|_| {
-            let summary = "Lists the prompts: a member has none, its dispatch server has one.";
+            let summary = "Lists the prompts: a member has none, and its dispatch server has one.";
             of_list("prompts/list", "prompts", summary, PROMPTS)
         }),
         handler: Handler::Endpoint(|request| {
@@ -155,7 +160,7 @@ static METHODS: [Method; 25] = [
         describe: Some(|_| {
             openrpc::Method::new(
                 "prompts/get",
-                "Hands over a prompt.",
+                "Returns a prompt.",
                 vec![Content::required("name", text())],
                 Content::required("prompt", object()),
             )
@@ -173,7 +178,7 @@ static METHODS: [Method; 25] = [
     Method {
         operation: Operation { name: "resources/templates/list", access: Access::Open },
         describe: Some(|_| {
-            let summary = "Tells which URIs the member's resources have.";
+            let summary = "Lists the URI templates of the member's resources.";
             of_list("resources/templates/list", "resourceTemplates", summary, RESOURCES)
         }),
         handler: Handler::Endpoint(|request| {
@@ -193,11 +198,11 @@ static METHODS: [Method; 25] = [
             });
             openrpc::Method::new(
                 "resources/list",
-                "Lists what the member's jobs say and left, newest first, page by page.",
+                "Lists the statuses, reports and files of the member's jobs, newest first, page by page.",
                 vec![Content::optional("cursor", text())],
                 Content::required("list", page),
             )
-            .refuses("`cursor` is none that this host gave; or the parameters are no object.")
+            .refuses("`cursor` is not from this host; or the parameters are not an object.")
             .described_at(RESOURCES)
         }),
         handler: Handler::Endpoint(|request| {
@@ -212,7 +217,7 @@ static METHODS: [Method; 25] = [
         describe: Some(|_| {
             openrpc::Method::new(
                 "resources/read",
-                "Hands over what a resource holds.",
+                "Returns the contents of a resource.",
                 vec![Content::required("uri", text())],
                 Content::required("contents", object()),
             )
@@ -229,9 +234,10 @@ static METHODS: [Method; 25] = [
     Method {
         operation: Operation { name: method::DISCOVER, access: Access::Open },
         describe: Some(|_| {
-            // No schema here says that this is an OpenRPC document, so that clients need not fetch one.
+            // The schema does not declare this as an OpenRPC document, so that clients need not fetch the schema of
+            // one.
             let document = Content::required("document", object());
-            openrpc::Method::new(method::DISCOVER, "Answers with this document.", Vec::new(), document)
+            openrpc::Method::new(method::DISCOVER, "Returns this document.", Vec::new(), document)
                 .described_at("https://spec.open-rpc.org/#service-discovery-method")
         }),
         // Clients of this method send arbitrary parameters.
@@ -296,9 +302,9 @@ impl<'a> Asked<'a> {
                 let input = Params::read(params)?.into_object();
                 Ok(to_json(&run(operation, hall, caller, input, audit, None).await?))
             }
-            (Some(Handler::Hall(_)), _) => not_found("; it is answered at the hall's endpoint, /hall/mcp"),
+            (Some(Handler::Hall(_)), _) => not_found("; the hall's endpoint, /hall/mcp, has it"),
             (Some(Handler::Worker(_)), _) => {
-                not_found("; it is answered at a member's own endpoint, in a roster /members/KEY/mcp (--member KEY)")
+                not_found("; a member's own endpoint has it, in a roster /members/KEY/mcp (--member KEY)")
             }
             (Some(Handler::Endpoint(handle)), server) => handle(Request { server, caller, params }).await,
             (Some(Handler::Tool | Handler::Sdk) | None, _) => not_found(""),
@@ -324,10 +330,11 @@ pub(crate) async fn call(server: &Server, caller: &Caller, name: &str, params: O
     Ok(authorized.run(async |audit| asked.carry_out(server, caller, params, audit).await).await?)
 }
 
-/// [`call`], after the gate has admitted the operation.
+/// Calls a method like [`call`], after the gate has admitted the operation.
 ///
 /// # Errors
-/// The refusal of the method.
+///
+/// Returns the refusal of the method.
 pub(crate) async fn call_authorized(
     authorized: &Authorized,
     server: &Server,
@@ -338,7 +345,7 @@ pub(crate) async fn call_authorized(
     authorized.run(async |audit| Asked::of(name).carry_out(server, caller, params, audit).await).await
 }
 
-/// `tools/call`, for a client without a session.
+/// Handles `tools/call` for a client without a session.
 async fn call_tool(server: &Server, caller: &Caller, params: Option<&str>) -> Result<Bytes, Failure> {
     let mut params = Params::read(params)?;
     let (name, arguments) = (params.text("name")?, params.object("arguments")?.unwrap_or_default());
@@ -365,7 +372,7 @@ fn of_list(name: &'static str, key: &str, summary: &'static str, url: &str) -> o
         "required": [key],
     });
     let method = openrpc::Method::new(name, summary, Vec::new(), Content::required("list", list));
-    method.refuses("The parameters are no object.").described_at(url)
+    method.refuses("The parameters are not an object.").described_at(url)
 }
 
 /// The common part of all workers' documents.
@@ -398,26 +405,26 @@ fn document(server: &Server) -> Bytes {
     common.document(&identity.name, &identity.version, description)
 }
 
-/// Result of `initialize`, as MCP has it.
+/// The result of `initialize`, in the form of MCP.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Initialized<'a> {
     protocol_version: &'static str,
     capabilities: Capabilities,
     server_info: Identity<'a>,
-    /// How to work with the workers that are here.
+    /// Instructions for working with the server's workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Capabilities {
-    /// There for worker-only members too: a client that finds no `tools` does not come on to `tools/list`.
+    /// The tools capability, also for members that are only workers: without it, clients do not call `tools/list`.
     tools: Map<String, Value>,
-    /// Where there are workers to work with, or may be.
+    /// The prompts capability, if there are workers or may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     prompts: Option<Map<String, Value>>,
-    /// Where jobs can leave something.
+    /// The resources capability, if there are jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     resources: Option<Map<String, Value>>,
 }

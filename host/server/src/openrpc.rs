@@ -1,4 +1,4 @@
-//! OpenRPC documents of endpoints, made from the types of the wire.
+//! Generates the OpenRPC documents of endpoints from the types on the wire.
 
 use bytes::Bytes;
 use guild_contract::{
@@ -14,20 +14,20 @@ use schemars::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The OpenRPC version of the document. It needs no later one, and many tools know none.
+/// The OpenRPC version of the document. It needs no later version, and many tools support none.
 const OPENRPC: &str = "1.3.2";
 
-/// Errors that any request can receive, whatever its method: name, code, and cause.
+/// Errors that any request can receive, regardless of its method: name, code, and cause.
 const ERRORS: [(&str, i32, &str); 5] = [
     ("ParseError", code::PARSE_ERROR, "The body is not JSON."),
-    ("InvalidRequest", code::INVALID_REQUEST, "The body is JSON, but no request; or it nests too deep."),
-    ("InternalError", code::INTERNAL_ERROR, "The host could not do it."),
+    ("InvalidRequest", code::INVALID_REQUEST, "The body is JSON, but not a request; or it nests too deep."),
+    ("InternalError", code::INTERNAL_ERROR, "The host failed."),
     (
         "Busy",
         code::BUSY,
         "The host, or in a batch the caller's token, is at a limit; the same request may succeed later.",
     ),
-    ("Forbidden", code::FORBIDDEN, "In a batch: the caller's token is not for this method."),
+    ("Forbidden", code::FORBIDDEN, "In a batch: the caller's token does not permit this method."),
 ];
 
 #[derive(Serialize)]
@@ -126,7 +126,7 @@ impl Method {
         Self { name, summary, param_structure, params, result, errors, external_docs: None }
     }
 
-    /// Describes when the method rejects its parameters.
+    /// Describes the cases in which the method rejects its parameters.
     pub(crate) fn refuses(mut self, when: &str) -> Self {
         self.errors.insert(0, error(code::INVALID_PARAMS, when));
         self

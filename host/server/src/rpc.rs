@@ -1,7 +1,7 @@
-//! JSON-RPC 2.0: parses a request's body, runs its requests, and writes the response.
+//! Implements JSON-RPC 2.0: parses a request's body, runs its requests, and writes the response.
 //!
-//! Ids are returned byte for byte (`1.0` and numbers beyond 64 bits, too): they are never parsed as numbers. For the
-//! same reason results are not parsed again: their JSON is copied into the response once.
+//! Ids are returned byte for byte (including `1.0` and numbers beyond 64 bits): they are never parsed as numbers. For
+//! the same reason results are not parsed again: their JSON is copied into the response once.
 
 use std::borrow::Cow;
 
@@ -164,7 +164,7 @@ async fn answer_one(
 
 /// The error for a request of a batch that was not run, since there is no room for its result.
 fn over(most: usize) -> RpcError {
-    let message = format!("the answers of this batch are over {most} bytes; send this request by itself");
+    let message = format!("the answers of this batch exceed {most} bytes; send this request by itself");
     RpcError::new(code::BUSY, message)
 }
 

@@ -1,4 +1,4 @@
-//! `guild serve`: binds the address, opens the members, and serves them.
+//! Implements `guild serve`: binds the address, opens the members, and serves them.
 
 use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, thread};
 
@@ -21,15 +21,15 @@ use crate::{
 /// The options of `guild serve`.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// `guild.toml`.
+    /// The configuration from `guild.toml`.
     pub config: Config,
-    /// The members that are served, which also decides whose jobs the host keeps.
+    /// The served members, which also determine the jobs that the host keeps.
     pub target: Target,
-    /// `--port`, if it overrides the configuration.
+    /// The value of `--port`, if it overrides the configuration.
     pub port: Option<u16>,
-    /// `--sources`.
+    /// The directories of `--sources`.
     pub sources: Vec<PathBuf>,
-    /// `--agent`.
+    /// The runtime of `--agent`.
     pub agent: Option<Runtime>,
     /// The home of the hall whose commissions the members carry out, if there is one.
     pub hall: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct ServeOptions {
     pub private: bool,
 }
 
-/// Why the host does not serve.
+/// The reason that the host does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be bound. A port in use has an error of its own.
@@ -132,13 +132,13 @@ async fn unused(private: Option<Arc<PrivateHost>>) {
     let wait = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         if let Err(e) = private.wait_until_unused() {
-            tracing::error!("the host ends, since it cannot know whether a client uses it: {e}");
+            tracing::error!("the host stops, since it cannot determine whether a client uses it: {e}");
         }
         drop(done);
     };
     // The thread is separate, since the process must be able to end while it waits.
     if let Err(e) = thread::Builder::new().name("clients".to_owned()).spawn(wait) {
-        tracing::error!("the host ends, since it cannot wait for its clients: {e}");
+        tracing::error!("the host stops, since it cannot wait for its clients: {e}");
     }
     let _ = is_done.await;
 }
@@ -149,7 +149,7 @@ fn more_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(e) = setrlimit(Resource::Nofile, most) {
-        let current = limit.current.map_or_else(|| "what it is".to_owned(), |current| current.to_string());
+        let current = limit.current.map_or_else(|| "unchanged".to_owned(), |current| current.to_string());
         tracing::warn!("cannot raise the limit of file descriptors, which is {current}: {e}");
     }
 }

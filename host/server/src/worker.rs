@@ -1,4 +1,4 @@
-//! Handlers of the operations of a worker: the six of REQ-WD-3, `worker/log` and `worker/resume`.
+//! Handles the operations of a worker: the six of REQ-WD-3, `worker/log` and `worker/resume`.
 //!
 //! [`guild_contract::rpc`] describes each of them.
 
@@ -120,7 +120,7 @@ fn job(params: Params, audit: &Audit) -> Result<String, RpcError> {
 /// buffers.
 const COPIES: u64 = 8;
 
-/// `worker/list`, once there is memory for the answer.
+/// Handles `worker/list`, once there is memory for the answer.
 pub(crate) async fn list(member: &Member, caller: &Caller, params: ListParams) -> Result<Bytes, RpcError> {
     let store = member.store();
     if let Some(list) = store.list_now(&params) {
@@ -131,7 +131,7 @@ pub(crate) async fn list(member: &Member, caller: &Caller, params: ListParams) -
     member.list(params).await
 }
 
-/// `worker/result`, once there is memory for the answer.
+/// Handles `worker/result`, once there is memory for the answer.
 pub(crate) async fn result(member: &Member, caller: &Caller, job: &str) -> Result<ResultView, RpcError> {
     let (store, id) = (member.store().clone(), job.to_owned());
     let read = move |most| match store.result_bytes(&id)? {
@@ -155,7 +155,7 @@ pub(crate) async fn within_memory<T: Send + 'static>(
         let read = read.clone();
         match blocking(move || read(most)).await? {
             Ok(found) => break found,
-            // Some bytes take more room as JSON; and the data may have grown since.
+            // Some bytes take more room as JSON, and the data may have grown in the meantime.
             Err(bytes) => most = bytes.saturating_add(bytes / 4),
         }
         let needed = most.saturating_mul(COPIES);
@@ -171,7 +171,7 @@ pub(crate) async fn within_memory<T: Send + 'static>(
     Ok(found)
 }
 
-/// `worker/dispatch`.
+/// Handles `worker/dispatch`.
 pub(crate) async fn dispatch(
     member: &Arc<Member>,
     caller: &Caller,
@@ -180,7 +180,7 @@ pub(crate) async fn dispatch(
 ) -> Result<Dispatched, RpcError> {
     let params = params.dispatch()?;
     let audit = audit.clone();
-    // The job is logged at its beginning, even if its caller has gone away by then.
+    // The job is logged when it is created, even if its caller has gone away by then.
     let created = move |job: &JobId| {
         audit.about(job.as_str());
         audit.end(None);

@@ -1,8 +1,9 @@
-//! Connections of a listener: their number, their timeouts, and the choice of a connection to close for a new one.
+//! Manages the connections of a listener: their number, their timeouts, and the choice of a connection to close for a
+//! new one.
 //!
-//! A client that connects and says nothing, or sends a head or a body slowly, takes a place that others need. When all
-//! places are taken, the connection that has waited for its client for the longest time is closed. A connection with a
-//! request under way is never closed for another.
+//! A client that connects and sends nothing, or sends a head or a body slowly, occupies a place that others need. When
+//! all places are taken, the connection that has waited longest for its client is closed. A connection with a running
+//! request is never closed for another.
 
 pub(crate) mod write_timeout;
 
@@ -53,7 +54,7 @@ const EXHAUSTED_LOGGED: Duration = Duration::from_secs(60);
 /// Bytes that are read ahead on each connection.
 const READ_AHEAD: usize = 64 * 1024;
 
-/// Accepts connections until `stop` is ready. A response under way then gets 100 ms, and all connections are closed.
+/// Accepts connections until `stop` is ready. A running response then gets 100 ms, and all connections are closed.
 ///
 /// `begin` returns the future that serves a connection; `None` closes it at once. At most `limits.connections` are
 /// served at a time.
@@ -129,7 +130,7 @@ pub(crate) fn service(router: Router, from: Connection, activity: Arc<Activity>)
     TowerToHyperService::new(AddExtension::new(AddExtension::new(router, Arc::new(from)), activity))
 }
 
-/// See [`service`].
+/// The service that [`service`] returns.
 pub(crate) type ConnectionService =
     TowerToHyperService<AddExtension<AddExtension<Router, Arc<Connection>>, Arc<Activity>>>;
 
@@ -159,7 +160,7 @@ impl Connections {
         Self { places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), open: Mutex::default() }
     }
 
-    /// Returns a free place, or else that of the connection that has waited for its client for the longest time.
+    /// Returns a free place, or else that of the connection that has waited longest for its client.
     async fn place(self: &Arc<Self>, number: u64, activity: &Arc<Activity>) -> Place {
         let permit = match self.places.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),

@@ -18,9 +18,9 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// How long a response under way may take after the host was told to stop.
+/// The time for a running response after the host was told to stop.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_millis(100);
-/// How many bytes a client must read.
+/// The number of bytes that a client must read in each span of patience.
 pub(crate) const PIECE: u32 = guild_auth::LARGE as u32;
 
 /// A client's connection: encrypted, plain, or local.
@@ -79,7 +79,7 @@ impl<S: Transport> TimedConnection<S> {
         let (until, _) = self.waiting.get_or_insert_with(|| (Box::pin(sleep(patience)), 0));
         ready!(until.as_mut().poll(context));
         self.stream.reset();
-        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer"))
+        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer"))
     }
 }
 

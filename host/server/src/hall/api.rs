@@ -1,4 +1,5 @@
-//! Routes of the hall's API, on the port below `/hall` and on the Unix socket, one for each row of [`OPERATIONS`].
+//! Serves the routes of the hall's API, on the port below `/hall` and on the Unix socket, one for each row of
+//! [`OPERATIONS`].
 
 use std::{future::ready, sync::Arc};
 
@@ -39,8 +40,8 @@ use crate::{
 /// The error below `/hall` on a host without a hall.
 pub(crate) const NO_HALL: &str = "this host has no hall; start it with `guild serve --hall HOME`";
 
-/// The stream of the hall's events. It has no end, so it is no operation. The original's command line requests it by
-/// POST.
+/// The stream of the hall's events. It has no end, so it is not an operation. The original's command line requests it
+/// by POST.
 const EVENTS: &str = "/system/events/stream/subscribe";
 /// The operation that the gate checks for the stream.
 const LISTENS: Operation<'static> = Operation { name: "system/events", access: Access::Reads };
@@ -88,7 +89,8 @@ impl Api {
     /// Carries out an operation, even if the client goes away: a change is made completely, or not at all.
     ///
     /// # Errors
-    /// The caller may not call the operation, or not now.
+    ///
+    /// Returns an error when the caller may not call the operation, or not now.
     async fn carry_out(
         self,
         operation: &'static HallOperation,
@@ -146,7 +148,7 @@ async fn not_found(method: Method, uri: Uri) -> Response {
     routes::error(StatusCode::NOT_FOUND, &format!("{method} {} not found", uri.path()))
 }
 
-/// The events of the hall, from now on.
+/// Streams the events of the hall from now on.
 async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>, method: Method, uri: Uri) -> Response {
     if !Verbs::Both.include(method.as_str()) {
         return not_found(method, uri).await;
@@ -160,7 +162,7 @@ async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>, me
     listened.await.unwrap_or_else(Declined::json)
 }
 
-/// The error in the audit log for a response that is a refusal.
+/// The audit log's error for a response that is a refusal.
 fn failure(status: StatusCode) -> Option<RpcError> {
     let code = if status.is_server_error() { code::INTERNAL_ERROR } else { code::INVALID_PARAMS };
     (!status.is_success()).then(|| RpcError::new(code, status.to_string()))

@@ -33,7 +33,7 @@ pub(super) fn listen(hall: &Arc<Hall>) -> Response {
     event_stream(Body::from_stream(events))
 }
 
-/// Streams the events of a turn until its end. The turn goes on even if the client reads slowly or goes away.
+/// Streams the events of a turn until its end. The turn continues even if the client reads slowly or goes away.
 pub(super) fn of_turn(turn: Turn) -> Body {
     Body::from_stream(stream::unfold(turn, |mut turn| async {
         let piece = match timeout(KEEP_ALIVE, turn.next()).await {

@@ -1,7 +1,8 @@
-//! The hall's API, which is that of the original, over HTTP on the hall's Unix socket and below `/hall` of the port.
+//! Serves the hall's API, which is that of the original, over HTTP on the hall's Unix socket and below `/hall` of the
+//! port.
 //!
-//! Every response is JSON, every error `{"error": TEXT}`. If nothing was found, the text contains "not found", which
-//! clients look for.
+//! Every response is JSON, and every error is `{"error": TEXT}`. If an object was not found, the text contains "not
+//! found", which clients look for.
 
 mod api;
 mod events;

@@ -61,7 +61,7 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked) -> Response {
     response
 }
 
-/// The subject of a response, and whether it is a refusal, whatever its status is.
+/// The subject of a response, and whether it is a refusal, regardless of its status.
 #[derive(Clone)]
 pub(super) struct Answered {
     /// The commission or the meeting.

@@ -1,8 +1,8 @@
-//! The hall's API on a Unix socket in the hall's home.
+//! Serves the hall's API on a Unix socket in the hall's home.
 //!
-//! Every process that can connect is the user: the socket's mode is 0600, the home's 0700, and the user of the peer is
-//! checked. So no token is required; the original's clients have none. Components have no sockets at all. Programs that
-//! the host starts (`claude`, `git`, `gh`) run as the user and count as the user.
+//! Every process that can connect belongs to the user: the socket's mode is 0600, the home's 0700, and the user of the
+//! peer is checked. So no token is required; the original's clients have none. Components have no sockets at all.
+//! Programs that the host starts (`claude`, `git`, `gh`) run as the user and count as the user.
 
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -40,7 +40,8 @@ impl Socket {
     /// Listens in the home of a hall that this process owns. A socket that a crash left behind is replaced.
     ///
     /// # Errors
-    /// The text names the path.
+    ///
+    /// Returns an error that names the path when the socket cannot be created.
     pub fn listen(hall: &Hall) -> io::Result<Self> {
         let home = hall.home().path();
         let path = home.join(SOCKET);
@@ -61,7 +62,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Serves connections until `stop` is ready. A response under way then gets 100 ms, as on the port.
+    /// Serves connections until `stop` is ready. A running response then gets 100 ms, as on the port.
     pub async fn serve(&self, api: &Api, limits: &Limits, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(limits.client_seconds.into());
         let (http, router) = (
@@ -81,8 +82,8 @@ impl Socket {
                 Some(serving.boxed())
             }
             Err(user) => {
-                let who = user.map_or_else(|| "somebody unknown".to_owned(), |user| format!("user {user}"));
-                tracing::warn!("{who} connected to the hall's socket, and was sent away");
+                let who = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
+                tracing::warn!("{who} connected to the hall's socket, and was rejected");
                 api.ingress.rules().record_stranger(user);
                 None
             }

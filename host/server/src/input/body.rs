@@ -19,17 +19,17 @@ use tokio::time::timeout;
 use crate::{connections::Activity, declined::Declined};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// How much of a body that is too large is read and dropped after the answer, and for how long: a client that is
-/// still sending would otherwise see a reset connection in place of the answer.
+/// The most bytes of an oversized body that are read and dropped after the answer, and the time limit for it: a client
+/// that is still sending would otherwise see a reset connection in place of the answer.
 const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// The refusal of a body of another type.
+/// The refusal of a body with another content type.
 pub(crate) fn not_json() -> Declined {
     Declined::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json")
 }
 
-/// Whether a request says that its body is JSON.
+/// Whether a request declares its body as JSON.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return false };
     if value == JSON {
@@ -39,7 +39,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     media_type.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// A request's body; else why it is not read.
+/// Reads a request's body, or returns the reason that it is not read.
 pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<Bytes, Declined> {
     let headers = &parts.headers;
     let limits = caller.limits();
@@ -65,12 +65,12 @@ pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<
             discard_unless_expected(headers, rest);
             Err(closing(refused.into()))
         }
-        Ok(Err(BodyError::Broken)) => Err(Declined::invalid(StatusCode::BAD_REQUEST, "the body is broken off")),
+        Ok(Err(BodyError::Broken)) => Err(Declined::invalid(StatusCode::BAD_REQUEST, "the body is incomplete")),
         Err(_) => Err(closing(Declined::invalid(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))),
     }
 }
 
-/// A JSON body without halves of surrogate pairs.
+/// Replaces the lone halves of surrogate pairs in a JSON body.
 async fn repaired(body: Bytes, caller: &Caller) -> Result<Bytes, Refused> {
     if !has_lone_surrogate(&body) {
         return Ok(body);
@@ -113,7 +113,7 @@ async fn read_body(body: Body, limit: usize, caller: &Caller) -> Result<Bytes, B
         return Ok(first);
     }
     let (mut whole, mut counted) = (BytesMut::from(first), announced.lower());
-    // The announced length is counted already.
+    // The announced length is already counted.
     whole.reserve(usize::try_from(counted).unwrap_or(usize::MAX).saturating_sub(whole.len()));
     loop {
         if whole.len() > limit {

@@ -1,4 +1,4 @@
-//! Checks of JSON input beyond `serde_json`: bounds on depth and parsed size, and no duplicate keys.
+//! Checks JSON input beyond `serde_json`: bounds on depth and parsed size, and no duplicate keys.
 
 use std::fmt;
 
@@ -6,11 +6,12 @@ use guild_contract::{Limits, json::measure};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-/// An upper estimate, made before parsing, of the bytes that the JSON of a request's body takes as values.
+/// Estimates, before parsing, the most bytes that the JSON of a request's body takes as values.
 ///
 /// # Errors
-/// The JSON nests deeper than `limits.json_depth`, or takes more than `limits.parsed_bytes`. The text is for the
-/// sender.
+///
+/// Returns a text for the sender when the JSON nests deeper than `limits.json_depth`, or takes more than
+/// `limits.parsed_bytes`.
 pub(crate) fn check(text: &[u8], limits: &Limits) -> Result<u64, String> {
     let (measured, levels, most) = (measure(text), limits.json_depth, limits.parsed_bytes);
     if measured.depth > levels as usize {

@@ -1,4 +1,4 @@
-//! The dispatch bridge: the six methods of a worker as tools (REQ-WD-36), for one worker or for all of them.
+//! Offers the six methods of a worker as tools (REQ-WD-36), the dispatch bridge, for one worker or for all of them.
 //!
 //! A tool does the same as its method, with the same parameters and results, and requires the same token class.
 //! `dispatch` has one more argument, `wait`; and a report is returned as Markdown.
@@ -46,8 +46,8 @@ impl Bridged {
     fn description(&self) -> String {
         let text = self.method.row.text;
         match self.method.row.name {
-            method::DISPATCH => format!("{text} With `{WAIT}`, answers when the job has ended, with its report."),
-            method::LIST => format!("{text} Each with the beginning of its description."),
+            method::DISPATCH => format!("{text} With `{WAIT}`, answers with the report when the job has ended."),
+            method::LIST => format!("{text} Each job is listed with the beginning of its description."),
             _ => text.to_owned(),
         }
     }
@@ -92,7 +92,7 @@ fn input(method: &WorkerMethod, of_many: bool) -> Value {
     if let Some(Value::Object(own)) = fields.get_mut("properties") {
         properties.append(own);
         if is_dispatch(method) {
-            let about = "Answer with the report, when the job has ended. The job goes on where the call is given up";
+            let about = "Answer with the report, when the job has ended. The job continues if the call is abandoned";
             properties.insert(WAIT.to_owned(), json!({"type": "boolean", "description": about}));
         }
         *own = properties;
@@ -300,7 +300,7 @@ pub(crate) fn config_schema(member: &Member) -> Option<&Value> {
 fn about(member: &Member) -> String {
     let manifest = member.manifest();
     let line = |text: &str| one_line(text, 300);
-    format!("The worker says of itself: {}: {}", line(&manifest.display_name), line(&manifest.description))
+    format!("The worker describes itself: {}: {}", line(&manifest.display_name), line(&manifest.description))
 }
 
 /// Lists the runtimes that a caller can choose from. Without a choice the argument is removed.

@@ -123,7 +123,7 @@ pub(crate) async fn run(
     match done.unwrap_or_else(|_| Err(RpcError::internal(HANDLER_FAILED)))? {
         Reply::Output(output) => Ok(output),
         Reply::Turn(turn) => Ok(json!(spoken(*turn.map_err(refused)?, progress).await)),
-        Reply::File(_) => Err(RpcError::internal("a file is read by its route")),
+        Reply::File(_) => Err(RpcError::internal("a file can only be read through its route")),
     }
 }
 
@@ -133,7 +133,7 @@ fn refused(error: OperationError) -> RpcError {
             let lists = OPERATIONS.iter().filter_map(|operation| Some(operation.row.tool?.name));
             let lists: Vec<String> =
                 lists.filter(|name| name.starts_with("list_")).map(|name| format!("`{name}`")).collect();
-            RpcError::invalid_params(format!("{why}; {} say what there is", lists.join(", ")))
+            RpcError::invalid_params(format!("{why}; {} list the objects", lists.join(", ")))
         }
         error => error.into(),
     }

@@ -1,10 +1,11 @@
-//! MCP endpoints: their tools, resources, prompts and instructions, independent of protocol version and transport.
+//! Implements MCP endpoints: their tools, resources, prompts and instructions, independent of protocol version and
+//! transport.
 //!
-//! [`Endpoint`] is the address of a client's request, [`Server`] what the host serves there. Methods of clients without
-//! a session arrive through `methods`, all others through `sdk`; both call this module.
+//! [`Endpoint`] is the address of a client's request, [`Server`] the service of the host there. Methods of clients
+//! without a session arrive through `methods`, all others through `sdk`; both call this module.
 //!
 //! - [`bridge`]: the six methods of a worker as tools (REQ-WD-36).
-//! - a member's own tools: see [`Toolbox`].
+//! - [`Toolbox`]: a member's own tools.
 //! - [`roster`]: one set of tools for all members of a host.
 //! - [`hall`]: the operations of a hall.
 //! - [`resources`]: statuses, reports and artifacts of jobs.
@@ -61,7 +62,7 @@ pub(crate) const TOOLS_CALL: Operation<'static> = Operation { name: "tools/call"
 pub(crate) const TOOLS_LIST: Operation<'static> = Operation { name: "tools/list", access: Access::Open };
 
 /// The error for a missing member, or a member that accepts no work.
-const NO_MEMBER: &str = "no such member, or none that accepts work";
+const NO_MEMBER: &str = "there is no such member, or it does not accept work";
 
 /// An MCP endpoint of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,9 +127,9 @@ pub enum Server {
     Hall(Arc<Hall>),
 }
 
-/// Why an endpoint does not exist or cannot be served.
+/// The reason that an endpoint does not exist or cannot be served.
 pub(crate) enum Absent {
-    /// HTTP 404: there is no such member, it is not a worker, or there is no hall, as the text says.
+    /// HTTP 404: there is no such member, it is not a worker, or there is no hall. The text has the reason.
     NotFound(&'static str),
     /// The member cannot be served.
     Unavailable(Unavailable),
@@ -142,7 +143,7 @@ pub(crate) struct Unavailable {
     pub(crate) reason: String,
 }
 
-/// Why a tool call has no result.
+/// The reason that a tool call has no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The caller may not call the tool.
@@ -194,7 +195,7 @@ pub(crate) struct Offers {
     pub(crate) tasks: bool,
 }
 
-/// A server's name, as MCP tells it.
+/// The name of a server, in the form of MCP.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Identity<'a> {
     /// The name.
@@ -340,7 +341,7 @@ impl Server {
                     match own_tools(toolbox, toolbox.patience(), |tool| key.tool(tool)).await {
                         Ok(own) => tools.extend(own),
                         // The reason has been in the log since the component was loaded.
-                        Err(e) => tracing::debug!(member = %key, "its tools are left out: {}", e.message),
+                        Err(e) => tracing::debug!(member = %key, "the tools of the member are left out: {}", e.message),
                     }
                 }
                 Ok(tools)
@@ -471,10 +472,10 @@ fn about_unknown_job(server: &Server, caller: &Caller, job: &str) -> String {
             Server::All(member) => member.key().dispatch_tool("list"),
             _ => "list".to_owned(),
         };
-        return format!("`{list}` has the ids of the jobs that there are");
+        return format!("`{list}` lists the ids of the jobs");
     }
     let owners = choices(owners.iter().map(|worker| worker.key()));
-    format!("it is a job of {owners}: write that in `{}`, or leave that out", bridge::WORKER)
+    format!("it is a job of {owners}: name the worker in `{}`, or leave the argument out", bridge::WORKER)
 }
 
 /// Calls a tool of the dispatch bridge. `server` is the endpoint of the call.

@@ -1,4 +1,4 @@
-//! Prompts with instructions about the workers (REQ-WD-39), for clients that ignore a server's instructions.
+//! Offers prompts with instructions about the workers (REQ-WD-39), for clients that ignore a server's instructions.
 
 use guild_auth::Caller;
 use guild_contract::rpc::{RpcError, code};
@@ -31,7 +31,7 @@ pub(crate) struct Prompted {
 const PROMPT: Prompt = Prompt {
     name: WORKERS,
     title: "How to work with the workers",
-    description: "Which workers there are, and how to dispatch to them, follow their jobs, relay questions and present results",
+    description: "The workers, and how to dispatch to them, follow their jobs, relay questions and present results",
 };
 
 impl Server {

@@ -1,4 +1,4 @@
-//! Resources: statuses, reports and artifacts of jobs, as `guild://MEMBER/jobs/ID/...`.
+//! Offers resources: statuses, reports and artifacts of jobs, as `guild://MEMBER/jobs/ID/...`.
 //!
 //! `status` is the result of `worker/status`, `result` the report, `artifacts/PATH` a file that the job wrote. `MEMBER`
 //! is the member's key with `%2F` for `/`.
@@ -102,7 +102,7 @@ const TEMPLATES: [Template; 3] = [
     Template {
         uri_template: "guild://{member}/jobs/{jobId}/status",
         name: STATUS,
-        description: "How a job is getting on, as the tool `status` tells it",
+        description: "The state of a job, as in the tool `status`",
         mime_type: Some(JSON),
     },
     Template {
@@ -152,7 +152,7 @@ impl Server {
         let after: Option<Cursor<'_>> = match &json {
             None => None,
             Some(json) => Some(serde_json::from_slice(json).map_err(|_| {
-                RpcError::invalid_params("Invalid params: `cursor` is none that this host gave; begin without one")
+                RpcError::invalid_params("Invalid params: `cursor` is not from this host; start without a cursor")
             })?),
         };
         let mut resources = Vec::new();
@@ -260,14 +260,14 @@ fn page_of(
         };
         let (id, status) = (&brief.id, brief.status);
         if status == JobStatus::Completed {
-            add(RESULT, MARKDOWN.into(), format!("The report of job {id}, made {}", brief.started_at));
+            add(RESULT, MARKDOWN.into(), format!("The report of job {id}, created {}", brief.started_at));
         }
         // A job that was just deleted has no artifacts.
         let artifacts = store.artifacts(brief.id.as_str()).unwrap_or_default();
         for path in artifacts.into_iter().filter(|path| path.len() <= PATH).take(OF_JOB) {
             add(&path, media_type(&path), format!("A file that job {id} wrote"));
         }
-        add(STATUS, JSON.into(), format!("How job {id} is getting on ({status}), made {}", brief.started_at));
+        add(STATUS, JSON.into(), format!("The state of job {id} ({status}), created {}", brief.started_at));
     }
     briefs.truncate(listed);
     (briefs, resources)

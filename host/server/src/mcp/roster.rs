@@ -1,9 +1,9 @@
-//! One set of tools for all members of a host, so that a hundred members cost a model hardly more than four.
+//! Offers one set of tools for all members of a host, so that a hundred members cost a model hardly more than four.
 //!
 //! - The six tools of the [`bridge`] take the worker's name; `workers` lists the workers and the schema of their
 //!   `config`.
-//! - The components' tools are listed under the names that sessions use, up to `limits.listed_tools_bytes`. For the
-//!   rest there are `find_tools`, and `call_tool` for clients that call only listed tools.
+//! - The components' tools are listed under the names that sessions use, up to `limits.listed_tools_bytes`. The tools
+//!   beyond it are found with `find_tools`, and called with `call_tool` by clients that call only listed tools.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
 
@@ -43,11 +43,15 @@ const QUERY: &str = "query";
 const NAME: &str = "name";
 const ARGUMENTS: &str = "arguments";
 
-const OF_WORKERS: [Argument; 2] =
-    [Argument::optional(WORKER, "All of this one"), Argument::optional(QUERY, "Words: only those that fit")];
-const OF_FIND_TOOLS: [Argument; 1] = [Argument::required(QUERY, "Words of what the tool does, or its name")];
-const OF_CALL_TOOL: [Argument; 2] =
-    [Argument::required(NAME, "As `find_tools` has it"), Argument::object(ARGUMENTS, "By the tool's inputSchema")];
+const OF_WORKERS: [Argument; 2] = [
+    Argument::optional(WORKER, "A worker's name: answers with all of its details"),
+    Argument::optional(QUERY, "Words: lists only the workers that match"),
+];
+const OF_FIND_TOOLS: [Argument; 1] = [Argument::required(QUERY, "Words from the tool's description or its name")];
+const OF_CALL_TOOL: [Argument; 2] = [
+    Argument::required(NAME, "The name from `find_tools`"),
+    Argument::object(ARGUMENTS, "The arguments, by the tool's inputSchema"),
+];
 
 /// The maximum number of workers in one result.
 const MOST_WORKERS: usize = 100;
@@ -75,7 +79,8 @@ pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
         tools.push(own(
             WORKERS,
             "List workers",
-            "Lists the workers, in their own words. With a name, all that one says of itself, and the schema of its `config`.",
+            "Lists the workers with their own descriptions. With a name, returns that worker's whole description, and \
+             the schema of its `config`.",
             Annotations::READS,
             &OF_WORKERS,
         ));
@@ -90,7 +95,7 @@ pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
         tools.push(own(
             FIND_TOOLS,
             "Find tools",
-            &format!("Finds tools, with their schemas: there are {left} more than are listed."),
+            &format!("Finds tools, with their schemas: {left} tools are not listed."),
             Annotations::READS,
             &OF_FIND_TOOLS,
         ));
@@ -132,14 +137,14 @@ async fn offered(server: &Server, caller: &Caller) -> Vec<Vec<Offered>> {
                     .collect(),
             ),
             // The reason has been in the log since the component was loaded.
-            Err(e) => tracing::debug!(member = %member.key(), "its tools are left out: {}", e.message),
+            Err(e) => tracing::debug!(member = %member.key(), "the tools of the member are left out: {}", e.message),
         }
     }
     let mut names: HashMap<String, u32> = HashMap::new();
     all.iter().flatten().for_each(|tool| *names.entry(tool.name.clone()).or_default() += 1);
     for (name, _) in names.iter().filter(|(_, count)| **count > 1) {
         tracing::warn!(
-            "{name} would be a tool of several members, and so is left out: give one's directory another name"
+            "{name} would be a tool of several members, and is left out: rename the directory of one of them"
         );
     }
     all.iter_mut().for_each(|tools| tools.retain(|tool| names.get(&tool.name) == Some(&1)));
@@ -258,7 +263,7 @@ fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
         let of_bridge = name.strip_prefix(&key.dispatch_tool("")).and_then(bridge::find);
         if let Some(bridged) = of_bridge.filter(|_| member.manifest().is_worker()) {
             return RpcError::invalid_params(format!(
-                "Unknown tool: {}; here it is `{}` with {WORKER:?}: {:?}",
+                "Unknown tool: {}; at this endpoint it is `{}` with {WORKER:?}: {:?}",
                 shown(name),
                 bridged.tool,
                 key.as_str()
@@ -336,7 +341,7 @@ fn about_workers(server: &Server, caller: &Caller, mut params: Params) -> Result
         return Ok(Called::text(if known.is_empty() {
             "There are no workers.".to_owned()
         } else {
-            format!("No worker fits that; the workers are {known}")
+            format!("No worker matches; the workers are {known}")
         }));
     }
     let more = fitting.len().checked_sub(MOST_WORKERS).filter(|more| *more > 0);
@@ -427,7 +432,7 @@ fn whose(server: &Server, caller: &Caller, job: &str) -> Result<Arc<Member>, Rpc
         many => {
             let many = choices(many.iter().map(|worker| worker.key()));
             Err(RpcError::invalid_params(format!(
-                "Several workers have a job {}: {many}; say in `{WORKER}` whose is meant",
+                "Several workers have a job {}: {many}; name the intended worker in `{WORKER}`",
                 shown(job)
             )))
         }
@@ -528,7 +533,7 @@ fn findings(offered: &[Offered], text: &str, query: &Query) -> Called {
     if fitting.is_empty() {
         return Called::text(match offered {
             [] => "There are no tools of components.".to_owned(),
-            offered => format!("No tool fits that; there are {}", choices(offered.iter().map(|tool| &tool.name))),
+            offered => format!("No tool matches; the tools are {}", choices(offered.iter().map(|tool| &tool.name))),
         });
     }
     let (mut tools, mut others, mut room) = (Vec::new(), Vec::new(), FOUND_BYTES);
@@ -556,7 +561,7 @@ async fn call_found(server: &Server, caller: &Caller, mut params: Params) -> Res
         Ok((name, arguments)) => match named(server, caller, &name) {
             Some((toolbox, tool)) => call_own(caller, &toolbox, tool, &name, arguments).await,
             None if bridge::find(&name).is_some() || [WORKERS, FIND_TOOLS, CALL_TOOL].contains(&&*name) => {
-                Err(RpcError::invalid_params(format!("{name} is a tool of its own: call it in place of {CALL_TOOL}"))
+                Err(RpcError::invalid_params(format!("{name} is a listed tool: call it directly, without {CALL_TOOL}"))
                     .into())
             }
             None => Err(no_such(server, caller, &name).into()),

@@ -1,4 +1,4 @@
-//! Tools and tool results as MCP represents them.
+//! Defines tools and tool results in the form of MCP.
 
 use bytes::Bytes;
 use guild_contract::{
@@ -165,17 +165,20 @@ impl Called {
 impl From<RpcError> for Called {
     fn from(error: RpcError) -> Self {
         match error.code {
-            code::BUSY => Self::failed(format!("{} (the host is busy; the same call may work later)", error.message)),
+            code::BUSY => {
+                Self::failed(format!("{} (the host is busy; the same call may succeed later)", error.message))
+            }
             _ => Self::failed(error.message),
         }
     }
 }
 
-/// Calls a tool of a member's component, and returns the same JSON as `tools/call`. Errors that the tool reports are
-/// also returned so.
+/// Calls a tool of a member's component, and returns the same JSON as `tools/call`, also for errors that the tool
+/// reports.
 ///
 /// # Errors
-/// There is no such tool, or its component is not in service.
+///
+/// Returns an error when there is no such tool, or its component is not in service.
 pub async fn call_tool(member: &Member, name: &str, input: Map<String, Value>) -> Result<Bytes, RpcError> {
     let unknown = || RpcError::invalid_params(format!("Unknown tool: {name}"));
     let called = match member.toolbox().ok_or_else(unknown)?.call(name, Value::Object(input)).await {

@@ -53,7 +53,7 @@ pub(super) fn called(called: Called) -> CallToolResult {
     result
 }
 
-/// The description of a server changes with the roster, as its lists do.
+/// Sets a lifetime for a server's description, which changes with the roster like the lists.
 pub(super) fn for_a_while(result: DiscoverResult) -> DiscoverResult {
     result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private)
 }

@@ -133,7 +133,7 @@ fn is_stateless(request: &Request) -> bool {
 }
 
 /// The error for a request that the host did not pass to the SDK.
-const NO_REQUEST: &str = "the request did not come by the host's endpoint";
+const NO_REQUEST: &str = "the request did not come through the host's endpoint";
 
 /// The server and the caller of a request.
 struct Asked<'a> {
@@ -168,8 +168,8 @@ fn meta(server: &Server, request: &Request) -> Option<MetaObject> {
     is_stateless(request).then(|| convert::meta(convert::identity(server.identity())))
 }
 
-/// Runs a method as for a client without a session, and adds the fields of the request's version to the result: with
-/// `ttl_ms`, how long a client may cache it.
+/// Runs a method as for a client without a session, and adds the fields of the request's version to the result;
+/// `ttl_ms` is the time for which a client may cache it.
 async fn plain<R: DeserializeOwned>(
     name: &str,
     params: Option<Value>,
@@ -348,7 +348,7 @@ impl ServerHandler for Handler {
     async fn on_custom_request(&self, asked: CustomRequest, request: Request) -> Result<CustomResult, ErrorData> {
         let name = asked.method.as_str();
         if KNOWN.contains(&name) {
-            let message = format!("Invalid params: those of {name} are not what this version of MCP has there");
+            let message = format!("Invalid params: the parameters of {name} do not match this version of MCP");
             return Err(ErrorData::invalid_params(message, None));
         }
         plain(name, asked.params, None, &request).await.map(CustomResult::new)

@@ -175,7 +175,7 @@ impl Accepts {
 
 /// The method that opens a stream of change notifications.
 const LISTEN: &str = "subscriptions/listen";
-/// A session receives change notifications after this one from its client.
+/// A notification of the client, after which a session receives change notifications.
 const INITIALIZED: &str = "notifications/initialized";
 /// The maximum length of the client's name, and of its version, in a session.
 const NAME_CHARS: usize = 200;
@@ -368,7 +368,7 @@ impl Services {
             };
             let question = match (&message.id, message.method()) {
                 (Some(asked), Some(_)) => Some(session.asks(asked).ok_or_else(|| {
-                    let why = format!("Invalid request: the request before with the id {asked} has no answer yet");
+                    let why = format!("Invalid request: an earlier request with the id {asked} has no answer yet");
                     Box::new(unreadable(id, RpcError::new(code::INVALID_REQUEST, why)))
                 })?),
                 _ => None,
@@ -419,7 +419,7 @@ impl<'a> Message<'a> {
         };
         match (&parts.method, parts.is_answer) {
             (Some(_), true) => {
-                reject(parts.id.unwrap_or(NULL), "a message has `method`, or `result`, or `error`, and no two of them")
+                reject(parts.id.unwrap_or(NULL), "a message has exactly one of `method`, `result` and `error`")
             }
             _ => Ok(Self { text, parts, id, bytes }),
         }
@@ -485,7 +485,7 @@ fn unreadable(id: Option<&str>, error: RpcError) -> Response {
 
 fn too_many(limit: &str, most: u32, what: &str) -> RpcError {
     let message = format!(
-        "as many {what} are open as {limit} = {most} allows, of all callers or of this one; close one, or come back later"
+        "the open {what} of all callers or of this one have reached {limit} = {most}; close one, or retry later"
     );
     RpcError::new(code::BUSY, message)
 }

@@ -1,9 +1,9 @@
-//! Sessions of MCP clients: their owners, their number, and their end when unused.
+//! Manages sessions of MCP clients: their owners, their number, and their end when unused.
 //!
-//! The SDK identifies a session only by its id. Here a session also has an owner, which is the caller and the endpoint
-//! that opened it: for all others it does not exist. A session takes one of a host's places, and returns it when it
-//! ends: when its client closes it, or when it has not been used for a while. A session is in use while a response is
-//! being made or sent, and while its client listens; so a long call never loses its session.
+//! The SDK identifies a session only by its id. Here a session also has an owner, the caller and the endpoint that
+//! opened it: for all others it does not exist. A session takes one of a host's places, and returns it when it ends:
+//! when its client closes it, or when it has not been used for a while. A session is in use while a response is being
+//! made or sent, and while its client listens; so a long call never loses its session.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -67,12 +67,12 @@ struct Session {
 
 struct Uses {
     now: usize,
-    /// When the last use ended.
+    /// The end of the last use.
     last: Instant,
 }
 
 impl Sessions {
-    /// No sessions yet.
+    /// Makes a set without sessions.
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         let mut local = LocalSessionManager::default();
         // This module ends sessions, not the SDK.
@@ -146,7 +146,7 @@ impl Sessions {
         }
         session.ended.cancel();
         let Some(sessions) = sessions.upgrade() else { return };
-        tracing::debug!(%id, "a session that nobody used is closed");
+        tracing::debug!(%id, "an unused session is closed");
         if let Err(error) = sessions.close(&id).await {
             tracing::warn!(%error, "a session could not be closed");
         }
@@ -229,7 +229,7 @@ pub(super) struct Visitor {
     place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-/// Why the SDK did not get or keep a session.
+/// The reason that the SDK did not get or keep a session.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
     /// No place was reserved for it.

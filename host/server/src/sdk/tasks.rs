@@ -1,8 +1,8 @@
 //! Serves jobs as tasks of MCP's extension `io.modelcontextprotocol/tasks`; the job's id is the task's.
 //!
-//! A task lives as long as its job, also across restarts of the host; callers have the same permissions as for the job.
-//! A running job is a working task, a cancelled job a cancelled one. For any other end the task has the result of a
-//! call that waited, so a failed job is a completed task whose result says `isError`.
+//! A task lives as long as its job, including across restarts of the host; callers have the same permissions as for the
+//! job. A running job is a working task, a cancelled job a cancelled one. For any other end the task has the result of
+//! a call that waited, so a failed job is a completed task whose result has `isError`.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
     Ok(result)
 }
 
-/// Cancels a task's job. A job that has ended is not changed; neither is a failed one, which is a completed task.
+/// Cancels a task's job. A job that has ended is not changed, including a failed job, which is a completed task.
 pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
     let (member, job) = find(server, caller, id).await?;
     let key = member.key().as_str();
@@ -110,7 +110,7 @@ fn task(job: &StatusView) -> Task {
         JobStatus::Completed | JobStatus::Failed => TaskStatus::Completed,
         JobStatus::Cancelled => TaskStatus::Cancelled,
     };
-    // The state of a running job is of this moment.
+    // The state of a running job is the present one.
     let updated = job.completed_at.clone().unwrap_or_else(|| rfc3339(Timestamp::now()));
     let task = Task::new(job.job_id.as_str(), status, &job.started_at, updated).with_poll_interval_ms(POLL_MS);
     match message(job) {
