@@ -447,14 +447,14 @@ fn a_signature_by_guild_is_of_manifest_and_posture_too() {
 
     home.write("members/quick/posture.md", "Be brief, and look into every file.");
     let why = run(&home, "quick").unwrap_err();
-    assert!(why.contains("is bad: it is of another posture.md"), "{why}");
+    assert!(why.contains("is bad: it belongs to another state of posture.md"), "{why}");
     assert!(audited().contains("GA010"), "{}", audited());
     configure(&home, "require_signature = true\n[member.quick]\nposture = \"free\"\n");
     run(&home, "quick").unwrap();
 
     let manifest = fs::read_to_string(home.path("members/quick/guild-member.json")).unwrap();
     home.write("members/quick/guild-member.json", format!("{manifest}\n"));
-    assert!(run(&home, "quick").unwrap_err().contains("is bad: it is of another guild-member.json"));
+    assert!(run(&home, "quick").unwrap_err().contains("is bad: it belongs to another state of guild-member.json"));
     // One that another tool made is of the component alone.
     let parts = home.path("members/quick/guest.wasm");
     fs::rename(&parts, home.path("guest.wasm")).unwrap();

@@ -490,7 +490,7 @@ fn a_signature_is_shown_as_what_it_is_worth() {
 
     home.write("members/ann/guest.wasm", fixed("(core module)"));
     let (state, line, broken) = audited();
-    assert!(line.starts_with("does not hold: it is not of this component"), "{line}");
+    assert!(line.starts_with("does not hold: it belongs to another state of the component"), "{line}");
     assert_eq!((state.as_str(), broken.as_str()), ("invalid", "GA010"));
     assert_eq!(code(&guild(&home, &arguments)), Some(1));
     let html = text(&guild(&home, &[&arguments[..], &["--format", "html"]].concat()));

@@ -169,12 +169,12 @@ fn a_token_is_shown_once_and_stored_as_its_sha_256() {
     assert!(listed[0].get("sha256").is_none());
 
     for (arguments, why) in [
-        (&["add", "ci"][..], "there is a token ci already"),
+        (&["add", "ci"][..], "there is already a token ci"),
         (&["add", "a b"], "cannot name a token"),
         (&["add", "x", "--members", "a b"], "\"a b\" is neither a member's key nor a pattern of keys"),
         (&["add", "x", "--expires", "2020-01-01"], "over already"),
         (&["add", "x", "--methods", "write"], "possible values: read, dispatch, all"),
-        (&["revoke", "other"], "there is no token \"other\"; there are ci"),
+        (&["revoke", "other"], "there is no token \"other\"; the tokens are ci"),
     ] {
         let output = guild(&home, &[&["token"], arguments].concat());
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
@@ -451,7 +451,7 @@ fn a_host_that_others_can_reach_speaks_tls_and_wants_a_token() {
     let home = home(&toml);
     home.quick("quick");
     let refused = guild(&home, &["serve", "--members", "members", "--port", "0"]);
-    assert!(stderr(&refused).contains("make one with `guild token add NAME --config "), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("make a token with `guild token add NAME --config  "), "{}", stderr(&refused));
     let token = add(&home, &["ci"]);
     let refused = guild(&home, &["serve", "--members", "members", "--port", "0"]);
     assert_eq!(refused.status.code(), Some(1));
@@ -773,7 +773,7 @@ fn requests_over_the_rate_limit_of_a_token_get_retry_after_and_reach_no_member()
     let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
     assert!(reply.status == 429 && (1..=30).contains(&wait), "{reply:?}");
     let why = |token: &str, limit: &str, wait: u64| {
-        format!("too many requests with the token {token} (limits.{limit}); ask again in {wait} s")
+        format!("too many requests with the token {token} (limits.{limit}); try again in {wait} s")
     };
     assert_eq!(reply.why(), why("ci", "token_dispatches_per_minute", wait));
     assert_eq!(jobs(), 2);
@@ -839,7 +839,7 @@ fn a_token_has_so_many_requests_under_way_and_no_more() {
     let [one, two] = [(); 2].map(|()| let_in(&host, &token, &body));
     let refused = ask(&token);
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
-    let why = "too many requests with the token ci (limits.token_requests_at_once); ask again in 1 s";
+    let why = "too many requests with the token ci (limits.token_requests_at_once); try again in 1 s";
     assert_eq!((&*refused.why(), ask(&other).status), (why, 200));
     assert_eq!(finish(one, &body).status, 200);
     wait_for("its place to be free", || (ask(&token).status == 200).then_some(()));

@@ -55,7 +55,7 @@ fn a_certificate_that_clients_refuse_is_not_usable_and_said_when_a_host_starts()
     for (years, own_key, expected) in [
         ((2001, 2002), true, "certificate 1 of the file expired at 2002-01-01T00:00:00Z"),
         ((2900, 2901), true, "certificate 1 of the file is not valid before 2900-01-01T00:00:00Z"),
-        ((2001, 2901), false, "does not go with"),
+        ((2001, 2901), false, "does not match"),
     ] {
         certificate(&home, years, own_key);
         let (code, (state, needed, why)) = address_check();
@@ -103,7 +103,8 @@ fn tokens_that_have_expired_let_nobody_in() {
 /// A program that says it is this version of the CLI. Another process writes it, so that no other test's child holds it
 /// open while it is executed.
 fn cli(home: &Home, version: &str) {
-    let write = r#"rm -f "$1"; printf '#!/bin/sh\nif [ "$1" = --version ]; then echo "%s (Claude Code)"; fi\n' "$2" > "$1" && chmod 755 "$1""#;
+    let write = r#"rm -f "$1"; printf '#!/bin/sh\nif [ "$1" = --version ]; then echo "%s (Claude Code)"; fi\n' "$2" > \
+        "$1" && chmod 755 "$1""#;
     let mut shell = Command::new("/bin/sh");
     assert!(shell.args(["-c", write, "sh"]).arg(home.path("claude")).arg(version).status().unwrap().success());
 }
@@ -133,7 +134,7 @@ fn a_cli_without_the_options_that_it_is_started_with_is_refused_at_the_dispatch_
     assert!(state == "unusable" && why.contains(&refused.message), "{why}");
 
     cli(&home, "no version");
-    assert!(dispatch().unwrap_err().message.contains("which is no version"));
+    assert!(dispatch().unwrap_err().message.contains("which is not a version"));
     // One that is updated is taken at once, without a restart.
     cli(&home, "2.1.248");
     dispatch().unwrap();
@@ -160,8 +161,9 @@ fn read_roots_are_usable_where_there_is_something_to_read() {
     assert_eq!((code, state.as_str(), said.as_str()), (Some(0), "usable", with_picture));
     let (code, (state, needed, said)) = roots(&["docs", "empty", "table"]);
     assert_eq!((code, state.as_str(), needed), (Some(1), "unusable", true), "{said}");
-    let expected = "empty has no file that sessions can see; table has no document; not read: tables, styles, lock files and other \
-                kinds without text to quote (1): `table/a.csv`; docs (2 documents; not read: binary (1): `docs/picture.png`)";
+    let expected = "empty has no file that sessions can see; table has no document; not read: tables, styles, lock \
+        files and other kinds without text to quote (1): `table/a.csv`; docs (2 documents; not read: binary (1): \
+        `docs/picture.png`)";
     assert_eq!(said, expected);
     let (code, (state, _, said)) = roots(&["docs", "nowhere"]);
     assert!(code == Some(1) && state == "unusable" && said.contains("nowhere"), "{said}");

@@ -487,7 +487,8 @@ fn members_shows_every_limit_and_where_it_comes_from() {
     home.edit_manifest("ann", |manifest| {
         manifest["component"]["resources"] = json!({"maxTurns": 7, "maxBudgetUsd": 9.0, "deadlineSeconds": 60});
     });
-    let tables = "[limits]\nnote_bytes = 2000\nconnections = 4096\n[member.\"*\".limits]\nnote_bytes = 1000\nresumes = 2\n\
+    let tables = "[limits]\nnote_bytes = 2000\nconnections = 4096\n[member.\"*\".limits]\nnote_bytes = 1000\nresumes \
+        = 2\n\
                   [member.ann.limits]\nnote_bytes = 1500\n";
     configure(&home, "", tables);
     let shown = guild(&home, &[&["members", "ann", "--limits"][..], &LOOK].concat());
@@ -629,7 +630,7 @@ fn what_others_can_write_decides_nothing() {
     fs::rename(&lock, home.path("elsewhere")).unwrap();
     std::os::unix::fs::symlink(home.path("elsewhere"), &lock).unwrap();
     let text = run(&home, "quick");
-    assert!(text.contains("guild.lock") && text.contains("it is a symlink, and none is followed"), "{text}");
+    assert!(text.contains("guild.lock") && text.contains("it is a symlink, which is not followed"), "{text}");
 }
 
 #[test]

@@ -302,6 +302,6 @@ fn a_refusal_is_logged_once_however_often_it_is_tried_again() {
         });
     }
     let (_, output) = host.stop();
-    assert_eq!(output.matches("shows what would be approved").count(), 1, "{output}");
+    assert_eq!(output.matches("shows the changes").count(), 1, "{output}");
     assert_eq!(audited(&home, "approval-missing").len(), 1);
 }

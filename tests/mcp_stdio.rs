@@ -517,7 +517,7 @@ fn a_token_of_the_environment_is_accepted() {
     let host = home.serve_roster(&[]);
     let mut client = Client::start(&home, &["--members", "members"]);
     let id = client.request("tools/list", json!({}));
-    assert!(client.answer(id)["error"]["message"].as_str().unwrap().contains("a token is needed"));
+    assert!(client.answer(id)["error"]["message"].as_str().unwrap().contains("a valid token is needed"));
     client.close();
     home.set("GUILD_TOKEN", String::from_utf8(made.stdout).unwrap().trim());
     // At the host that it starts itself, too.

@@ -26,7 +26,8 @@ fn package(home: &Home, name: &str) -> PathBuf {
             "scripts": {"install": format!("touch {}", ran.display())},
             "guildHall": {
                 "type": "worker",
-                "identity": {"name": "Dalton", "description": "Says what day it is.", "displayTitle": "Guild Artificer"},
+                "identity": {"name": "Dalton", "description": "Says what day it is.", "displayTitle": "Guild \
+                 Artificer"},
                 "posture": "Be brief.", "domainToolboxes": [], "builtInTools": ["Read", "Write"], "checkoutScope": "full",
                 "component": {"file": "guest.wasm", "world": "autonomous-worker"}
             }
@@ -222,10 +223,10 @@ fn a_signature_is_of_the_package_too() {
     }
     edit(&home, "dalton", |package| package["guildHall"]["posture"] = json!("Obey."));
     let why = run(&home, "dalton").unwrap_err();
-    assert!(why.contains("is bad: it is of another package.json"), "{why}");
+    assert!(why.contains("is bad: it belongs to another state of package.json"), "{why}");
     write(&home, "plain", &json!({"name": "plain", "guildHall": {"type": "worker", "posture": "Obey."}}));
     let why = run(&home, "plain").unwrap_err();
-    assert!(why.contains("is bad: it is of another package.json"), "{why}");
+    assert!(why.contains("is bad: it belongs to another state of package.json"), "{why}");
 }
 
 #[test]

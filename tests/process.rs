@@ -158,7 +158,7 @@ fn a_component_that_cannot_be_loaded_does_not_stop_the_host_and_refuses_dispatch
     client.call("initialize", json!({})).unwrap();
     assert_eq!(client.call("tools/list", json!({})).unwrap(), json!({"tools": []}));
     let error = client.dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
-    assert!(error.message.contains("no WebAssembly component"), "{}", error.message);
+    assert!(error.message.contains("not a WebAssembly component"), "{}", error.message);
     assert_eq!(client.call("worker/list", json!({})).unwrap(), json!({"jobs": []}));
 }
 

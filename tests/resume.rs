@@ -165,7 +165,7 @@ fn a_job_of_an_unapproved_member_is_not_run() {
     let why = failed(&home, &host.at("one"), "one", "planted");
     assert!(why.contains("the member is new to this host"), "{why}");
     let why = failed(&home, &host.at("broken"), "broken", "planted");
-    assert!(why.contains("its component is not in service: the file is no WebAssembly component"), "{why}");
+    assert!(why.contains("its component is not in service: the file is not a WebAssembly component"), "{why}");
 }
 
 #[test]
@@ -174,7 +174,8 @@ fn a_job_is_not_resumed_with_an_agent_that_the_operator_does_not_allow() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     provider.set_nonblocking(true).unwrap();
     let api = format!(
-        "[api]\nprovider = \"openai\"\nbase_url = \"http://{}/v1/\"\nmodel = \"m\"\n[[prices]]\nmodel = \"m\"\ninput = 1.0\n\
+        "[api]\nprovider = \"openai\"\nbase_url = \"http://{}/v1/\"\nmodel = \"m\"\n[[prices]]\nmodel = \"m\"\ninput \
+         = 1.0\n\
          output = 1.0\n",
         provider.local_addr().unwrap()
     );

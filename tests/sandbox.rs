@@ -50,12 +50,12 @@ fn the_host_links_what_wit_says() {
 
 #[test]
 fn what_is_no_component_is_refused_with_what_it_is_instead() {
-    assert!(refused(b"", worker()).contains("does not begin as WebAssembly does"));
-    assert!(refused(b"#!/bin/sh", worker()).contains("does not begin as WebAssembly does"));
+    assert!(refused(b"", worker()).contains("does not begin like WebAssembly"));
+    assert!(refused(b"#!/bin/sh", worker()).contains("does not begin like WebAssembly"));
     assert!(refused(&wat::parse_str("(module)").unwrap(), worker()).contains("core module"));
     assert!(refused(b"\x7fELF\x02\x01\x01", worker()).contains("precompiled"));
     let whole = guest::worker("unreachable");
-    assert!(refused(&whole[..whole.len() - 1], worker()).contains("no WebAssembly component"));
+    assert!(refused(&whole[..whole.len() - 1], worker()).contains("not a WebAssembly component"));
 }
 
 #[test]
@@ -133,7 +133,8 @@ fn another_version_is_refused_with_both_versions_before_anything_is_compiled() {
         let import = format!("guild:worker/log@{version}");
         let component = wat::parse_str(format!(
             // What follows the import is no valid component: were it compiled, the error would be another.
-            "(component (import \"{import}\" (instance (export \"write\" (func)))) (core module (func (unreachable) (i32.add))))"
+            "(component (import \"{import}\" (instance (export \"write\" (func)))) (core module (func (unreachable) \
+             (i32.add))))"
         ))
         .unwrap();
         let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});

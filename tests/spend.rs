@@ -40,7 +40,7 @@ fn refused(client: &Client) -> String {
 fn stopped(client: &Client, id: &str, key: &str) -> u64 {
     let status = client.ended(id);
     let error = status["error"].as_str().unwrap_or_default();
-    assert!(error.contains(key) && error.contains("try again from"), "{status}");
+    assert!(error.contains(key) && error.contains("try again after"), "{status}");
     status["usage"]["turns"].as_u64().unwrap()
 }
 

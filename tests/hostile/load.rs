@@ -24,7 +24,7 @@ fn refused(case: &Case, why: &str) {
 }
 
 /// An error of the file itself names no line of the manifest, which has nothing to do with it.
-const NO_COMPONENT: &str = "the file is no WebAssembly component: ";
+const NO_COMPONENT: &str = "the file is not a WebAssembly component: ";
 
 /// One section of a component: its number, and what is in it.
 fn section(number: u8, content: &[u8]) -> Vec<u8> {
@@ -50,7 +50,7 @@ fn a_file_that_is_cut_short_is_refused() {
 
 #[test]
 fn an_empty_file_is_refused() {
-    is_not_loaded([], &format!("{NO_COMPONENT}it does not begin as WebAssembly does"));
+    is_not_loaded([], &format!("{NO_COMPONENT}it does not begin like WebAssembly"));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn random_bytes_are_refused() {
         state ^= state << 17;
         random.push(state as u8);
     }
-    is_not_loaded(&random[8..], &format!("{NO_COMPONENT}it does not begin as WebAssembly does"));
+    is_not_loaded(&random[8..], &format!("{NO_COMPONENT}it does not begin like WebAssembly"));
     Hostile::worker(random).attacks(|case| {
         let error = case.client().dispatch(task(1)).unwrap_err();
         let expected = format!("{STATE}{NO_COMPONENT}");
@@ -92,7 +92,7 @@ fn a_precompiled_file_is_refused() {
     let (_hostile, cache) = Hostile::autonomous(good()).with_own_cache();
     // A real one, without the digest before it.
     let precompiled = fs::read(&entries(&cache)[0]).unwrap()[32..].to_vec();
-    let why = "it is a precompiled one; offer the component itself, the host compiles it";
+    let why = "it is precompiled; use the component itself, which the host compiles";
     is_not_loaded(precompiled, &format!("{NO_COMPONENT}{why}"));
 }
 
@@ -224,8 +224,8 @@ fn a_table_of_ten_million_elements_at_the_beginning_is_over_the_limit() {
 #[test]
 fn hundreds_of_thousands_of_globals_are_refused() {
     let component = Guest::default().with(&"(global i32 (i32.const 0))".repeat(300_000)).build();
-    let why = "the component cannot be loaded: an instance of it would take more than 4194304 bytes of the host, for its globals, \
-               its functions in tables and its imports";
+    let why = "the component cannot be loaded: an instance of it would take more than 4194304 bytes of the host, for \
+        its globals, its functions in tables and its imports";
     // Memory that the compiler's threads do not free.
     Hostile::worker(component).growth_mib(128).attacks(|case| refused(case, why));
 }
@@ -233,15 +233,15 @@ fn hundreds_of_thousands_of_globals_are_refused() {
 #[test]
 fn an_import_that_nobody_has_is_refused() {
     let component = "(component (import \"evil:exfil/socket@1.0.0\" (instance (export \"open\" (func)))))";
-    let why = "guild-member.json:1: the component imports `evil:exfil/socket@1.0.0`, which this host does not have; a plugin can use \
-               guild:worker and WASI 0.2 only";
+    let why = "guild-member.json:1: the component imports `evil:exfil/socket@1.0.0`, which this host does not have; a \
+        plugin can use guild:worker and WASI 0.2 only";
     is_not_loaded(wat::parse_str(component).unwrap(), why);
 }
 
 #[test]
 fn an_import_that_was_not_asked_for_is_refused() {
-    let why = "guild-member.json:1: the component imports `guild:worker/web@0.1.0`, which its manifest does not ask for; add the line \
-               `\"web\": {}` to `component.grants`";
+    let why = "guild-member.json:1: the component imports `guild:worker/web@0.1.0`, which its manifest does not ask \
+        for; add the line `\"web\": {}` to `component.grants`";
     Hostile::worker(Guest::importing(&["web"]).build())
         .grants(serde_json::json!({}))
         .attacks(|case| refused(case, why));
@@ -265,8 +265,8 @@ fn an_import_that_was_not_granted_answers_so() {
 #[test]
 fn another_version_of_the_package_is_refused() {
     let component = "(component (import \"guild:worker/log@0.2.0\" (instance (export \"write\" (func)))))";
-    let why = "guild-member.json:1: the component uses `guild:worker/log@0.2.0`; this host has guild:worker@0.1.0, which serves \
-               0.1.0 up to 0.1.0";
+    let why = "guild-member.json:1: the component uses `guild:worker/log@0.2.0`; this host has guild:worker@0.1.0, \
+        which serves 0.1.0 up to 0.1.0";
     is_not_loaded(wat::parse_str(component).unwrap(), why);
 }
 
@@ -322,8 +322,8 @@ fn a_plan_that_cannot_be_carried_out_fails_the_dispatch() {
 
 #[test]
 fn a_component_without_what_its_world_exports_is_refused() {
-    let why = "guild-member.json:1: the manifest says `\"world\": \"autonomous-worker\"`, but the component does not export `run`; write \
-               `\"world\": \"worker\"`, which is what it was built for";
+    let why = "guild-member.json:1: the manifest says `\"world\": \"autonomous-worker\"`, but the component does not \
+        export `run`; write `\"world\": \"worker\"`, for which it was built";
     Hostile::autonomous(guest::worker("unreachable")).attacks(|case| refused(case, why));
 }
 
@@ -375,7 +375,8 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
     let plants: [(Plant, &str); 3] = [
         (
             |path| symlink("/etc/passwd", path).unwrap(),
-            "`guest.wasm` is a symbolic link to /etc/passwd, which leads out of the member's directory, or cannot be followed; put the file itself there",
+            "`guest.wasm` is a symbolic link to /etc/passwd, which leads out of the member's directory, or cannot be \
+             followed; put the file itself there",
         ),
         (
             |path| {

@@ -58,7 +58,7 @@ const OVERHEAD: usize = 64;
 /// The number of files that are looked at for each wanted document.
 const LOOKED_AT: u32 = 1000;
 
-/// The files of a root, by what sessions can do with them.
+/// The files of a root, counted by their use for sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
     /// The root's name.
@@ -69,9 +69,9 @@ pub struct Looked {
     pub documents: u32,
     /// Documents without text.
     pub empty: u32,
-    /// The files that it does not read, and the reasons, as its reports have them.
+    /// The files that the built-in runtime does not read, and the reasons, as in its reports.
     pub unread: Unread,
-    /// Whether the look stopped before the end, so that there may be more files.
+    /// Whether the count stopped before the end, so that there may be more files.
     pub stopped: bool,
 }
 
@@ -96,7 +96,7 @@ impl Looked {
         self.documents > 0 || self.empty > 0 || other.iter().any(|count| *count > 0)
     }
 
-    /// The files that are no documents, and the reasons; `None` if all are.
+    /// The files that are not documents, and the reasons; `None` if all are documents.
     pub fn left_out(&self) -> Option<String> {
         let empty = (self.empty > 0).then(|| format!("without text ({})", self.empty));
         let all: Vec<String> = self.unread.lines().chain(empty).collect();
@@ -105,7 +105,7 @@ impl Looked {
     }
 }
 
-/// The error of opening read roots: a directory is missing or no directory, or two directories have the same name.
+/// The error of opening read roots: a directory is missing or not a directory, or two directories have the same name.
 /// Roots are granted and denied by name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -124,7 +124,7 @@ struct Root {
 
 /// The directories that the operator lets sessions read.
 ///
-/// A root's name is the operator's name for it, else its directory's base name. Names are unique.
+/// A root's name is the operator's name for it, or else its directory's base name. Names are unique.
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
@@ -138,14 +138,20 @@ pub struct ReadRoots {
 impl ReadRoots {
     /// Opens directories under their own names.
     ///
-    /// # Errors Names the first that is missing, is no directory, or has the name of an earlier one.
+    /// # Errors
+    ///
+    /// Returns an error that names the first directory that is missing, is not a directory, or has the name of an
+    /// earlier one.
     pub fn open<P: AsRef<Path>>(directories: impl IntoIterator<Item = P>) -> Result<Self, RootError> {
         Self::open_named(directories.into_iter().map(|path| (None, path)))
     }
 
     /// Opens directories under the given names.
     ///
-    /// # Errors Names the first that is missing, is no directory, or has the name of an earlier one.
+    /// # Errors
+    ///
+    /// Returns an error that names the first directory that is missing, is not a directory, or has the name of an
+    /// earlier one.
     pub fn open_named<P: AsRef<Path>>(
         directories: impl IntoIterator<Item = (Option<String>, P)>,
     ) -> Result<Self, RootError> {
@@ -168,7 +174,7 @@ impl ReadRoots {
             if let Some(first) = roots.iter().find(|root| root.name == name) {
                 return Err(RootError(format!(
                     "two read roots are called {name:?}, {} and {}; give one of them a `name` of its own in \
-                     `[[roots]]`, or leave it out",
+                     `[[roots]]`, or remove it",
                     first.path.display(),
                     path.display()
                 )));
@@ -188,7 +194,9 @@ impl ReadRoots {
 
     /// These roots and others, for one job. Searches share permits with those of `self`.
     ///
-    /// # Errors Names the first that is missing, is no directory, or has the name of an earlier one.
+    /// # Errors
+    ///
+    /// Returns an error that names the first root that has the name of an earlier one.
     pub fn and(&self, others: &Self) -> Result<Self, RootError> {
         let mut roots = self.roots.clone();
         for root in &others.roots {
@@ -228,7 +236,8 @@ impl ReadRoots {
     /// that the job wrote.
     ///
     /// # Errors
-    /// As [`Self::open_named`].
+    ///
+    /// Returns the errors of [`Self::open_named`].
     pub fn open_worktree<P: AsRef<Path>>(
         directories: impl IntoIterator<Item = (String, P)>,
     ) -> Result<Self, RootError> {
@@ -240,15 +249,17 @@ impl ReadRoots {
         self.roots.iter().map(|root| (root.name.as_str(), root.real.as_path()))
     }
 
-    /// Looks at the files of each root. The look stops in a root after `enough` documents, or after a thousand files
-    /// for each of them.
+    /// Counts the files of each root. The count stops in a root after `enough` documents, or after a thousand files for
+    /// each of them.
     ///
-    /// # Errors The look takes too long, or too much memory.
+    /// # Errors
+    ///
+    /// Returns an error when the count takes too long, or too much memory.
     pub fn look(&self, enough: u32) -> Result<Vec<Looked>, ToolError> {
         self.ask(Operation::Look { enough }, &CancellationToken::new())
     }
 
-    /// [`Self::look`] in this process.
+    /// Runs [`Self::look`] in this process.
     fn look_here(&self, enough: u32, cancel: &CancellationToken) -> Result<Vec<Looked>, ToolError> {
         let look = |root: &Arc<Root>| {
             let mut looked = Looked { name: root.name.clone(), ..Looked::default() };
@@ -292,7 +303,7 @@ impl ReadRoots {
         Ok((root, inner))
     }
 
-    /// A file, if a session may see it.
+    /// Opens a file if a session may see it.
     fn open_file(&self, path: &str, max: u64) -> Result<(File, Metadata), ToolError> {
         let (root, inner) = self.locate(path)?;
         Rules::on_the_way(root, inner, path, false)?;
@@ -362,7 +373,7 @@ impl ReadRoots {
         Ok(Listing { roots: roots.map(|root| (root.dev(), root.ino())).collect(), files, unread })
     }
 
-    /// [`Files::grep`] in this process.
+    /// Runs [`Files::grep`] in this process.
     fn grep_here(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
         let path = request.path.as_deref().filter(|path| !everything(path));
         let mut search = Search::new(request, path.map_or("", plain), cancel)?;
@@ -388,7 +399,7 @@ impl ReadRoots {
         Ok(search.finish(unread))
     }
 
-    /// [`Files::glob`] in this process.
+    /// Runs [`Files::glob`] in this process.
     fn glob_here(
         &self,
         pattern: &str,
@@ -438,7 +449,7 @@ fn open(dir: &Dir, path: &str) -> io::Result<File> {
     dir.open_with(path, &options)
 }
 
-/// A path without the `/` that agents put before it, as if it were absolute, or behind it.
+/// A path without the `/` that agents add before it, as if it were absolute, or after it.
 fn plain(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path).trim_end_matches('/')
 }
@@ -549,7 +560,7 @@ impl Files for ReadRoots {
     }
 }
 
-/// Whether a document has text, judged by its beginning; the error tells why it is not read.
+/// Whether a document has text, judged by its beginning; the error has the reason that it is not read.
 fn has_text(file: &VisibleFile<'_>) -> Result<bool, Reason> {
     document_format(&file.entry)?;
     let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;

@@ -1,5 +1,5 @@
-//! Provides the built-in read-only tools: Read, Grep and Glob over the granted read roots, as agents know them, and
-//! WebSearch and WebFetch over the parts of the web that the operator opened.
+//! Provides the built-in read-only tools: Read, Grep and Glob over the granted read roots, in the form that agents
+//! know, and WebSearch and WebFetch over the parts of the web that the operator opened.
 //!
 //! The doc comments of a tool's input are its description for models.
 
@@ -53,7 +53,7 @@ async fn on_files<T: Send + 'static>(
 ) -> Result<String, ToolError> {
     let files = files.clone();
     let done = tokio::task::spawn_blocking(move || read(&*files, input, room, &cancel)).await;
-    done.unwrap_or_else(|_| Err(ToolError::Unavailable("reading the files broke off".to_owned())))
+    done.unwrap_or_else(|_| Err(ToolError::Unavailable("reading the files failed".to_owned())))
 }
 
 fn definitions() -> [ToolDefinition; 5] {
@@ -66,7 +66,7 @@ fn definitions() -> [ToolDefinition; 5] {
     ]
 }
 
-/// The read-only tools of a host, over the read roots that were granted: made once, and shared by all sessions.
+/// The read-only tools of a host, over the granted read roots: made once, and shared by all sessions.
 #[derive(Clone)]
 pub struct Broker {
     files: Option<Arc<dyn Files>>,
@@ -91,8 +91,8 @@ impl Broker {
         Self { files, definitions: definitions().into_iter().map(complete).collect() }
     }
 
-    /// Whether a session can be granted the tool of this name: the tool exists and has sources to read. This rule
-    /// decides alone.
+    /// Whether a session can be granted the tool of this name: the tool exists and has sources to read. No other rule
+    /// decides this.
     pub fn offers(&self, name: &str, web: &Web) -> bool {
         self.tool(name, web).is_some()
     }
@@ -142,9 +142,10 @@ mod tests {
             json!({
                 "type": "object", "required": ["query"], "additionalProperties": false,
                 "properties": {
-                    "query": {"type": "string", "description": "What to look for, in a few words."},
+                    "query": {"type": "string", "description": "The search query, a few words."},
                     "limit": {
-                        "type": "integer", "minimum": 1, "maximum": 20, "description": "How many answers; 10 by default.",
+                        "type": "integer", "minimum": 1, "maximum": 20, "description": "How many answers; 10 by \
+                         default.",
                     },
                 },
             })
@@ -172,8 +173,8 @@ mod tests {
             grep["properties"]["output_mode"],
             json!({
                 "type": "string", "enum": ["content", "files_with_matches", "count"],
-                "description": "content: the lines that match; files_with_matches (the default): the files, newest first; \
-                                count: how many lines match in each file.",
+                "description": "content: the lines that match; files_with_matches (the default): the files, newest \
+                 first; count: how many lines match in each file.",
             })
         );
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Tracks the shown text of one answer over all attempts to get it, so that no part of it is shown twice.
 
-/// A continuation whose first so many characters equal the beginning of the text repeats the text.
+/// The number of characters after which a continuation that equals the beginning of the text counts as a repetition.
 const REPEATED_CHARS: usize = 24;
 
 /// The shown part of an answer.
@@ -9,7 +9,7 @@ pub(crate) struct Shown {
     text: String,
     /// The bytes of the text that this attempt has repeated so far; `None` once its text is new.
     repeated: Option<usize>,
-    /// Whether the attempt was asked to continue the text. Otherwise it is expected to begin the answer anew.
+    /// Whether the attempt was asked to continue the text. Otherwise it is expected to begin the answer again.
     continues: bool,
 }
 

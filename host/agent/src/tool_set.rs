@@ -23,10 +23,10 @@ use tracing::Span;
 
 use crate::readonly::{Broker, ReadOnly};
 
-/// Names that no tool of a session can have, in any case: agents know them as tools that write files or run commands,
-/// and would take a tool of such a name for one of these.
+/// Names that no tool of a session can have, in any case: agents know tools with these names that write files or run
+/// commands, and would mistake another tool for one of them.
 const FORBIDDEN: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "PowerShell"];
-/// Bytes of a cut result that are reserved for the line that says so.
+/// Bytes of a cut result that are reserved for the line that marks the cut.
 const CUT_LINE_BYTES: usize = 200;
 /// Characters of a text that the host's log repeats.
 const LOGGED_CHARS: usize = 300;
@@ -74,8 +74,8 @@ impl ToolSet {
             for definition in set.definitions() {
                 if FORBIDDEN.iter().any(|name| name.eq_ignore_ascii_case(&definition.name)) {
                     return Err(ToolError::InvalidInput(format!(
-                        "a session is never given a tool {:?}, whatever it does: agents take it for one that writes \
-                         files or runs commands; call it something else",
+                        "a session cannot have a tool {:?}: agents take a tool of this name for one that writes files \
+                         or runs commands; rename it",
                         definition.name
                     )));
                 }
@@ -116,7 +116,7 @@ impl ToolSet {
                 Entry::Result { call, output, error, .. } => {
                     let Some((tool, input)) = calls.get(call) else { continue };
                     let result = match error {
-                        // `Unavailable` shows its text as it is.
+                        // The text of `Unavailable` is shown unchanged.
                         Some(text) => Err(ToolError::Unavailable(text.clone())),
                         None => Ok(output.clone().unwrap_or_default()),
                     };
@@ -129,8 +129,8 @@ impl ToolSet {
         self
     }
 
-    /// As [`Self::with_history`], for a conversation: none of its calls is ever made again, even without a result or
-    /// with another input.
+    /// Answers calls from the history like [`Self::with_history`], for a conversation: none of its calls is ever made
+    /// again, even without a result or with another input.
     #[must_use]
     pub fn with_conversation(mut self, history: &[Entry]) -> Self {
         for entry in history {
@@ -150,8 +150,8 @@ impl ToolSet {
         self
     }
 
-    /// Sets the token of the session's end. It stops searches under way, as dropping their call does, and a call that
-    /// has failed by then counts as not answered.
+    /// Sets the token of the session's end. It stops running searches, like dropping their call, and a call that has
+    /// failed by then counts as not answered.
     #[must_use]
     pub fn with_cancel(mut self, cancel: CancellationToken) -> Self {
         self.cancel = cancel;
@@ -183,7 +183,7 @@ impl ToolSet {
             }
         };
         let caught = AssertUnwindSafe(answer).catch_unwind().await;
-        caught.unwrap_or_else(|_| Err(ToolError::Unavailable(format!("the tool {name} broke off"))))
+        caught.unwrap_or_else(|_| Err(ToolError::Unavailable(format!("the tool {name} failed"))))
     }
 }
 
@@ -199,7 +199,9 @@ impl Tools for ToolSet {
         {
             return match *past == call {
                 true => result.clone(),
-                false => Err(ToolError::InvalidInput(format!("another call was made as {:?} before", call.id))),
+                false => {
+                    Err(ToolError::InvalidInput(format!("another call with the id {:?} was made before", call.id)))
+                }
             };
         }
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
@@ -241,8 +243,7 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// A result of at most `max` bytes. A longer result becomes a text: its beginning, and a line that says that it was
-/// cut.
+/// Bounds a result to `max` bytes. A longer result becomes a text: its beginning, and a line that marks the cut.
 fn bounded(result: Result<Value, ToolError>, max: usize) -> Result<Value, ToolError> {
     match result {
         Ok(Value::String(text)) => Ok(Value::String(cut(text, max))),
@@ -264,8 +265,8 @@ fn cut(mut text: String, max: usize) -> String {
         text.truncate(text.floor_char_boundary(max.saturating_sub(CUT_LINE_BYTES)));
         let left_out = all - text.len();
         text.push_str(&format!(
-            "\n(cut here: {left_out} of {all} bytes are left out, the limit is {max}; ask for less at a time: a narrower \
-             search, or a part)"
+            "\n(cut here: {left_out} of {all} bytes are left out, the limit is {max}; request less at a time: a \
+             narrower search, or a part)"
         ));
     }
     text

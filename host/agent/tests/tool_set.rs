@@ -269,8 +269,8 @@ async fn a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut() {
     };
     let cut = |text: &str| {
         format!(
-            "{}\n(cut here: 201 of 1001 bytes are left out, the limit is 1000; ask for less at a time: a narrower search, \
-             or a part)",
+            "{}\n(cut here: 201 of 1001 bytes are left out, the limit is 1000; request less at a time: a narrower \
+             search, or a part)",
             text.chars().take(800).collect::<String>()
         )
     };
@@ -380,7 +380,7 @@ async fn a_conversation_never_makes_a_call_of_its_history_again() {
     };
     assert_eq!(again("2.1.0").await, Ok(json!("first")));
     assert!(again("2.1.1").await.unwrap_err().to_string().contains("it may have had its effect"));
-    assert!(again("2.1.2").await.unwrap_err().to_string().contains("another call was made as"));
+    assert!(again("2.1.2").await.unwrap_err().to_string().contains("another call with the id"));
     assert_eq!((job.calls().len(), kept.entries().len()), (0, 0));
     assert_eq!(again("2.1.3").await, Ok(json!("ok")));
     assert_eq!((job.calls().len(), kept.entries().len()), (1, 2));

@@ -70,8 +70,8 @@ fn what_is_no_component_is_told_what_it_is() {
         (b"hello", Kind::Other, "does not begin"),
         (b"\x7fELF\x02\x01\x01\0", Kind::Precompiled, "precompiled"),
         (MODULE, Kind::CoreModule, "core module"),
-        (b"\0asm", Kind::Damaged, "no WebAssembly component"),
-        (b"\0asm\x0d\0\x01\0\x07\xff", Kind::Damaged, "no WebAssembly component"),
+        (b"\0asm", Kind::Damaged, "not a WebAssembly component"),
+        (b"\0asm\x0d\0\x01\0\x07\xff", Kind::Damaged, "not a WebAssembly component"),
     ] {
         let audit = audit(bytes);
         assert_eq!((audit.identity.kind, rules(&audit)), (kind, vec!["GA001"]));
@@ -82,7 +82,8 @@ fn what_is_no_component_is_told_what_it_is() {
 #[test]
 fn every_beginning_of_a_component_is_audited() {
     let whole = wat(
-        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" (func)))))"#,
+        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" \
+            (func)))))"#,
     );
     for end in 0..whole.len() {
         audit(&whole[..end]);
@@ -93,7 +94,8 @@ fn every_beginning_of_a_component_is_audited() {
 #[test]
 fn every_changed_byte_is_audited() {
     let whole = wat(
-        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" (func)))))"#,
+        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" \
+            (func)))))"#,
     );
     for at in 8..whole.len() {
         for byte in [0, 1, 0x7f, 0x80, 0xff] {

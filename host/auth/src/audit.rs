@@ -1,4 +1,4 @@
-//! Entries in the audit log and the host's log for methods: the caller and the outcome.
+//! Writes entries for methods in the audit log and the host's log: the caller and the outcome.
 
 use std::{
     sync::{

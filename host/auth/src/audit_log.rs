@@ -1,9 +1,9 @@
-//! The audit log: actors, operations and outcomes, one JSON object a line.
+//! Writes the audit log: actors, operations and outcomes, one JSON object on each line.
 //!
 //! Each line is one `write` at the file's end, under the file's lock, so that several hosts can share a file; it is
 //! written before its request is answered. After a line that was cut off, for example by a full disk, the next one
 //! begins on a line of its own. Lines contain only the host's own words, checked names, and numbers: no text of a
-//! caller gets in, and quoted text is escaped, so that no caller can forge a line. Lines that cannot be written are
+//! caller is written, and quoted text is escaped, so that no caller can forge a line. Lines that cannot be written are
 //! counted, and the next line that can be written reports their number: requests continue.
 
 use std::{
@@ -39,9 +39,9 @@ const FILE_NAME: &str = "audit.jsonl";
 const REFUSALS_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 const REFUSALS_AT_ONCE: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
 
-/// How often to try to lock the file, and the pause in between. Each host holds the lock for one write. A process that
-/// holds it for longer, such as a stopped program, is not waited for: without the lock, only lines that were cut off
-/// can mix with others.
+/// The number of attempts to lock the file, and the pause between them. Each host holds the lock for one write. A
+/// process that holds it for longer, such as a stopped program, is not waited for: without the lock, only lines that
+/// were cut off can mix with others.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -94,15 +94,15 @@ pub enum Outcome {
     /// Success.
     #[default]
     Ok,
-    /// The request is invalid; `code` says why.
+    /// The request is invalid; `code` has the reason.
     Invalid,
     /// The host, or the caller's token, was at a limit.
     Busy,
-    /// The host failed to do it.
+    /// The host failed to carry out the request.
     Failed,
     /// The token is missing or invalid.
     Unauthorized,
-    /// The token does not permit it.
+    /// The token does not permit the request.
     Forbidden,
     /// The caller went away before the response. A dispatch may still have made its job.
     Abandoned,
@@ -197,23 +197,24 @@ impl Log {
         Self::named(config.auth.audit_log.as_deref())
     }
 
-    /// [`Self::of`], with the path from `guild.toml`.
+    /// Makes a log like [`Self::of`], with the path from `guild.toml`.
     pub fn named(path: Option<&Path>) -> Option<Self> {
         if let Some(path) = path {
             return Some(Self::at(path.to_owned()));
         }
         let Some(directory) = directories::state() else {
-            tracing::warn!("there is no audit log: set HOME, or name one with `audit_log` in guild.toml");
+            tracing::warn!("there is no audit log: set HOME, or name a file with `audit_log` in guild.toml");
             return None;
         };
         Some(Self { is_usual: true, ..Self::at(directory.join(FILE_NAME)) })
     }
 
-    /// [`Self::of`] for a host, which must know at its start that the log can be written. If the log in the state
-    /// directory cannot be opened, the host has none, and logs a warning.
+    /// Makes a log like [`Self::of`] for a host, which must know at its start that the log can be written. If the log
+    /// in the state directory cannot be opened, the host has none, and logs a warning.
     ///
     /// # Errors
-    /// The log that `guild.toml` names cannot be opened.
+    ///
+    /// Returns an error when the log that `guild.toml` names cannot be opened.
     pub(crate) fn of_host(config: &Config) -> Result<Option<Self>, AuditLogError> {
         let Some(log) = Self::of(config) else { return Ok(None) };
         let opened = log.follow(&mut log.state()).map(drop);
@@ -291,10 +292,12 @@ impl Log {
     }
 }
 
-/// One line of JSON in which the control characters of terminals are escaped; they can occur only in the line's texts.
+/// Makes one line of JSON in which the control characters of terminals are escaped; they can occur only in the line's
+/// texts.
 ///
 /// # Errors
-/// The value cannot be serialised.
+///
+/// Returns an error when the value cannot be serialised.
 pub fn json_line(line: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(line)?;
     Ok(escaped_json(&json).into_owned().into_bytes())

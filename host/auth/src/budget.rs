@@ -1,6 +1,6 @@
-//! Budgets that callers share, and permits for parts of them.
+//! Shares budgets between callers, with permits for parts of them.
 //!
-//! One caller gets at most seven eighths of a budget, so that something is always left for others.
+//! One caller gets at most seven eighths of a budget, so that the rest is left for others.
 
 use std::{
     collections::HashMap,

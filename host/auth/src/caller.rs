@@ -1,4 +1,4 @@
-//! Callers: connections, admission of their requests, and the memory that requests reserve.
+//! Admits the requests of callers on their connections, and accounts for the memory that requests reserve.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -22,7 +22,7 @@ use crate::{
     rules::Rules,
 };
 
-/// The address of callers on this machine that have no other.
+/// The address of callers on this machine that have no other address.
 const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A connection to a host.
@@ -62,7 +62,7 @@ impl Connection {
         Caller { rules: self.ingress.rules(), from: self.clone(), credential: None, request }
     }
 
-    /// The address of the other end, where it has one.
+    /// The address of the other end, if it has one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.process.is_none().then_some(self.peer)
     }
@@ -83,14 +83,14 @@ impl Connection {
                     peer: self.address(),
                     outcome: Outcome::Forbidden,
                     status: Some(StatusCode::FORBIDDEN.as_u16()),
-                    detail: Some("its Host or Origin is none of this host's".into()),
+                    detail: Some("its Host or Origin does not belong to this host".into()),
                     ..Event::default()
                 });
             }
         })
     }
 
-    /// Admits a request, to the endpoint of `member` if there is one; or says why not.
+    /// Admits a request, to the endpoint of `member` if there is one; or returns the refusal.
     pub fn admit(
         self: &Arc<Self>,
         rules: &Arc<Rules>,
@@ -199,12 +199,12 @@ impl Caller {
         }
     }
 
-    /// Whether it is a process that came by a Unix socket.
+    /// Whether the caller is a process on a Unix socket.
     pub fn is_process(&self) -> bool {
         self.from.process.is_some()
     }
 
-    /// Who it is, for the logs.
+    /// The caller's identity for the logs.
     pub(crate) fn who(&self) -> Who<'_> {
         match (&self.credential, self.from.process) {
             (Some(credential), _) => Who::Token(&credential.token.name),
@@ -223,7 +223,7 @@ impl Caller {
         self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))
     }
 
-    /// Passes on a caller that may access what concerns all members, such as the hall.
+    /// Passes on a caller that may access objects of all members, such as the hall.
     ///
     /// # Errors
     /// The token permits only some members.

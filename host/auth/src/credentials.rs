@@ -1,4 +1,4 @@
-//! The valid tokens, and the remaining limits of each.
+//! Holds the valid tokens, and the remaining limits of each.
 //!
 //! The file is checked for changes with each request that has a token, and with each of its methods, which costs one
 //! system call each: additions and revocations apply from the next method on. The used limits of a token survive a
@@ -50,12 +50,20 @@ impl Credential {
         }
     }
 
-    /// Counts a request; an error if there were too many.
+    /// Counts a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns a refusal when there were too many requests.
     pub(crate) fn count_request(&self) -> Result<(), Refused> {
         count(&self.requests, &self.token, "token_requests_per_second")
     }
 
-    /// Counts a dispatch; an error if there were too many.
+    /// Counts a dispatch.
+    ///
+    /// # Errors
+    ///
+    /// Returns a refusal when there were too many dispatches.
     pub(crate) fn count_dispatch(&self) -> Result<(), Refused> {
         count(&self.dispatches, &self.token, "token_dispatches_per_minute")
     }
@@ -145,7 +153,7 @@ impl Bounds {
 }
 
 impl Credentials {
-    /// Without tokens yet: the first check reads the file.
+    /// Makes credentials without tokens: the first check reads the file.
     pub(crate) fn new(file: Option<TokenFile>, limits: &Limits) -> Self {
         let bounds = Bounds::of(limits);
         Self { file, bounds, known: Mutex::new(Known { stamp: None, credentials: Good::default(), is_readable: true }) }
@@ -168,7 +176,7 @@ impl Credentials {
         if matches!((&stamp, &known.stamp), (Ok(now), Some(then)) if now == then) {
             return None;
         }
-        // The fingerprint is from before the read, so later changes are seen at the next check.
+        // The fingerprint was taken before the read, so later changes are seen at the next check.
         let read = stamp.map_err(|error| (error, None)).and_then(|stamp| match self.tokens() {
             Ok(tokens) => Ok((tokens, stamp)),
             Err(error @ TokenError::Unsound { .. }) => Err((error, Some(stamp))),

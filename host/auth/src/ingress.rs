@@ -1,4 +1,4 @@
-//! The ingress of a host: its address, its present rules, and its shared budgets.
+//! Holds the ingress of a host: its address, its present rules, and its shared budgets.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -87,7 +87,8 @@ impl Ingress {
     /// is no cap.
     ///
     /// # Errors
-    /// A cap is reached; the text names the cap, and when it ends.
+    ///
+    /// Returns a text with the cap and the time of its end when the cap is reached.
     pub fn may_spend(&self, token: Option<&str>) -> Result<Option<f64>, String> {
         let rules = self.rules();
         let own = token.and_then(|name| Some((name, rules.cap_of_token(name)?)));
@@ -101,7 +102,7 @@ impl Ingress {
         for (cap, spent, who, key) in host.into_iter().chain(own) {
             if spent >= cap {
                 return Err(format!(
-                    "{who} has spent {spent:.2} US dollars today, and {key} = {cap} allows no more; try again from {} on",
+                    "{who} has spent {spent:.2} US dollars today, and {key} = {cap} is reached; try again after {}",
                     tomorrow()
                 ));
             }
@@ -118,7 +119,8 @@ impl Ingress {
     /// Prepares the rules of a changed `guild.toml`. The address, and the use of TLS, do not change.
     ///
     /// # Errors
-    /// The errors of [`Self::open`].
+    ///
+    /// Returns the errors of [`Self::open`].
     pub fn prepare(&self, config: &Config) -> Result<Rules, IngressError> {
         Rules::of(config, self.address, Some(&self.rules()))
     }

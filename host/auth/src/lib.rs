@@ -1,4 +1,4 @@
-//! Authentication, authorisation and limits of a host's callers.
+//! Authenticates and authorises a host's callers, and limits their requests.
 //!
 //! A request is checked here before the host works on it, and again for each of its methods:
 //!

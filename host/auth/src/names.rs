@@ -1,9 +1,9 @@
 //! Checks that requests use a name of this host and come from no other site.
 //!
-//! A page in a browser can reach whatever its user can reach, under any name that its owner bound to the host's
-//! address. But it cannot change the name in `Host` and `Origin`: a request whose names are not this host's is refused,
-//! whatever it asks for. An address in place of a name cannot be bound to anything else. Some of a page's requests have
-//! no `Origin`; for these the browser states in `Sec-Fetch-Site` that they come from another site.
+//! A page in a browser can reach any host that its user can reach, under any name that its owner bound to the host's
+//! address. But it cannot change the names in `Host` and `Origin`: a request whose names do not belong to this host is
+//! refused, regardless of its content. An address in place of a name cannot be bound to another host. Some of a page's
+//! requests have no `Origin`; for these the browser states in `Sec-Fetch-Site` that they come from another site.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -141,10 +141,8 @@ impl Names {
             }
         }
         match (is_named, is_ours, is_own_origin) {
-            (_, false, _) => {
-                Err("this host is not called by that name; its operator names it in `hosts` of guild.toml")
-            }
-            (false, ..) => Err("a request names its host"),
+            (_, false, _) => Err("this host does not have that name; the operator adds names in `hosts` of guild.toml"),
+            (false, ..) => Err("a request must name its host"),
             (.., false) => Err("requests from other origins are not answered"),
             // An `Origin` has been checked already.
             _ if !is_own_site && !has_origin => {

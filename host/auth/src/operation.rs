@@ -1,4 +1,4 @@
-//! Operations of callers, and the methods that a token needs for each.
+//! Defines operations of callers, and the methods that a token needs for each.
 
 use guild_contract::operation::Access;
 

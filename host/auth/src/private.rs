@@ -1,4 +1,4 @@
-//! The token of a private host, and the locks of the clients that use it.
+//! Manages the token of a private host, and the locks of the clients that use it.
 //!
 //! A private host is a `guild serve` that `guild mcp` starts for itself. Each request needs its token, which is in the
 //! file `mcp-PORT`; only the user can open that file. A client holds a shared lock on the file for as long as it uses
@@ -133,7 +133,7 @@ impl Lease {
 pub fn token(port: u16) -> Option<Secret> {
     let mut token = String::new();
     let file = open(port).ok()??;
-    // Nobody locks the file of a host that was killed.
+    // No process locks the file of a host that was killed.
     if file.try_lock().is_ok() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Refusals of requests, as HTTP statuses and JSON-RPC errors.
+//! Defines refusals of requests, as HTTP statuses and JSON-RPC errors.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::audit_log::Outcome;
 /// Seconds until a retry after a lack of memory.
 const AGAIN_SECONDS: u64 = 1;
 
-/// Why a request, or one method of a batch, is refused.
+/// The reason that a request, or one method of a batch, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No token, or an invalid one. Unknown, expired and revoked tokens get the same response.
@@ -99,7 +99,7 @@ impl Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unauthorized => f.write_str("a token is needed that is good: Authorization: Bearer TOKEN"),
+            Self::Unauthorized => f.write_str("a valid token is needed: Authorization: Bearer TOKEN"),
             Self::Unreadable => f.write_str("the host cannot check tokens at the moment"),
             Self::Member { token, member: Some(member) } => {
                 write!(f, "the token {token} is not for the member {member}")
@@ -107,17 +107,17 @@ impl fmt::Display for Refused {
             Self::Member { token, member: None } => write!(f, "the token {token} is not for this member"),
             Self::SomeMembers { token } => write!(
                 f,
-                "the token {token} is for some members, and the hall is of all; ask its operator for one that was made without \
-                 --members"
+                "the token {token} is for some members, and the hall needs a token for all; ask the operator for a \
+                 token that was made without --members"
             ),
             Self::Method { token, method } => write!(f, "the token {token} is not for {method}"),
             Self::TooMany { token, limit, seconds } => {
-                write!(f, "too many requests with the token {token} (limits.{limit}); ask again in {seconds} s")
+                write!(f, "too many requests with the token {token} (limits.{limit}); try again in {seconds} s")
             }
             Self::NoMemory { .. } => write!(
                 f,
-                "the requests that are under way hold as much memory as limits.requests_bytes allows, of all callers or of \
-                 this one; ask again in {AGAIN_SECONDS} s"
+                "the running requests of all callers or of this one have reached limits.requests_bytes; try again in \
+                 {AGAIN_SECONDS} s"
             ),
         }
     }

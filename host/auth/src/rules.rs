@@ -1,4 +1,4 @@
-//! Rules of `guild.toml` for callers, and for the audit log.
+//! Applies the rules of `guild.toml` for callers, and for the audit log.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -18,13 +18,13 @@ use crate::{
     tokens::{TokenError, TokenFile},
 };
 
-/// Why a host does not start with its rules for callers.
+/// The reason that a host does not start with its rules for callers.
 #[derive(Debug, thiserror::Error)]
 pub enum IngressError {
     /// Other machines can reach the host, but there is no token.
     #[error(
-        "{address} can be reached from other machines, so requests need a token, and there is none in {tokens}; make one \
-         with `{command}`"
+        "{address} can be reached from other machines, so requests need a token, and there is none in {tokens}; make \
+         a token with `{command}`"
     )]
     NoToken {
         /// The address of the host.
@@ -225,5 +225,5 @@ impl Rules {
 }
 
 fn unreadable(why: &TokenError) {
-    tracing::error!("the tokens cannot be read, and none is good until they can be: {why}");
+    tracing::error!("the tokens cannot be read, and no token is valid until they can be: {why}");
 }

@@ -1,8 +1,9 @@
-//! The ledger of daily costs, and the caps on them: `[spend]` of `guild.toml`, and `usd_per_day` of a token.
+//! Keeps the ledger of daily costs, and enforces the caps on them: `[spend]` of `guild.toml`, and `usd_per_day` of a
+//! token.
 //!
 //! The ledger is a file in the host's state directory, one for each directory with a `guild.toml`: all hosts that use
-//! the same `guild.toml` share its caps. It has the dollars of each UTC day, in all and by token name. A host adds the
-//! costs of its sessions as they run, in a separate thread, so that no session waits for the disk.
+//! the same `guild.toml` share its caps. It has the dollars of each UTC day, in total and by token name. A host adds
+//! the costs of its sessions as they run, in a separate thread, so that no session waits for the disk.
 
 use std::{
     collections::BTreeMap,
@@ -34,13 +35,13 @@ const LOCK: &str = ".lock";
 const MODE: u32 = 0o600;
 /// The maximum size of a ledger that is read: it has a line for each token and day.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// Days that are kept, for people who read the file.
+/// The number of days that are kept, for people who read the file.
 const DAYS: usize = 62;
-/// How long to wait for other hosts that write, and how long the end of a host waits for its own writes.
+/// The longest wait for other hosts that write, and the longest time that the end of a host waits for its own writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two checks.
 const POLL: Duration = Duration::from_millis(2);
-/// Seconds of a day.
+/// The seconds of a day.
 const DAY: i64 = 86_400;
 
 /// The costs of a day.
@@ -165,7 +166,7 @@ impl Ledger {
     fn unreadable(&self, e: &io::Error) -> String {
         let file = self.place.as_ref().map(|(dir, name)| dir.join(name).display().to_string());
         format!(
-            "what was spent today is not known, so nothing more is: {}: {e}",
+            "today's spending is not known, so nothing more may be spent: {}: {e}",
             file.unwrap_or_else(|| "the ledger of [spend]".to_owned())
         )
     }
@@ -216,9 +217,7 @@ impl Ledger {
                     add(&mut state.unwritten, writing);
                     state.is_writing = false;
                     if !mem::replace(&mut state.has_failed, true) {
-                        tracing::error!(
-                            "what is spent cannot be written down, and is tried again with the next cost: {e}"
-                        );
+                        tracing::error!("the spending cannot be stored; the next cost retries it: {e}");
                     }
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Subscriptions: callers whose streams outlive their requests.
+//! Implements subscriptions: callers whose streams outlive their requests.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! TLS: the certificate of `[tls]`, and its replacement while the host runs.
+//! Loads the TLS certificate of `[tls]`, and replaces it while the host runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 /// The minimum interval between two checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why TLS cannot be used. Each text names the file.
+/// The reason that TLS cannot be used. Each text names the file.
 #[derive(Debug, thiserror::Error)]
 #[error("[tls] of guild.toml: {}: {why}", path.display())]
 pub struct TlsError {
@@ -135,7 +135,7 @@ fn chain(files: &TlsFiles) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = &files.certificate;
     let pem = read(certificates)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let chain = chain.map_err(|e| wrong(certificates, format!("is no PEM file: {e}")))?;
+    let chain = chain.map_err(|e| wrong(certificates, format!("is not a PEM file: {e}")))?;
     if chain.is_empty() {
         return Err(wrong(certificates, "has no certificate; a PEM file has \"BEGIN CERTIFICATE\" in it".to_owned()));
     }
@@ -150,7 +150,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
-    let mut config = config.map_err(|e| wrong(key, format!("does not go with {}: {e}", certificates.display())))?;
+    let mut config = config.map_err(|e| wrong(key, format!("does not match {}: {e}", certificates.display())))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

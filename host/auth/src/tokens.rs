@@ -1,9 +1,9 @@
-//! Tokens of callers: the file `guild.tokens` next to `guild.toml`.
+//! Reads and changes the tokens of callers: the file `guild.tokens` next to `guild.toml`.
 //!
-//! The file has the SHA-256 of each token, never a token: a reader of the file cannot authenticate. That needs neither
-//! salt nor a slow hash, since a token is 256 random bits, which nobody can guess. Only `guild token` writes the file,
-//! one command at a time, and replaces it as a whole, so that hosts see the old tokens or the new ones. An invalid file
-//! admits no caller.
+//! The file has the SHA-256 of each token, never a token: a reader of the file cannot authenticate. The hash needs
+//! neither salt nor a slow function, since a token is 256 random bits, which cannot be guessed. Only `guild token`
+//! writes the file, one command at a time, and replaces it as a whole, so that hosts see the old tokens or the new
+//! ones. An invalid file admits no caller.
 
 use std::{
     collections::BTreeSet,
@@ -111,12 +111,12 @@ pub struct Token {
     pub methods: Methods,
     /// The permitted members: keys, where `*` matches any characters.
     pub members: Vec<Pattern>,
-    /// When the token was made.
+    /// The time at which the token was made.
     pub created: Timestamp,
-    /// When the token expires.
+    /// The time at which the token expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// The US dollars that it may spend in a day, in place of `spend.token_usd_per_day`.
+    /// The US dollars that the token may spend in a day, in place of `spend.token_usd_per_day`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_day: Option<f64>,
 }
@@ -168,11 +168,11 @@ fn check_name(name: &str) -> Result<(), String> {
     Err(format!("{name:?} cannot name a token; a name is 1 to 64 letters, digits, '-', '_' or '.'"))
 }
 
-/// Why tokens cannot be read or written.
+/// The reason that tokens cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The user has no configuration directory.
-    #[error("there is no configuration directory to keep tokens in: set HOME, or name a guild.toml with --config")]
+    #[error("there is no configuration directory for tokens: set HOME, or name a guild.toml with --config")]
     NoPlace,
     /// The file is invalid, or other users could have written it.
     #[error("{}: {why}", path.display())]
@@ -198,15 +198,15 @@ pub enum TokenError {
 /// The properties of a new token.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// [`Token::name`].
+    /// The name: see [`Token::name`].
     pub name: String,
-    /// [`Token::methods`].
+    /// The permitted methods: see [`Token::methods`].
     pub methods: Methods,
-    /// [`Token::members`].
+    /// The permitted members: see [`Token::members`].
     pub members: Vec<Pattern>,
-    /// [`Token::expires`].
+    /// The time of expiry: see [`Token::expires`].
     pub expires: Option<Timestamp>,
-    /// [`Token::usd_per_day`].
+    /// The cap on spending: see [`Token::usd_per_day`].
     pub usd_per_day: Option<f64>,
 }
 
@@ -304,7 +304,7 @@ impl TokenFile {
             let NewToken { name, methods, members, expires, usd_per_day } = new;
             if tokens.iter().any(|token| token.name == name) {
                 let end = self.command(&format!("revoke {name}"));
-                let why = format!("there is a token {name} already; `{end}` ends it");
+                let why = format!("there is already a token {name}; `{end}` removes it");
                 return Err(TokenError::Refused(why));
             }
             let sha256 = digest(secret.expose().as_bytes());
@@ -326,8 +326,11 @@ impl TokenFile {
                 return Ok(());
             }
             let there: Vec<_> = tokens.iter().map(|token| token.name.as_str()).collect();
-            let there =
-                if there.is_empty() { "there is none".to_owned() } else { format!("there are {}", there.join(", ")) };
+            let there = if there.is_empty() {
+                "there are no tokens".to_owned()
+            } else {
+                format!("the tokens are {}", there.join(", "))
+            };
             Err(TokenError::Refused(format!("there is no token {name:?}; {there}")))
         })
     }

@@ -14,7 +14,7 @@ use guild_contract::{
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
 
-/// Why a host cannot load a component for its manifest.
+/// The reason that a host cannot load a component for its manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// The bytes are not a component.
@@ -104,12 +104,12 @@ pub struct Outside {
 /// # Errors
 /// [`InspectError::NotAComponent`], with a text that describes the bytes.
 pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
-    let not = |why: &str| InspectError::NotAComponent(format!("the file is no WebAssembly component: {why}"));
+    let not = |why: &str| InspectError::NotAComponent(format!("the file is not a WebAssembly component: {why}"));
     if bytes.starts_with(b"\x7fELF") {
-        return Err(not("it is a precompiled one; offer the component itself, the host compiles it"));
+        return Err(not("it is precompiled; use the component itself, which the host compiles"));
     }
     if !bytes.starts_with(b"\0asm") {
-        return Err(not("it does not begin as WebAssembly does"));
+        return Err(not("it does not begin like WebAssembly"));
     }
     let mut outside = Outside::default();
     let mut depth = 0_usize;
@@ -147,7 +147,7 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
 }
 
 /// The track of `guild:worker` that a component was built for: the major and minor version of its first export or
-/// import of that package. None if it has none, or one without a version.
+/// import of that package. `None` if it has none, or one without a version.
 pub fn worker_track(outside: &Outside) -> Option<(u64, u64)> {
     let names = outside.exports.iter().chain(&outside.imports);
     let name = names.map(|name| Name::of(name)).find(|name| name.package == WIT_PACKAGE)?;
@@ -168,7 +168,7 @@ pub fn check_version(import: &str) -> Result<(), InspectError> {
     }
 }
 
-/// How this host links an import, if it has the import in that version.
+/// The link of an import on this host, if the host has the import in that version.
 pub fn known(import: &str) -> Result<Link, InspectError> {
     let unknown = || InspectError::UnknownImport(import.to_owned());
     if !interfaces::knows_package(Name::of(import).package) {
@@ -178,7 +178,7 @@ pub fn known(import: &str) -> Result<Link, InspectError> {
     link(import).filter(|link| *link != Link::Exported).ok_or_else(unknown)
 }
 
-/// How this host links an import or export; none if it does not have it.
+/// The link of an import or export on this host; `None` if the host does not have it.
 pub fn link(name: &str) -> Option<Link> {
     interfaces::link(without_version(name))
 }
@@ -258,12 +258,12 @@ fn check_exports(outside: &Outside, world: World) -> Result<(), InspectError> {
     let why = match (missing.is_empty(), more.is_empty()) {
         (false, true) => format!("does not export {}", quoted(missing)),
         (true, _) => {
-            format!("exports {} too, which this world does not have, so that nobody would call it", quoted(more))
+            format!("exports {} too, which this world does not have, so that no host would call it", quoted(more))
         }
         (false, false) => format!("does not export {}, and exports {} instead", quoted(missing), quoted(more)),
     };
     let remedy = match World::ALL.iter().copied().find(|world| exports_of(*world) == exported) {
-        Some(fits) => format!("write `\"world\": \"{}\"`, which is what it was built for", fits.as_str()),
+        Some(fits) => format!("write `\"world\": \"{}\"`, for which it was built", fits.as_str()),
         None if exported.is_empty() => "build it for that world of wit/".to_owned(),
         None => format!("no world has {} together; build it without one of them", quoted(&exported)),
     };

@@ -1,6 +1,6 @@
 //! Decides whether a member is still the one that the operator trusts, and records approvals.
 //!
-//! `guild.lock` in the directory of `guild.toml` pins each member: its component, and what its manifest requests. The
+//! `guild.lock` in the directory of `guild.toml` pins each member: its component, and the requests of its manifest. The
 //! first load pins (trust on first use), unless `require_approval = true`. A member that changed since is not loaded
 //! until `guild approve`. A copy of a pinned member is trusted too. `guild.trust` in the same directory has the trusted
 //! signing keys.
@@ -41,7 +41,7 @@ use crate::{
     signature::{NO_FILE, SUFFIX, Signature, Trust},
 };
 
-/// The reason that a member's component is not loaded. Each text tells the remedy.
+/// The reason that a member's component is not loaded. Each text has the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The component cannot be read, checked or compiled.
@@ -55,9 +55,9 @@ pub enum Refused {
     NotTrusted {
         /// The member.
         name: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// The command that approves it.
+        /// The command that approves the member.
         command: String,
     },
     /// The signature is invalid, or `require_signature = true` and there is none by a trusted key.
@@ -71,7 +71,7 @@ pub enum Refused {
     Unpinned {
         /// The member.
         name: String,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
 }
@@ -87,18 +87,18 @@ impl Refused {
     }
 }
 
-/// A member's files as they are now, and whether they are trusted.
+/// A member's present files, and whether they are trusted.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Its directory: absolute, without symlinks.
+    /// The member's directory: absolute, without symlinks.
     pub directory: String,
-    /// The pin that it would get now.
+    /// The pin for the present files.
     pub presented: Pin,
-    /// Whether it is trusted.
+    /// Whether the member is trusted.
     pub trusted: Trusted,
-    /// Its signature.
+    /// The member's signature.
     pub signature: Signature,
-    /// The difference between its pin and `presented`; all of `presented` if it has no pin.
+    /// The difference between the member's pin and `presented`; all of `presented` if there is no pin.
     pub difference: Difference,
     file: String,
     trust: Trust,
@@ -118,7 +118,7 @@ pub enum Trusted {
 }
 
 impl Trusted {
-    /// The pin of its directory.
+    /// The pin of the member's directory.
     pub fn pin(&self) -> Option<&Pin> {
         match self {
             Self::Pinned(pin) | Self::Changed(pin) => Some(pin),
@@ -149,7 +149,7 @@ pub struct Approval {
     signature_required: bool,
     /// The members whose postures may change.
     free_posture: BTreeSet<Pattern>,
-    /// [`Config::policy_option`].
+    /// The options of [`Config::policy_option`].
     policy_option: String,
     /// The audit log that `guild.toml` names.
     audit_log: Option<PathBuf>,
@@ -178,7 +178,7 @@ impl Approval {
         }
     }
 
-    /// Replaces this approval by another from now on.
+    /// Replaces this approval with another from now on.
     pub fn is_succeeded_by(&self, successor: Arc<Self>) {
         let _ = self.successor.set(successor);
     }
@@ -308,7 +308,9 @@ impl Approval {
     /// Checks that sessions of a member may be given this posture: it was pinned, or may change. Each dispatch calls
     /// this, since it reads the posture.
     ///
-    /// # Errors The posture is another one, or `guild.lock` cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the posture differs from the pinned one, or `guild.lock` cannot be read.
     pub fn check_posture(&self, key: &MemberKey, dir: &Dir, posture: Option<&[u8]>) -> Result<(), Refused> {
         if self.is_posture_free(key) {
             return Ok(());
@@ -320,7 +322,7 @@ impl Approval {
             return Ok(());
         }
         let why = format!(
-            "has another {POSTURE} than the one that was pinned; its operator looks at it with `guild approve`, or lets it \
+            "has another {POSTURE} than the pinned one; the operator reviews it with `guild approve`, or lets it \
              change: `posture = \"free\"` under [member.{:?}] in guild.toml",
             key.as_str()
         );
@@ -348,7 +350,7 @@ impl Approval {
         let event = if is_signature { "signature-refused" } else { "approval-missing" };
         self.record(event, Who::Host, Outcome::Forbidden, presented, directory);
         if let Some(command) = refused.command() {
-            tracing::warn!(member = presented.name, "`{command}` shows what would be approved, and asks");
+            tracing::warn!(member = presented.name, "`{command}` shows the changes, and asks for approval");
         }
         checked
     }
@@ -373,14 +375,14 @@ impl Approval {
         let Standing { presented, trust, .. } = standing;
         let why = match trusted {
             Trusted::Changed(pin) => format!(
-                "is not what it was when it was pinned ({}): {}; if that is meant, its operator approves it with `guild \
-                 approve`, and restarts its host if that serves it alone",
+                "has changed since it was pinned ({}): {}; if the change is intended, the operator approves it with \
+                 `guild approve`, and restarts the host if it serves only this member",
                 pin.how.as_str(),
                 Difference::between(Some(pin), presented, trust).sentence()
             ),
-            Trusted::New if self.required => "was never approved, and `require_approval = true` in guild.toml wants that; \
-                 its operator looks at it with `guild approve`, which asks before it approves, and restarts its host if that \
-                 serves it alone"
+            Trusted::New if self.required => "was never approved, and `require_approval = true` in guild.toml \
+                requires it; the operator reviews it with `guild approve`, which asks before it approves, and \
+                restarts the host if it serves only this member"
                 .to_owned(),
             _ => return Ok(()),
         };
@@ -404,9 +406,11 @@ impl Approval {
         format!("guild approve {member}{}", self.policy_option)
     }
 
-    /// Whether a member's signature permits loading it. `guild approve` does not replace a signature.
+    /// Checks that a member's signature permits loading it. `guild approve` does not replace a signature.
     ///
-    /// # Errors The reason that it does not.
+    /// # Errors
+    ///
+    /// Returns the reason that the signature does not permit it.
     pub fn check_signature(&self, standing: &Standing) -> Result<(), Refused> {
         let (name, file) = (&standing.presented.name, &standing.file);
         let state = match &standing.signature {
@@ -422,15 +426,17 @@ impl Approval {
             return Ok(());
         }
         Err(Refused::Signature(format!(
-            "the component of member {name} {state}, and `require_signature = true` in guild.toml wants a signature \
-             `{file}{SUFFIX}` by a key of guild.trust"
+            "the component of member {name} {state}, and `require_signature = true` in guild.toml requires a \
+             signature `{file}{SUFFIX}` by a key of guild.trust"
         )))
     }
 
     /// Pins a member that was checked and could be loaded, unless it is pinned already.
     ///
-    /// # Errors The member is no longer trusted, or cannot be pinned. If the directory of `guild.toml` is not writable,
-    /// that is only logged, and each load of the member is a first one.
+    /// # Errors
+    ///
+    /// Returns an error when the member is no longer trusted, or cannot be pinned. If the directory of `guild.toml` is
+    /// not writable, this is only logged, and each load of the member is a first one.
     pub fn pin(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, trusted, .. } = standing;
         if matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key && pin.is_whole(presented)) {
@@ -461,7 +467,7 @@ impl Approval {
             Err(Refused::Unpinned { why, .. }) if self.directory.is_none() || is_forbidden(&why) => {
                 tracing::warn!(
                     member = name,
-                    "it could not be pinned in guild.lock, so a change of it will not be noticed: {why}"
+                    "the member could not be pinned in guild.lock, so changes of it will not be noticed: {why}"
                 );
                 return Ok(());
             }
@@ -474,9 +480,7 @@ impl Approval {
         Ok(())
     }
 
-    /// Approves the member as it was shown: from now on only that state is loaded.
-    ///
-    /// # Errors The change cannot be written.
+    /// Approves the member in the shown state: from now on only that state is loaded.
     pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
         let presented = &standing.presented;
         let changed = self.change(&presented.name, |lock| {
@@ -490,7 +494,7 @@ impl Approval {
         changed
     }
 
-    /// Records in the audit log that a user looked at a member and did not approve it.
+    /// Records in the audit log that a user reviewed a member and did not approve it.
     pub fn refused(&self, standing: &Standing) {
         self.record("approval-refused", by_user(), Outcome::Forbidden, &standing.presented, &standing.directory);
     }
@@ -577,8 +581,8 @@ impl Approval {
         if !inside && !real.starts_with(member) && !file.starts_with(member) {
             return Ok(());
         }
-        let why = "guild.toml is in a member's directory, where guild.lock would be the member's own to write; keep it in a \
-                   directory of its own";
+        let why = "guild.toml is in a member's directory, where guild.lock would be the member's own to write; keep \
+            it in a directory of its own";
         Err(Refused::Directory(why.to_owned()))
     }
 }
@@ -621,7 +625,7 @@ fn posture_digest(posture: Option<&[u8]>) -> String {
     posture.map_or_else(|| NO_FILE.to_owned(), digest)
 }
 
-/// An `mcp` line as a shell would have it, with its variables before it.
+/// Formats an `mcp` line like a shell command, with its variables before it.
 fn spelled(line: &McpCommand) -> String {
     let variables = line.env.iter().map(|(name, value)| format!("{name}={}", shell_word(Path::new(value))));
     let words = [&line.command].into_iter().chain(&line.args).map(|word| shell_word(Path::new(word)));
@@ -630,7 +634,9 @@ fn spelled(line: &McpCommand) -> String {
 
 /// The path of an open directory, without symlinks, if it still leads there.
 ///
-/// # Errors The reason that it has no such path.
+/// # Errors
+///
+/// Returns the reason that the directory has no such path.
 pub fn directory_path(dir: &Dir) -> Result<String, String> {
     let own = dir.dir_metadata().map_err(|e| e.to_string())?;
     let path = std::fs::read_link(Path::new("/proc/self/fd").join(dir.as_fd().as_raw_fd().to_string()));
@@ -642,7 +648,7 @@ pub fn directory_path(dir: &Dir) -> Result<String, String> {
     });
     match path.into_os_string().into_string() {
         Ok(path) if found => Ok(path),
-        Ok(_) => Err("it was moved or removed meanwhile".to_owned()),
-        Err(_) => Err("its path is no UTF-8".to_owned()),
+        Ok(_) => Err("it was moved or removed in the meantime".to_owned()),
+        Err(_) => Err("its path is not UTF-8".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Compares a member as it was pinned with the member as it is.
+//! Compares a pinned member with its present state.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const CHARS: usize = 120;
 const SHA256: &str = "sha256";
 /// The beginning of the line of an import of WASI, after its sign.
 const WASI: &str = " import wasi:";
-/// The greatest number of such lines that are not summed up as one.
+/// The most lines of imports of WASI that are not summarized as one.
 const WASI_LINES: usize = 3;
 /// The digits of a hash in a sentence.
 const DIGITS: usize = 12;
@@ -46,7 +46,8 @@ impl Difference {
         self.changes.is_empty()
     }
 
-    /// A line for each removed or added fact: see [`Change::lines`]. Many interfaces of WASI are summed up in one line.
+    /// A line for each removed or added fact: see [`Change::lines`]. Many interfaces of WASI are summarized in one
+    /// line.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let (wasi, mut lines): (Vec<_>, Vec<_>) = self
             .changes
@@ -110,7 +111,7 @@ impl Pin {
         for import in &self.imports {
             add("import", one_line(import, CHARS), String::new());
         }
-        // The requested parts are among these.
+        // The requested parts are already among the facts.
         for part in self.base.iter().filter(|part| !self.requested.asks_for(part)) {
             add("capability", format!("unasked in commissions: {part}"), String::new());
         }
@@ -128,7 +129,7 @@ fn signer(key: &str, trust: &Trust) -> String {
 }
 
 impl Asked {
-    /// Whether a part of the base toolbox is asked for.
+    /// Whether the manifest requests a part of the base toolbox.
     fn asks_for(&self, part: &str) -> bool {
         match Kind::named(part) {
             Some(kind) => kind.is_asked_with(|kind| self.asks(kind)),
@@ -148,7 +149,7 @@ impl Asked {
         let grants = &self.grants;
         // Every job may write artifacts: a manifest only bounds them.
         for kind in KINDS.into_iter().filter(|kind| **kind != ARTIFACTS && self.asks(kind)) {
-            // An empty list asks for all.
+            // An empty list requests all.
             let all = match kind {
                 kind if *kind == FILES && grants.files.as_ref().is_some_and(|files| files.roots.is_empty()) => {
                     "every root"
@@ -179,7 +180,7 @@ impl Asked {
         for (of, name) in lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| (of, name))) {
             add("capability", format!("{of} {name}"), String::new());
         }
-        // A member's own memories are no capability, but naming them in the manifest is a change all the same.
+        // A member's own memories are not a capability, but naming them in the manifest is still a change.
         if self.scopes.contains(Scope::Worker.as_str()) {
             add("capability", "scope worker".to_owned(), String::new());
         }

@@ -11,11 +11,11 @@ pub enum FileError {
     Unreadable {
         /// The file's name.
         file: &'static str,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
     /// Its content is invalid.
-    #[error("{file}:{line}: {text}; until that is put right, no member is loaded")]
+    #[error("{file}:{line}: {text}; no member is loaded until this is corrected")]
     Invalid {
         /// The file's name.
         file: &'static str,

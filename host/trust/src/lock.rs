@@ -1,4 +1,4 @@
-//! Reads and writes `guild.lock`, which pins each member as it was approved or first used.
+//! Reads and writes `guild.lock`, which pins each member in its approved or first used state.
 //!
 //! The file is read without a lock, since it is only replaced as a whole. Every change holds the lock of its directory,
 //! so that hosts that start at the same time lose no pin.
@@ -59,7 +59,7 @@ pub struct Lock {
 pub struct Pin {
     /// The member's key at that time, for people.
     pub name: String,
-    /// The way in which it was trusted.
+    /// The way in which the member was trusted.
     pub how: How,
     /// The time of the pin.
     pub since: Timestamp,
@@ -67,29 +67,29 @@ pub struct Pin {
     pub sha256: String,
     /// Bytes of the component.
     pub bytes: u64,
-    /// SHA-256 of its `guild-member.json`; `None` if there is none.
+    /// SHA-256 of the member's `guild-member.json`; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
-    /// SHA-256 of its `package.json`, if that declares a member.
+    /// SHA-256 of the member's `package.json`, if the file declares a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// SHA-256 of its posture, or the text `none` without a posture. `None` if the operator let the posture change when
-    /// it was pinned (`posture = "free"`).
+    /// SHA-256 of the member's posture, or the text `none` without a posture. `None` if the operator let the posture
+    /// change when it was pinned (`posture = "free"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posture: Option<String>,
-    /// The command line of its own host: the command, the arguments and the variables of the manifest's `mcp`.
+    /// The command line of the member's own host: the command, the arguments and the variables of the manifest's `mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,
-    /// The minisign public key of its signature, if that is one of `guild.trust`.
+    /// The minisign public key of the signature, if it is a key of `guild.trust`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The imports of the component, sorted. They follow from its hash, and are kept so that a change can be shown.
+    /// The imports of the component, sorted. They follow from its hash, and are stored so that a change can be shown.
     pub imports: BTreeSet<String>,
-    /// The parts of the base toolbox that its sessions have unasked in commissions and meetings. A part that is not
-    /// among them waits for an approval.
+    /// The parts of the base toolbox that the member's sessions have in commissions and meetings without a request.
+    /// Other parts wait for an approval.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub base: BTreeSet<String>,
-    /// The requests of its manifest.
+    /// The requests of the member's manifest.
     pub requested: Asked,
 }
 
@@ -97,9 +97,9 @@ pub struct Pin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
-    /// It was loaded for the first time, with `require_approval = false`.
+    /// The member was loaded for the first time, with `require_approval = false`.
     FirstUse,
-    /// A user approved it with `guild approve`.
+    /// A user approved the member with `guild approve`.
     Approved,
     /// The same component with the same requests was pinned in another directory.
     Copied,
@@ -157,7 +157,7 @@ impl Asked {
         if let Some(web) = &mut grants.web {
             sorted(&mut web.hosts);
         }
-        // `{}` asks for the same as a missing key.
+        // `{}` requests the same as a missing key.
         grants.artifacts = grants.artifacts.filter(|artifacts| *artifacts != ArtifactsRequest::default());
         grants.lore = grants.lore.filter(|lore| lore.write);
         grants.worktree = grants.worktree.filter(|worktree| worktree.write);
@@ -185,7 +185,7 @@ impl Lock {
         let unreadable = FileError::unreadable(FILE);
         if let Some(found) = if_there(dir.symlink_metadata(FILE)).map_err(unreadable)? {
             if found.is_symlink() {
-                let why = "it is a symlink, and none is followed; put the file itself there";
+                let why = "it is a symlink, which is not followed; replace it with the file itself";
                 return Err(unreadable(io::Error::other(why)));
             }
             check_unshared(found.mode()).map_err(unreadable)?;
@@ -213,7 +213,10 @@ impl Lock {
         // The version is read first, since another version may have other keys.
         let Versioned { version } = from_toml(text).map_err(invalid)?;
         if *version.get_ref() != VERSION {
-            let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
+            let why = format!(
+                "version {} is not supported by this host, which supports version {VERSION}",
+                version.get_ref()
+            );
             return Err(wrong(version.span().start, &why));
         }
         from_toml(text).map_err(invalid)

@@ -28,7 +28,7 @@ pub const FILE: &str = "guild.seal";
 const KEY_BYTES: usize = 32;
 /// The mode of the key's file: only its owner may read and write it.
 const MODE: u32 = 0o600;
-/// The permissions of other users.
+/// The permission bits of other users.
 const OTHERS: u32 = 0o077;
 
 type Key = [u8; KEY_BYTES];
@@ -104,7 +104,7 @@ impl Seals {
     fn make(&self) -> io::Result<Key> {
         let nowhere = || io::Error::other("there is no configuration directory; set HOME, or name a guild.toml");
         let held = DirectoryLock::acquire(self.directory.as_deref().ok_or_else(nowhere)?)?;
-        // Another host may have made the key meanwhile.
+        // Another host may have made the key in the meantime.
         if let Some(key) = read(held.dir())? {
             return Ok(key);
         }
@@ -122,13 +122,14 @@ fn read(dir: &Dir) -> io::Result<Option<Key>> {
         return Err(io::Error::other("it is not a regular file"));
     }
     if found.mode() & OTHERS != 0 {
-        return Err(io::Error::other("others than its owner may read or write it; remove it, and a new one is made"));
+        return Err(io::Error::other("other users may read or write it; remove it, and the host makes a new one"));
     }
     if !(found.uid() == 0 || found.uid() == geteuid().as_raw()) {
         return Err(io::Error::other("it belongs to another user, who could have made it; `chown` it, or remove it"));
     }
     let Some((bytes, _)) = read_whole(dir, FILE, KEY_BYTES as u64)? else { return Ok(None) };
-    let unsound = |_| io::Error::other(format!("it does not have {KEY_BYTES} bytes; remove it, and a new one is made"));
+    let unsound =
+        |_| io::Error::other(format!("it does not have {KEY_BYTES} bytes; remove it, and the host makes a new one"));
     bytes.try_into().map(Some).map_err(unsound)
 }
 

@@ -52,7 +52,7 @@ pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
     let path = PathBuf::from(path);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the file's name is no UTF-8"))?;
+    let name = name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the file's name is not UTF-8"))?;
     open_directory(directory)
         .and_then(|dir| replace(&open_dir(&dir, ".")?, name, signature.as_bytes(), Survives::PowerCut))
         .map_err(|e| io::Error::new(e.kind(), format!("{} cannot be written: {e}", path.display())))?;
@@ -63,7 +63,7 @@ pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Signature {
-    /// There is none.
+    /// The component has no signature.
     None,
     /// The signature is by a trusted key, and valid.
     Good {
@@ -105,15 +105,14 @@ impl Trust {
         let mut lines = lines.filter(|(_, line)| !line.is_empty());
         while let Some((at, line)) = lines.next() {
             let name = line.strip_prefix(COMMENT).ok_or_else(|| {
-                wrong(at, "a key is two lines, as minisign writes them: `untrusted comment: NAME`, then the key")
+                wrong(at, "a key has two lines in minisign's format: `untrusted comment: NAME`, then the key")
             })?;
-            let (at, text) =
-                lines.next().ok_or_else(|| wrong(at, "the public key is missing that follows its name"))?;
+            let (at, text) = lines.next().ok_or_else(|| wrong(at, "the public key after this name is missing"))?;
             let key = PublicKey::from_base64(text).map_err(|_| {
-                wrong(at, "that is no public key of minisign, which begins with RW and has 56 characters")
+                wrong(at, "this is not a public key of minisign, which begins with RW and has 56 characters")
             })?;
             if trust.keys.iter().any(|known| known.key == key) {
-                return Err(wrong(at, "that key is there already; leave one of the two out"));
+                return Err(wrong(at, "this key occurs twice; remove one of them"));
             }
             trust.keys.push(TrustedKey { name: name.trim().to_owned(), text: text.to_owned(), key });
         }
@@ -164,7 +163,7 @@ impl Signature {
         let Some(signature) = signature else { return Self::None };
         let bad = |why: &str| Self::Bad { why: why.to_owned() };
         let decoded = str::from_utf8(signature).ok().and_then(|text| minisign_verify::Signature::decode(text).ok());
-        let Some(decoded) = decoded else { return bad("its file is no signature of minisign") };
+        let Some(decoded) = decoded else { return bad("its file is not a signature of minisign") };
         let mut found = Self::Unknown;
         for TrustedKey { name, text, key } in &trust.keys {
             // Two keys can have the same id, by which a signature names its key.
@@ -178,7 +177,8 @@ impl Signature {
                     found = bad("it was made in minisign's legacy mode; sign without `-l`");
                 }
                 Err(_) => {
-                    found = bad("it is not of this component; whoever changed the component has to sign it again")
+                    found =
+                        bad("it belongs to another state of the component, which has to be signed again after a change")
                 }
             }
         }
@@ -203,7 +203,7 @@ impl Signature {
         }
         *whole = declaration::FILES.iter().any(|file| signed.contains_key(file));
         if *whole {
-            // A file that was added beside the signed ones would declare facts that nobody signed.
+            // A file that was added beside the signed files would declare unsigned facts.
             declaration::FILES.into_iter().for_each(|file| _ = signed.entry(file).or_insert(NO_FILE));
         }
         for (file, digest) in signed {
@@ -211,7 +211,9 @@ impl Signature {
                 Ok(found) if found == digest => {}
                 Ok(_) => {
                     return Self::Bad {
-                        why: format!("it is of another {file}; whoever changed that has to sign again"),
+                        why: format!(
+                            "it belongs to another state of {file}; the member has to be signed again after a change"
+                        ),
                     };
                 }
                 Err(e) => return Self::Bad { why: e.to_string() },

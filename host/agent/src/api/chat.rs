@@ -1,4 +1,4 @@
-//! Messages of a request to a model, and parts of its answer, in the terms of no provider.
+//! Defines messages of a request to a model, and parts of its answer, in the terms of no provider.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) struct CallResult {
     pub(crate) own_id: bool,
     /// The tool that was called.
     pub(crate) name: String,
-    /// The tool's result as text, or why the call failed.
+    /// The tool's result as text, or the reason that the call failed.
     pub(crate) text: String,
     pub(crate) failed: bool,
 }
@@ -97,7 +97,7 @@ pub(crate) struct ModelCall {
     pub(crate) signature: Option<String>,
 }
 
-/// Why a model stopped.
+/// The reason that a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Stop {
@@ -114,12 +114,12 @@ pub(crate) enum Stop {
 pub(crate) struct ModelAnswer {
     /// The texts and calls of the model, in order.
     pub(crate) parts: Vec<Part>,
-    /// Why the model stopped.
+    /// The reason that the model stopped.
     pub(crate) stop: Stop,
 }
 
 impl ModelAnswer {
-    /// An answer out of a transcript.
+    /// Restores an answer from a transcript.
     pub(crate) fn restore(content: &Value) -> Result<Self, String> {
         Self::deserialize(content).map_err(|e| format!("a turn in the transcript cannot be read: {e}"))
     }
@@ -154,10 +154,10 @@ impl ModelAnswer {
         match &call.input {
             Some(input) => Ok(Value::Object(input.clone())),
             None if self.stop == Stop::Cut => Err(format!(
-                "the call was not made: it broke off at the limit of {max_output_tokens} output tokens. Call again \
+                "the call was not made: it was cut off at the limit of {max_output_tokens} output tokens. Call again \
                  with less input, or in several calls."
             )),
-            None => Err("the call was not made: its input is no JSON object".to_owned()),
+            None => Err("the call was not made: its input is not a JSON object".to_owned()),
         }
     }
 
@@ -183,7 +183,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The answer without the key, wherever the provider quotes it outside of the model's own words.
+    /// Removes the key from the answer, wherever the provider quotes it outside of the model's own words.
     pub(crate) fn without(mut self, key: &Secret) -> Self {
         let hide = |text: &mut String| *text = text.replace(key.expose(), "***");
         self.notes.iter_mut().for_each(hide);

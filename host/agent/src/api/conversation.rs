@@ -22,7 +22,7 @@ use super::{
 /// The number of calls that run at a time in a turn whose calls all only read.
 const PARALLEL_CALLS: usize = 8;
 
-/// A session under way.
+/// A running session.
 pub(super) struct Conversation<'a> {
     api: &'a Api,
     session: &'a Session,
@@ -40,14 +40,14 @@ pub(super) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// A session that begins with `prompt`, unless it converses.
+    /// Makes a session that begins with `prompt`, unless it converses.
     pub(super) fn new(api: &'a Api, session: &'a Session, model: &'a str, prompt: String) -> Self {
         let messages = if session.converses { Vec::new() } else { vec![Message::User(prompt)] };
         Self { api, session, model, messages, turn: 0, text: String::new(), cut: false, uncounted: false }
     }
 
-    /// Replays the turns before the host stopped, then runs to the end. The error tells why the session did not end by
-    /// itself.
+    /// Replays the turns before the host stopped, then runs to the end. The error has the reason that the session did
+    /// not end by itself.
     pub(super) async fn run(&mut self, history: Vec<Entry>) -> Result<(), Ending> {
         if self.session.converses {
             self.recall_conversation(&history)?;
@@ -67,7 +67,8 @@ impl<'a> Conversation<'a> {
     async fn recall(&mut self, history: Vec<Entry>) -> Result<ControlFlow<()>, Ending> {
         for entry in &history {
             let Entry::Turn { turn, content, usage, .. } = entry else { continue };
-            let content = content.as_ref().ok_or_else(|| Ending::Error(format!("turn {turn} was not kept")))?;
+            let content =
+                content.as_ref().ok_or_else(|| Ending::Error(format!("turn {turn} is not in the transcript")))?;
             let answer = ModelAnswer::restore(content).map_err(Ending::Error)?;
             self.turn = *turn;
             self.uncounted = usage.cost_usd.is_none() && usage.tokens() == 0;
@@ -87,7 +88,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// The characters of a conversation that the model is given at most.
+    /// The most characters of a conversation that the model is given.
     fn max_chars(&self) -> usize {
         usize::try_from(self.session.conversation_chars).unwrap_or(usize::MAX)
     }
@@ -110,8 +111,8 @@ impl<'a> Conversation<'a> {
         let Self { api, session, model, .. } = *self;
         if self.uncounted {
             return Err(Ending::Error(format!(
-                "the provider does not say what {model} used, so that neither dollars nor tokens bound it; if it costs \
-                 nothing, give it a price of 0 under [[prices]] in guild.toml"
+                "the provider does not report the usage of {model}, so that neither dollars nor tokens bound it; if \
+                 it costs nothing, give it a price of 0 under [[prices]] in guild.toml"
             )));
         }
         api.check_bounds(session, model)?;
@@ -180,8 +181,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Calls the tools: at the same time where all of them only read, else one after the other. The outcomes are in the
-    /// order of the calls.
+    /// Calls the tools: in parallel if all of them only read, else one after the other. The outcomes are in the order
+    /// of the calls.
     async fn call_all(&self, answer: &ModelAnswer, calls: &[&ModelCall]) -> Result<Vec<Outcome>, Ending> {
         let definitions = self.session.tools.definitions();
         let reading: HashSet<&str> =

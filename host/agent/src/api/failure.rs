@@ -1,4 +1,4 @@
-//! Failures of requests: their reason, whether a repetition may succeed, and how long to wait before it.
+//! Defines failures of requests: their reason, whether a repetition may succeed, and the pause before it.
 
 use std::{
     error::Error as _,
@@ -25,9 +25,9 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// Whether the same request may succeed later.
     pub(crate) again: bool,
-    /// Whether it is known to have cost nothing: it was never sent, or refused with a status.
+    /// Whether it is known that the request cost nothing: it was never sent, or refused with a status.
     pub(crate) unpaid: bool,
-    /// How long the provider asks to wait.
+    /// The pause that the provider asks for.
     pub(crate) after: Option<Duration>,
 }
 
@@ -85,7 +85,7 @@ impl Failure {
         let lasting = ["invalid", "authentication", "permission", "not_found", "NOT_FOUND", "INVALID", "PERMISSION"];
         let again = !lasting.iter().any(|word| kind.contains(word));
         let kind = if kind.is_empty() { String::new() } else { format!(" ({kind})") };
-        Self { text: format!("the provider broke its answer off: {said}{kind}"), again, unpaid: false, after: None }
+        Self { text: format!("the provider broke off its answer: {said}{kind}"), again, unpaid: false, after: None }
     }
 
     /// The pause before the `attempt`-th repetition: the provider's own, or else one that grows with each attempt. It

@@ -10,17 +10,17 @@ use guild_session::transcript::{Entry, interrupted};
 use super::chat::{CallResult, Message, ModelAnswer, ModelCall, Part, Stop, text_of};
 
 /// The message to a model whose answer was cut.
-pub(super) const CONTINUE: &str = "Your answer was cut off at the limit of output tokens. Go on exactly where it stopped, \
-                                   without repeating anything.";
+pub(super) const CONTINUE: &str = "Your answer was cut off at the limit of output tokens. Continue exactly where it \
+    stopped, without repeating anything.";
 /// The message to a model whose answer broke off after some of it was shown.
-const GO_ON: &str = "Your answer was cut off by a failure of the connection. Go on exactly where it stopped, without \
-                     repeating anything.";
-/// The text that stands for the messages that are left out.
+const GO_ON: &str = "Your answer was cut off by a failure of the connection. Continue exactly where it stopped, \
+    without repeating anything.";
+/// The text in place of the messages that are left out.
 const LEFT_OUT: &str = "(The beginning of this conversation is left out, since it became too long.)\n\n";
 /// The result of a call that was never begun.
-const NOT_MADE: &str = "not made: the turn was interrupted before it";
+const NOT_MADE: &str = "not made: the turn was interrupted before the call";
 
-/// The answer to a call: the tool's result as text, or why the call failed.
+/// The answer to a call: the tool's result as text, or the reason that the call failed.
 pub(super) type Outcome = Result<String, String>;
 
 /// The id that a session gives a call.
@@ -165,7 +165,7 @@ fn assistant(text: &str) -> Message {
 
 /// Leaves out the oldest messages of a conversation of more than `max_chars` characters, and some more than necessary,
 /// so that the next requests have the same beginning. An exchange begins with a message of the user; in the last
-/// exchange, calls are left out together with their results. Returns how many messages are left out.
+/// exchange, calls are left out together with their results. Returns the number of messages that are left out.
 pub(super) fn compact(messages: &mut Vec<Message>, max_chars: usize) -> usize {
     let sizes: Vec<usize> = messages.iter().map(chars).collect();
     if sizes.iter().sum::<usize>() <= max_chars {

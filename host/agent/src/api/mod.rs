@@ -1,4 +1,4 @@
-//! The runtime `api`: sessions on a model provider over HTTP.
+//! Implements the runtime `api`: sessions on a model provider over HTTP.
 //!
 //! `protocol/` writes requests and reads answers. This module has the loop on top of it: bounds before each request,
 //! tools, retries, the transcript, and the cost of a session. All sessions share one client; a session that waits for
@@ -100,7 +100,7 @@ impl AgentRuntime for Api {
         let is_listed = prices.knows(model) && !prices.is_operators(model);
         let is_own = || provider.facts().models.is_some_and(|own| model.starts_with(own));
         if base_url.is_none() && is_listed && !is_own() {
-            return Err(format!("is of another provider than [api] asks, which is {}", provider.facts().name));
+            return Err(format!("belongs to another provider than that of [api], which is {}", provider.facts().name));
         }
         if unknown_cost_tokens.is_none() && !prices.knows(model) {
             return Err(
@@ -119,7 +119,7 @@ impl AgentRuntime for Api {
             match entry {
                 Entry::Turn { content: Some(content), .. } => chat::ModelAnswer::restore(content).map(drop)?,
                 Entry::Turn { turn, content: None, .. } => {
-                    return Err(format!("the transcript does not have what was said in turn {turn}"));
+                    return Err(format!("the transcript does not have the text of turn {turn}"));
                 }
                 Entry::Truncated { text } => return Err(format!("the transcript is not whole: {text}")),
                 _ => {}
@@ -157,14 +157,15 @@ pub struct AnswerRead {
     pub shown: String,
     /// The number of parts.
     pub parts: usize,
-    /// The calls: the name of the tool, and the input where it was received whole.
+    /// The calls: the name of the tool, and the input if it was received whole.
     pub calls: Vec<(String, Option<serde_json::Map<String, serde_json::Value>>)>,
 }
 
 /// Reads an answer from the pieces of its body, as a session does.
 ///
 /// # Errors
-/// Why the answer cannot be used.
+///
+/// Returns the reason that the answer cannot be used.
 pub fn read_answer<'a>(provider: Provider, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<AnswerRead, String> {
     let mut reader = Reader::new(Protocol::of(provider));
     let mut shown = String::new();

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::shown::Shown;
 
-/// Bytes that are read of the body of an error.
+/// The most bytes that are read of the body of an error.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
-/// How long to wait for the end of a body after the model's reason to stop. The count of tokens may follow, but some
+/// The longest wait for the end of a body after the model's reason to stop. The count of tokens may follow, but some
 /// servers keep the connection open instead of ending the body.
 const END_OF_BODY: Duration = Duration::from_secs(30);
 
@@ -93,17 +93,15 @@ impl Api {
             }
             failures += 1;
             if failures > self.options.retries {
-                return Err(Ending::Error(format!("{text}; it was asked {failures} times")));
+                return Err(Ending::Error(format!("{text}; the request was made {failures} times")));
             }
             let pause = failure.pause(self.options.first_pause, failures);
             if pause >= session.meter.deadline().saturating_duration_since(Instant::now()) {
                 let seconds = pause.as_secs();
-                return Err(Ending::Error(format!(
-                    "{text}; the session ends before it could ask again, in {seconds} s"
-                )));
+                return Err(Ending::Error(format!("{text}; the session ends before the next attempt, in {seconds} s")));
             }
             let (retries, seconds) = (self.options.retries, pause.as_secs_f64());
-            session.note(format!("{text}; asking again in {seconds:.1} s ({failures} of {retries})"));
+            session.note(format!("{text}; retrying in {seconds:.1} s ({failures} of {retries})"));
             within(session, tokio::time::sleep(pause)).await?;
             self.check_bounds(session, model)?;
             shown.begin_again(is_shown(&shown));
@@ -146,7 +144,7 @@ impl Api {
                 session.piece(&shown.accept(text));
             }
         };
-        // Until when to wait for the rest of an answer that may be whole already.
+        // The time until which the rest of a possibly complete answer is awaited.
         let mut until = None;
         while !reader.is_ended() {
             if until.is_none() && reader.may_end() {

@@ -17,7 +17,7 @@ pub(super) struct Conversation {
     pub(super) resumed: Option<String>,
     /// Cancelled when the future that runs the session is dropped.
     pub(super) dropped: CancellationToken,
-    /// Secrets, which no error and no note shows.
+    /// Secrets, which are removed from errors and notes.
     pub(super) secrets: Secrets,
 }
 

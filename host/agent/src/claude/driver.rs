@@ -23,15 +23,15 @@ use super::{
     turns::Turns,
 };
 
-/// How long the CLI may take to begin the conversation.
+/// The longest time for the CLI to begin the conversation.
 const STARTUP: Duration = Duration::from_secs(60);
-/// How long the CLI may take to answer an interrupt with its result.
+/// The longest time for the CLI to answer an interrupt with its result.
 const INTERRUPT: Duration = Duration::from_secs(2);
-/// How long the CLI's last lines may take after its end.
+/// The longest time for the CLI's last lines after its end.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long a call waits for the rest of the model's answer while none of it arrives.
+/// The longest wait of a call for the rest of the model's answer while none of it arrives.
 const CALL_WAIT: Duration = Duration::from_secs(10);
-/// The number of calls at a time.
+/// The most calls at a time.
 const MAX_CALLS: usize = 256;
 /// The number of skipped lines that are noted, since a wrapper of the CLI may print any number.
 const MAX_SKIP_NOTES: usize = 10;
@@ -41,10 +41,10 @@ const BEGIN: &str = "begin";
 /// The id of the host's last request.
 const STOP: &str = "stop";
 /// The message to the agent after a restart.
-const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not have \
-had its effect; what you submitted or recorded before counts. Go on with your task.";
+const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not \
+    have had its effect; what you submitted or recorded before counts. Go on with your task.";
 
-/// Why the session ended without the CLI's result.
+/// The reason that the session ended without the CLI's result.
 pub(super) enum Stop {
     /// The host ends the session. The CLI is asked to stop, and may report its usage.
     Ask(Ending),
@@ -66,7 +66,7 @@ pub(super) struct Driver {
     lines: Lines,
     outbox: Outbox,
     turns: Turns,
-    /// The calls under way. Each ends with whether the job has ended.
+    /// The running calls. Each returns whether the job has ended.
     calls: JoinSet<bool>,
     running: Vec<(CallKey, AbortHandle)>,
     /// Calls that arrived before the model's answer that makes them was complete. They wait for its end, so that the
@@ -74,18 +74,18 @@ pub(super) struct Driver {
     waiting: Vec<(String, mcp::Call)>,
     /// Calls whose turn has not come, in the order in which the CLI made them.
     queued: VecDeque<QueuedCall>,
-    /// Whether the call under way has to run alone.
+    /// Whether the running call has to run alone.
     exclusive: bool,
     /// Calls to which the CLI gave no name.
     unnamed: usize,
     begun: Instant,
-    /// When the CLI last sent a line, or a call was answered.
+    /// The time at which the CLI last sent a line, or a call was answered.
     last_activity: Instant,
-    /// Whether the agent has been asked.
+    /// Whether the prompt was sent.
     asked: bool,
     /// Whether the CLI has described its session.
     initialized: bool,
-    /// When the process had ended.
+    /// The time at which the process ended.
     ended: Option<Instant>,
     /// Lines that could not be read.
     skipped: usize,
@@ -142,7 +142,7 @@ impl Driver {
         self.last_skipped.clone()
     }
 
-    /// The CLI's stderr, also after its end.
+    /// The CLI's stderr, also available after its end.
     pub(super) fn stderr(&self) -> Stderr {
         self.process.stderr()
     }
@@ -180,7 +180,7 @@ impl Driver {
         }
     }
 
-    /// Until when the CLI may send nothing.
+    /// The time until which the CLI may be silent.
     fn quiet(&self) -> Instant {
         let silence = self.conversation.options.silence;
         match self.ended {
@@ -207,7 +207,7 @@ impl Driver {
             return Err(Stop::Broken(format!("claude did not begin the conversation within {seconds:.0} s{said}")));
         }
         let seconds = self.last_activity.elapsed().as_secs_f32();
-        let text = format!("claude said nothing for {seconds:.0} s ([claude] silence_seconds in guild.toml)");
+        let text = format!("claude sent nothing for {seconds:.0} s ([claude] silence_seconds in guild.toml)");
         Err(Stop::Ask(Ending::Error(text)))
     }
 
@@ -340,7 +340,7 @@ impl Driver {
                 return self.send(protocol::success(&request_id, &denied));
             }
             Request::Other => {
-                return self.send(protocol::refuse(&request_id, "the host does not know such a request"));
+                return self.send(protocol::refuse(&request_id, "the host does not support this request"));
             }
         };
         match mcp::read(&message, &self.served) {

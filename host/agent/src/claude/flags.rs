@@ -11,7 +11,7 @@ use super::{conversation::Conversation, mcp::SERVER};
 
 /// Variables that the CLI inherits from the host.
 const VARIABLES: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "TERM", "CLAUDE_CONFIG_DIR"];
-/// Prefixes of further variables that it inherits: locale, directories, its login and its own settings.
+/// Prefixes of further inherited variables: locale, directories, the CLI's login and its own settings.
 const PREFIXES: &[&str] = &["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_CODE_"];
 /// Exceptions: these variables describe a session of the CLI around the host, not the session that is started.
 const FOREIGN: &[&str] =
@@ -25,8 +25,8 @@ const SET: &[(&str, &str)] = &[
 ];
 
 /// The built-in tools that the CLI has under the names by which the host grants them, and the rules that allow them.
-/// Read is confined to the working directory by its rule, Grep and Glob by `--restricted`. Its web tools are left out,
-/// since they would not obey the host's network policy.
+/// Read is confined to the working directory by its rule, Grep and Glob by `--restricted`. The CLI's web tools are left
+/// out, since they would not obey the host's network policy.
 const BUILTIN: &[(&str, &str)] = &[("Read", "Read(./**)"), ("Grep", "Grep"), ("Glob", "Glob")];
 
 /// Whether the CLI may serve a tool of this name itself.
@@ -49,7 +49,7 @@ pub(super) fn environment(further: &[String]) -> Vec<(OsString, OsString)> {
 
 /// The arguments. A value from outside is part of its flag's argument, so that it is never taken for another flag.
 /// `system_prompt` is a file: as an argument it could not be longer than 128 KiB. `builtin` are the tools that the CLI
-/// serves itself, `serves` tells whether the host serves others, and `left` are the remaining bounds of the session.
+/// serves itself, `serves` is whether the host serves others, and `left` are the remaining bounds of the session.
 pub(super) fn arguments(
     conversation: &Conversation,
     system_prompt: &Path,
@@ -63,7 +63,7 @@ pub(super) fn arguments(
         "--output-format=stream-json",
         "--input-format=stream-json",
         "--verbose",
-        // Streamed parts show that the CLI is alive, and when an answer is complete.
+        // Streamed parts show that the CLI is alive, and mark the end of an answer.
         "--include-partial-messages",
         "--strict-mcp-config",
         "--setting-sources=",

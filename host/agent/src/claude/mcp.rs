@@ -18,7 +18,7 @@ const METHOD_NOT_FOUND: i32 = -32601;
 /// The code of JSON-RPC for invalid parameters.
 const INVALID_PARAMS: i32 = -32602;
 
-/// A message of the CLI, by the work that it needs.
+/// A message of the CLI, by its handling.
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
     /// The message needs only this answer.
@@ -96,7 +96,7 @@ fn definition(tool: &ToolDefinition) -> Value {
     definition
 }
 
-/// The result of a tool as the model sees it. A failure is a result too.
+/// The result of a tool in the form that the model sees. A failure is a result too.
 pub(super) fn called(id: &Value, answer: &Result<Value, ToolError>) -> Value {
     let (text, is_error) = match answer {
         Ok(Value::String(text)) => (text.clone(), false),

@@ -1,4 +1,4 @@
-//! The runtime `claude`: the Claude Code CLI, driven over its stream-json protocol as the Agent SDK drives it.
+//! Implements the runtime `claude`: the Claude Code CLI, driven over its stream-json protocol like by the Agent SDK.
 //!
 //! Each session is a child process with its own supervisor, scratch directory and environment. The tools of the session
 //! are served by an MCP server on the same pipe, without a port or a token. The CLI has no tools of its own unless the
@@ -62,20 +62,22 @@ impl Claude {
         Ok(Self { options: Arc::new(options), versions: Versions::default() })
     }
 
-    /// Removes the scratch directories of sessions whose host was killed; returns how many. It blocks; call it once at
-    /// the start of a host, before its first session. Directories of live hosts are kept.
+    /// Removes the scratch directories of sessions whose host was killed; returns their number. It blocks; call it once
+    /// at the start of a host, before its first session. Directories of live hosts are kept.
     pub fn sweep(&self) -> usize {
         self.options.state.as_deref().map_or(0, scratch::sweep)
     }
 
     /// The CLI's version. If the version of the executable is not known yet, this runs the CLI and blocks.
     ///
-    /// # Errors As for [`AgentRuntime::check`]: the CLI is missing or too old.
+    /// # Errors
+    ///
+    /// Returns the error of [`AgentRuntime::check`] when the CLI is missing or too old.
     pub fn version(&self) -> Result<String, String> {
         self.versions.usable(&self.program()?, &self.options.environment)
     }
 
-    /// Runs a session; the error tells why it could not begin.
+    /// Runs a session; the error has the reason that it could not begin.
     async fn start(&self, session: Session) -> Result<SessionEnd, String> {
         if !session.converses && !session.history.is_empty() {
             self.can_resume(&session.history)?;
@@ -150,7 +152,7 @@ impl AgentRuntime for Claude {
         {
             return Ok(());
         }
-        Err("is no model of the Claude Code CLI; where it is one, give its price under [[prices]] in guild.toml"
+        Err("is not a known model of the Claude Code CLI; if it is one, give its price under [[prices]] in guild.toml"
             .to_owned())
     }
 
@@ -160,8 +162,8 @@ impl AgentRuntime for Claude {
             return Ok(());
         }
         if !self.options.resume {
-            return Err("sessions of claude do not go on after a restart of the host, unless guild.toml has [claude] \
-                        resume = true"
+            return Err("sessions of claude do not continue after a restart of the host, unless guild.toml has \
+                [claude] resume = true"
                 .to_owned());
         }
         handle(history).map(|_| ()).ok_or_else(|| "the host stopped before claude had named its session".to_owned())

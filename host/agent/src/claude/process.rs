@@ -24,14 +24,14 @@ use super::{protocol::plain, redact::Secrets, scratch::Scratch};
 
 /// The longest line. Lines of 3 MB occur.
 const MAX_LINE_BYTES: usize = 32 << 20;
-/// Bytes at the end of stderr that are shown.
+/// The number of bytes at the end of stderr that are shown.
 const STDERR_BYTES: usize = 4096;
-/// Lines that wait to be written. A CLI that does not read them at once has failed.
+/// The most lines that wait to be written. A CLI that does not read them at once has failed.
 const OUTBOX_LINES: usize = 1024;
-/// How long the supervisor may take to end the CLI and all processes that it started. It gives them 2 s to end by
+/// The longest time for the supervisor to end the CLI and all processes that it started. It gives them 2 s to end by
 /// themselves.
 const END_PATIENCE: Duration = Duration::from_secs(7);
-/// How long the rest of stderr may take once no process has it open.
+/// The longest time for the rest of stderr once no process has it open.
 const REST: Duration = Duration::from_millis(200);
 
 /// A running CLI. Dropping it ends the CLI and all processes that it started.
@@ -136,8 +136,8 @@ impl Stderr {
 }
 
 impl Lines {
-    /// The next line; `None` at the end. The error tells why the line is invalid. Bytes that are not UTF-8 are
-    /// replaced, so that the rest of such a line can be read.
+    /// The next line; `None` at the end. The error has the reason that the line is invalid. Bytes that are not UTF-8
+    /// are replaced, so that the rest of such a line can be read.
     pub(super) async fn next(&mut self) -> Option<Result<String, String>> {
         let line = self.0.next().await?;
         let line = line.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -145,7 +145,7 @@ impl Lines {
             AnyDelimiterCodecError::MaxChunkLengthExceeded => {
                 format!("a line of more than {} MiB", MAX_LINE_BYTES >> 20)
             }
-            AnyDelimiterCodecError::Io(e) => format!("what cannot be read: {e}"),
+            AnyDelimiterCodecError::Io(e) => format!("a line that cannot be read: {e}"),
         }))
     }
 }
@@ -153,7 +153,7 @@ impl Lines {
 async fn write(mut stdin: Sender, mut lines: mpsc::Receiver<String>) {
     while let Some(mut line) = lines.recv().await {
         line.push('\n');
-        // Writing fails after the CLI ended or closed its stdin; the CLI's end tells why.
+        // Writing fails after the CLI ended or closed its stdin; the CLI's end has the reason.
         if stdin.write_all(line.as_bytes()).await.is_err() {
             return;
         }

@@ -11,7 +11,7 @@ use super::redact::Secrets;
 
 /// The model of messages that the CLI makes itself, such as the text of an error.
 const SYNTHETIC: &str = "<synthetic>";
-/// Characters of a line that an error shows.
+/// The most characters of a line that an error shows.
 pub(super) const SHOWN_CHARS: usize = 200;
 
 /// A line of the CLI.
@@ -257,7 +257,7 @@ fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserialize
 /// A line that cannot be read.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    /// Why the line is invalid, and its beginning, without secrets.
+    /// The reason that the line is invalid, and its beginning, without secrets.
     pub what: String,
     /// Whether the session's outcome depends on it.
     pub is_needed: bool,
@@ -274,7 +274,7 @@ pub(super) fn parse(line: &str, secrets: &Secrets) -> Result<Line, Unreadable> {
     })
 }
 
-/// A line that a strict parser accepts: JavaScript writes half a surrogate pair for a text that was cut within one.
+/// Repairs a line for a strict parser: JavaScript writes half a surrogate pair for a text that was cut within one.
 fn repaired(line: &str) -> Cow<'_, str> {
     replace_lone_surrogates(line, |_| char::REPLACEMENT_CHARACTER)
 }

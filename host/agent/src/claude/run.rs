@@ -16,7 +16,7 @@ use super::{
     scratch::Scratch,
 };
 
-/// How long the CLI may take to end after its result.
+/// The longest time for the CLI to end after its result.
 const EXIT: Duration = Duration::from_secs(5);
 
 impl Conversation {
@@ -35,7 +35,7 @@ impl Conversation {
         }
     }
 
-    /// Runs a turn of a conversation. If the CLI lost the conversation, it is begun anew.
+    /// Runs a turn of a conversation. If the CLI lost the conversation, it restarts.
     async fn run_turn(self: Arc<Self>) -> SessionEnd {
         if self.resumed.is_none() {
             if retold::is_begun(&self.session.history) {
@@ -54,12 +54,12 @@ impl Conversation {
         }
     }
 
-    /// Notes in the transcript and in the host's log that the conversation is begun anew.
+    /// Notes in the transcript and in the host's log that the conversation restarts.
     fn note_anew(&self, why: &str) {
-        tracing::warn!(why, "claude does not have the conversation any more; it is begun anew from its transcript");
+        tracing::warn!(why, "claude does not have the conversation any more; it restarts from its transcript");
         let text = format!(
-            "claude does not have the conversation any more ({why}): it is begun anew, and is told what fits of the \
-             transcript into limits.conversation_chars"
+            "claude does not have the conversation any more ({why}): it restarts with the part of the transcript that \
+             fits into limits.conversation_chars"
         );
         self.session.journal.write(&Entry::Compacted { session: self.session.number, text });
     }
@@ -100,7 +100,7 @@ impl Conversation {
         let cancel = self.session.cancel.child_token();
         let stop = cancel.clone().drop_guard();
         let made = tokio::task::spawn_blocking(move || {
-            let failed = |e| format!("the session's scratch directory cannot be made: {e}");
+            let failed = |e| format!("the session's scratch directory cannot be created: {e}");
             let scratch = Scratch::new(options.state.as_deref(), &system_prompt).map_err(failed)?;
             if let Some(files) = files {
                 scratch.copy(&*files, &cancel)?;

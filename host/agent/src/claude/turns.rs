@@ -1,5 +1,4 @@
-//! Tracks the model's turns: the message under way, its text and usage, and its entries in the meter and the
-//! transcript.
+//! Tracks the model's turns: the current message, its text and usage, and its entries in the meter and the transcript.
 
 use std::{mem, sync::Arc};
 
@@ -28,7 +27,7 @@ pub(super) struct Turns {
     last: String,
     /// The booked usage of this process's turns.
     booked: Usage,
-    /// The shown part of the answer under way, in a conversation.
+    /// The shown part of the current answer, in a conversation.
     shown: Shown,
     /// The last text of the model.
     pub(super) said: String,
@@ -237,7 +236,7 @@ impl Turns {
     pub(super) fn compacted(&self) {
         let session = &self.conversation.session;
         if session.converses {
-            let text = "claude summarized what was said before, which did not fit any more".to_owned();
+            let text = "claude summarized the earlier conversation, which did not fit any more".to_owned();
             session.journal.write(&Entry::Compacted { session: session.number, text });
         }
     }

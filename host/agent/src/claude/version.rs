@@ -1,4 +1,4 @@
-//! Finds the version of the CLI, and whether it has the options that sessions need.
+//! Determines the version of the CLI, and whether it has the options that sessions need.
 
 use std::{
     io::Read as _,
@@ -16,13 +16,13 @@ use super::{flags, protocol};
 
 /// The first version with all options of `flags`: `--restricted` is the newest.
 const LEAST: Version = [2, 1, 248];
-/// How long `claude --version` may take.
+/// The longest time for `claude --version`.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The pause between two checks whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
-/// Bytes of its output that are read.
+/// The most bytes of its output that are read.
 const BYTES: u64 = 256;
-/// How long an unusable version is remembered. The CLI may be updated at any time.
+/// The time for which an unusable version is remembered. The CLI may be updated at any time.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// A version, such as 2.1.248.
@@ -32,7 +32,7 @@ fn shown(version: Version) -> String {
     version.map(|number| number.to_string()).join(".")
 }
 
-/// The first version in a text. What follows the third number, such as `-beta`, is ignored.
+/// The first version in a text. The rest after the third number, such as `-beta`, is ignored.
 fn find(text: &str) -> Option<Version> {
     text.split_whitespace().find_map(|word| {
         let mut parts = word.trim_start_matches('v').splitn(3, '.');
@@ -44,7 +44,7 @@ fn find(text: &str) -> Option<Version> {
     })
 }
 
-/// Identifies an executable file, so that a replaced file is asked again: its path without links, and its state.
+/// Identifies an executable file, so that a replaced file is checked again: its path without links, and its state.
 type ExecutableId = (PathBuf, StrictFingerprint);
 
 /// The last check: the file, the time and the outcome.
@@ -55,15 +55,17 @@ struct CheckedVersion {
     version: Result<String, String>,
 }
 
-/// The versions of executables, each asked for once.
+/// The versions of executables, each determined once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Versions(Arc<Mutex<Option<CheckedVersion>>>);
 
 impl Versions {
-    /// A program's own version, if it has all options that a session needs. This blocks while the program is asked, and
-    /// so do other callers.
+    /// A program's own version, if it has all options that a session needs. This blocks while the program runs, and so
+    /// do other callers.
     ///
-    /// # Errors The text tells why no session can start with the program, and what to do.
+    /// # Errors
+    ///
+    /// Returns the reason that no session can start with the program, and the remedy.
     pub(super) fn usable(&self, program: &Path, environment: &[String]) -> Result<String, String> {
         let mut checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let executable: Option<ExecutableId> = program.canonicalize().ok().and_then(|path| {
@@ -90,18 +92,19 @@ fn check(program: &Path, text: String) -> Result<String, String> {
         Some(version) if version >= LEAST => Ok(text),
         Some(version) => Err(format!(
             "the Claude Code CLI {program} is version {}, and the runtime \"claude\" needs {least} or later, with \
-             the option `--restricted`: update it (`npm install -g @anthropic-ai/claude-code@latest`, or `claude update`), \
-             or name another in guild.toml: [claude] command = \"...\"",
+             the option `--restricted`: update it (`npm install -g @anthropic-ai/claude-code@latest`, or `claude \
+             update`), or name another in guild.toml: [claude] command = \"...\"",
             shown(version)
         )),
         None => Err(format!(
-            "{program} --version says {text:?}, which is no version of the Claude Code CLI: the runtime \"claude\" needs \
-             {least} or later (`npm install -g @anthropic-ai/claude-code@latest`); [claude] command in guild.toml names it"
+            "{program} --version prints {text:?}, which is not a version of the Claude Code CLI: the runtime \
+             \"claude\" needs {least} or later (`npm install -g @anthropic-ai/claude-code@latest`); [claude] command \
+             in guild.toml names it"
         )),
     }
 }
 
-/// The output of `program --version`.
+/// Runs `program --version`, and returns its output.
 fn ask(program: &Path, environment: &[String]) -> Result<String, String> {
     let failed = |why: String| format!("{} --version: {why}", program.display());
     // The program's stdin is empty. All processes that it started end with it.

@@ -51,7 +51,7 @@ struct Request {
 }
 
 fn broke_off() -> ToolError {
-    ToolError::Unavailable("the search broke off".to_owned())
+    ToolError::Unavailable("the search failed".to_owned())
 }
 
 /// The bounds of a member's searches, and the permits for them.
@@ -103,12 +103,12 @@ impl ChildSearch {
     async fn search(&self, roots: &[Arc<Root>], operation: Operation) -> Result<Vec<u8>, ToolError> {
         let busy = || {
             ToolError::Unavailable(format!(
-                "busy: {} searches of this member are under way (limits.searches); try again",
+                "busy: {} searches of this member are running (limits.searches); try again",
                 self.searches
             ))
         };
-        let broke = |error: String| ToolError::Unavailable(format!("the search broke off: {error}"));
-        // Walks and looks are the host's own work, and need no permit of the member.
+        let broke = |error: String| ToolError::Unavailable(format!("the search failed: {error}"));
+        // Listings and counts are the host's own work, and need no permit of the member.
         let _turn = match operation {
             Operation::Walk | Operation::Look { .. } => None,
             Operation::Grep(_) | Operation::Glob { .. } => Some(self.turn().await.ok_or_else(busy)?),
@@ -126,8 +126,8 @@ impl ChildSearch {
                 self.bounds.seconds
             )),
             Ended::TooMuchMemory => ToolError::OverLimit(format!(
-                "it took more than {} bytes of memory (limits.search_memory_bytes): ask for less, with a narrower path, \
-                 glob or pattern",
+                "it took more than {} bytes of memory (limits.search_memory_bytes): ask for less, with a narrower \
+                 path, glob or pattern",
                 self.bounds.memory_bytes
             )),
             Ended::Failed(why) => broke(why),

@@ -7,9 +7,9 @@ use guild_session::{
     tools::ToolError,
 };
 
-/// A glob as agents write it. Without a `/` it matches a file's name anywhere; with one, the whole path, or the path
-/// from the searched directory or from the root. `*` and `?` stop at `/`, `**` does not. A leading `!` inverts the
-/// match. Names match literally and folded.
+/// A glob in the syntax that agents use. Without a `/` it matches a file's name anywhere; with one, the whole path, or
+/// the path from the searched directory or from the root. `*` and `?` stop at `/`, `**` does not. A leading `!` inverts
+/// the match. Names match literally and folded.
 pub(super) struct PathGlob {
     matcher: GlobSet,
     /// The folded pattern, for folded names.

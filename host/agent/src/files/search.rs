@@ -34,12 +34,12 @@ const MAX_SEARCH_BYTES: usize = 16 << 20;
 const MAX_FOUND_BYTES: usize = 8 << 20;
 /// The characters after which a found line is cut.
 const MAX_LINE_CHARS: usize = 500;
-/// Lines before and after a match, at most.
+/// The most lines before and after a match.
 const MAX_CONTEXT: u32 = 1000;
 /// Bytes that a path or a line takes besides its text.
 const OVERHEAD: usize = 64;
 
-/// A search under way.
+/// A running search.
 pub(super) struct Search<'a> {
     /// Matches the pattern or its folded form.
     matcher: RegexMatcher,
@@ -110,7 +110,7 @@ impl<'a> Search<'a> {
         Ok(Self { matcher, multiline, bytes, searcher, glob, types, found: GrepResult::default(), matches })
     }
 
-    /// Whether to search a file. It is asked before the file is opened.
+    /// Whether to search a file. This is called before the file is opened.
     pub(super) fn wants(&mut self, entry: &FileEntry) -> bool {
         let name = entry.path.rsplit('/').next().unwrap_or(&entry.path);
         let wanted = self.glob.as_ref().is_none_or(|glob| glob.matches(&entry.path))
@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
         }
         if let Err(error) = searched {
             // A file that vanished or cannot be read does not end the search.
-            tracing::debug!(path, %error, "could not be searched to its end");
+            tracing::debug!(path, %error, "a file could not be searched to its end");
             self.found.skipped += 1;
         }
         if file.count > 0 {
@@ -229,7 +229,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The line of this number, from 1. Numbers have to be asked for in ascending order.
+    /// The line of this number, from 1. Numbers have to be requested in ascending order.
     fn line(&mut self, number: u64) -> &str {
         let mut line = "";
         while self.next <= number {

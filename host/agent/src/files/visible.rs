@@ -29,13 +29,13 @@ use super::{Root, hidden, unreadable};
 
 /// Directories nested deeper than this are not walked.
 const MAX_DEPTH: usize = 64;
-/// Files that one walk looks at, at most.
+/// The most files that one walk visits.
 const MAX_FILES: usize = 500_000;
-/// Bytes of one `.gitignore`. Usual ones have some thousands.
+/// The most bytes of one `.gitignore`. Usual ones have some thousands.
 const MAX_IGNORE_BYTES: usize = 64 << 10;
-/// Patterns of one `.gitignore`.
+/// The most patterns of one `.gitignore`.
 const MAX_IGNORE_PATTERNS: usize = 2000;
-/// All `.gitignore` on the way to a directory may together have so many times the bounds of one.
+/// All `.gitignore` files from the root to a directory may together have this multiple of the bounds of one.
 const ON_THE_WAY: usize = 4;
 /// The number of `.gitignore` beyond the bounds that are remembered, so that the log names each of them once.
 const MAX_REMEMBERED: usize = 64;
@@ -49,7 +49,7 @@ impl BeyondBounds {
     pub(super) fn add(&self, why: String) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() < MAX_REMEMBERED && !known.contains(&why) {
-            tracing::warn!("nothing below a directory of a read root is shown: {why}");
+            tracing::warn!("the files below a directory of a read root are hidden: {why}");
             known.insert(why);
         }
     }
@@ -173,7 +173,7 @@ impl Rules {
 fn compile(lines: &[&str]) -> Result<Gitignore, ignore::Error> {
     let mut builder = GitignoreBuilder::new("");
     for line in lines {
-        // A line that is no pattern is ignored, as in git.
+        // A line that is not a valid pattern is ignored, as in git.
         let _ = builder.add_line(None, line);
     }
     builder.build()
@@ -343,7 +343,7 @@ fn file_entry(path: String, meta: &Metadata) -> FileEntry {
     FileEntry { path, size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) }
 }
 
-/// The error of a cancelled search, which nobody reads.
+/// The error of a cancelled search, which no caller receives.
 pub(super) fn cancelled() -> ToolError {
     ToolError::Unavailable("the search was cancelled".to_owned())
 }

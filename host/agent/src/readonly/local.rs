@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-/// Lines that Read shows at most.
+/// The most lines that Read shows.
 const READ_LINES: u32 = 2000;
 /// The default and the greatest number of lines, files or paths that Grep and Glob show.
 const SHOWN: (u32, u32) = (250, 5000);
@@ -23,12 +23,12 @@ pub(super) struct ReadInput {
     file_path: String,
     /// The first line to read; 1 by default.
     offset: Option<NonZeroU32>,
-    /// How many lines to read; 2000 by default, and at most.
+    /// The number of lines to read; 2000 by default, and at most.
     limit: Option<NonZeroU32>,
 }
 
-/// Searches the contents of files with a regular expression. What .gitignore leaves out, hidden and binary files are not
-/// searched.
+/// Searches the contents of files with a regular expression. Hidden files, binary files, and files that .gitignore
+/// excludes are not searched.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GrepInput {
@@ -36,35 +36,35 @@ pub(super) struct GrepInput {
     pattern: String,
     /// A file or directory to search; everything by default.
     path: Option<String>,
-    /// Only files whose path matches, such as *.md or src/**/*.rs; all others with a ! before it.
+    /// Searches only files whose path matches, such as *.md or src/**/*.rs; with a ! before it, all other files.
     glob: Option<String>,
-    /// Only files of this type, as ripgrep names types: rust, py, js, md.
+    /// Searches only files of this type, as ripgrep names types: rust, py, js, md.
     r#type: Option<String>,
-    /// content: the lines that match; files_with_matches (the default): the files, newest first; count: how many lines
-    /// match in each file.
+    /// content: the lines that match; files_with_matches (the default): the files, newest first; count: the number of
+    /// matching lines in each file.
     #[serde(default)]
     output_mode: OutputMode,
-    /// Lines to show after each match; for content.
+    /// The number of lines to show after each match; for content.
     #[serde(default, rename = "-A")]
     after: Option<u32>,
-    /// Lines to show before each match; for content.
+    /// The number of lines to show before each match; for content.
     #[serde(default, rename = "-B")]
     before: Option<u32>,
-    /// Lines to show before and after each match; for content.
+    /// The number of lines to show before and after each match; for content.
     #[serde(default, rename = "-C", alias = "context")]
     around: Option<u32>,
-    /// Show the numbers of lines; true by default. For content.
+    /// Shows line numbers; true by default. For content.
     #[serde(default = "yes", rename = "-n")]
     numbers: bool,
-    /// Ignore case.
+    /// Ignores case.
     #[serde(default, rename = "-i")]
     ignore_case: bool,
-    /// Let a match reach over lines, and . match the end of a line; false by default.
+    /// Lets a match span lines, and . match the end of a line; false by default.
     #[serde(default)]
     multiline: bool,
-    /// How many lines or files to show: 250 by default, 5000 at most; 0 is the most.
+    /// The number of lines or files to show: 250 by default, 5000 at most; 0 is the most.
     head_limit: Option<u32>,
-    /// How many lines or files to pass over first.
+    /// The number of lines or files to skip first.
     #[serde(default)]
     offset: u32,
 }
@@ -152,11 +152,11 @@ pub(super) fn grep(
         text.push_str(&format!("\n(cut here: go on with offset {next})"));
     }
     if full {
-        text.push_str("\n(the search stopped here: there is too much that matches, narrow it)");
+        text.push_str("\n(the search stopped here: there are too many matches, narrow it)");
     }
     if skipped > 0 {
         text.push_str(&format!(
-            "\n({skipped} files were not searched to their end, most likely since they are too large)"
+            "\n({skipped} files were not searched to their end, most likely because they are too large)"
         ));
     }
     text.push_str(&not_read(&unread, lines.is_empty()));
@@ -166,10 +166,10 @@ pub(super) fn grep(
 /// A note to the model about files that were not searched: unreadable files always, others only if nothing was found.
 fn not_read(unread: &Unread, nothing: bool) -> String {
     let tells = nothing && !unread.is_empty() || unread.count(Reason::Denied) > 0;
-    if tells { format!("\n(not looked at: {})", unread.lines().collect::<Vec<_>>().join("; ")) } else { String::new() }
+    if tells { format!("\n(not searched: {})", unread.lines().collect::<Vec<_>>().join("; ")) } else { String::new() }
 }
 
-/// Lines as ripgrep prints them, with `--` where lines are left out between two.
+/// Formats lines like ripgrep, with `--` where lines are left out.
 fn found_lines(files: Vec<FileMatches>, numbers: bool, context: bool) -> Vec<String> {
     let mut all = Vec::new();
     for file in files {

@@ -17,14 +17,14 @@ const PAGE_CHARS: usize = 40_000;
 /// Characters of a title and of a snippet.
 const HIT_CHARS: (usize, usize) = (200, 1000);
 
-/// Searches for pages, best first: a numbered list of titles, each with its address and some of its text. An address that
-/// begins with http is read with WebFetch, any other is a file for Read.
+/// Searches for pages, best first: a numbered list of titles, each with its address and some of its text. An address
+/// that begins with http is read with WebFetch, any other is a file for Read.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchInput {
-    /// What to look for, in a few words.
+    /// The search query, a few words.
     query: String,
-    /// How many answers; 10 by default.
+    /// The number of results; 10 by default.
     #[schemars(range(max = HITS.1))]
     limit: Option<NonZeroU32>,
 }
@@ -36,14 +36,14 @@ pub(super) struct SearchInput {
 pub(super) struct FetchInput {
     /// The address: http or https.
     url: String,
-    /// How many characters to pass over; the end of a part says where the next one begins.
+    /// The number of characters to skip; the end of a part has the offset of the next one.
     #[serde(default)]
     offset: usize,
 }
 
 pub(super) async fn search(search: &dyn Search, input: SearchInput) -> Result<String, ToolError> {
     if input.query.trim().is_empty() {
-        return Err(ToolError::InvalidInput("WebSearch: query must say what to look for".to_owned()));
+        return Err(ToolError::InvalidInput("WebSearch: query must not be empty".to_owned()));
     }
     let limit = input.limit.map_or(HITS.0, |limit| limit.get().min(HITS.1));
     let hits = search.search(input.query.trim(), limit).await?;

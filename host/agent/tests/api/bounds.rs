@@ -66,7 +66,7 @@ async fn a_provider_that_never_answers_ends_the_session_with_what_it_did_not_do(
         fake_server(Provider::Anthropic, move |_: &Received| Reply::text("late").behind(&silent)).await;
     let end = run(short(&base, Duration::from_millis(500), 2), plain().session).await;
     let Ending::Error(text) = end.ending else { panic!() };
-    assert!(text.contains("no answer within 0.5 s; it was asked 3 times"), "{text}");
+    assert!(text.contains("no answer within 0.5 s; the request was made 3 times"), "{text}");
     assert_eq!(server.count(), 3);
 }
 

@@ -157,7 +157,7 @@ async fn a_call_that_breaks_off_at_the_token_limit_is_not_made_and_the_model_get
         assert_eq!(end, success("Shorter then."), "{provider:?}");
         assert_eq!(desk.ids(), ["1.1.0"], "the call before it was whole");
         let told = server.requests()[1].body.to_string();
-        assert!(told.contains("it broke off at the limit of 8192 output tokens"), "{provider:?}: {told}");
+        assert!(told.contains("it was cut off at the limit of 8192 output tokens"), "{provider:?}: {told}");
         assert!(fixture.transcript.notes()[0].contains("act (1.1.1): the call was not made"));
     }
 }

@@ -236,7 +236,7 @@ async fn a_call_that_was_interrupted_is_not_made_again_and_the_model_is_told() {
         assert_eq!(talk.desk.ids(), ["1.1.0"], "{provider:?}");
         let last = server.requests()[1].body.to_string();
         assert!(last.contains("it may have had its effect"), "{provider:?}: {last}");
-        assert!(last.contains("not made: the turn was interrupted before it"), "{provider:?}: {last}");
+        assert!(last.contains("not made: the turn was interrupted before the call"), "{provider:?}: {last}");
     }
 }
 
@@ -258,7 +258,7 @@ async fn an_answer_that_breaks_off_goes_on_and_nothing_of_it_is_shown_twice() {
         let end = talk.say("Tell me.").await;
         assert_eq!((end.text.as_str(), talk.pieces().concat().as_str()), (said, said), "{provider:?}");
         assert_eq!((server.count(), talk.answers()), (4, vec![said.to_owned()]), "{provider:?}");
-        assert!(server.requests()[3].body.to_string().contains("Go on exactly where it stopped"), "{provider:?}");
+        assert!(server.requests()[3].body.to_string().contains("Continue exactly where it stopped"), "{provider:?}");
         // It goes on as it is asked to, from wherever that is.
         let script = Script::from(move |request: &Received| match shown_before(request) {
             None => begun().broken_after(before + 2),

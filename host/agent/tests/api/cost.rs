@@ -90,7 +90,7 @@ async fn a_provider_that_does_not_count_ends_the_session_unless_its_model_is_fre
     let (server, base) = fake_server(Provider::OpenAi, script()).await;
     let end = run(options(Provider::OpenAi, &base), with_tools(&Desk::new()).session).await;
     let Ending::Error(text) = end.ending else { panic!("{:?}", end.ending) };
-    assert!(text.contains("does not say what") && server.count() == 1, "{text}");
+    assert!(text.contains("does not report the usage of") && server.count() == 1, "{text}");
 
     let (_server, base) = fake_server(Provider::OpenAi, script()).await;
     let fixture = with_tools(&Desk::new());

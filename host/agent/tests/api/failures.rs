@@ -49,7 +49,7 @@ async fn retry_after_in_seconds_is_waited_for() {
     let (end, fixture, _) = against(Provider::Anthropic, vec![reply, Reply::text("Whole.")]).await;
     assert_eq!(end, whole());
     assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
-    assert!(fixture.transcript.notes()[0].contains("asking again in 1.0 s"), "{:?}", fixture.transcript.notes());
+    assert!(fixture.transcript.notes()[0].contains("retrying in 1.0 s"), "{:?}", fixture.transcript.notes());
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_wait_that_is_longer_than_the_session_ends_it_at_once() {
         let (_server, base) = fake_server(Provider::Anthropic, vec![Reply::status(429).retry_after(wait)]).await;
         let fixture = setting(std::sync::Arc::new(NoTools), Bounds { deadline_seconds: Some(60), ..Bounds::default() });
         let text = error(run(options(Provider::Anthropic, &base), fixture.session).await);
-        assert!(text.contains("429") && text.contains("the session ends before it could ask again"), "{wait}: {text}");
+        assert!(text.contains("429") && text.contains("the session ends before the next attempt"), "{wait}: {text}");
     }
 }
 
@@ -128,7 +128,7 @@ async fn retries_end_with_what_failed_last() {
         fake_server(Provider::Anthropic, |_: &Received| Reply::status(529).message("Overloaded")).await;
     let options = ApiOptions { retries: 3, ..options(Provider::Anthropic, &base) };
     let text = error(run(options, plain().session).await);
-    assert!(text.contains("529") && text.contains("Overloaded; it was asked 4 times"), "{text}");
+    assert!(text.contains("529") && text.contains("Overloaded; the request was made 4 times"), "{text}");
     assert_eq!(server.count(), 4);
 }
 

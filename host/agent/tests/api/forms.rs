@@ -162,8 +162,8 @@ async fn an_input_is_understood_in_every_form_that_servers_send() {
 #[tokio::test]
 async fn no_call_is_made_whose_input_did_not_come_whole() {
     let named = |arguments: Value| json!({"index": 0, "id": "a", "function": function("look", arguments)});
-    let cut = "it broke off at the limit";
-    let no_object = "its input is no JSON object";
+    let cut = "it was cut off at the limit";
+    let no_object = "its input is not a JSON object";
     for (arguments, finish, why) in [
         (json!("{\"value\": 1"), "length", cut),
         (json!(""), "length", cut),
@@ -318,7 +318,8 @@ async fn half_a_surrogate_pair_ends_nothing_and_a_pair_cut_in_two_is_joined() {
     ] {
         assert_eq!(answer(Provider::OpenAi, SSE, body(pieces)).await.said(), text, "{pieces:?}");
     }
-    let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"look\",\
+    let call = "data: \
+        {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"look\",\
                 \"arguments\":{\"value\":\"\\ud83d\"}}}]},\"finish_reason\":\"tool_calls\"}]}\n\n";
     assert_eq!(answer(Provider::OpenAi, SSE, call).await.inputs(), [&json!({"value": "\u{fffd}"})]);
 }

@@ -271,7 +271,7 @@ async fn nobody_comes_in_without_a_good_token_where_one_is_needed() {
         for token in ["", "guild_0000"] {
             let reply = world.send(&format!("GET {path}"), token, "").await;
             assert_eq!((reply.status, reply.header("www-authenticate")), (401, Some("bearer")), "{path}");
-            assert!(answer(&reply).1["error"].as_str().unwrap().starts_with("a token is needed"), "{reply:?}");
+            assert!(answer(&reply).1["error"].as_str().unwrap().starts_with("a valid token is needed"), "{reply:?}");
         }
     }
     assert_eq!(world.post(CREATE, "", commission()).await.0, 401);
@@ -360,7 +360,7 @@ async fn a_token_for_some_members_does_not_reach_the_hall_of_all() {
     let world = World::closed().await;
     for members in ["tester", "t*", "*r"] {
         let token = world.token(&format!("bound{}", members.len()), Methods::All, members);
-        let why = "is for some members, and the hall is of all";
+        let why = "is for some members, and the hall needs a token for all";
         for path in [LIST, EVENTS, "/hall/nowhere"] {
             let (status, refused) = world.get(path, &token).await;
             assert_eq!(status, 403, "{path}");

@@ -120,12 +120,12 @@ fn read(assembly: &mut Assembly, event: &str, value: &Value) -> Result<(), Failu
         }
         "ping" => {}
         // The protocol may gain events, which clients have to ignore.
-        other => assembly.note(format!("the provider sent an event that is not known: {other:?}")),
+        other => assembly.note(format!("the provider sent an unknown event: {other:?}")),
     }
     Ok(())
 }
 
-/// Matches the block with this label, or without a label the block that was begun last.
+/// Matches the block with this label, or without a label the block that began last.
 fn of_index(index: Option<&str>) -> impl Fn(&CallDraft) -> bool {
     move |call: &CallDraft| index.is_none() || call.label.as_deref() == index
 }
@@ -151,7 +151,7 @@ fn begin(assembly: &mut Assembly, index: Option<String>, block: &Value) -> Resul
             }
         }
         other => {
-            assembly.note(format!("the provider sent a block that is not known: {other:?}"));
+            assembly.note(format!("the provider sent an unknown block: {other:?}"));
             Ok(())
         }
     }
@@ -171,7 +171,7 @@ fn delta(assembly: &mut Assembly, index: Option<String>, delta: &Value) -> Resul
         }
         "citations_delta" => Ok(()),
         other => {
-            assembly.note(format!("the provider sent a piece that is not known: {other:?}"));
+            assembly.note(format!("the provider sent an unknown piece: {other:?}"));
             Ok(())
         }
     }

@@ -15,7 +15,7 @@ use crate::api::{
     failure::Failure,
 };
 
-/// Characters of a provider's own word, such as a reason to stop, that are kept.
+/// The most characters of a provider's own word, such as a reason to stop, that are kept.
 const WORD_CHARS: usize = 100;
 
 /// The parts of an answer so far.
@@ -23,15 +23,15 @@ const WORD_CHARS: usize = 100;
 pub(super) struct Assembly {
     drafts: Vec<Draft>,
     calls: usize,
-    /// Bytes that were received of texts, reasoning and calls.
+    /// The received bytes of texts, reasoning and calls.
     size: usize,
     /// Whether the current message has halves of surrogate pairs.
     pub(super) has_halves: bool,
     /// Text that was added since it was last taken.
     fresh: String,
-    /// The provider's reason to stop, the last one where there are several.
+    /// The provider's reason to stop; the last one if there are several.
     pub(super) finish: Option<String>,
-    /// Whether the provider said that nothing follows.
+    /// Whether the provider announced the end of the answer.
     pub(super) ended: bool,
     /// The model's refusal, in protocols that tell a refusal from an answer.
     pub(super) refusal: String,
@@ -61,7 +61,7 @@ pub(super) struct CallDraft {
     whole: bool,
     /// The nesting of the input's JSON text so far.
     nesting: Nesting,
-    /// Whether the provider said that no more of the input comes.
+    /// Whether the provider announced the end of the input.
     closed: bool,
     signature: Option<String>,
 }

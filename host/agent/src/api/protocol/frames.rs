@@ -12,15 +12,15 @@ use serde_json::Value;
 use super::{MAX_ANSWER_BYTES, surrogates};
 use crate::api::failure::Failure;
 
-/// Bytes of memory that one message may take once it is read.
+/// The most bytes of memory that one parsed message may take.
 const MAX_PARSED_BYTES: u64 = 96 * 1024 * 1024;
 /// Characters of unreadable data that an error quotes.
 const QUOTED_CHARS: usize = 300;
 
-/// A part of the body that was read.
+/// A part of the body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
-    /// A JSON message, the name of its event where it has one, and whether it has halves of surrogate pairs.
+    /// A JSON message, the name of its event if it has one, and whether it has halves of surrogate pairs.
     Message { event: String, value: Value, has_halves: bool },
     /// `[DONE]`: nothing follows.
     End,
@@ -165,7 +165,7 @@ impl Frames {
                 let value = Value::String(message.trim().to_owned());
                 self.emit(Parsed { value, has_halves: false }, take)
             }
-            None => Err(Failure::passing(format!("a message of the answer is no JSON: {}", quoted(&message)))),
+            None => Err(Failure::passing(format!("a message of the answer is not JSON: {}", quoted(&message)))),
         }
     }
 
@@ -189,13 +189,13 @@ impl Frames {
     }
 }
 
-/// A message that was read.
+/// A parsed message.
 struct Parsed {
     value: Value,
     has_halves: bool,
 }
 
-/// A JSON text as a value; `None` where it is not whole, or not JSON. Half a surrogate pair is kept for
+/// Parses a JSON text; `None` if it is incomplete, or not JSON. Half a surrogate pair is kept for
 /// [`surrogates::Joiner`].
 fn parse(text: &str) -> Result<Option<Parsed>, Failure> {
     if parsed_bytes(text.as_bytes()) > MAX_PARSED_BYTES {

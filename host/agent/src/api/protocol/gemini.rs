@@ -112,7 +112,7 @@ fn read(assembly: &mut Assembly, value: &Value) -> Result<(), Failure> {
             assembly.text("", signature)?;
         } else {
             let kinds: Vec<&String> = part.as_object().into_iter().flat_map(|part| part.keys()).take(3).collect();
-            assembly.note(format!("the provider sent a part that is not known: {kinds:?}"));
+            assembly.note(format!("the provider sent an unknown part: {kinds:?}"));
         }
     }
     finish(assembly, candidate.get("finishReason"));

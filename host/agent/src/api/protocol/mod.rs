@@ -1,4 +1,4 @@
-//! The protocols of the providers: how a request is written, and how an answer is read.
+//! Implements the protocols of the providers: they write requests and read answers.
 //!
 //! An answer is untrusted input. A deviation from a protocol is understood as widely used servers mean it
 //! (`docs/reference/configuration.md` has the table), or it is an error that quotes the provider. A call is made only
@@ -23,20 +23,21 @@ use super::{
     failure::Failure,
 };
 
-/// Bytes of one answer: its text, its reasoning and all of its calls together. It bounds each line of the answer, too.
+/// The most bytes of one answer: its text, its reasoning and all of its calls together. The constant also bounds each
+/// line of the answer.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
-/// Parts of one answer: texts, blocks of reasoning, calls.
+/// The most parts of one answer: texts, blocks of reasoning, calls.
 const MAX_PARTS: usize = 4096;
-/// Calls in one answer. Providers have a model make a few dozen at most.
+/// The most calls in one answer. Models make a few dozen at most.
 const MAX_CALLS: usize = 128;
-/// Bytes of memory that the inputs of an answer's calls may take together.
+/// The most bytes of memory that the inputs of an answer's calls may take together.
 const MAX_INPUT_BYTES: u64 = 96 * 1024 * 1024;
-/// Notes about ignored data in one answer.
+/// The most notes about ignored data in one answer.
 const MAX_NOTES: usize = 8;
 
-/// A protocol: where a request goes, how it is written, and how an answer is read.
+/// A protocol: the address of a request, its format, and the format of an answer.
 pub(super) struct Protocol {
-    /// The path below the base URL, where `{model}` stands for the name of the model.
+    /// The path below the base URL; `{model}` stands for the name of the model.
     pub(super) path: &'static [&'static str],
     pub(super) query: Option<&'static str>,
     /// The header of the key. In `authorization` the key is a bearer token.
@@ -79,7 +80,7 @@ fn chat_messages(request: &Request<'_>, push: fn(&mut Vec<Value>, &Message)) -> 
     messages
 }
 
-/// Writes the tools of a request as functions, as OpenAI and Ollama have them.
+/// Writes the tools of a request as functions, in the form of OpenAI and Ollama.
 fn set_functions(body: &mut Value, request: &Request<'_>) {
     if request.tools.is_empty() {
         return;
@@ -112,7 +113,7 @@ impl Reader {
         Ok(assembly.take_fresh())
     }
 
-    /// Whether the provider said that nothing follows.
+    /// Whether the provider announced the end of the answer.
     pub(super) fn is_ended(&self) -> bool {
         self.assembly.ended
     }
@@ -163,10 +164,10 @@ impl Reader {
             | "MISSING_THOUGHT_SIGNATURE"
             | "TOO_MANY_TOOL_CALLS"
             | "OTHER" => {
-                return Err(Failure::passing(format!("the provider broke its answer off ({reason})")));
+                return Err(Failure::passing(format!("the provider broke off its answer ({reason})")));
             }
             _ => {
-                self.assembly.note(format!("the provider's reason to stop is not known: {reason:?}"));
+                self.assembly.note(format!("the provider's reason to stop is unknown: {reason:?}"));
                 Stop::Done
             }
         })
@@ -195,7 +196,7 @@ fn take(protocol: &Protocol, assembly: &mut Assembly, frame: Frame) -> Result<()
     }
     if !value.is_object() {
         return Err(Failure::passing(format!(
-            "a message of the answer is no JSON object: {}",
+            "a message of the answer is not a JSON object: {}",
             quoted(&value.to_string())
         )));
     }

@@ -137,7 +137,7 @@ fn typed(assembly: &mut Assembly, piece: &Value) -> Result<(), Failure> {
             pieces.iter().try_for_each(|piece| assembly.reasoning(text(piece, "text"), None))
         }
         (other, _) => {
-            assembly.note(format!("the provider sent content that is not known: {other:?}"));
+            assembly.note(format!("the provider sent unknown content: {other:?}"));
             Ok(())
         }
     }
