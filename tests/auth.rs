@@ -363,8 +363,7 @@ fn in_a_batch_what_the_token_is_not_for_is_an_error_and_the_rest_is_carried_out(
     assert_eq!(answers.as_array().unwrap().len(), 2);
     assert_eq!(
         answers[0],
-        json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32003, "message": "the token reader is not for \
-            worker/dispatch"}})
+        json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32003, "message": "the token reader is not for worker/dispatch"}})
     );
     assert_eq!(answers[1]["result"]["jobs"], json!([]));
 }
@@ -702,8 +701,7 @@ fn a_large_answer_keeps_its_place_until_its_client_has_taken_it() {
     });
     assert_eq!(
         refused.json(),
-        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "Invalid request: `id` is longer \
-            than 1024 bytes"}})
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "Invalid request: `id` is longer than 1024 bytes"}})
     );
 }
 
@@ -966,8 +964,7 @@ fn a_client_that_does_not_take_its_answers_is_let_go() {
     let unknown: Vec<_> = (0..100).map(|id| json!({"jsonrpc": "2.0", "id": id, "method": "x".repeat(100)})).collect();
     let body = json!(unknown).to_string();
     let request = format!(
-        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
-         {}\r\n\r\n{body}",
+        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     let started = Instant::now();

@@ -103,8 +103,7 @@ fn tokens_that_have_expired_let_nobody_in() {
 /// A program that says it is this version of the CLI. Another process writes it, so that no other test's child holds it
 /// open while it is executed.
 fn cli(home: &Home, version: &str) {
-    let write = r#"rm -f "$1"; printf '#!/bin/sh\nif [ "$1" = --version ]; then echo "%s (Claude Code)"; fi\n' "$2" > \
-        "$1" && chmod 755 "$1""#;
+    let write = r#"rm -f "$1"; printf '#!/bin/sh\nif [ "$1" = --version ]; then echo "%s (Claude Code)"; fi\n' "$2" > "$1" && chmod 755 "$1""#;
     let mut shell = Command::new("/bin/sh");
     assert!(shell.args(["-c", write, "sh"]).arg(home.path("claude")).arg(version).status().unwrap().success());
 }
@@ -161,9 +160,8 @@ fn read_roots_are_usable_where_there_is_something_to_read() {
     assert_eq!((code, state.as_str(), said.as_str()), (Some(0), "usable", with_picture));
     let (code, (state, needed, said)) = roots(&["docs", "empty", "table"]);
     assert_eq!((code, state.as_str(), needed), (Some(1), "unusable", true), "{said}");
-    let expected = "empty has no file that sessions can see; table has no document; not read: tables, styles, lock \
-        files and other kinds without text to quote (1): `table/a.csv`; docs (2 documents; not read: binary (1): \
-        `docs/picture.png`)";
+    let expected = "empty has no file that sessions can see; table has no document; not read: tables, styles, lock files and other \
+                kinds without text to quote (1): `table/a.csv`; docs (2 documents; not read: binary (1): `docs/picture.png`)";
     assert_eq!(said, expected);
     let (code, (state, _, said)) = roots(&["docs", "nowhere"]);
     assert!(code == Some(1) && state == "unusable" && said.contains("nowhere"), "{said}");

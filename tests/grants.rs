@@ -487,8 +487,7 @@ fn members_shows_every_limit_and_where_it_comes_from() {
     home.edit_manifest("ann", |manifest| {
         manifest["component"]["resources"] = json!({"maxTurns": 7, "maxBudgetUsd": 9.0, "deadlineSeconds": 60});
     });
-    let tables = "[limits]\nnote_bytes = 2000\nconnections = 4096\n[member.\"*\".limits]\nnote_bytes = 1000\nresumes \
-        = 2\n\
+    let tables = "[limits]\nnote_bytes = 2000\nconnections = 4096\n[member.\"*\".limits]\nnote_bytes = 1000\nresumes = 2\n\
                   [member.ann.limits]\nnote_bytes = 1500\n";
     configure(&home, "", tables);
     let shown = guild(&home, &[&["members", "ann", "--limits"][..], &LOOK].concat());

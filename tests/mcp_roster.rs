@@ -167,8 +167,8 @@ fn what_is_refused_says_what_there_is() {
     let unknown = refused("dispatch", json!({"worker": "reader", "descripton": "d", "task": "t"}));
     assert_eq!(
         unknown,
-        "`dispatch` has no argument `descripton`; did you mean `description`? known are worker, description, task, \
-         config, wait"
+        "`dispatch` has no argument `descripton`; did you mean `description`? known are worker, description, task, config, \
+         wait"
     );
     assert!(refused("status", json!({"id": "x"})).contains("known are worker, jobId"));
     assert!(refused("status", json!({})).contains("`jobId` is missing"));

@@ -26,8 +26,7 @@ fn package(home: &Home, name: &str) -> PathBuf {
             "scripts": {"install": format!("touch {}", ran.display())},
             "guildHall": {
                 "type": "worker",
-                "identity": {"name": "Dalton", "description": "Says what day it is.", "displayTitle": "Guild \
-                 Artificer"},
+                "identity": {"name": "Dalton", "description": "Says what day it is.", "displayTitle": "Guild Artificer"},
                 "posture": "Be brief.", "domainToolboxes": [], "builtInTools": ["Read", "Write"], "checkoutScope": "full",
                 "component": {"file": "guest.wasm", "world": "autonomous-worker"}
             }
@@ -109,7 +108,7 @@ fn a_roster_serves_a_package_and_says_of_others_what_is_wrong_without_running_an
     };
     let bash = why("bash");
     assert!(
-        bash.contains(&place("bash", "builtInTools")) && bash.contains("\"Bash\" (nothing runs commands"),
+        bash.contains(&place("bash", "builtInTools")) && bash.contains("\"Bash\" (this host runs no commands"),
         "{bash}"
     );
     let bare = why("bare");

@@ -174,8 +174,7 @@ fn a_job_is_not_resumed_with_an_agent_that_the_operator_does_not_allow() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     provider.set_nonblocking(true).unwrap();
     let api = format!(
-        "[api]\nprovider = \"openai\"\nbase_url = \"http://{}/v1/\"\nmodel = \"m\"\n[[prices]]\nmodel = \"m\"\ninput \
-         = 1.0\n\
+        "[api]\nprovider = \"openai\"\nbase_url = \"http://{}/v1/\"\nmodel = \"m\"\n[[prices]]\nmodel = \"m\"\ninput = 1.0\n\
          output = 1.0\n",
         provider.local_addr().unwrap()
     );

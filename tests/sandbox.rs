@@ -133,8 +133,7 @@ fn another_version_is_refused_with_both_versions_before_anything_is_compiled() {
         let import = format!("guild:worker/log@{version}");
         let component = wat::parse_str(format!(
             // What follows the import is no valid component: were it compiled, the error would be another.
-            "(component (import \"{import}\" (instance (export \"write\" (func)))) (core module (func (unreachable) \
-             (i32.add))))"
+            "(component (import \"{import}\" (instance (export \"write\" (func)))) (core module (func (unreachable) (i32.add))))"
         ))
         .unwrap();
         let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});

@@ -140,8 +140,8 @@ fn a_search_has_no_more_memory_than_its_limit() {
     let hostile = searcher("a", "docs/a.txt").document("docs/a.txt", &"b".repeat(4 * MIB));
     hostile.limit("search_memory_bytes = 1048576").attacks(|case| {
         case.fails(
-            "it took more than 1048576 bytes of memory (limits.search_memory_bytes): ask for less, with a narrower \
-             path, glob or pattern",
+            "it took more than 1048576 bytes of memory (limits.search_memory_bytes): ask for less, with a narrower path, \
+             glob or pattern",
         );
     });
 }

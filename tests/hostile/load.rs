@@ -224,8 +224,8 @@ fn a_table_of_ten_million_elements_at_the_beginning_is_over_the_limit() {
 #[test]
 fn hundreds_of_thousands_of_globals_are_refused() {
     let component = Guest::default().with(&"(global i32 (i32.const 0))".repeat(300_000)).build();
-    let why = "the component cannot be loaded: an instance of it would take more than 4194304 bytes of the host, for \
-        its globals, its functions in tables and its imports";
+    let why = "the component cannot be loaded: an instance of it would take more than 4194304 bytes of the host, for its globals, \
+               its functions in tables and its imports";
     // Memory that the compiler's threads do not free.
     Hostile::worker(component).growth_mib(128).attacks(|case| refused(case, why));
 }
@@ -233,15 +233,15 @@ fn hundreds_of_thousands_of_globals_are_refused() {
 #[test]
 fn an_import_that_nobody_has_is_refused() {
     let component = "(component (import \"evil:exfil/socket@1.0.0\" (instance (export \"open\" (func)))))";
-    let why = "guild-member.json:1: the component imports `evil:exfil/socket@1.0.0`, which this host does not have; a \
-        plugin can use guild:worker and WASI 0.2 only";
+    let why = "guild-member.json:1: the component imports `evil:exfil/socket@1.0.0`, which this host does not have; a plugin can use \
+               guild:worker and WASI 0.2 only";
     is_not_loaded(wat::parse_str(component).unwrap(), why);
 }
 
 #[test]
 fn an_import_that_was_not_asked_for_is_refused() {
-    let why = "guild-member.json:1: the component imports `guild:worker/web@0.1.0`, which its manifest does not ask \
-        for; add the line `\"web\": {}` to `component.grants`";
+    let why = "guild-member.json:1: the component imports `guild:worker/web@0.1.0`, which its manifest does not ask for; add the line \
+               `\"web\": {}` to `component.grants`";
     Hostile::worker(Guest::importing(&["web"]).build())
         .grants(serde_json::json!({}))
         .attacks(|case| refused(case, why));
@@ -265,8 +265,8 @@ fn an_import_that_was_not_granted_answers_so() {
 #[test]
 fn another_version_of_the_package_is_refused() {
     let component = "(component (import \"guild:worker/log@0.2.0\" (instance (export \"write\" (func)))))";
-    let why = "guild-member.json:1: the component uses `guild:worker/log@0.2.0`; this host has guild:worker@0.1.0, \
-        which serves 0.1.0 up to 0.1.0";
+    let why = "guild-member.json:1: the component uses `guild:worker/log@0.2.0`; this host has guild:worker@0.1.0, which serves \
+               0.1.0 up to 0.1.0";
     is_not_loaded(wat::parse_str(component).unwrap(), why);
 }
 
@@ -375,8 +375,7 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
     let plants: [(Plant, &str); 3] = [
         (
             |path| symlink("/etc/passwd", path).unwrap(),
-            "`guest.wasm` is a symbolic link to /etc/passwd, which leads out of the member's directory, or cannot be \
-             followed; put the file itself there",
+            "`guest.wasm` is a symbolic link to /etc/passwd, which leads out of the member's directory, or cannot be followed; put the file itself there",
         ),
         (
             |path| {

@@ -144,8 +144,7 @@ mod tests {
                 "properties": {
                     "query": {"type": "string", "description": "The search query, a few words."},
                     "limit": {
-                        "type": "integer", "minimum": 1, "maximum": 20, "description": "How many answers; 10 by \
-                         default.",
+                        "type": "integer", "minimum": 1, "maximum": 20, "description": "How many answers; 10 by default.",
                     },
                 },
             })
@@ -173,8 +172,8 @@ mod tests {
             grep["properties"]["output_mode"],
             json!({
                 "type": "string", "enum": ["content", "files_with_matches", "count"],
-                "description": "content: the lines that match; files_with_matches (the default): the files, newest \
-                 first; count: how many lines match in each file.",
+                "description": "content: the lines that match; files_with_matches (the default): the files, newest first; \
+                                count: how many lines match in each file.",
             })
         );
         assert_eq!(

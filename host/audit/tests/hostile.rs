@@ -82,8 +82,7 @@ fn what_is_no_component_is_told_what_it_is() {
 #[test]
 fn every_beginning_of_a_component_is_audited() {
     let whole = wat(
-        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" \
-            (func)))))"#,
+        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" (func)))))"#,
     );
     for end in 0..whole.len() {
         audit(&whole[..end]);
@@ -94,8 +93,7 @@ fn every_beginning_of_a_component_is_audited() {
 #[test]
 fn every_changed_byte_is_audited() {
     let whole = wat(
-        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" \
-            (func)))))"#,
+        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" (func)))))"#,
     );
     for at in 8..whole.len() {
         for byte in [0, 1, 0x7f, 0x80, 0xff] {

@@ -25,7 +25,8 @@ impl Authorized {
     /// Runs the method, and logs its outcome if the method is logged.
     ///
     /// # Errors
-    /// The method's error.
+    ///
+    /// Returns the method's error.
     pub async fn run<T, W>(&self, work: impl FnOnce(Audit) -> W) -> Result<T, RpcError>
     where
         W: Future<Output = Result<T, RpcError>>,

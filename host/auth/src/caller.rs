@@ -226,7 +226,8 @@ impl Caller {
     /// Passes on a caller that may access objects of all members, such as the hall.
     ///
     /// # Errors
-    /// The token permits only some members.
+    ///
+    /// Returns an error when the token permits only some members.
     pub fn require_all_members(self) -> Result<Self, Refused> {
         match &self.credential {
             Some(credential) if !credential.token.is_for_all() => {
@@ -247,7 +248,8 @@ impl Caller {
     /// Counts a further request of a batch.
     ///
     /// # Errors
-    /// There were too many requests.
+    ///
+    /// Returns an error when there were too many requests.
     pub fn another(&self, member: &str, operation: Operation<'_>) -> Result<(), Refused> {
         self.checked(member, operation, |credential| credential.count_request())
     }
@@ -256,8 +258,9 @@ impl Caller {
     /// until it is sent.
     ///
     /// # Errors
-    /// There is no memory for a response so large that it can only come from a read. Responses to changes are always
-    /// sent.
+    ///
+    /// Returns an error when there is no memory for a response so large that it can only come from a read. Responses to
+    /// changes are always sent.
     pub fn respond(&self, answer: Bytes) -> Result<Bytes, Refused> {
         self.resize(answer.len() as u64, answer.len() as u64)?;
         if answer.len() as u64 <= LARGE {
@@ -274,7 +277,8 @@ impl Caller {
     /// Reserves further memory for the request, after waiting for other requests to release enough.
     ///
     /// # Errors
-    /// No memory became free within a few seconds.
+    ///
+    /// Returns an error when no memory became free within a few seconds.
     pub async fn reserve(&self, bytes: u64) -> Result<(), Refused> {
         if bytes <= LARGE {
             return Ok(());
@@ -291,7 +295,8 @@ impl Caller {
     /// Sets the size of the memory that the request has reserved, including a response of this length.
     ///
     /// # Errors
-    /// There is no memory for a response so large that it can only come from a read.
+    ///
+    /// Returns an error when there is no memory for a response so large that it can only come from a read.
     pub fn resize(&self, bytes: u64, answer: u64) -> Result<(), Refused> {
         let bytes = if bytes > LARGE { bytes } else { 0 };
         let memory = match self.request.memory.get() {
@@ -324,7 +329,8 @@ impl Caller {
     /// The gate: checks that the caller may call a method of a member now.
     ///
     /// # Errors
-    /// The token is no longer valid, does not permit the method, or was used too much.
+    ///
+    /// Returns an error when the token is no longer valid, does not permit the method, or was used too much.
     pub fn authorize(&self, member: &str, operation: Operation<'_>) -> Result<Authorized, Refused> {
         self.checked(member, operation, |credential| {
             // The token may have been revoked while the body, or an earlier request of the batch, took time.

@@ -34,8 +34,9 @@ impl Ingress {
     /// The ingress of a host that listens at `address`, with the rules of `guild.toml`.
     ///
     /// # Errors
-    /// The certificate, the named audit log or the tokens cannot be read, or every request would need a token and there
-    /// is none.
+    ///
+    /// Returns an error when the certificate, the named audit log or the tokens cannot be read, or every request would
+    /// need a token and there is none.
     pub fn open(config: &Config, address: SocketAddr) -> Result<Self, IngressError> {
         let rules = Rules::of(config, address, None)?;
         let has_tls = rules.tls.is_some();

@@ -40,7 +40,8 @@ impl PrivateHost {
     /// Makes the token of the host at `port`, which this process must have bound.
     ///
     /// # Errors
-    /// The file cannot be written; the text names it.
+    ///
+    /// Returns an error when the file cannot be written; the text names it.
     pub fn create(port: u16) -> io::Result<Self> {
         let directory = directory()?;
         remove_unused(&directory);
@@ -73,7 +74,8 @@ impl PrivateHost {
     /// Waits until no client uses the host. After that, no client can start to use it.
     ///
     /// # Errors
-    /// The system cannot lock the file.
+    ///
+    /// Returns an error when the system cannot lock the file.
     pub fn wait_until_unused(&self) -> io::Result<()> {
         self.file.lock()
     }
@@ -113,7 +115,8 @@ impl Lease {
     /// Joins the host at `port`, if it is private.
     ///
     /// # Errors
-    /// The file cannot be opened or locked.
+    ///
+    /// Returns an error when the file cannot be opened or locked.
     pub fn join(port: u16) -> io::Result<Joined> {
         let Some(file) = open(port)? else { return Ok(Joined::NotPrivate) };
         match file.try_lock_shared() {
@@ -144,7 +147,8 @@ pub fn token(port: u16) -> Option<Secret> {
 /// Waits until no other process starts a private host for these members. Dropping the file releases the lock.
 ///
 /// # Errors
-/// The file cannot be created or locked; the text names it.
+///
+/// Returns an error when the file cannot be created or locked; the text names it.
 pub fn lock_start(members: &Path) -> io::Result<File> {
     let members = members.canonicalize().map_err(|e| at(members, e))?;
     let name = hex(&Sha256::digest(members.as_os_str().as_encoded_bytes()));

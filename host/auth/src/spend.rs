@@ -134,7 +134,8 @@ impl Ledger {
     /// The US dollars that were spent today in all.
     ///
     /// # Errors
-    /// The ledger cannot be read.
+    ///
+    /// Returns an error when the ledger cannot be read.
     pub fn spent_today(&self) -> Result<f64, String> {
         self.spent(None).map(|(all, _)| all)
     }
@@ -142,7 +143,8 @@ impl Ledger {
     /// The US dollars that were spent today: in all, and with this token.
     ///
     /// # Errors
-    /// The ledger cannot be read, so the amounts are unknown.
+    ///
+    /// Returns an error when the ledger cannot be read, so the amounts are unknown.
     pub(crate) fn spent(&self, token: Option<&str>) -> Result<(f64, f64), String> {
         let mut state = self.state();
         if !state.is_writing {

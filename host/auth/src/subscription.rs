@@ -22,7 +22,8 @@ impl Caller {
     /// Releases the place of the request, for a stream of the events of these members; of all members if none is named.
     ///
     /// # Errors
-    /// The token does not permit one of them.
+    ///
+    /// Returns an error when the token does not permit one of them.
     pub fn subscribe<'a>(self, members: impl Iterator<Item = &'a str> + Clone) -> Result<Subscription, Refused> {
         let subscription = self.into_subscription();
         let (peer, rules, credential) =

@@ -46,7 +46,8 @@ struct Current {
 
 impl Tls {
     /// # Errors
-    /// A file cannot be read, has no certificate or no key, or the two do not match.
+    ///
+    /// Returns an error when a file cannot be read, has no certificate or no key, or the two do not match.
     pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
         let stamps = stamps(files);
         let current = Mutex::new(Current { acceptor: acceptor(files)?, stamps, looked: Instant::now() });
@@ -57,7 +58,8 @@ impl Tls {
     /// Whether clients accept the certificates at this time.
     ///
     /// # Errors
-    /// A certificate has expired, or is not valid yet; the text names it.
+    ///
+    /// Returns an error when a certificate has expired, or is not valid yet; the text names it.
     pub fn check_times(&self) -> Result<(), TlsError> {
         check_times(&self.files)
     }

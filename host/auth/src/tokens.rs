@@ -229,7 +229,8 @@ impl TokenFile {
     /// The file next to the `guild.toml`, whether or not it exists.
     ///
     /// # Errors
-    /// The user has no configuration directory.
+    ///
+    /// Returns an error when the user has no configuration directory.
     pub fn of(config: &Config) -> Result<Self, TokenError> {
         let directory = config.directory.clone().ok_or(TokenError::NoPlace)?;
         Ok(Self { path: directory.join(FILE_NAME), directory, policy_option: config.policy_option() })
@@ -248,7 +249,8 @@ impl TokenFile {
     /// Reads the tokens; none if there is no file.
     ///
     /// # Errors
-    /// The file is invalid, or other users could have written it.
+    ///
+    /// Returns an error when the file is invalid, or other users could have written it.
     pub fn read(&self) -> Result<Vec<Token>, TokenError> {
         let unsound = |why: String| TokenError::Unsound { path: self.path.clone(), why };
         let text = match self.text() {
@@ -296,7 +298,8 @@ impl TokenFile {
     /// Makes a token. The secret is returned here and stored nowhere.
     ///
     /// # Errors
-    /// The name is in use or invalid, or the file cannot be read or written.
+    ///
+    /// Returns an error when the name is in use or invalid, or the file cannot be read or written.
     pub fn add(&self, new: NewToken) -> Result<Secret, TokenError> {
         check_name(&new.name).map_err(TokenError::Refused)?;
         let secret = random().map_err(|source| self.failed(source))?;
@@ -317,7 +320,8 @@ impl TokenFile {
     /// Revokes a token: hosts refuse it from the next request on.
     ///
     /// # Errors
-    /// There is no such token, or the file cannot be read or written.
+    ///
+    /// Returns an error when there is no such token, or the file cannot be read or written.
     pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
         self.change(|tokens| {
             let before = tokens.len();

@@ -317,12 +317,12 @@ impl Operation for DispatchJob {
     const ROW: Row = Row::new(
         method::DISPATCH,
         Access::Dispatches,
-        "Hands a task to a worker, which carries it out on its own, in the background. Answers at once with the \
-         `jobId` of the new job.",
+        "Hands a task to a worker, which carries it out on its own, in the background. Answers at once with the `jobId` of the \
+         new job.",
     )
     .refuses(
-        "A parameter is missing, of the wrong type or too large; or the member refuses the task. The message says \
-         which and why.",
+        "A parameter is missing, of the wrong type or too large; or the member refuses the task. The message says which and \
+         why.",
     )
     .tool("dispatch", "Dispatch work");
 }

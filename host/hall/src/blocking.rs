@@ -39,7 +39,8 @@ pub(crate) async fn in_time<T>(
     let done = tokio::time::timeout(PATIENCE, work).await;
     done.unwrap_or_else(|_| {
         Err(OperationError::Conflict(format!(
-            "project {project:?} is busy, or its git hangs: the operation takes more than {} s, and continues in the background",
+            "project {project:?} is busy, or its git hangs: the operation takes more than {} s, and continues in the \
+             background",
             PATIENCE.as_secs()
         )))
     })

@@ -66,7 +66,8 @@ impl ManagerTools {
     fn activity(&self, tool: &str) -> Result<&Attempt, ToolError> {
         self.activity.as_ref().ok_or_else(|| {
             ToolError::InvalidInput(format!(
-                "{tool} works on the project of a commission or a meeting, and this job was dispatched without one; ask the user to commission the manager on the project"
+                "{tool} works on the project of a commission or a meeting, and this job was dispatched without one; \
+                 ask the user to commission the manager on the project"
             ))
         })
     }
@@ -76,13 +77,15 @@ impl ManagerTools {
         let Attempt { activity, project, .. } = self.activity(tool)?;
         if ends && activity.id() == id {
             return Err(ToolError::InvalidInput(format!(
-                "{id} is your own commission, and its end would end this session; submit its result, or ask the user to cancel it"
+                "{id} is your own commission, and its end would end this session; submit its result, or ask the user \
+                 to cancel it"
             )));
         }
         let of = self.hall.commissions.read(id, None).await?.commission.project_name;
         if of != *project {
             return Err(ToolError::InvalidInput(format!(
-                "{id} belongs to project {of:?}, and you work only on {project:?}; ask the user to commission the manager there"
+                "{id} belongs to project {of:?}, and you work only on {project:?}; ask the user to commission the \
+                 manager there"
             )));
         }
         Ok(())
@@ -218,9 +221,12 @@ fn list(all: &[Arc<Commission>], shown: Vec<Value>) -> Value {
 }
 
 /// The manager's description of [`CreateCommission`]: its commission is dispatched at once.
-const CREATES: &str = "Create a commission for another worker, and dispatch it: the user sees that you created it, and can change or cancel it. Returns its id, whether it starts now (`accepted`) or waits (`queued`), the dependencies that it waits for (`blockedBy`), and the bounds that exceeded the operator's (`cut`).";
+const CREATES: &str = "Create a commission for another worker, and dispatch it: the user sees that you created it, \
+    and can change or cancel it. Returns its id, whether it starts now (`accepted`) or waits (`queued`), the \
+    dependencies that it waits for (`blockedBy`), and the bounds that exceeded the operator's (`cut`).";
 /// The manager's description of [`AbandonCommission`], which the manager may decide itself.
-const ABANDONS: &str = "Abandon a commission that is not running, for good: the work was done elsewhere, or is not worth another attempt.";
+const ABANDONS: &str =
+    "Abandon a commission that is not running, for good: the work was done elsewhere, or is not worth another attempt.";
 
 /// A commission that the manager creates.
 #[derive(Deserialize, JsonSchema)]

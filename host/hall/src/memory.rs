@@ -46,7 +46,8 @@ impl Scopes {
     /// use.
     ///
     /// # Errors
-    /// Where the directory cannot be opened.
+    ///
+    /// Returns an error when the directory cannot be opened.
     pub fn open(home: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Result<Self, OperationError> {
         let home = open_dir(home, ".").map_err(OperationError::io("the hall's home cannot be opened"))?;
         let open = Mutex::new(Open { limits, condenser: None, stores: BTreeMap::new() });
@@ -94,7 +95,8 @@ impl Scopes {
     /// every project.
     ///
     /// # Errors
-    /// Where a scope that is granted cannot be opened.
+    ///
+    /// Returns an error when a scope that is granted cannot be opened.
     pub fn granted(
         &self,
         attempt: &Attempt,

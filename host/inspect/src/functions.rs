@@ -9,7 +9,8 @@ use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 /// Rejects a component with a function that exceeds the limits.
 ///
 /// # Errors
-/// The text names the function, its module, the limit and its value.
+///
+/// Returns a text that names the function, its module, the limit and its value.
 pub fn check(component: &[u8], limits: &Limits) -> Result<(), String> {
     let (mut module, mut function) = (0_u32, 0_u32);
     for payload in Parser::new(0).parse_all(component) {

@@ -102,7 +102,8 @@ pub struct Outside {
 /// Reads the imports and exports of a component.
 ///
 /// # Errors
-/// [`InspectError::NotAComponent`], with a text that describes the bytes.
+///
+/// Returns [`InspectError::NotAComponent`] with a text that describes the bytes.
 pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
     let not = |why: &str| InspectError::NotAComponent(format!("the file is not a WebAssembly component: {why}"));
     if bytes.starts_with(b"\x7fELF") {
@@ -214,8 +215,9 @@ pub fn is_export(export: &str, interface: &str) -> bool {
 /// Checks a component's imports and exports against its manifest, its grants, and this host.
 ///
 /// # Errors
-/// The first mismatch: an import that this host does not have, imports that were not requested or granted, or the
-/// exports of another world. See [`InspectError`].
+///
+/// Returns the first mismatch: an import that this host does not have, imports that were not requested or granted, or
+/// the exports of another world. See [`InspectError`].
 pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result<(), InspectError> {
     let (mut not_asked, mut not_granted) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for import in &outside.imports {

@@ -82,7 +82,8 @@ impl Bound {
     /// listens; otherwise a second host could bind the same address before the first listens.
     ///
     /// # Errors
-    /// [`BindError::InUse`] if another process has the address, whether or not it listens yet.
+    ///
+    /// Returns [`BindError::InUse`] if another process has the address, whether or not it listens yet.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let bind = |reuse| {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -108,7 +109,8 @@ impl Bound {
     /// Lets clients connect. Must be called in a runtime.
     ///
     /// # Errors
-    /// [`BindError::InUse`] if another host that started at the same moment already listens.
+    ///
+    /// Returns [`BindError::InUse`] if another host that started at the same moment already listens.
     pub fn listen(self, limits: &Limits) -> Result<TcpListener, BindError> {
         let listen = || {
             // Connections inherit these options. A response is one write, so waiting to fill a packet would only delay
@@ -287,7 +289,8 @@ impl StopSignals {
     /// Installs the handlers before it returns.
     ///
     /// # Errors
-    /// The system does not let the process install the handlers.
+    ///
+    /// Returns an error when the system does not let the process install the handlers.
     pub fn new() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -313,7 +316,8 @@ impl Signals {
     /// Installs the handlers before it returns.
     ///
     /// # Errors
-    /// The system does not let the process install the handlers.
+    ///
+    /// Returns an error when the system does not let the process install the handlers.
     pub fn new() -> io::Result<Self> {
         // This must be read before a handler is installed. Under `nohup` the process outlives its terminal.
         let has_terminal = is_on_terminal() && !ignores_hangups();

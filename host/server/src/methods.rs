@@ -320,7 +320,8 @@ pub(crate) fn operation(name: &str) -> Operation<'_> {
 /// Carries out a request if its caller is permitted to make it, and returns its result as JSON.
 ///
 /// # Errors
-/// The refusal of the gate or of the method.
+///
+/// Returns the refusal of the gate or of the method.
 pub(crate) async fn call(server: &Server, caller: &Caller, name: &str, params: Option<&str>) -> Result<Bytes, Failure> {
     let asked = Asked::of(name);
     if let Some(Handler::Tool) = asked.handler {

@@ -68,6 +68,7 @@ pub const DEFAULT_PORT: u16 = 7433;
 /// open: a client that can connect never has to retry.
 ///
 /// # Errors
+///
 /// See [`ServeError`].
 pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
     let ServeOptions { config, target, port, sources, agent, hall, reloads, private } = options;

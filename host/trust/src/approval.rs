@@ -581,8 +581,8 @@ impl Approval {
         if !inside && !real.starts_with(member) && !file.starts_with(member) {
             return Ok(());
         }
-        let why = "guild.toml is in a member's directory, where guild.lock would be the member's own to write; keep \
-            it in a directory of its own";
+        let why = "guild.toml is in a member's directory, where guild.lock would be the member's own to write; keep it in a \
+                   directory of its own";
         Err(Refused::Directory(why.to_owned()))
     }
 }

@@ -97,7 +97,8 @@ impl Trust {
     /// Reads the text of a trust file.
     ///
     /// # Errors
-    /// The first invalid line.
+    ///
+    /// Returns the first invalid line.
     pub fn parse(text: &str) -> Result<Self, FileError> {
         let wrong = |line: usize, text: &str| FileError::Invalid { file: TRUST_FILE, line, text: text.to_owned() };
         let mut trust = Self::default();

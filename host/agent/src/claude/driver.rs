@@ -41,8 +41,8 @@ const BEGIN: &str = "begin";
 /// The id of the host's last request.
 const STOP: &str = "stop";
 /// The message to the agent after a restart.
-const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not \
-    have had its effect; what you submitted or recorded before counts. Go on with your task.";
+const RESUMED: &str = "The host was restarted while you worked. A tool call without a result may or may not have taken \
+    effect; everything that you submitted or recorded before counts. Continue your task.";
 
 /// The reason that the session ended without the CLI's result.
 pub(super) enum Stop {

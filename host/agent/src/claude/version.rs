@@ -92,8 +92,8 @@ fn check(program: &Path, text: String) -> Result<String, String> {
         Some(version) if version >= LEAST => Ok(text),
         Some(version) => Err(format!(
             "the Claude Code CLI {program} is version {}, and the runtime \"claude\" needs {least} or later, with \
-             the option `--restricted`: update it (`npm install -g @anthropic-ai/claude-code@latest`, or `claude \
-             update`), or name another in guild.toml: [claude] command = \"...\"",
+             the option `--restricted`: update it (`npm install -g @anthropic-ai/claude-code@latest`, or `claude update`), \
+             or name another in guild.toml: [claude] command = \"...\"",
             shown(version)
         )),
         None => Err(format!(

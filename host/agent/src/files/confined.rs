@@ -126,8 +126,8 @@ impl ChildSearch {
                 self.bounds.seconds
             )),
             Ended::TooMuchMemory => ToolError::OverLimit(format!(
-                "it took more than {} bytes of memory (limits.search_memory_bytes): ask for less, with a narrower \
-                 path, glob or pattern",
+                "it took more than {} bytes of memory (limits.search_memory_bytes): ask for less, with a narrower path, \
+                 glob or pattern",
                 self.bounds.memory_bytes
             )),
             Ended::Failed(why) => broke(why),

@@ -318,8 +318,7 @@ async fn half_a_surrogate_pair_ends_nothing_and_a_pair_cut_in_two_is_joined() {
     ] {
         assert_eq!(answer(Provider::OpenAi, SSE, body(pieces)).await.said(), text, "{pieces:?}");
     }
-    let call = "data: \
-        {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"look\",\
+    let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"look\",\
                 \"arguments\":{\"value\":\"\\ud83d\"}}}]},\"finish_reason\":\"tool_calls\"}]}\n\n";
     assert_eq!(answer(Provider::OpenAi, SSE, call).await.inputs(), [&json!({"value": "\u{fffd}"})]);
 }

@@ -121,8 +121,7 @@ mod tests {
         assert_eq!(
             of(
                 "port = 1\n[limits]\ntask_bytes = 3\nrunning_jobs = 5\n[member.'a/b']\nallow = ['log', 'web']",
-                "[limits]\ntask_bytes = 4\nrunning_jobs = 6\n[member.'a/b']\nallow = ['log', \
-                 'memory']\n[member.c]\nmcp = 'any'"
+                "[limits]\ntask_bytes = 4\nrunning_jobs = 6\n[member.'a/b']\nallow = ['log', 'memory']\n[member.c]\nmcp = 'any'"
             ),
             [
                 change("limits.running_jobs", "5 -> 6", true),

@@ -226,9 +226,7 @@ impl Grants {
                 }
                 _ => None,
             });
-            return Some(
-                denied.unwrap_or_else(|| "its manifest asks for nothing that reads files".to_owned()),
-            );
+            return Some(denied.unwrap_or_else(|| "its manifest asks for nothing that reads files".to_owned()));
         };
         if let Some(denied) = roots.none_of.iter().find(|pattern| wildcard(pattern, root)) {
             let denied = Capability::Root(denied.clone()).to_string();

@@ -174,7 +174,10 @@ mod tests {
             assert!(sound.parse::<Pattern>().is_ok(), "{sound}");
         }
         for unsound in ["", "a?", "[a]", "a/b/c", "../*", "a b", "/"] {
-            assert!(unsound.parse::<Pattern>().unwrap_err().contains("neither a member's key nor a pattern"), "{unsound}");
+            assert!(
+                unsound.parse::<Pattern>().unwrap_err().contains("neither a member's key nor a pattern"),
+                "{unsound}"
+            );
         }
     }
 }

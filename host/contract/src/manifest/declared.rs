@@ -55,8 +55,8 @@ impl Declared {
         }
         let has = |path: &str| value.pointer(path).is_some();
         if !has("/component/file") {
-            let text = "the package has no component, and this host runs nothing else; it lacks `guildHall.component` \
-                with `file` and `world`, or a guild-member.json beside it that has a `component`";
+            let text = "the package has no component, and this host runs nothing else; it lacks `guildHall.component` with \
+                        `file` and `world`, or a guild-member.json beside it that has a `component`";
             faults.push(ManifestError::at(package, text));
         }
         let named = [("/displayName", "guildHall.identity.name"), ("/description", "guildHall.identity.description")];

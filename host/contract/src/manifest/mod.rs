@@ -467,8 +467,8 @@ impl Manifest {
             && !component.world.exports_toolbox()
         {
             let why = format!(
-                "capability `tools` needs a `component.world` that exports `toolbox`, and `{}` does not; leave it \
-                 out, or name `toolbox-plugin` or `worker-toolbox`",
+                "capability `tools` needs a `component.world` that exports `toolbox`, and `{}` does not; leave it out, or name \
+                 `toolbox-plugin` or `worker-toolbox`",
                 component.world.as_str()
             );
             return Err(Fault::at("capabilities", why));

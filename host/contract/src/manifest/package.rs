@@ -383,7 +383,7 @@ mod tests {
         let why = error("/guildHall/builtInTools", tools.clone());
         let line = line(&with(artificer(), "/guildHall/builtInTools", tools), "builtInTools");
         assert!(why.starts_with(&format!("package.json:{line}: `guildHall.builtInTools`")), "{why}");
-        for tool in ["\"Bash\" (nothing runs commands", "\"Skill\" (", "\"Task\" (", "\"NotebookEdit\" ("] {
+        for tool in ["\"Bash\" (this host runs no commands", "\"Skill\" (", "\"Task\" (", "\"NotebookEdit\" ("] {
             assert!(why.contains(tool), "{why}");
         }
         assert!(!why.contains("\"Read\""), "{why}");

@@ -124,7 +124,8 @@ impl Commissions {
                 }
             }
             if let Err(e) = commissions.finish(&stored).await {
-                tracing::error!(commission = %id, "the end of the attempt cannot be stored; the next start retries it: {e}");
+                tracing::error!(commission = %id, "the end of the attempt cannot be stored; the next start retries \
+                    it: {e}");
             }
             if let Err(e) = commissions.check_dependencies(Some(&project)).await {
                 tracing::error!(commission = %id, "commissions that wait for this one cannot start: {e}");
@@ -147,8 +148,9 @@ impl Commissions {
         }
         let project = self.core.project(&now.project_name)?;
         let attempt = now.as_attempt(project.settings.memory_chars());
-        let attempt = attempt
-            .ok_or_else(|| OperationError::Internal(format!("the worker {:?} of this commission is not a member", now.worker_name)))?;
+        let attempt = attempt.ok_or_else(|| {
+            OperationError::Internal(format!("the worker {:?} of this commission is not a member", now.worker_name))
+        })?;
         if now.status == CommissionStatus::Dispatched {
             if is_cancelled().is_none() {
                 self.core.make_worktree(&project, &attempt, now.branch_name.as_deref()).await?;
@@ -390,8 +392,11 @@ enum Came {
 /// The beginning of a last text, for the timeline.
 fn beginning(text: &str, job: &JobId) -> String {
     let noted = cut(text.to_owned(), LAST_TEXT_CHARS);
-    let rest =
-        if noted == text { String::new() } else { format!("\n\n(The whole text is in the transcript of the job {job}.)") };
+    let rest = if noted == text {
+        String::new()
+    } else {
+        format!("\n\n(The whole text is in the transcript of the job {job}.)")
+    };
     noted + &rest
 }
 

@@ -36,7 +36,8 @@ impl Commissions {
     /// dispatched.
     ///
     /// # Errors
-    /// Where there is no such project or worker, or a field is not acceptable.
+    ///
+    /// Returns an error when there is no such project or worker, or a field is not acceptable.
     pub async fn create(
         self: &Arc<Self>,
         new: NewCommission,
@@ -163,7 +164,8 @@ impl Commissions {
     /// that the next attempt uses the change (REQ-WKR-27).
     ///
     /// # Errors
-    /// Where it is under way or over, or a field is not acceptable.
+    ///
+    /// Returns an error when the commission is running or over, or a field is not acceptable.
     pub async fn update(self: &Arc<Self>, changes: CommissionChanges) -> Result<CommissionCreated, OperationError> {
         let CommissionChanges { commission_id, prompt, dependencies, resource_overrides: overrides } = changes;
         let id = commission_id.as_str();
@@ -223,7 +225,8 @@ impl Commissions {
     /// Adds a note to a commission's timeline.
     ///
     /// # Errors
-    /// Where there is no such commission, or its timeline is full.
+    ///
+    /// Returns an error when there is no such commission, or its timeline is full.
     pub async fn note(&self, id: &str, content: &str, requester: &Requester) -> Result<(), OperationError> {
         let call = requester.call();
         let event = if call.is_some() { "manager_note" } else { "user_note" };
@@ -253,7 +256,8 @@ impl Commissions {
     /// Abandons a commission for good.
     ///
     /// # Errors
-    /// Where it runs, or is over.
+    ///
+    /// Returns an error when the commission is running or over.
     pub async fn abandon(
         self: &Arc<Self>,
         id: &str,

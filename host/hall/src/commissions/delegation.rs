@@ -53,7 +53,8 @@ impl Commissions {
             ))
         } else if usd + budget_usd > allowed.budget_usd {
             let why = format!(
-                "the commissions of {root} have spent or may spend {usd:.2} of {:.2} US dollars, and this one may spend {budget_usd:.2}, or its `maxBudgetUsd`",
+                "the commissions of {root} have spent or may spend {usd:.2} of {:.2} US dollars, and this one may \
+                 spend {budget_usd:.2}, or its `maxBudgetUsd`",
                 allowed.budget_usd
             );
             Some(("hall.delegation_budget_usd", why))
@@ -70,7 +71,8 @@ impl Commissions {
     pub(super) async fn refuse(&self, by: &Activity, Refusal { key, why }: Refusal) -> OperationError {
         let why = format!("{why} ({key}); continue without it, or ask the user to commission it");
         if let Err(e) = self.note_refusal(by, key, &why).await {
-            tracing::warn!(activity = %by, "the refusal of a commission cannot be noted in the activity's timeline: {e}");
+            tracing::warn!(activity = %by, "the refusal of a commission cannot be noted in the activity's timeline: \
+                {e}");
         }
         OperationError::Conflict(why)
     }

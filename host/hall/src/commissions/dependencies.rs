@@ -104,7 +104,8 @@ impl Commissions {
                 Some(now) if now.project_name == project => {}
                 Some(now) => {
                     return Err(OperationError::Invalid(format!(
-                        "dependencies: {id} belongs to project \"{}\", and a commission can only wait for commissions of its own project",
+                        "dependencies: {id} belongs to project \"{}\", and a commission can only wait for commissions \
+                         of its own project",
                         now.project_name
                     )));
                 }
@@ -153,7 +154,8 @@ impl Commissions {
     /// start.
     ///
     /// # Errors
-    /// Where a change cannot be stored.
+    ///
+    /// Returns an error when a change cannot be stored.
     pub async fn check_dependencies(self: &Arc<Self>, project: Option<&str>) -> Result<(), OperationError> {
         for stored in self.records.all() {
             if project.is_none_or(|project| project == stored.now().project_name) {
@@ -188,7 +190,8 @@ impl Commissions {
     /// The dependencies between the commissions of a project.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub fn graph(&self, project: &str) -> Result<Graph, OperationError> {
         self.core.project(project)?;
         let all: Vec<_> = self.records.now().collect();

@@ -34,7 +34,8 @@ impl Commissions {
     /// Returns the state of a project's heartbeat.
     ///
     /// # Errors
-    /// Where there is no such project, or its file cannot be read.
+    ///
+    /// Returns an error when there is no such project, or its file cannot be read.
     pub async fn heartbeat(&self, project: &str) -> Result<HeartbeatStatus, OperationError> {
         // The dashboard asks for each project. The files of a project that is not permitted are not read.
         let text = match &self.core.project(project)?.permit {
@@ -81,13 +82,15 @@ impl Commissions {
         check_size(&text)?;
         if heartbeat_file::orders(&text) == 0 {
             return conflict(format!(
-                "project {project:?} has no standing orders: write them into .lore/{FILE} below `## {}`, each on a line that begins with `- `",
+                "project {project:?} has no standing orders: write them into .lore/{FILE} below `## {}`, each on a line that \
+                 begins with `- `",
                 heartbeat_file::STANDING_ORDERS
             ));
         }
         let Some(manager) = self.core.all_workers().into_iter().find(|worker| worker.manages) else {
             return conflict(
-                "the manager carries out standing orders, and this hall has none in service: `manager` in [hall] of guild.toml names the member, and `guild members` shows why it is not in service"
+                "the manager carries out standing orders, and this hall has none in service: `manager` in [hall] of \
+                 guild.toml names the member, and `guild members` shows why it is not in service"
                     .to_owned(),
             );
         };

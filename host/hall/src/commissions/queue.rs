@@ -136,7 +136,8 @@ impl Commissions {
     /// Starts the commissions that can start.
     ///
     /// # Errors
-    /// Where `config.yaml` cannot be read, or a change cannot be stored.
+    ///
+    /// Returns an error when `config.yaml` cannot be read, or a change cannot be stored.
     pub(super) async fn schedule(self: &Arc<Self>) -> Result<(), OperationError> {
         let _one = self.scheduling.lock().await;
         let mut waiting: Vec<Arc<StoredCommission>> = self.records.all();

@@ -25,7 +25,8 @@ impl Commissions {
     /// The commissions in list order, as many as one answer can hold, with long texts cut.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub async fn list(&self, filter: &CommissionFilter) -> Result<CommissionList, OperationError> {
         let all = self.matching(filter).await?;
         let mut page: Page<CommissionView> = Page::of(&all, filter.offset, filter.limit);
@@ -38,7 +39,8 @@ impl Commissions {
     /// The missing dependencies of a blocked commission.
     ///
     /// # Errors
-    /// Where the host is stopping.
+    ///
+    /// Returns an error when the host is stopping.
     pub async fn blocked_by(&self, now: &Commission) -> Result<Vec<Blocker>, OperationError> {
         match now.status {
             CommissionStatus::Blocked => self.blockers(&now.project_name, &now.record.dependencies).await,
@@ -49,7 +51,8 @@ impl Commissions {
     /// The matching commissions in list order: waiting, running, failed, and finished ones.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub async fn matching(&self, filter: &CommissionFilter) -> Result<Vec<Arc<Commission>>, OperationError> {
         self.records.discover(filter.project_name.as_deref()).await?;
         let status = match &filter.status {

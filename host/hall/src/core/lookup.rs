@@ -54,8 +54,11 @@ impl Core {
             }
         }
         let known: Vec<&str> = all.iter().map(|worker| worker.display_name.as_str()).collect();
-        let known =
-            if known.is_empty() { "there are no workers".to_owned() } else { format!("there are {}", known.join(", ")) };
+        let known = if known.is_empty() {
+            "there are no workers".to_owned()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
         Err(OperationError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}")))
     }
 

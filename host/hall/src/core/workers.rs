@@ -149,7 +149,8 @@ impl Attempt {
     pub fn absent(&self) -> Option<String> {
         (self.checkout == Checkout::Sparse).then(|| {
             format!(
-                "Only the documents in `.lore/` of the project {} are checked out for {}; `\"checkoutScope\": \"full\"` in its manifest checks out all files.",
+                "Only the documents in `.lore/` of the project {} are checked out for {}; `\"checkoutScope\": \
+                 \"full\"` in its manifest checks out all files.",
                 self.project, self.worker
             )
         })
@@ -332,7 +333,8 @@ pub trait WorkerJobs: Send + Sync {
     /// The transcript of a meeting's job so far; it is also available after the job has ended.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    ///
+    /// Returns an error when the transcript cannot be read.
     async fn transcript(&self, _worker: &MemberKey, _job: &JobId) -> Result<Vec<Line>, OperationError> {
         Ok(Vec::new())
     }

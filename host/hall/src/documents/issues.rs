@@ -30,7 +30,8 @@ impl Documents {
     /// Creates an issue and commits it. The file is named after the title, with a number if the name is taken.
     ///
     /// # Errors
-    /// Where there is no such project, the title is not acceptable, or the file cannot be written.
+    ///
+    /// Returns an error when there is no such project, the title is not acceptable, or the file cannot be written.
     pub async fn create_issue(&self, project: &str, title: &str, body: &str) -> Result<IssueCreated, OperationError> {
         let invalid = |why: &str| Err(OperationError::Invalid(why.to_owned()));
         let title = title.trim();

@@ -65,7 +65,8 @@ impl Documents {
     /// The artifacts of a project: open ones before finished ones.
     ///
     /// # Errors
-    /// Where there is no such project, or it cannot be worked on.
+    ///
+    /// Returns an error when there is no such project, or it cannot be worked on.
     pub async fn list(&self, project: &str) -> Result<Artifacts, OperationError> {
         let (_, integration) = self.core.integration(project).await?;
         let home = self.core.home.clone();
@@ -246,7 +247,9 @@ pub(crate) async fn check_writable(integration: &Integration, path: &str) -> Res
     let link = "it is a symbolic link of the project, which is checked out as a file with its target";
     let link = links.iter().any(|known| known == path).then_some(link);
     match protected(named(path)?.as_slice()).or(link) {
-        Some(why) => Err(OperationError::Invalid(format!("{:?} cannot be written by callers: {why}", below_lore(path)))),
+        Some(why) => {
+            Err(OperationError::Invalid(format!("{:?} cannot be written by callers: {why}", below_lore(path))))
+        }
         None => Ok(()),
     }
 }

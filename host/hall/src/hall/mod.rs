@@ -72,7 +72,8 @@ impl Hall {
     /// Opens a hall, and reads its stored state. No work starts yet. It blocks.
     ///
     /// # Errors
-    /// Where another process owns the home, or it cannot be read.
+    ///
+    /// Returns an error when another process owns the home, or it cannot be read.
     pub fn open(options: HallOptions) -> Result<Arc<Self>, OperationError> {
         let home = Home::open(&options.home)?;
         home.sweep();
@@ -108,7 +109,8 @@ impl Hall {
     /// start. The workers are known from now on.
     ///
     /// # Errors
-    /// Where `config.yaml` cannot be read, or a change cannot be stored.
+    ///
+    /// Returns an error when `config.yaml` cannot be read, or a change cannot be stored.
     pub async fn begin_work<W>(&self, workers: Arc<W>) -> Result<(), OperationError>
     where
         W: Workers + WorkerJobs + 'static,
@@ -169,7 +171,8 @@ impl Hall {
     /// The models that commissions and meetings can request.
     ///
     /// # Errors
-    /// Where the host is stopping.
+    ///
+    /// Returns an error when the host is stopping.
     pub async fn models(&self) -> Result<Vec<Model>, OperationError> {
         match self.core.workers().cloned() {
             Ok(workers) => blocking(move || Ok(workers.models())).await,

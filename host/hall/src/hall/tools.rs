@@ -23,7 +23,8 @@ impl Hall {
     /// Reports are recorded in the commission or the meeting.
     ///
     /// # Errors
-    /// Where the attempt's worktree or its job cannot be read.
+    ///
+    /// Returns an error when the attempt's worktree or its job cannot be read.
     pub async fn tools(
         self: &Arc<Self>,
         attempt: &Attempt,

@@ -214,7 +214,9 @@ impl Home {
     /// Removes the remains of a crash: worktrees that were being removed, and new files that were never moved. It
     /// blocks.
     pub(crate) fn sweep(&self) {
-        let log = |path: &Path, e: std::io::Error| tracing::warn!("the remains of a crash in {} cannot be removed: {e}", path.display());
+        let log = |path: &Path, e: std::io::Error| {
+            tracing::warn!("the remains of a crash in {} cannot be removed: {e}", path.display())
+        };
         let projects = fs::read_dir(self.path.join(WORKTREES)).into_iter().flatten().flatten();
         let worktrees =
             projects.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
@@ -295,14 +297,16 @@ fn check_private(path: &Path, dir: &Dir) -> Result<(), OperationError> {
         let (path, user) = (path.display(), geteuid().as_raw());
         if found.uid() != user && found.uid() != ROOT {
             return Err(OperationError::Conflict(format!(
-                "{path} belongs to another user, who could have changed the hall's projects; review its content, then run `chown {user} {path}`"
+                "{path} belongs to another user, who could have changed the hall's projects; review its content, then \
+                 run `chown {user} {path}`"
             )));
         }
         // A group of the user alone, which many systems create for each user, does not count as others.
         let group_writes = found.mode() & GROUP_WRITES != 0 && found.gid() != getegid().as_raw();
         if group_writes || found.mode() & ALL_WRITE != 0 {
             return Err(OperationError::Conflict(format!(
-                "other users can write {path}, and could have changed the hall's projects; review its content, then run `chmod go-w {path}`"
+                "other users can write {path}, and could have changed the hall's projects; review its content, then \
+                 run `chmod go-w {path}`"
             )));
         }
     }

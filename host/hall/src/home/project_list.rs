@@ -96,7 +96,8 @@ pub fn check_name(name: &str) -> Result<(), OperationError> {
         return Ok(());
     }
     Err(OperationError::Invalid(format!(
-        "a project's name is 1 to {MAX_NAME} letters, digits, '.', '-' or '_', and begins with a letter or digit: {name:?} is not valid"
+        "a project's name is 1 to {MAX_NAME} letters, digits, '.', '-' or '_', and begins with a letter or digit: \
+         {name:?} is not valid"
     )))
 }
 
@@ -130,7 +131,8 @@ impl Project {
         let permit = self.permit.as_ref().map_err(|why| OperationError::Conflict(why.clone()))?;
         if !Path::new(&self.settings.path).exists() {
             return Err(OperationError::Conflict(format!(
-                "{} does not exist; if it was moved, run `guild project add NEW-PATH --name {}`, which registers its new path",
+                "{} does not exist; if it was moved, run `guild project add NEW-PATH --name {}`, which registers its \
+                 new path",
                 self.settings.path,
                 self.name()
             )));
@@ -159,7 +161,8 @@ impl Project {
             (Ok(()), _) if !path.is_absolute() => Err(format!("its path {:?} is not absolute", settings.path)),
             (Ok(()), Some(permit)) => Ok(permit.clone()),
             (Ok(()), None) => Err(format!(
-                "guild.toml has no [[project]] with path = {:?}, so the project is not touched; run `guild project add {}`",
+                "guild.toml has no [[project]] with path = {:?}, so the project is not touched; run `guild project \
+                 add {}`",
                 settings.path, settings.path
             )),
         };
@@ -248,7 +251,8 @@ impl ProjectList {
     /// Reads the file. Returns its settings or its fault, and the state of the file. It blocks.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    ///
+    /// Returns an error when the file cannot be read.
     pub(crate) fn read(home: &Home) -> Result<(Result<Settings, OperationError>, Option<Fingerprint>), OperationError> {
         let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(OperationError::io(SETTINGS))?;
         let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
@@ -267,7 +271,8 @@ impl ProjectList {
     /// The integration worktree of a project, which is created at its first use.
     ///
     /// # Errors
-    /// Where the project is not permitted, or cannot be worked on.
+    ///
+    /// Returns an error when the project is not permitted, or cannot be worked on.
     pub(crate) async fn integration(&self, home: &Home, project: &Project) -> Result<Arc<Integration>, OperationError> {
         let name = project.name();
         let unusable = |e: &dyn Display| OperationError::Conflict(format!("project {name:?} cannot be worked on: {e}"));

@@ -137,7 +137,9 @@ impl Settings {
         let index = self.projects.iter().position(|project| project.name == name);
         let Some(index) = index else { return Err(OperationError::NotFound(format!("project '{name}' not found"))) };
         let by_hand = || {
-            OperationError::Conflict(format!("{SETTINGS} has a form that cannot be changed automatically; remove {name:?} from it"))
+            OperationError::Conflict(format!(
+                "{SETTINGS} has a form that cannot be changed automatically; remove {name:?} from it"
+            ))
         };
         let (Some(key), Some(from)) = (self.key(), self.lines.get(index)) else { return Err(by_hand()) };
         let to = self.lines.get(index + 1).map_or_else(|| self.end(key), |next| next - 1);

@@ -234,7 +234,8 @@ impl Meetings {
             })
             .await?;
         if let Some((branch, why)) = escalated {
-            tracing::warn!(meeting = %now.meeting_id, "the meeting is closed, and not merged: {why}; {branch} has its changes");
+            tracing::warn!(meeting = %now.meeting_id, "the meeting is closed, and not merged: {why}; {branch} has its \
+                changes");
             self.ask_manager(&now.project_name, &format!(
                 "The changes of meeting {} could not be merged into claude/main: {why}. Its branch {branch} has them.",
                 now.meeting_id

@@ -115,7 +115,8 @@ impl Meetings {
     /// Adds an entry to the log of a meeting, unless the log has an equal one.
     ///
     /// # Errors
-    /// Where it cannot be stored.
+    ///
+    /// Returns an error when the entry cannot be stored.
     pub(crate) async fn note_new(
         &self,
         id: &MeetingId,

@@ -61,7 +61,9 @@ impl Meetings {
     /// Opens a meeting. Its first turn is running when this returns.
     ///
     /// # Errors
-    /// Where there is no such project or worker, a field is not acceptable, or the project's cap is reached.
+    ///
+    /// Returns an error when there is no such project or worker, a field is not acceptable, or the project's cap is
+    /// reached.
     pub async fn open(self: &Arc<Self>, new: NewMeeting) -> Result<(MeetingId, Turn), OperationError> {
         check_text("prompt", &new.prompt, TEXT_BYTES)?;
         let project = self.core.project(&new.project_name)?;
@@ -105,7 +107,8 @@ impl Meetings {
     /// Requests a meeting with the user.
     ///
     /// # Errors
-    /// Where there is no such project or worker, or a field is not acceptable.
+    ///
+    /// Returns an error when there is no such project or worker, or a field is not acceptable.
     pub async fn request(self: &Arc<Self>, new: NewRequest) -> Result<MeetingId, OperationError> {
         check_text("reason", &new.reason, TEXT_BYTES)?;
         if new.artifacts.len() > ARTIFACTS {
@@ -125,7 +128,8 @@ impl Meetings {
             .collect();
         let full = |most: usize, whose: &str| {
             OperationError::Conflict(format!(
-                "{most} requests for meetings{whose} wait in project \"{}\", which is the limit; the user has to accept or decline some first",
+                "{most} requests for meetings{whose} wait in project \"{}\", which is the limit; the user has to \
+                 accept or decline some first",
                 new.project
             ))
         };
@@ -251,7 +255,8 @@ impl Meetings {
     /// Declines a request.
     ///
     /// # Errors
-    /// Where there is no such request.
+    ///
+    /// Returns an error when there is no such request.
     pub async fn decline(self: &Arc<Self>, id: &str, project: Option<&str>) -> Result<(), OperationError> {
         let (stored, time) = (self.find(id, project).await?, self.core.time());
         self.records
@@ -275,7 +280,9 @@ impl Meetings {
     pub async fn defer(self: &Arc<Self>, id: &str, project: Option<&str>, until: &str) -> Result<(), OperationError> {
         let day = until.trim();
         if day.parse::<Date>().is_err() {
-            return Err(OperationError::Invalid(format!("deferredUntil must be a date such as 2026-12-01, not {until:?}")));
+            return Err(OperationError::Invalid(format!(
+                "deferredUntil must be a date such as 2026-12-01, not {until:?}"
+            )));
         }
         let (stored, time) = (self.find(id, project).await?, self.core.time());
         self.records
@@ -303,7 +310,8 @@ impl Meetings {
                 let meetings = self.clone();
                 tokio::spawn(async move {
                     while let Err(e) = meetings.finish(&stored).await {
-                        tracing::error!(meeting = %now.meeting_id, "the end of the meeting is retried in a minute: {e}");
+                        tracing::error!(meeting = %now.meeting_id, "the end of the meeting is retried in a minute: \
+                            {e}");
                         tokio::time::sleep(AGAIN).await;
                     }
                 });
@@ -466,7 +474,8 @@ pub(super) enum Failed {
 
 /// Notes that a meeting's worktree and job exist. Returns the user's first message.
 fn begun(meeting: &mut Meeting) -> Result<String, OperationError> {
-    let session = meeting.session.as_mut().ok_or_else(|| OperationError::Internal("the meeting has no session".to_owned()))?;
+    let session =
+        meeting.session.as_mut().ok_or_else(|| OperationError::Internal("the meeting has no session".to_owned()))?;
     session.begun = true;
     Ok(session.opening.clone())
 }

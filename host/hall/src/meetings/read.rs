@@ -27,7 +27,8 @@ impl Meetings {
     /// newest come first; deferred requests come last.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub async fn list(
         &self,
         project: Option<&str>,
@@ -60,7 +61,8 @@ impl Meetings {
     /// The records of all meetings of a project, as artifacts: open ones first, then the newest.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub async fn artifacts(&self, project: &str) -> Result<Vec<Artifact>, OperationError> {
         let mut found = self.of(Some(project)).await?;
         found.sort_by_cached_key(|now| {
@@ -116,7 +118,8 @@ impl Meetings {
     /// The stored meetings of a project or of all projects, newest first.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub async fn of(&self, project: Option<&str>) -> Result<Vec<Arc<Meeting>>, OperationError> {
         self.records.discover(project).await?;
         let is_of = |now: &Arc<Meeting>| project.is_none_or(|project| now.project_name == project);

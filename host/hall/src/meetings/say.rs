@@ -76,7 +76,8 @@ impl Meetings {
     /// `after`.
     ///
     /// # Errors
-    /// Where there is no such meeting, or it is not open.
+    ///
+    /// Returns an error when there is no such meeting, or it is not open.
     pub fn join(self: &Arc<Self>, id: &str, after: u64) -> Result<Turn, OperationError> {
         let stored = self.get(id)?;
         if stored.now().status != MeetingStatus::Open {
@@ -89,7 +90,8 @@ impl Meetings {
     /// Interrupts the running turn, if there is one. The meeting stays open.
     ///
     /// # Errors
-    /// Where there is no such meeting.
+    ///
+    /// Returns an error when there is no such meeting.
     pub fn interrupt(&self, id: &str) -> Result<(), OperationError> {
         self.get(id)?.runtime.interrupt();
         Ok(())

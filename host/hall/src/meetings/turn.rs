@@ -12,7 +12,8 @@ use super::{Meetings, StoredMeeting, TurnState, meeting::event::Projection};
 use crate::blocking::lock;
 
 /// The error of a turn whose end was not written.
-const UNWRITTEN: &str = "the turn is over, and its end is not in the meeting's transcript, which reached limits.transcript_bytes or could not be written; close the meeting, and open another one";
+const UNWRITTEN: &str = "the turn is over, and its end is not in the meeting's transcript, which reached \
+    limits.transcript_bytes or could not be written; close the meeting, and open another one";
 
 /// A subscriber of a turn. A slow or absent subscriber does not affect others.
 pub struct Turn {

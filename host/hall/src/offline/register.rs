@@ -140,7 +140,8 @@ pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, Operat
 /// Changes or removes the group of a project. It blocks.
 ///
 /// # Errors
-/// Where there is no such project, or the list cannot be changed.
+///
+/// Returns an error when there is no such project, or the list cannot be changed.
 pub(crate) fn group_project(home: &Path, name: &str, group: Option<&str>) -> Result<(), OperationError> {
     let list = List::open(home)?;
     list.write(&list.read()?.grouped(name, group)?)
@@ -149,7 +150,8 @@ pub(crate) fn group_project(home: &Path, name: &str, group: Option<&str>) -> Res
 /// The projects of a home, in their order, each with the reason that it cannot be worked on, if there is one.
 ///
 /// # Errors
-/// Where the list cannot be read.
+///
+/// Returns an error when the list cannot be read.
 pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>, OperationError> {
     let view = |settings: &ProjectSettings| Project::new(settings.clone(), permits).view();
     Ok(read_settings(home)?.projects().iter().map(view).collect())

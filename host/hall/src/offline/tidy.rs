@@ -183,7 +183,8 @@ pub(crate) async fn tidy_project(
 /// the hall at the same time: it starts no attempt on a branch of an earlier one.
 ///
 /// # Errors
-/// Where there is no such project, or it cannot be worked on.
+///
+/// Returns an error when there is no such project, or it cannot be worked on.
 pub async fn tidy(
     home: &Path,
     project: Option<&str>,

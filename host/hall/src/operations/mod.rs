@@ -103,7 +103,8 @@ impl HallOperation {
     /// Carries out the operation for a user. A field that is null counts as missing.
     ///
     /// # Errors
-    /// Where the input is not acceptable, or the operation was refused.
+    ///
+    /// Returns an error when the input is not acceptable, or the operation was refused.
     pub async fn run(&self, hall: Arc<Hall>, mut input: Map<String, Value>) -> Result<Reply<Value>, OperationError> {
         input.retain(|_, value| !value.is_null());
         (self.run)(hall, input).await

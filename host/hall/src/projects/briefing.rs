@@ -12,7 +12,8 @@ impl Projects {
     /// them.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub async fn briefing(&self, project: &str) -> Result<String, OperationError> {
         let filter = CommissionFilter { project_name: Some(project.to_owned()), ..CommissionFilter::default() };
         let commissions = self.commissions.matching(&filter).await?;

@@ -203,8 +203,8 @@ impl Projects {
             ),
             Followed::Conflicts { files } => {
                 return Err(OperationError::Conflict(format!(
-                    "claude/main and {branch} changed the same places of {}; nothing was changed. Merge it by hand, \
-                     and sync again: git -C {} merge {default}",
+                    "claude/main and {branch} changed the same places of {}; nothing was changed. Merge it by hand, and sync \
+                     again: git -C {} merge {default}",
                     files.join(", "),
                     integration.dir().display()
                 )));

@@ -50,7 +50,8 @@ impl Projects {
     /// Changes the group of a project, and returns the stored group. An empty group removes the project from its group.
     ///
     /// # Errors
-    /// Where there is no such project, the group is not one line, or `config.yaml` cannot be changed.
+    ///
+    /// Returns an error when there is no such project, the group is not one line, or `config.yaml` cannot be changed.
     pub async fn group(&self, name: &str, group: &str) -> Result<String, OperationError> {
         self.core.project(name)?;
         if group.chars().count() > GROUP_CHARS || group.contains(char::is_control) {

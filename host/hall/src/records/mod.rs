@@ -52,7 +52,8 @@ pub(crate) trait HallRecord: Serialize + DeserializeOwned + Clone + PartialEq + 
     /// The text of the record.
     ///
     /// # Errors
-    /// Where YAML cannot express a field.
+    ///
+    /// Returns an error when YAML cannot express a field.
     fn text(&self) -> Result<String, String>;
 
     /// The project's name.
@@ -393,7 +394,8 @@ impl<T: HallRecord> RecordStore<T> {
     /// are found too.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub(crate) async fn find(
         &self,
         id: &str,
@@ -412,7 +414,8 @@ impl<T: HallRecord> RecordStore<T> {
     /// another machine, or of a person.
     ///
     /// # Errors
-    /// Where there is no such project.
+    ///
+    /// Returns an error when there is no such project.
     pub(crate) async fn discover(&self, project: Option<&str>) -> Result<(), OperationError> {
         match project {
             Some(name) => self.discover_in(&self.core.project(name)?).await,

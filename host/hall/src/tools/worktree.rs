@@ -173,7 +173,8 @@ impl Worktree {
     /// The files below a directory; `None` if there is no such directory.
     ///
     /// # Errors
-    /// Where the directory is behind a symlink.
+    ///
+    /// Returns an error when the directory is behind a symlink.
     pub(super) fn list(&self, path: &Names<'_>) -> Result<Option<FileList>, ToolError> {
         self.files.list(path).map_err(|e| failed(path, "listed", &e))
     }

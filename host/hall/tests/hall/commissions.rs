@@ -335,8 +335,7 @@ async fn files_that_are_not_committed_are_named_in_the_timeline() {
     let lines = timeline(&hall, &id).await;
     let named: Vec<_> = lines.iter().filter(|line| line.starts_with("not_committed: ")).collect();
     assert!(
-        matches!(*named, [line] if line.contains("build/, ") | line.contains("00.log") && line.ends_with("and 11 \
-            more")),
+        matches!(*named, [line] if line.contains("build/, ") | line.contains("00.log") && line.ends_with("and 11 more")),
         "{lines:#?}"
     );
     let record = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/commissions/{id}.md")]);

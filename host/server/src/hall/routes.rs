@@ -117,7 +117,8 @@ fn of_query(query: &str) -> Map<String, Value> {
 /// The input of an operation, from fields as the original's clients spell them.
 ///
 /// # Errors
-/// A field is missing, or is not a number where a number is expected.
+///
+/// Returns an error when a field is missing, or is not a number where a number is expected.
 fn input(
     operation: &HallOperation,
     mut fields: Map<String, Value>,

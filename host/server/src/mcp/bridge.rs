@@ -169,7 +169,8 @@ pub(crate) fn schema<'a>(arguments: impl IntoIterator<Item = &'a Argument>) -> V
 /// only if there are several to choose from; otherwise the worker's own is still accepted.
 ///
 /// # Errors
-/// The text names the first unknown argument, the most similar known one, and all known ones.
+///
+/// Returns a text that names the first unknown argument, the most similar known one, and all known ones.
 pub(crate) fn check_names(
     tool: &str,
     input: &Value,

@@ -62,7 +62,8 @@ fn tool(operation: &HallOperation, definition: &ToolDefinition) -> Tool {
 /// Calls a tool.
 ///
 /// # Errors
-/// There is no tool with this name, or the caller may not call it.
+///
+/// Returns an error when there is no tool with this name, or the caller may not call it.
 pub(super) async fn call(
     hall: &Arc<Hall>,
     caller: &Caller,
@@ -90,7 +91,8 @@ pub(super) async fn call(
 /// a turn receives each tool that the worker calls as progress.
 ///
 /// # Errors
-/// The refusal of the operation.
+///
+/// Returns the refusal of the operation.
 pub(crate) async fn run(
     operation: &'static HallOperation,
     hall: &Arc<Hall>,

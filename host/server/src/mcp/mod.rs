@@ -324,7 +324,9 @@ impl Server {
     /// The tools that the caller's token permits, always in the same order.
     ///
     /// # Errors
-    /// The component of a member's own endpoint is not in service. A roster leaves such a member's tools out.
+    ///
+    /// Returns an error when the component of a member's own endpoint is not in service. A roster leaves such a
+    /// member's tools out.
     pub(crate) async fn tools(&self, caller: &Caller) -> Result<Vec<Tool>, RpcError> {
         match self {
             Self::Member(member) => match member.toolbox().filter(|_| caller.permits(Access::Calls)) {
@@ -354,8 +356,9 @@ impl Server {
     /// Calls a tool.
     ///
     /// # Errors
-    /// The caller may not call the tool, there is no such tool, or its component is not in service. An error that the
-    /// tool itself reports is a result.
+    ///
+    /// Returns an error when the caller may not call the tool, there is no such tool, or its component is not in
+    /// service. An error that the tool itself reports is a result.
     pub(crate) async fn call(
         &self,
         caller: &Caller,

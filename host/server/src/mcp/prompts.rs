@@ -43,7 +43,8 @@ impl Server {
     /// Returns the prompt with this name.
     ///
     /// # Errors
-    /// There is no such prompt.
+    ///
+    /// Returns an error when there is no such prompt.
     pub(crate) fn prompt(&self, caller: &Caller, name: &str) -> Result<Prompted, RpcError> {
         let text = if name == WORKERS { self.instructions(caller) } else { None };
         let text =

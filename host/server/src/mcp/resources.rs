@@ -145,7 +145,8 @@ impl Server {
     /// Returns a page of resources. Jobs that left only a status fill a page, too.
     ///
     /// # Errors
-    /// The cursor is not from this host.
+    ///
+    /// Returns an error when the cursor is not from this host.
     pub(crate) async fn resources(&self, caller: &Caller, cursor: Option<&str>) -> Result<Page, RpcError> {
         let workers = self.workers(caller);
         let json = cursor.map(|cursor| Base64UrlSafeNoPadding::decode_to_vec(cursor, None).unwrap_or_default());
@@ -186,7 +187,8 @@ impl Server {
     /// Reads a resource.
     ///
     /// # Errors
-    /// The resource does not exist, or is larger than `limits.result_bytes`.
+    ///
+    /// Returns an error when the resource does not exist, or is larger than `limits.result_bytes`.
     pub(crate) async fn read(&self, caller: &Caller, uri: &str) -> Result<Contents, RpcError> {
         let missing = || RpcError::new(code::INVALID_PARAMS, format!("Resource not found: {}", shown(uri)));
         let (member, job, part) = parse(uri).ok_or_else(missing)?;

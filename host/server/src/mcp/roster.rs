@@ -192,6 +192,7 @@ fn within(offered: Vec<Vec<Offered>>, most: u64) -> (Vec<Tool>, usize) {
 /// Calls a tool.
 ///
 /// # Errors
+///
 /// See [`Server::call`].
 pub(super) async fn call(
     server: &Server,
@@ -355,7 +356,8 @@ fn about_workers(server: &Server, caller: &Caller, mut params: Params) -> Result
 /// Finds the worker with this name.
 ///
 /// # Errors
-/// The text lists the workers, or says why the worker is not in service.
+///
+/// Returns a text that lists the workers, or has the reason that the worker is not in service.
 fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Member>, RpcError> {
     let workers = server.workers(caller);
     if let Some(worker) = workers.iter().find(|worker| worker.key().as_str() == name) {
@@ -419,7 +421,8 @@ async fn call_worker(
 /// Finds the worker with this job.
 ///
 /// # Errors
-/// No worker or several workers have the job.
+///
+/// Returns an error when no worker or several workers have the job.
 fn whose(server: &Server, caller: &Caller, job: &str) -> Result<Arc<Member>, RpcError> {
     let mut owners = server.workers(caller);
     owners.retain(|worker| worker.store().brief(job).is_some());

@@ -255,7 +255,8 @@ impl Services {
     /// Handles a message.
     ///
     /// # Errors
-    /// The caller may not send it, or not now.
+    ///
+    /// Returns an error when the caller may not send it, or not now.
     async fn answered(
         &self,
         era: McpProtocol,
@@ -351,7 +352,8 @@ impl Services {
     /// Enters the session of a request, or reserves a place for the session that it opens.
     ///
     /// # Errors
-    /// The error response.
+    ///
+    /// Returns the error response.
     fn session(
         &self,
         visitor: &mut Visitor,
@@ -403,7 +405,8 @@ impl<'a> Message<'a> {
     /// Parses the part of a body that is the same in all versions of MCP.
     ///
     /// # Errors
-    /// The error, and the id for its response.
+    ///
+    /// Returns the error, and the id for its response.
     fn read(body: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
         let Ok(text) = str::from_utf8(body) else { return Err(Rejected { id: NULL, error: rpc::not_utf8() }) };
         let refused = |why: String| Rejected { id: rpc::id(text).unwrap_or(NULL), error: rpc::refused_json(&why) };

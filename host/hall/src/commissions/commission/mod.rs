@@ -226,7 +226,8 @@ impl Commission {
     /// Changes the state, and notes the change in the timeline.
     ///
     /// # Errors
-    /// Where this state does not lead to that one.
+    ///
+    /// Returns an error when the present state cannot change to that one.
     pub(crate) fn transition_to(
         &mut self,
         next: CommissionStatus,

@@ -84,7 +84,8 @@ impl Record {
     /// Renders the record's file.
     ///
     /// # Errors
-    /// Where YAML cannot express a field.
+    ///
+    /// Returns an error when YAML cannot express a field.
     pub fn render(&self, status: CommissionStatus) -> Result<String, String> {
         let frontmatter = Frontmatter {
             title: DoubleQuoted(&self.title),

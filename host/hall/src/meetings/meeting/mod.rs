@@ -207,7 +207,8 @@ impl Meeting {
     /// Changes the state, and notes the change in the log.
     ///
     /// # Errors
-    /// Where this state does not lead to that one.
+    ///
+    /// Returns an error when the present state cannot change to that one.
     pub(crate) fn transition_to(
         &mut self,
         next: MeetingStatus,

@@ -62,7 +62,8 @@ impl Record {
     /// Renders the record's file.
     ///
     /// # Errors
-    /// Where YAML cannot express a field.
+    ///
+    /// Returns an error when YAML cannot express a field.
     pub fn render(&self, status: MeetingStatus) -> Result<String, String> {
         let frontmatter = Frontmatter {
             title: DoubleQuoted(&self.title),
