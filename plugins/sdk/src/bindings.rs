@@ -1,5 +1,5 @@
-//! What `wit-bindgen` makes of `wit/`: every import, and one module for each export. A component's world is the union of
-//! those that its macros export, less the imports that it does not call.
+//! Holds the bindings that `wit-bindgen` generates from `wit/`: every import, and one module for each export. A
+//! component's world is the union of the worlds that its macros export, without the imports that it does not call.
 
 #![allow(missing_docs, reason = "generated: the documentation is in wit/")]
 #![allow(unsafe_code, reason = "generated: the canonical ABI")]

@@ -1,4 +1,4 @@
-//! A dispatch's `config`, checked key by key.
+//! Checks a dispatch's `config` key by key.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl Config {
         Ok(Self { values, known: Vec::new() })
     }
 
-    /// The bounds that the caller asks for: `maxTurns`, `maxBudgetUsd`, `deadlineSeconds`.
+    /// Takes the bounds that the caller asks for: `maxTurns`, `maxBudgetUsd`, `deadlineSeconds`.
     pub fn bounds(&mut self) -> Result<Bounds, Refusal> {
         Ok(Bounds {
             max_turns: self.count("maxTurns")?,
@@ -40,38 +40,38 @@ impl Config {
         })
     }
 
-    /// A whole number, at least 1.
+    /// Takes a whole number, at least 1.
     pub fn count(&mut self, key: &'static str) -> Result<Option<u32>, Refusal> {
         self.take(key, "a whole number, 1 or more", |value| {
             value.as_u64().filter(|&n| n > 0).and_then(|n| u32::try_from(n).ok())
         })
     }
 
-    /// A whole number from 1 to `most`.
+    /// Takes a whole number from 1 to `most`.
     pub fn count_to(&mut self, key: &'static str, most: u32) -> Result<Option<u32>, Refusal> {
         self.take(key, &format!("a whole number from 1 to {most}"), |value| {
             value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=most).contains(n))
         })
     }
 
-    /// A number above 0.
+    /// Takes a number above 0.
     pub fn amount(&mut self, key: &'static str) -> Result<Option<f64>, Refusal> {
         self.take(key, "a number above 0", |value| value.as_f64().filter(|n| n.is_finite() && *n > 0.0))
     }
 
-    /// A text that is not blank.
+    /// Takes a text that is not blank.
     pub fn text(&mut self, key: &'static str) -> Result<Option<String>, Refusal> {
         self.take(key, "a text that is not empty", |value| {
             value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
         })
     }
 
-    /// True or false.
+    /// Takes true or false.
     pub fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Refusal> {
         self.take(key, "true or false", Value::as_bool)
     }
 
-    /// Refuses keys that nobody took.
+    /// Refuses keys that were not taken.
     pub fn finish(self) -> Result<(), Refusal> {
         let unknown: Vec<String> = self.values.keys().map(|key| format!("{key:?}")).collect();
         if unknown.is_empty() {

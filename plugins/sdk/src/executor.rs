@@ -1,5 +1,5 @@
-//! Async code in a component, which has one thread: [`block_on`] runs a future and all that it consists of, and sleeps
-//! in the host (`wasi:io/poll`) while all of it waits.
+//! Runs async code in a component, which has one thread: [`block_on`] runs a future with all of its parts, and sleeps
+//! in the host (`wasi:io/poll`) while all of them wait.
 
 use std::{
     cell::RefCell,
@@ -33,7 +33,7 @@ pub(crate) async fn ready(pollable: Pollable) {
 }
 
 thread_local! {
-    /// One for the whole component, so that a [`block_on`] within another sleeps for both.
+    /// The reactor of the whole component, so that a [`block_on`] within another one sleeps for both.
     static REACTOR: Rc<Reactor<Pollable>> = Rc::default();
 }
 
@@ -51,7 +51,7 @@ fn run<F: Future, P: Wait>(future: F, reactor: &Reactor<P>) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        // What wakes itself goes on at once, and does not keep the news of the host from what else waits.
+        // A future that wakes itself continues at once, and does not delay the host's events for other parts.
         if woken.0.swap(false, Ordering::Relaxed) {
             reactor.wake(P::ready_now);
         } else if !reactor.wake(P::ready_next) {
@@ -60,7 +60,7 @@ fn run<F: Future, P: Wait>(future: F, reactor: &Reactor<P>) -> F::Output {
     }
 }
 
-/// Whether the future was woken since it was last asked to go on.
+/// Whether the future was woken since it was last polled.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -69,12 +69,12 @@ impl Wake for Woken {
     }
 }
 
-/// Something of the host's that becomes ready.
+/// A resource of the host that becomes ready.
 trait Wait: Sized {
-    /// The positions of those that are ready now.
+    /// The positions of the resources that are ready now.
     fn ready_now(all: &[&Self]) -> Vec<u32>;
 
-    /// Sleeps until some are ready; their positions.
+    /// Sleeps until some resources are ready, and returns their positions.
     fn ready_next(all: &[&Self]) -> Vec<u32>;
 }
 
@@ -89,12 +89,12 @@ impl Wait for Pollable {
     }
 }
 
-/// All that waits for the host.
+/// All entries that wait for the host.
 struct Reactor<P> {
     entries: RefCell<Entries<P>>,
 }
 
-/// What was entered, by its number.
+/// The entries, by number.
 struct Entries<P> {
     last: u64,
     all: BTreeMap<u64, Entry<P>>,
@@ -106,11 +106,12 @@ struct Entry<P> {
 }
 
 enum State {
-    /// Nobody asked yet.
+    /// The entry was not polled yet.
     New,
-    /// The one to wake.
+    /// The waker of a waiting entry.
     Waiting(Waker),
-    /// It was ready. It is not slept for any more: that would end at once, again and again.
+    /// The entry was ready. The reactor does not sleep for it any more, since the sleep would end at once, again and
+    /// again.
     Ready,
 }
 
@@ -129,7 +130,7 @@ impl<P> Reactor<P> {
         Ready { reactor: self.clone(), number }
     }
 
-    /// Wakes those whose positions `choose` gives, out of all that wait; false where nothing waits.
+    /// Wakes the waiting entries whose positions `choose` returns; false if none waits.
     fn wake(&self, choose: impl FnOnce(&[&P]) -> Vec<u32>) -> bool {
         let mut entries = self.entries.borrow_mut();
         let waiting = entries.all.iter().filter(|(_, entry)| matches!(entry.state, State::Waiting(_)));
@@ -145,7 +146,7 @@ impl<P> Reactor<P> {
                 wakers.push(waker);
             }
         }
-        // A waker may have something dropped that waits, so nothing is borrowed any more.
+        // A waker may drop a waiting entry, so nothing is borrowed any more.
         drop(entries);
         wakers.into_iter().for_each(Waker::wake);
         true

@@ -49,7 +49,7 @@ pub use types::{
 
 /// A worker: it checks dispatches and plans them (`guild:worker/dispatch`).
 pub trait Worker {
-    /// Checks a dispatch, and says how its job runs. No job exists yet.
+    /// Checks a dispatch, and plans its job. No job exists yet.
     fn activate(activation: Activation) -> Result<Plan, Refusal>;
 }
 
@@ -88,14 +88,15 @@ pub trait AutonomousWorker: Worker {
     fn run(activation: Activation) -> impl Future<Output = Result<String, String>>;
 }
 
-/// The plan of a meeting's session; `None` in a commission. Call it before [`commission`] in a worker that also holds meetings.
+/// The plan of a meeting's session; `None` in a commission. Call it before [`commission`] in a worker that also holds
+/// meetings.
 pub fn meeting_plan(activation: &Activation, wanted: &[&str]) -> Option<Plan> {
     let Context::Meeting(meeting) = &activation.context else { return None };
     let system_prompt = prompt::background(activation, &format!("The agenda of a meeting: {}", meeting.agenda));
     Some(Plan::Session(session_plan(activation, &meeting.agenda, system_prompt, wanted)))
 }
 
-/// What was asked for, where the worker is activated for a commission. In a meeting it refuses; see [`meeting_plan`].
+/// The request, if the worker is activated for a commission. In a meeting it refuses; see [`meeting_plan`].
 pub fn commission(activation: &Activation) -> Result<&Request, Refusal> {
     match &activation.context {
         Context::Commission(commission) => Ok(&commission.request),
@@ -116,7 +117,7 @@ pub fn session_plan(activation: &Activation, prompt: &str, system_prompt: String
     }
 }
 
-/// The smaller of each bound; one that only one side sets holds.
+/// The smaller value of each bound; a bound that only one side sets applies.
 pub fn smaller(a: Bounds, b: Bounds) -> Bounds {
     fn min<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
         match (a, b) {
@@ -157,8 +158,8 @@ macro_rules! export_worker {
     };
 }
 
-/// Exports a type that implements [`AutonomousWorker`] as this component's world `autonomous-worker`; otherwise as
-/// [`export_worker!`].
+/// Exports a type that implements [`AutonomousWorker`] as this component's world `autonomous-worker`, in the same way
+/// as [`export_worker!`].
 #[macro_export]
 macro_rules! export_autonomous_worker {
     ($worker:ty) => {
@@ -187,8 +188,8 @@ macro_rules! export_autonomous_worker {
     };
 }
 
-/// Exports a type that implements [`Toolbox`](toolbox::Toolbox) as this component's interface `toolbox`; otherwise as
-/// [`export_worker!`]. Alone it makes the world `toolbox-plugin`, and beside [`export_worker!`] the world
+/// Exports a type that implements [`Toolbox`](toolbox::Toolbox) as this component's interface `toolbox`, in the same
+/// way as [`export_worker!`]. Alone it makes the world `toolbox-plugin`, and beside [`export_worker!`] the world
 /// `worker-toolbox`.
 #[cfg(feature = "toolbox")]
 #[macro_export]

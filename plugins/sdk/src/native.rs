@@ -1,5 +1,5 @@
-//! The host's functions where there is no host: on another target than WebAssembly, where a worker's tests run. Each answers
-//! `unavailable` with a text that names it; what is logged goes to standard error. Types are those of the bindings.
+//! Replaces the host's functions on targets other than WebAssembly, where a worker's tests run. Each function returns
+//! `unavailable` with a text that names it; logged lines go to standard error. The types are those of the bindings.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ fn no_host<T>(function: fmt::Arguments<'_>) -> Result<T, HostError> {
     Err(HostError::Unavailable(why))
 }
 
-/// Each with the parameters that it has in WIT, and the type that it answers.
+/// Defines functions with their parameters in WIT, and the types that they return.
 macro_rules! functions {
     ($interface:ident: $($name:ident($($parameter:ty),*) -> $answer:ty;)*) => {$(
         #[doc = "Answers `unavailable`."]
@@ -23,7 +23,7 @@ macro_rules! functions {
     )*};
 }
 
-/// Agent sessions.
+/// Starts agent sessions.
 pub mod agent {
     use super::no_host;
     pub use super::worker::agent::*;
@@ -31,7 +31,7 @@ pub mod agent {
     functions! { agent: query(&Options) -> Session; }
 }
 
-/// Reading under the granted roots.
+/// Reads files under the granted roots.
 pub mod files {
     use super::no_host;
     pub use super::worker::files::*;
@@ -43,7 +43,7 @@ pub mod files {
     }
 }
 
-/// The hall that the host serves.
+/// Reads the hall that the host serves.
 pub mod hall {
     use super::no_host;
     pub use super::worker::hall::*;
@@ -56,7 +56,7 @@ pub mod hall {
     }
 }
 
-/// The internal tools.
+/// Calls the internal tools.
 pub mod job_tools {
     use super::no_host;
     pub use super::worker::job_tools::*;
@@ -70,7 +70,7 @@ pub mod job_tools {
     }
 }
 
-/// Lines of the log.
+/// Writes lines to the log.
 pub mod log {
     use std::io::Write as _;
 
@@ -82,7 +82,7 @@ pub mod log {
     }
 }
 
-/// The manager's tools.
+/// Calls the manager's tools.
 pub mod manager {
     use super::no_host;
     pub use super::worker::manager::*;
@@ -98,7 +98,7 @@ pub mod manager {
     }
 }
 
-/// The member's memory.
+/// Reads and writes the member's memory.
 pub mod memory {
     use super::no_host;
     pub use super::worker::memory::*;
@@ -111,7 +111,7 @@ pub mod memory {
     }
 }
 
-/// The job's own record.
+/// Reads the job's own record.
 pub mod status {
     use super::no_host;
     pub use super::worker::status::*;
@@ -119,7 +119,7 @@ pub mod status {
     functions! { status: current() -> Snapshot; }
 }
 
-/// The web, through the host.
+/// Reaches the web through the host.
 pub mod web {
     use super::no_host;
     pub use super::worker::web::*;

@@ -1,8 +1,9 @@
-//! System prompts for agent sessions (REQ-WD-34): posture, task, memories, and how to use the internal tools.
+//! Writes system prompts for agent sessions (REQ-WD-34): posture, task, memories, and instructions for the internal
+//! tools.
 
 use crate::types::{Activation, MemoryNote, Scope};
 
-/// How an agent works as a dispatched worker, and when it calls which internal tool.
+/// Instructions for an agent that works as a dispatched worker, with its use of the internal tools.
 pub const TOOL_INSTRUCTIONS: &str = "\
 You work on your own, in the background. Nobody reads what you write between tool calls, and nobody answers questions \
 while you work: everything that matters goes through these tools. The operator may have withheld some of them; then go \
@@ -19,7 +20,7 @@ short text. Storing under an existing key replaces what was there.
 - `submit_result`: your result, whole, as Markdown. Call it when you are done; the job has no result until you do. \
 Calling it again replaces the result. What you cannot establish, say so in it.";
 
-/// The same for work on a project, whose tools are others.
+/// The same instructions for work on a project, which has other tools.
 pub const COMMISSION_INSTRUCTIONS: &str = "\
 You work on your own, in the background, on a commission of the project. Nobody reads what you write between tool calls, \
 and nobody answers questions while you work: everything that matters goes through these tools. You have those that the \
@@ -40,14 +41,14 @@ commission is completed.
 - `submit_result`: your result, whole, as Markdown, with the artifacts that belong to it. Call it once, at the end: a \
 commission without a result has failed. What you cannot establish, say so in it.";
 
-/// The system prompt of a session that has the internal tools: its [`background`], and how it works with them
+/// The system prompt of a session that has the internal tools: its [`background`], and the instructions for the tools
 /// ([`TOOL_INSTRUCTIONS`], or [`COMMISSION_INSTRUCTIONS`] on a project).
 pub fn system_prompt(activation: &Activation, task: &str) -> String {
     let instructions = if activation.project.is_some() { COMMISSION_INSTRUCTIONS } else { TOOL_INSTRUCTIONS };
     format!("{}\n\n# How you work\n\n{instructions}", background(activation, task))
 }
 
-/// What every session is told: who the worker is, its project, its `task`, and its memories.
+/// The background of every session: the worker's identity, its project, its `task`, and its memories.
 pub fn background(activation: &Activation, task: &str) -> String {
     let mut sections = Vec::new();
     let posture = activation.posture.trim();
@@ -64,7 +65,8 @@ pub fn background(activation: &Activation, task: &str) -> String {
     sections.join("\n\n")
 }
 
-/// The section of memories, separated by `---`. Each of their lines is quoted, so that none passes for ours.
+/// The section of memories, separated by `---`. Each of their lines is quoted, so that none passes for a line of the
+/// prompt.
 fn memories(notes: &[MemoryNote]) -> String {
     let mut section = "# Notes from earlier jobs\n\n\
         These are notes that outlast a job, newest first, each line after `> `: yours (worker), those of all who work on \
@@ -85,14 +87,14 @@ fn memories(notes: &[MemoryNote]) -> String {
     section
 }
 
-/// The key under which the host keeps what it condensed from memories that had grown too large.
+/// The key under which the host stores the compacted form of memories that had grown too large.
 const COMPACTED: &str = "compacted";
 
-/// The key of the note in which the host says what was left out.
+/// The key of the note in which the host lists the memories that it left out.
 const LEFT_OUT: &str = "left-out";
 
-/// Whose a note is, and where it came from. A text without a job is not a person's for that: what the host condensed came out of notes
-/// that jobs wrote, and whoever edits a note makes its origin unknown.
+/// The scope of a note and its origin. A text without a job is not necessarily a person's: the host compacts notes that
+/// jobs wrote, and any edit of a note makes its origin unknown.
 fn heading(note: &MemoryNote) -> String {
     let whose = match note.scope {
         Scope::Worker => "worker",

@@ -1,4 +1,4 @@
-//! Sessions that a worker starts itself, and the errors of host functions.
+//! Starts sessions on behalf of a worker, and explains the errors of host functions.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use crate::{
     types::{Activation, HostError},
 };
 
-/// Options of a session that reads with those of `wanted` built-in tools that were granted, that is who the member is,
-/// and that has the job's own bounds and no other tools. Change fields of it for more.
+/// Options of a session with the granted tools among `wanted`, the member's identity, the job's own bounds, and no
+/// other tools. Change fields of it for more.
 pub fn session_options(activation: &Activation, prompt: &str, wanted: &[&str]) -> Options {
     Options {
         prompt: prompt.to_owned(),
@@ -22,7 +22,7 @@ pub fn session_options(activation: &Activation, prompt: &str, wanted: &[&str]) -
     }
 }
 
-/// Those of the `wanted` built-in tools that were granted.
+/// The granted tools among the `wanted` built-in ones.
 pub(crate) fn granted(activation: &Activation, wanted: &[&str]) -> Vec<String> {
     activation.granted_tools.iter().filter(|tool| wanted.contains(&tool.as_str())).cloned().collect()
 }
@@ -45,14 +45,15 @@ impl Session {
     /// Starts a session.
     ///
     /// # Errors
-    /// `InvalidInput` for options that are not acceptable, `NotGranted` for a tool that was not granted, `OverLimit`
-    /// where the job has no turns, dollars or time left, `NoJob` during `activate`.
+    ///
+    /// Returns `InvalidInput` for options that are not acceptable, `NotGranted` for a tool that was not granted,
+    /// `OverLimit` if the job has no turns, dollars or time left, and `NoJob` during `activate`.
     pub fn start(options: &Options) -> Result<Self, HostError> {
         agent::query(options).map(|inner| Self { inner })
     }
 
-    /// The next event. The last one is `Event::Finished`; after it there is none. Texts that a plugin
-    /// does not take in time are dropped; a call to one of its own tools waits for its answer, and the session with it.
+    /// The next event. The last one is `Event::Finished`; after it there is none. Texts that a plugin does not take in
+    /// time are dropped; a call to one of the session's own tools waits for its answer, and the session waits with it.
     pub async fn next(&self) -> Option<Event> {
         loop {
             match self.inner.next() {
@@ -64,10 +65,11 @@ impl Session {
         }
     }
 
-    /// Answers a call to one of the worker's own tools: its result, or the error that the model is to see.
+    /// Answers a call to one of the worker's own tools: its result, or the error for the model.
     ///
     /// # Errors
-    /// `InvalidInput` for a call that does not wait for an answer.
+    ///
+    /// Returns `InvalidInput` for a call that does not wait for an answer.
     pub fn answer(&self, call: &ToolCall, content: Result<Value, String>) -> Result<(), HostError> {
         let content = content.map(|value| value.to_string());
         self.inner.answer(&call.id, content.as_deref().map_err(String::as_str))
@@ -78,8 +80,8 @@ impl Session {
         self.inner.interrupt();
     }
 
-    /// Follows the session to its end. `answer` is asked for each call to one of the worker's own tools, one after the
-    /// other; its error is what the model is told. The agent's texts on the way are skipped.
+    /// Follows the session to its end. `answer` is called for each call to one of the worker's own tools, one after the
+    /// other; the model receives its error. The agent's intermediate texts are skipped.
     pub async fn finish(&self, mut answer: impl AsyncFnMut(&ToolCall) -> Result<Value, String>) -> Finish {
         while let Some(event) = self.next().await {
             match event {
@@ -98,13 +100,13 @@ impl Session {
     }
 }
 
-/// The end of a session that the host says nothing more about.
+/// The end of a session whose events can no longer be read.
 fn broken(error: HostError) -> Finish {
     let usage = Usage { turns: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None };
     Finish { ending: Ending::Error, text: explain(error), usage }
 }
 
-/// The agent's last text, where the session ended by itself and said something; else why there is none.
+/// The agent's last text, if the session ended by itself with a text; else the reason that there is none.
 pub fn outcome(finish: Finish) -> Result<String, String> {
     let reason = match finish.ending {
         Ending::Success if !finish.text.trim().is_empty() => return Ok(finish.text),

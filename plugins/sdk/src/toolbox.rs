@@ -51,13 +51,13 @@ use serde_json::Value;
 pub use crate::bindings::tools::exports::guild::worker::toolbox::ToolError;
 use crate::{HostError, ToolDefinition, explain};
 
-/// What a component offers: its tools, always the same ones.
+/// The tools of a component, which are always the same.
 pub trait Toolbox {
-    /// The tools, in the order in which they are offered. It is made anew for each call, so it is a list and no work.
+    /// The tools, in the order in which they are offered. The list is made for each call, so making it must be cheap.
     fn tools() -> Vec<Tool>;
 }
 
-/// One tool: what a model is told about it, and the function that it is.
+/// One tool: its description for a model, and its function.
 pub struct Tool {
     name: &'static str,
     title: Option<&'static str>,
@@ -68,7 +68,7 @@ pub struct Tool {
     run: Box<Run>,
 }
 
-/// From one JSON document to another.
+/// A function from one JSON document to another.
 type Run = dyn Fn(&str) -> Result<String, ToolError>;
 
 impl Tool {
@@ -106,13 +106,13 @@ impl Tool {
         }
     }
 
-    /// A name for people.
+    /// Sets a name for people.
     #[must_use]
     pub fn title(self, title: &'static str) -> Self {
         Self { title: Some(title), ..self }
     }
 
-    /// It changes nothing, so that calls may run side by side.
+    /// Marks the tool as changing nothing, so that calls may run in parallel.
     #[must_use]
     pub fn read_only(self) -> Self {
         Self { read_only: true, ..self }
@@ -130,16 +130,17 @@ impl Tool {
     }
 }
 
-/// The definitions of a toolbox's tools: `list-tools`.
+/// The definitions of a toolbox's tools, for `list-tools`.
 pub fn list<T: Toolbox>() -> Vec<ToolDefinition> {
     T::tools().iter().map(Tool::definition).collect()
 }
 
-/// Calls a tool with a JSON document: `call-tool`. For tests, which run anywhere: natively it holds the input against the
-/// tool's schema first, as the host does before it calls a component.
+/// Calls a tool with a JSON document, for `call-tool`. In tests, which run natively, it first checks the input against
+/// the tool's schema, as the host does before it calls a component.
 ///
 /// # Errors
-/// `UnknownTool`; `InvalidInput` for what is not the tool's input; what the tool itself answers.
+///
+/// Returns `UnknownTool`, `InvalidInput` for an input that does not match the tool's schema, or the tool's own error.
 pub fn call<T: Toolbox>(name: &str, input: &str) -> Result<String, ToolError> {
     let tools = T::tools();
     let tool = tools.iter().find(|tool| tool.name == name);
@@ -149,7 +150,7 @@ pub fn call<T: Toolbox>(name: &str, input: &str) -> Result<String, ToolError> {
     (tool.run)(input)
 }
 
-/// Holds an input against a tool's schema, as the host does.
+/// Checks an input against a tool's schema, as the host does.
 #[cfg(not(target_family = "wasm"))]
 fn check(schema: &str, input: &str) -> Result<(), ToolError> {
     let read = |text: &str| serde_json::from_str(text).map_err(|e| ToolError::InvalidInput(e.to_string()));
@@ -186,7 +187,7 @@ impl From<HostError> for ToolError {
     }
 }
 
-/// As [`plain`], and without null: what may be left out is left out.
+/// Makes a schema like [`plain`], without null: optional fields are left out instead.
 fn input_schema<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let mut schema = plain::<T>(settings);
@@ -194,26 +195,26 @@ fn input_schema<T: JsonSchema>() -> Schema {
     schema
 }
 
-/// None where it is not an object: clients take only those as structured.
+/// The schema of an output; `None` if it is not an object: clients accept only objects as structured content.
 fn output_schema<T: JsonSchema>() -> Option<Schema> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     Some(plain::<T>(settings)).filter(|schema| schema.get("type").is_some_and(|kind| kind == "object"))
 }
 
-/// A schema in one piece, of no more than what every client knows.
+/// Makes a self-contained schema with only features that every client supports.
 fn plain<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {
     settings.meta_schema = None;
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.remove("title");
-    // The tool has a description of its own; this one is of the Rust type.
+    // The tool has a separate description; this one belongs to the Rust type.
     schema.remove("description");
     RecursiveTransform(without_widths).transform(&mut schema);
     RecursiveTransform(unwrapped).transform(&mut schema);
     schema
 }
 
-/// Takes line breaks out of a description's paragraphs and items of lists: a doc comment is wrapped for those who read its
+/// Removes line breaks from a description's paragraphs and list items: a doc comment is wrapped for readers of its
 /// source.
 fn unwrapped(schema: &mut Schema) {
     let Some(Value::String(text)) = schema.get_mut("description") else { return };
@@ -232,7 +233,7 @@ fn unwrapped(schema: &mut Schema) {
     *text = whole;
 }
 
-/// Drops the formats of Rust's numbers (`uint32`), which some clients refuse.
+/// Removes the formats of Rust's numbers (`uint32`), which some clients refuse.
 fn without_widths(schema: &mut Schema) {
     let is_number = |kind: &Value| kind == "integer" || kind == "number";
     let of_number = schema.get("type").is_some_and(|kind| match kind {
