@@ -142,7 +142,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 pub const LARGE: u64 = 64 * 1024;
 /// The maximum size of a response to a change. A larger response is only the result of a read, and can be refused.
 const MAX_MUTATION_RESPONSE: u64 = 512 * 1024;
-/// How long a request waits for memory that other requests hold.
+/// The longest wait of a request for memory that other requests hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(2);
 
 fn lock(memory: &Mutex<Permit>) -> MutexGuard<'_, Permit> {

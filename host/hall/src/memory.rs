@@ -54,7 +54,7 @@ impl Scopes {
         Ok(Self { home, clock, open })
     }
 
-    /// Changes the limits of what is stored or read from now on.
+    /// Changes the limits of later reads and writes.
     pub fn set_limits(&self, limits: &Arc<Limits>) {
         let mut open = lock(&self.open);
         open.limits = limits.clone();

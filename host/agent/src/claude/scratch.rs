@@ -35,7 +35,7 @@ struct Record {
     /// The boot in which the other fields are valid.
     boot: String,
     pid: u32,
-    /// When the host started, in the system's clock ticks since boot.
+    /// The time at which the host started, in the system's clock ticks since boot.
     started: u64,
 }
 

@@ -49,7 +49,7 @@ use crate::connections::write_timeout::SHUTDOWN_GRACE;
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// The interval between two searches for a connection to close.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
-/// How often failed attempts to accept a connection are logged.
+/// The interval between two log lines about failed attempts to accept a connection.
 const EXHAUSTED_LOGGED: Duration = Duration::from_secs(60);
 /// Bytes that are read ahead on each connection.
 const READ_AHEAD: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use rmcp::model::{
 
 use crate::mcp::{Failure, Identity, tool::Called};
 
-/// How long a client may cache a list that follows the roster, if it receives no notifications.
+/// The time for which a client may cache a list that follows the roster, if it receives no notifications.
 pub(super) const LIST_TTL_MS: u64 = 10_000;
 /// The key in a result's `_meta` that identifies the server.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";

@@ -1,8 +1,8 @@
-//! The record of a commission: Markdown with frontmatter, which people and other programs read
+//! Reads and writes the record of a commission: Markdown with frontmatter, which people and other programs read
 //! (`.lore/work/commissions/<id>.md`).
 //!
-//! It is written in the order and the quoting that the readers of the original expect, some of which look at lines and
-//! not at YAML: what is text stands in double quotes on one line, names and times stand plain.
+//! The order and the quoting are those that the readers of the original expect, some of which read lines and not YAML:
+//! texts are in double quotes on one line, names and times are plain.
 
 use guild_contract::hall::{CommissionStatus, Origin, Overrides, TimelineEntry};
 use serde::{Deserialize, Serialize};
