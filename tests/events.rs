@@ -234,7 +234,7 @@ fn an_invalid_request_is_answered_with_what_is_wrong() {
     for (query, status, why) in [
         ("?member=a/b/c", 400, "member: a member's key is"),
         ("?job=../x", 400, "job: a job id is"),
-        ("?kind=ended", 400, "there are job-started, job-resumed"),
+        ("?kind=ended", 400, "the kinds are job-started, job-resumed"),
         ("?since=2026", 400, "neither now nor kept"),
         ("?members=a", 400, "the parameters are member, job, kind, since, lasteventid"),
         ("?lastEventId=yesterday", 400, "is not the id of an event"),

@@ -218,7 +218,7 @@ fn tools_of_components_are_listed_up_to_the_limit_in_turns_and_the_others_are_fo
         "{exact}"
     );
     let nothing = call(&roster, "find_tools", json!({"query": "zzz"})).unwrap();
-    assert!(nothing.as_str().unwrap().contains("there are large__tool_00, "), "{nothing}");
+    assert!(nothing.as_str().unwrap().contains("the tools are large__tool_00, "), "{nothing}");
 
     // Those that are not listed are called through `call_tool`, or by their names.
     let input = json!({"a": [1, "ü"]});

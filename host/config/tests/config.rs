@@ -335,7 +335,7 @@ fn an_address_that_others_can_reach_needs_tls_or_a_proxy_that_speaks_it() {
 
 #[test]
 fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
-    let runtimes = "there are extractive, claude, api";
+    let runtimes = "the runtimes are extractive, claude, api";
     let price = "[[prices]]\nmodel = \"m\"\noutput = 1.0\n";
     for (text, line, told) in [
         ("agent = \"oracle\"", 1, ["agent: \"oracle\"", runtimes]),

@@ -215,7 +215,7 @@ mod tests {
         for (query, why) in [
             ("member=..", "member: a member's key"),
             ("job=a/b", "job: a job id is"),
-            ("kind=ended", "there are job-started"),
+            ("kind=ended", "the kinds are job-started"),
             ("since=yesterday", "neither now nor kept"),
             ("members=a", "the parameters are member, job"),
         ] {

@@ -26,7 +26,7 @@ use strum::{IntoStaticStr, VariantArray};
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Runtime {
-    /// Built in: search and ranking, no model, no network.
+    /// The built-in runtime: search and ranking, without a model and without a network.
     #[default]
     Extractive,
     /// The Claude Code command line, with the user's own subscription.
@@ -39,7 +39,7 @@ impl Runtime {
     /// All runtimes.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Its name in `guild.toml`, on the command line and on the wire.
+    /// The runtime's name in `guild.toml`, on the command line and on the wire.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -50,6 +50,6 @@ impl FromStr for Runtime {
 
     fn from_str(name: &str) -> Result<Self, String> {
         named(Self::ALL, name)
-            .ok_or_else(|| format!("{name:?} is no agent runtime; the runtimes are {}", names(Self::ALL)))
+            .ok_or_else(|| format!("{name:?} is not an agent runtime; the runtimes are {}", names(Self::ALL)))
     }
 }

@@ -68,7 +68,11 @@ pub(super) static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 7]> = LazyLock::ne
         define::<InitiateMeeting>(MEETING, "Initiate meeting", false),
         define::<GitStatus>(STATUS, "Git status", true),
         look::<LogOptions>(LOG, "Git log", "The last commits of the project's `claude/main`."),
-        look::<DiffOptions>(DIFF, "Git diff", "Differences in the project: uncommitted changes, or changes between commits."),
+        look::<DiffOptions>(
+            DIFF,
+            "Git diff",
+            "Differences in the project: uncommitted changes, or changes between commits.",
+        ),
         look::<ShowOptions>(SHOW, "Git show", "One commit of the project, with its changes."),
         look::<BranchOptions>(BRANCH, "Git branches", "The branches of the project."),
     ]
