@@ -169,7 +169,7 @@ async fn a_call_whose_input_is_no_object_gets_an_error() {
     let desk = Desk::new();
     assert_eq!(run(options(Provider::OpenAi, &base), with_tools(&desk).session).await, success("Sorry."));
     assert!(desk.calls().is_empty());
-    assert!(server.requests()[1].body.to_string().contains("its input is no JSON object"));
+    assert!(server.requests()[1].body.to_string().contains("its input is not a JSON object"));
 }
 
 #[tokio::test]
