@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// The endpoint that it serves.
+    /// The endpoint that the server belongs to.
     pub(crate) fn endpoint(&self) -> Endpoint {
         let key = self.key().to_owned();
         match self {
