@@ -538,7 +538,7 @@ fn without_a_host_each_command_says_what_it_can_do_and_what_to_do() {
     assert!(error.contains("`guild serve`") && error.contains("`guild prune`"), "{error}");
     let help = stdout(&home.run(&["delete", "--help"])).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        help.contains("then ask the process that serves the job's member, and where none does, they say so"),
+        help.contains("then ask the process that serves the job's member, and fail if no process serves it"),
         "{help}"
     );
 }

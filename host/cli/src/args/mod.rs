@@ -35,28 +35,33 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "guild", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// What is logged
+    /// The log options
     #[command(flatten)]
     pub(crate) log: LogArgs,
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
-`audit`: 1 findings, 2 cannot read or write; \
-3 the job of `run` or `watch`, or the commission of `commission watch`, failed; 4 it was cancelled elsewhere; 130 the command was ended by Ctrl-C or SIGTERM, which cancel the job.";
+Exit codes:
+  0    success
+  1    error, with the reason on stderr; `audit`: findings
+  2    `serve`: the port is in use; `audit`: the target cannot be read, or the audit cannot be written
+  3    the job of `run` or `watch`, or the commission of `commission watch`, failed
+  4    another client cancelled the job or the commission
+  130  Ctrl-C or SIGTERM ended the command, which cancels its job";
 
-/// The end of the help of commands for one job: examples, and where jobs are searched.
+/// The end of the help of commands for one job: examples, and the places where the job is searched.
 macro_rules! job_help {
     ($examples:literal) => {
         concat!(
             "Examples:\n  ",
             $examples,
-            "\n\nJOB is looked for in all members of the host, or in the one that --member names. The files in the directory of members \
-             are read where no host was named and none answers, or where --members names that directory; `cancel` and `delete` \
-             then ask the process that serves the job's member, and where none does, they say so."
+            "\n\nThe command looks for JOB in all members of the host, or in the member that --member names. It reads \
+             the files in the directory of members if no host was named and none answers, or if --members names that \
+             directory. `cancel` and `delete` then ask the process that serves the job's member, and fail if no \
+             process serves it."
         )
     };
 }
@@ -66,13 +71,13 @@ macro_rules! job_help {
 pub(crate) enum Command {
     /// Serve members over HTTP until SIGTERM or Ctrl-C
     Serve(Serve),
-    /// Speak MCP on stdin and stdout, for Claude Code, Claude Desktop and others that start their servers themselves
+    /// Serve MCP on stdin and stdout, for clients that start their own servers, such as Claude Code and Claude Desktop
     Mcp(Mcp),
-    /// Run one task here, without a server, and print its report
+    /// Run one task without a server, and print its report
     Run(Run),
-    /// Give a running host a task, and print the job's id; or wait for its report
+    /// Dispatch a task to a running host, and print the job's id or wait for its report
     Dispatch(Dispatch),
-    /// Call a tool of a member, and print what it answers
+    /// Call a tool of a member, and print its result
     Call(Call),
     /// List jobs, newest first
     List(List),
@@ -84,9 +89,9 @@ guild status @latest
     /// Print a completed job's output
     #[command(after_help = job_help!("\
 guild result @latest
-  guild result JOB > report.md               (as the worker wrote it; on a terminal it is rendered)"))]
+  guild result JOB > report.md               (the Markdown source; a terminal shows it rendered)"))]
     Result(Job),
-    /// End a running job, or mark a failed one as cancelled
+    /// Cancel a running job, or mark a failed job as cancelled
     #[command(after_help = job_help!("\
 guild cancel JOB
   guild cancel @latest --member researcher"))]
@@ -96,47 +101,47 @@ guild cancel JOB
 guild delete JOB
   guild delete 0199d2 --member researcher"))]
     Delete(Job),
-    /// Let a job on that is held back, because a host ended soon after it had resumed that job alone
+    /// Resume a job that is held back because a host ended soon after resuming it alone
     #[command(after_help = job_help!("\
 guild resume JOB
   guild resume researcher/0199d2"))]
     Resume(Job),
-    /// Show what happens on a running host, as it happens
+    /// Follow the events of a running host
     Watch(Watch),
-    /// Show what a job's sessions did: turns, tool calls and their results
+    /// Show the log of a job's sessions: turns, tool calls and their results
     Logs(Logs),
-    /// Sum what jobs have used: turns, tokens, US dollars, time
+    /// Sum the usage of jobs: turns, tokens, US dollars and time
     Usage(Usage),
-    /// Remove ended jobs that are older than some time
+    /// Remove jobs that ended longer ago than a given time
     Prune(Prune),
-    /// Name the git repositories on which workers may be commissioned
+    /// Manage the git repositories that workers may be commissioned for
     #[command(subcommand)]
     Project(Project),
-    /// Commission work on a project, follow it, and end it
+    /// Create, follow and end commissions of work on a project
     #[command(subcommand)]
     Commission(Commission),
-    /// Meet with a worker about a project: a conversation in the terminal
+    /// Hold a meeting with a worker about a project, in the terminal
     Meet(Meet),
-    /// List meetings, go on with them, and end them
+    /// List, resume and close meetings
     #[command(subcommand)]
     Meeting(Meeting),
-    /// Make pull requests of claude/main, and follow the default branch once they are merged
+    /// Open pull requests from claude/main, and update claude/main after they are merged
     #[command(subcommand)]
     Pr(Pr),
-    /// Show members and what state they are in
+    /// List members and their states
     Members(Members),
-    /// Show what changed in a member, and trust its present state
+    /// Show the changes to a member, and approve its present state
     Approve(Approve),
-    /// Sign a component, or make a key to sign with
+    /// Sign a component, or generate a signing key
     Sign(Sign),
-    /// Make, list and revoke tokens, with which others can call a host
+    /// Create, list and revoke tokens for callers of a host
     #[command(subcommand)]
     Token(Token),
-    /// Show what a component can do, without running it, and what a reviewer should check
+    /// Report the abilities of a component without running it, and the points for a reviewer to check
     Audit(Audit),
-    /// Check what is usable: runtimes, keys, search, members; and say what is missing
+    /// Check the runtimes, keys, search and members, and report each problem
     Doctor(Doctor),
-    /// Print what a main agent needs to know about the workers: how to dispatch, follow, and present results
+    /// Print instructions for a main agent: how to dispatch to the workers, follow jobs and present results
     Prompt(Prompt),
     /// Write a man page of each command into a directory
     #[command(
@@ -146,16 +151,16 @@ Example:
   guild man ~/.local/share/man/man1"
     )]
     Man {
-        /// The directory, which has to exist
+        /// An existing directory
         directory: PathBuf,
     },
-    /// Print a shell's completion script
+    /// Print the completion script of a shell
     #[command(after_help = "\
 Examples:
   guild completions bash > ~/.local/share/bash-completion/completions/guild
   guild completions fish > ~/.config/fish/completions/guild.fish
 
-The script asks `guild` itself, which completes members and jobs too. Make it anew when guild is updated.")]
+The script calls `guild`, which also completes members and jobs. Generate it again after an update of guild.")]
     Completions {
         /// The shell
         shell: Shell,
@@ -169,44 +174,47 @@ Examples:
   guild serve --members ./guild-members --sources ./docs
   guild serve --member . --port 50321        (as Guild Hall starts it, in the member's directory)
 
-One member is served at /mcp, the members of a directory at /members/KEY/mcp. Clients of MCP also find the \
-tools that dispatch to a worker at /dispatch/KEY/mcp, those and a member's own at /all/KEY/mcp, and where a directory is served \
-those of all members at /mcp. /events tells what happens, /members who is served.
+A single member is served at /mcp, the members of a directory at /members/KEY/mcp. MCP clients also find the tools \
+that dispatch to a worker at /dispatch/KEY/mcp, and these with the member's own tools at /all/KEY/mcp. If a directory \
+is served, /mcp has all these tools of all members. /events streams the events of the host, and /members lists the served \
+members.
 
-What is added, changed or removed in the directory takes effect at once; a change of one member that is served alone, at the \
-next start. SIGHUP has it read guild.toml again, all of it or nothing; the log says what changed.")]
+The host applies additions, changes and removals in the directory at once. It applies changes to a single served \
+member at its next start. On SIGHUP it reads guild.toml again, and applies all of it or nothing; the log lists the \
+changes.")]
 pub(crate) struct Serve {
-    /// Serve every member in this directory; with --member, only look for its toolboxes there [default: `members` of guild.toml]
+    /// Serve every member in this directory; with --member, only search it for that member's toolboxes [default:
+    /// `members` of guild.toml]
     #[arg(long, value_name = "DIR")]
     pub(crate) members: Option<PathBuf>,
-    /// Serve the one member that is this directory
+    /// Serve only the member in this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) member: Option<PathBuf>,
-    /// Carry out commissions of the hall in this directory [default without a directory: what GUILD_HALL_HOME names, else
+    /// Carry out the commissions of the hall in this directory [default without a directory: $GUILD_HALL_HOME, else
     /// `home` of [hall] in guild.toml, else ~/.guild-hall]
     #[arg(long, value_name = "HOME", num_args = 0..=1)]
     pub(crate) hall: Option<Option<PathBuf>>,
-    /// Listen on this port; 0 takes any that is free [default: `port` of guild.toml, else 7433]
+    /// Listen on this port; 0 selects a free port [default: `port` of guild.toml, else 7433]
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// What the jobs' sessions read and run on
+    /// The sources and the runtime of the jobs' sessions
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Where the operator's policy is
+    /// The location of the operator's policy
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
-    /// Serve the clients of `guild mcp`, which starts this, as long as there are any
+    /// Serve the clients of `guild mcp`, which starts this process, until the last client ends
     #[arg(long, hide = true, conflicts_with_all = ["hall", "port"])]
     pub(crate) private: bool,
 }
 
-/// What sessions may read, and the runtime that runs them.
+/// The directories that sessions may read, and the runtime that runs sessions.
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
-    /// A directory that jobs may read; give it again for each
+    /// A directory that jobs may read; repeat the option for more directories
     #[arg(long, value_name = "DIR")]
     pub(crate) sources: Vec<PathBuf>,
-    /// What runs agent sessions [default: `[member.KEY]`, else `agent`, of guild.toml, else extractive]
+    /// The runtime of agent sessions [default: `[member.KEY]`, else `agent`, of guild.toml, else extractive]
     #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,
 }
@@ -220,26 +228,27 @@ Examples:
   guild mcp --url https://guild.example --member researcher
   claude mcp add guild -- guild mcp --members ~/guild-members      (in Claude Code)
 
-It offers the tools of all members, and for each worker the tools that dispatch to it; with --member, those of one. Where a host \
-serves the members already, everything goes through it; where that serves them with other read roots than --sources asks for, on \
-another runtime than --agent or by another guild.toml than is named, this ends, and says so. Where none does, \
-it starts a host, which ends with the last client that uses it: jobs that run then are resumed by the next host.
+The command offers the tools of all members, and for each worker the tools that dispatch to it; with --member, only \
+the tools of that member. If a host already serves the members, all messages go through that host. If that host \
+serves them with other read roots than --sources, on another runtime than --agent, or with another guild.toml than \
+the named one, the command ends with an error. If no host serves them, the command starts a host, which ends with its \
+last client; the next host resumes the jobs that are still running then.
 
-stdout has messages of MCP only; what there is to log goes to stderr.")]
+stdout carries only MCP messages; the log goes to stderr.")]
 pub(crate) struct Mcp {
     /// Only this member: its directory, or its key in the members' directory; with --url, its key
     #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
-    /// The host at this URL, instead of one that serves the members here
+    /// Use the host at this URL instead of a host that serves the local members
     #[arg(long, value_name = "URL", conflicts_with_all = ["members", "config", "sources", "agent"])]
     pub(crate) url: Option<String>,
     /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// What the jobs' sessions read and run on
+    /// The sources and the runtime of the jobs' sessions
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Where members are found
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
 }
@@ -251,37 +260,38 @@ Examples:
   guild run ./guild-members/researcher \"How does ownership work?\" --sources ~/rust-book
   guild run researcher --members ./guild-members --input '{\"maxTurns\": 20}' - < task.md
 
-The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C and SIGTERM cancel the job. \
-Where a host already serves the member, the task goes through it. Where that reads other directories than --sources asks for, or was \
-started with another guild.toml than is named, the task is refused, and the process named. --agent asks it for a runtime, which its \
-operator has to allow.
+The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C and SIGTERM cancel the job. If a \
+host already serves the member, the task goes through that host. If that host reads other directories than --sources, \
+or was started with another guild.toml than the named one, the command refuses the task, and the error names the \
+process. --agent requests a runtime from the host, whose operator must allow it.
 
-With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
-members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
+With --members, a MEMBER without `/` is a key in that directory. Without --members, MEMBER is a directory, or else a \
+key in the members' directory; if both exist and are different members, the command fails. ./NAME is always the \
+directory.
 
-Exit code: 0 completed, 3 failed, 4 cancelled elsewhere, 130 ended by Ctrl-C or SIGTERM, 1 any other error.")]
+Exit code: 0 completed, 3 failed, 4 cancelled by another client, 130 ended by Ctrl-C or SIGTERM, 1 any other error.")]
 pub(crate) struct Run {
-    /// The member: its directory, or its key in the members' directory; see below where it could be both
+    /// The member: its directory, or its key in the members' directory; see below if both exist
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: String,
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) task: String,
-    /// What goes with the task
+    /// The description and the configuration of the task
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// What the job's sessions read and run on
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Where members are looked up by their key
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
-    /// Print the answer of worker/result as JSON; of worker/status where the job did not complete
+    /// Print the answer of worker/result as JSON, or of worker/status if the job did not complete
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What goes with a task.
+/// The description and the configuration of a task.
 #[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
     /// A short label for lists [default: the task's first line]
@@ -300,19 +310,20 @@ Examples:
   guild dispatch \"How does ownership work?\" --member researcher --wait
   id=$(guild dispatch - --member researcher < task.md)
 
-With --wait, the report goes to stdout, progress and the job's id go to stderr, and Ctrl-C and SIGTERM cancel the job. Exit code \
-then: 0 completed, 3 failed, 4 cancelled elsewhere, 130 ended by Ctrl-C or SIGTERM, 1 any other error.")]
+With --wait, the report goes to stdout, progress and the job's id go to stderr, and Ctrl-C and SIGTERM cancel the \
+job. The exit code is then: 0 completed, 3 failed, 4 cancelled by another client, 130 ended by Ctrl-C or SIGTERM, 1 \
+any other error.")]
 pub(crate) struct Dispatch {
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) task: String,
-    /// What goes with the task
+    /// The description and the configuration of the task
     #[command(flatten)]
     pub(crate) work: WorkArgs,
-    /// Ask for this agent runtime; the host's operator has to allow it [default: the host's choice]
+    /// Request this agent runtime, which the host's operator must allow [default: the host's choice]
     #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,
-    /// Follow the job to its end, and print its report instead of its id; with --json, as `guild run` does
+    /// Wait for the end of the job, and print its report instead of its id; --json then works as for `guild run`
     #[arg(long)]
     pub(crate) wait: bool,
     /// The host
@@ -327,26 +338,27 @@ Examples:
   guild call textkit text_stats '{\"text\": \"one two\"}' --members ./guild-members
   guild call textkit text_stats - --url http://127.0.0.1:7433 < input.json
 
-The tool's text goes to stdout; where it says that it did not work, to stderr, and the exit code is 1. A host that serves the member \
-calls the tool; where none does, the member is loaded here. With --url, or where there is no such member here, MEMBER is a key of the \
-host. Of a member without that tool, the error names the tools that it has.")]
+The tool's text goes to stdout. If the tool reports an error, its text goes to stderr, and the exit code is 1. A host \
+that serves the member calls the tool; if no host serves it, the member is loaded in this process. With --url, or if \
+there is no such local member, MEMBER is a key at the host. If the member does not have the tool, the error lists the \
+tools that the member has.")]
 pub(crate) struct Call {
     /// The member: its directory, or its key in the members' directory; with --url, its key
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: String,
-    /// The tool, by the name that its component gives it
+    /// The tool's name in its component
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) tool: String,
-    /// What the tool takes, a JSON object; `-` reads it from stdin
+    /// The tool's input, a JSON object; `-` reads it from stdin
     #[arg(value_name = "JSON", default_value = "{}")]
     pub(crate) input: String,
-    /// The host at this URL, instead of one that serves the member here
+    /// Use the host at this URL instead of a host that serves the local member
     #[arg(long, value_name = "URL", env = "GUILD_URL")]
     pub(crate) url: Option<String>,
     /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// Where members are looked up by their key
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
     /// Print the whole result of tools/call as JSON
@@ -361,12 +373,12 @@ Examples:
   guild list --detailed
   guild list --member researcher --filter '*ownership*' --json
 
-On a terminal it has columns; in a pipe, each line has the job's id, its status, its member, when it was made (RFC 3339) and its \
-description, between tabs, and with --detailed the summary. --json prints the host's answer; of several members, each job with \
-its `member`. The files in the directory of members are read where no host was named and none answers, or where --members names \
-that directory.")]
+On a terminal the list has aligned columns. In a pipe each line has tab-separated fields: the job's id, its status, \
+its member, its creation time (RFC 3339) and its description, and with --detailed its summary. --json prints the \
+host's answer; with several members, each job has its `member`. The command reads the files in the directory of \
+members if no host was named and none answers, or if --members names that directory.")]
 pub(crate) struct List {
-    /// Show each worker's own summary too
+    /// Also show the worker's summary of each job
     #[arg(long)]
     pub(crate) detailed: bool,
     /// Only jobs whose whole description matches this glob: * ? [..] {a,b}
@@ -375,7 +387,7 @@ pub(crate) struct List {
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
-    /// Where members' files are, if no host runs
+    /// The location of the members' files, for use without a host
     #[command(flatten)]
     pub(crate) local: LocalArgs,
 }
@@ -383,14 +395,14 @@ pub(crate) struct List {
 /// `guild status`, `result`, `cancel` and `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct Job {
-    /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins, also as MEMBER/ID; @latest is
-    /// the newest
+    /// The job's id from `guild dispatch` or `guild list`, or a unique prefix of it, also as MEMBER/ID; @latest is the
+    /// newest job
     #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::jobs))]
     pub(crate) id: String,
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
-    /// Where members' files are, if no host runs
+    /// The location of the members' files, for use without a host
     #[command(flatten)]
     pub(crate) local: LocalArgs,
 }
@@ -403,12 +415,13 @@ Examples:
   guild watch --job @latest                    (until that job ends)
   guild watch --member researcher --json
 
-One line for each event: jobs that start, say how far they are, ask, decide and end, and members that come, change and go. Times are UTC. \
-A connection that breaks is made again, and continues after the last event; a gap is reported. --json prints the host's own events.
+Each event is one line: a job starts, reports progress, asks a question, records a decision or ends; or a member is \
+added, changed or removed. Times are UTC. The command reconnects after a broken connection, and continues after the \
+last event; it reports a gap. --json prints the host's events unchanged.
 
-Exit code: 0 when Ctrl-C or SIGTERM ends it; with --job, 0 completed, 3 failed, 4 cancelled; 1 any error.")]
+Exit code: 0 if Ctrl-C or SIGTERM ends the command; with --job, 0 completed, 3 failed, 4 cancelled; 1 any error.")]
 pub(crate) struct Watch {
-    /// Only this job, until it ends: its id, or how only this one begins; @latest is the newest
+    /// Follow only this job until it ends: its id, or a unique prefix of it; @latest is the newest job
     #[arg(long, value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::jobs))]
     pub(crate) job: Option<String>,
     /// The host
@@ -423,28 +436,29 @@ Examples:
   guild logs JOB --members ./guild-members
   guild logs @latest --member researcher --follow
 
-It reads the job's transcript.jsonl and its log.txt, in the order of their times, whichever process runs the job. Times are UTC. Long inputs and \
-results are shortened; --json prints the lines of the transcript as they are, and those of the log with the type `log`.")]
+The command reads the job's transcript.jsonl and its log.txt, ordered by time, whichever process runs the job. Times \
+are UTC. Long inputs and results are shortened. --json prints the lines of the transcript unchanged, and the lines of \
+the log with the type `log`.")]
 pub(crate) struct Logs {
-    /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins; @latest is the newest
+    /// The job's id from `guild dispatch` or `guild list`, or a unique prefix of it; @latest is the newest job
     #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::jobs))]
     pub(crate) id: String,
-    /// Its member: a key in the members' directory, or a directory [default: whichever member has the job]
+    /// The job's member: a key in the members' directory, or a directory [default: the member that has the job]
     #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
-    /// Go on until the job ends
+    /// Follow the job until it ends
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// The job of a running host, as http://127.0.0.1:PORT/mcp, instead of the files here
+    /// Read the job from the running host at this URL, such as http://127.0.0.1:PORT/mcp, instead of from local files
     #[arg(long, value_name = "URL", conflicts_with_all = ["home", "members"])]
     pub(crate) url: Option<String>,
     /// How to authenticate to the host at a URL
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// The job of a member of the hall in this home, as its host serves them
+    /// Read the job from the members that the host of the hall in this home serves
     #[arg(long, value_name = "HOME", conflicts_with = "members")]
     pub(crate) home: Option<PathBuf>,
-    /// Where members are looked up
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
     /// Print the lines as JSON
@@ -459,17 +473,18 @@ Examples:
   guild usage --since 7d
   guild usage --since 2026-01-01 --member researcher --json
 
-Jobs count from the moment they ended, also where they were deleted or pruned since: what those used is kept in .usage.jsonl of \
-their member. What a running job has used so far is in `guild status`. The cost of a job whose model has no \
-known price is not known: such jobs are counted, and their cost comes on top of the sum.")]
+A job counts from the moment of its end, even if it was deleted or pruned since: .usage.jsonl of its member then \
+keeps its usage. `guild status` shows the usage of a running job so far. The cost of a job is unknown if its model \
+has no known price: such jobs are counted, and their unknown cost is not in the sum.")]
 pub(crate) struct Usage {
-    /// Only what ended since: a time ago, as 12h, 7d or 2w, or a date (UTC), as 2026-01-01 or 2026-01-01T12:00:00Z [default: all]
+    /// Only count jobs that ended since this time: an age such as 12h, 7d or 2w, or a date (UTC) such as 2026-01-01 or
+    /// 2026-01-01T12:00:00Z [default: all]
     #[arg(long, value_name = "TIME", value_parser = crate::age::since)]
     pub(crate) since: Option<Timestamp>,
     /// Only this member: a key in the members' directory, or a directory [default: every member]
     #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
-    /// Where members are looked up
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
     /// Print the sums as JSON
@@ -481,32 +496,32 @@ pub(crate) struct Usage {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  guild prune                                    (everything that ended more than 30 days ago)
+  guild prune                                    (all jobs that ended more than 30 days ago)
   guild prune researcher --older-than 12h --status failed --status cancelled
-  guild prune --older-than 7d --dry-run          (shows what would be removed, and removes nothing)
+  guild prune --older-than 7d --dry-run          (lists the jobs, and removes nothing)
 
-With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
-members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
+With --members, a MEMBER without `/` is a key in that directory. Without --members, MEMBER is a directory, or else a \
+key in the members' directory; if both exist and are different members, the command fails. ./NAME is always the \
+directory.
 
 A member that a host serves is pruned through that host.")]
 pub(crate) struct Prune {
-    /// One member: its directory, or its key in the members' directory; see below where it could be both [default: every
-    /// member]
+    /// One member: its directory, or its key in the members' directory; see below if both exist [default: every member]
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
-    /// How long ago a job must have ended: 12h, 30d, 2w
+    /// The minimum time since the end of a job: 12h, 30d, 2w
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = crate::age::parse)]
     pub(crate) older_than: std::time::Duration,
-    /// Only jobs that ended so; give it again for each [default: all three]
+    /// Only jobs with this final status; repeat the option for more [default: all three]
     #[arg(long = "status", value_name = "STATUS", value_parser = ended, add = ArgValueCandidates::new(complete::ended))]
     pub(crate) statuses: Vec<JobStatus>,
-    /// Show what would be removed, and remove nothing
+    /// List the jobs to remove, without removing them
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Where members are looked up
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
-    /// Print what was removed as JSON
+    /// Print the removed jobs as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -516,33 +531,33 @@ pub(crate) struct Prune {
 #[command(after_help = "\
 Examples:
   guild members --members ./guild-members
-  guild members researcher --grants        (what it may do, and which line of guild.toml or of its manifest says so)
+  guild members researcher --grants        (its permissions, each with its line in guild.toml or in its manifest)
   guild members --limits --json
 
-With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
-members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.")]
+With --members, a MEMBER without `/` is a key in that directory. Without --members, MEMBER is a directory, or else a \
+key in the members' directory; if both exist and are different members, the command fails. ./NAME is always the \
+directory.")]
 pub(crate) struct Members {
-    /// One member: its directory, or its key in the members' directory; see below where it could be both [default: every
-    /// member]
+    /// One member: its directory, or its key in the members' directory; see below if both exist [default: every member]
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
-    /// Show which permissions are requested, which are granted, and why the rest is not
+    /// Show the requested and the granted permissions, and the reason for each denial
     #[arg(long)]
     pub(crate) grants: bool,
     /// Show every limit and its source
     #[arg(long)]
     pub(crate) limits: bool,
-    /// Where the members are
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
-    /// Show what the host at this URL serves, and why the present state of a directory is not in service, instead of reading
-    /// the directories
+    /// Show the members that the host at this URL serves, and why a directory's present state is not in service,
+    /// instead of reading the directories
     #[arg(long, value_name = "URL", conflicts_with_all = ["member", "grants", "limits", "members", "config"])]
     pub(crate) url: Option<String>,
     /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// Print them as JSON
+    /// Print the members as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -553,11 +568,12 @@ pub(crate) struct Members {
 Example:
   guild prompt --members ./guild-members
 
-It names each member with the capability `worker`, and its MCP server KEY-dispatch, which a host has at /dispatch/KEY/mcp. It is for \
-agents that have these servers; clients of `guild mcp`, and of a host's /mcp, get this with the names of the tools there, by \
-`instructions` and the prompt `workers`. Where there is no worker, stdout stays empty.")]
+The text names each member with the capability `worker`, and its MCP server KEY-dispatch, which a host serves at \
+/dispatch/KEY/mcp. It is for agents that have these servers. Clients of `guild mcp` and of a host's /mcp get the same \
+text, with the tool names of those servers, from `instructions` and from the prompt `workers`. If there is no worker, \
+stdout stays empty.")]
 pub(crate) struct Prompt {
-    /// Where the members are
+    /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
 }
@@ -571,9 +587,9 @@ Examples:
   guild approve --list
   guild approve --forget /srv/old/researcher
 
-It shows what changed since the member was pinned in guild.lock, and asks. A host of a directory of members loads at once what is \
-approved; one that serves the member alone, when it is started again. Where a host is started with --config FILE, give the same \
-file here: guild.lock is next to it.")]
+The command shows the changes since the member was pinned in guild.lock, and asks for confirmation. A host of a \
+directory of members loads an approved member at once; a host of a single member loads it at its next start. If a \
+host is started with --config FILE, give the same file here: guild.lock is next to it.")]
 pub(crate) struct Approve {
     /// The member: its directory, its key in the members' directory, or its name in guild.lock
     #[arg(required_unless_present = "list", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
@@ -581,13 +597,13 @@ pub(crate) struct Approve {
     /// Approve without asking
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Show what is pinned
+    /// List the pinned members
     #[arg(long, conflicts_with_all = ["member", "forget", "yes"])]
     pub(crate) list: bool,
-    /// Remove the pin of a member: its next load is its first
+    /// Remove the pin of a member; its next load counts as its first
     #[arg(long, conflicts_with = "yes")]
     pub(crate) forget: bool,
-    /// Where members and the operator's policy are
+    /// The location of the members and of the operator's policy
     #[command(flatten)]
     pub(crate) local: LocalArgs,
     /// Print the pins as JSON
@@ -602,8 +618,9 @@ Examples:
   guild sign --new-key release.key
   guild sign researcher.wasm --key release.key --comment 'researcher 0.2.0'
 
-Keys and signatures are those of minisign. The signature is FILE.minisig; it belongs next to the component in the member's \
-directory. Signed there, it is of the manifest and the posture beside the component too. To trust the key, put its two lines (release.key.pub) into guild.trust next to guild.toml.")]
+Keys and signatures have the format of minisign. The signature is FILE.minisig, which belongs next to the component \
+in the member's directory. If the component is signed there, the signature also covers the manifest and the posture \
+beside it. To trust the key, put its two lines (release.key.pub) into guild.trust next to guild.toml.")]
 pub(crate) struct Sign {
     /// The file to sign
     #[arg(required_unless_present = "new_key", requires = "key")]
@@ -611,13 +628,13 @@ pub(crate) struct Sign {
     /// The secret key to sign with
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<PathBuf>,
-    /// What to say about the file, signed with it [default: time and name]
+    /// The trusted comment, which is signed with the file [default: time and name]
     #[arg(long, value_name = "TEXT", requires = "file")]
     pub(crate) comment: Option<String>,
-    /// Make a secret key in this file, and its public key in FILE.pub
+    /// Generate a secret key in this file, and its public key in FILE.pub
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "key"])]
     pub(crate) new_key: Option<PathBuf>,
-    /// Make it without a password
+    /// Generate the key without a password
     #[arg(long, requires = "new_key")]
     pub(crate) no_password: bool,
 }
@@ -625,31 +642,32 @@ pub(crate) struct Sign {
 /// `guild token`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Make a token, and print it: it is shown this once
+    /// Create a token, and print it; it is not shown again
     #[command(after_help = "\
 Examples:
   guild token add guild-hall
   guild token add ci --methods dispatch --members 'research-*' --expires 30d > ci.token
 
-Callers send it as `Authorization: Bearer TOKEN`; the commands of guild take it from $GUILD_TOKEN or --token-file. Only its \
-SHA-256 is kept, in guild.tokens next to guild.toml. A host that runs takes it from the next request on.")]
+Callers send the token as `Authorization: Bearer TOKEN`; the commands of guild take it from $GUILD_TOKEN or \
+--token-file. Only its SHA-256 is stored, in guild.tokens next to guild.toml. A running host accepts the token from \
+the next request on.")]
     Add(TokenAdd),
-    /// Show which tokens there are, and what each is for
+    /// List the tokens and their permissions
     #[command(after_help = "Examples:\n  guild token list\n  guild token list --json")]
     List {
-        /// Whose tokens
+        /// The location of the tokens
         #[command(flatten)]
         of: TokensOf,
-        /// Print them as JSON
+        /// Print the tokens as JSON
         #[arg(long)]
         json: bool,
     },
-    /// End a token: a host that runs refuses it from the next request on
+    /// Revoke a token; a running host refuses it from the next request on
     #[command(visible_alias = "rm", after_help = "Example:\n  guild token revoke ann")]
     Revoke {
         /// The token's name
         name: String,
-        /// Whose tokens
+        /// The location of the tokens
         #[command(flatten)]
         of: TokensOf,
     },
@@ -658,30 +676,32 @@ SHA-256 is kept, in guild.tokens next to guild.toml. A host that runs takes it f
 /// `guild token add`.
 #[derive(Debug, Args)]
 pub(crate) struct TokenAdd {
-    /// What to call it: the audit log names it so
+    /// The token's name, which the audit log records
     pub(crate) name: String,
-    /// Only for these members: a key, where * stands for any characters; give it again for each [default: all]
+    /// A member that the token is for: its key, in which * matches any characters; repeat the option for more [default:
+    /// all]
     #[arg(long, value_name = "PATTERN")]
     pub(crate) members: Vec<Pattern>,
-    /// What it is for: read (list, status, result, events), dispatch (read, and dispatch), all (cancel and delete too, and the
-    /// tools of components)
+    /// The permitted methods: read (list, status, result, events), dispatch (read and dispatch), all (also cancel,
+    /// delete and the tools of components)
     #[arg(long, value_name = "METHODS", default_value = "all", value_parser = methods())]
     pub(crate) methods: Methods,
-    /// When it ends: after some time, as 12h, 30d or 2w, or at a date (UTC), as 2030-01-01 [default: never]
+    /// The expiry: a duration such as 12h, 30d or 2w, or a date (UTC) such as 2030-01-01 [default: never]
     #[arg(long, value_name = "TIME", value_parser = crate::age::until)]
     pub(crate) expires: Option<Timestamp>,
-    /// US dollars that its jobs may spend in a day (UTC) [default: `token_usd_per_day` of [spend] in guild.toml]
+    /// The US dollars that the token's jobs may spend in a day (UTC) [default: `token_usd_per_day` of [spend] in
+    /// guild.toml]
     #[arg(long, value_name = "USD", value_parser = usd)]
     pub(crate) usd_per_day: Option<f64>,
-    /// Whose tokens
+    /// The location of the tokens
     #[command(flatten)]
     pub(crate) of: TokensOf,
 }
 
-/// Which hosts' tokens.
+/// The location of the tokens.
 #[derive(Debug, Args)]
 pub(crate) struct TokensOf {
-    /// Tokens are kept next to the operator's policy
+    /// The operator's policy, next to which the tokens are stored
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }
@@ -694,57 +714,57 @@ Examples:
   guild audit plugin.wasm --format html > audit.html
   guild audit researcher --format json > old.json; guild audit researcher --against old.json
 
-TARGET is a component where a file of that name exists, and else a member: its directory, or its key in the members' \
-directory. A member is looked at with its manifest, and with what guild.toml allows; a file alone is not. Nothing is run or \
-compiled, and nothing is asked of the network.
+TARGET is a component if a file of that name exists, and otherwise a member: its directory, or its key in the \
+members' directory. The audit of a member includes its manifest and the permissions in guild.toml; the audit of a \
+file does not. Without --list-tools, the audit neither runs nor compiles the component. It never uses the network.
 
-Exit code: 0 no finding at or above --fail-on, 1 such findings (with --against, new ones), 2 TARGET or OLD cannot be read, \
-TARGET is no component, or the audit cannot be written (a full disk; a reader that ends early changes nothing). What each part means \
-stands in docs/reviewers.md.")]
+Exit code: 0 no finding at or above --fail-on; 1 such findings (with --against, new ones); 2 TARGET or OLD cannot be \
+read, TARGET is not a component, or the audit cannot be written (for example on a full disk; a reader that ends early \
+is not an error). docs/reviewers.md explains each part of the audit.")]
 pub(crate) struct Audit {
     /// A component's file, or a member
     #[arg(value_name = "TARGET", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_file))]
     pub(crate) target: String,
-    /// Show only what changed since: another file, another member, or what --format json printed earlier
+    /// Show only the changes since another file, another member, or an earlier output of --format json
     #[arg(long, value_name = "OLD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) against: Option<String>,
-    /// How to show it
+    /// The output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = AuditFormat::Text)]
     pub(crate) format: AuditFormat,
-    /// Print it as JSON: --format json
+    /// Print the audit as JSON, like --format json
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// Show everything, not only what was found: imports, texts, flows, limits, sections
+    /// Show imports, texts, flows, limits and sections besides the findings
     #[arg(long)]
     pub(crate) all: bool,
-    /// Compile its component and ask it for its tools, in the sandbox, where it reaches nothing: their texts are audited too
+    /// Compile the component, list its tools in a sandbox without access to anything, and audit the tools' texts too
     #[arg(long)]
     pub(crate) list_tools: bool,
-    /// Findings that are accepted, in place of .guildaudit.toml next to guild.toml
+    /// The file of accepted findings, in place of .guildaudit.toml next to guild.toml
     #[arg(long, value_name = "FILE")]
     pub(crate) accept: Option<PathBuf>,
-    /// End with 1 where a finding is at least this severe: critical, high, medium, low, none
+    /// Exit with code 1 if a finding has at least this severity: critical, high, medium, low, none
     #[arg(long, value_name = "SEVERITY", default_value = "high", value_parser = severities(), hide_possible_values = true)]
     pub(crate) fail_on: FailOn,
-    /// Where members and the operator's policy are
+    /// The location of the members and of the operator's policy
     #[command(flatten)]
     pub(crate) local: LocalArgs,
 }
 
-/// How `guild audit` shows what it found.
+/// The output formats of `guild audit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum AuditFormat {
     /// For a terminal
     Text,
-    /// For programs: docs/schema/audit.json describes it
+    /// For programs; docs/schema/audit.json is the schema
     Json,
-    /// One page that needs no other file
+    /// One self-contained page
     Html,
     /// SARIF 2.1.0, for tools that collect findings
     Sarif,
 }
 
-/// The lowest severity that ends `guild audit` with 1; `None` if no finding does.
+/// The lowest severity for which `guild audit` exits with code 1; `None` if no severity does.
 pub(crate) type FailOn = Option<Severity>;
 
 /// `guild doctor`.
@@ -755,29 +775,31 @@ Examples:
   guild doctor --hall
   guild doctor --agent api --online
 
-It looks at a host as `guild serve` with the same options would start it, and starts none. Hosts that run are asked too: those that \
-serve the members here, and the one of --url; where one serves otherwise than it would if it were started now, that is said. \
-A hall is looked at where --hall asks for it, and where its home is there: the home, config.yaml, the workers, the manager, each \
-project as the first commission would find it, and gh. Exit code: 0 where everything is usable that guild.toml asks for and that members run on, and members of running hosts are in \
-service; 1 otherwise.")]
+The command checks a host as `guild serve` with the same options would start it, without starting it. It also queries \
+the running hosts that serve the local members, and the host that --url names; it reports how each differs from a \
+host that would be started now. It checks a hall if --hall is given or the hall's home exists: the home, config.yaml, \
+the workers, the manager, each project as the first commission would find it, and gh.
+
+Exit code: 0 if everything that guild.toml requests and that members run on is usable, and the members of running \
+hosts are in service; 1 otherwise.")]
 pub(crate) struct Doctor {
     /// Send one real query to the search provider
     #[arg(long)]
     pub(crate) online: bool,
-    /// Look at the hall in this directory, as `guild serve --hall` would serve it [default without a directory: what
-    /// GUILD_HALL_HOME names, else `home` of [hall] in guild.toml, else ~/.guild-hall]
+    /// Check the hall in this directory as `guild serve --hall` would serve it [default without a directory:
+    /// $GUILD_HALL_HOME, else `home` of [hall] in guild.toml, else ~/.guild-hall]
     #[arg(long, value_name = "HOME", num_args = 0..=1)]
     pub(crate) hall: Option<Option<PathBuf>>,
-    /// Check the host at this URL, too [default: those that serve the members here]
+    /// Also check the host at this URL [default: the hosts that serve the local members]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// How to authenticate to running hosts
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// What a host would be started with
+    /// The sources and the runtime that a host would be started with
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Where members and the operator's policy are
+    /// The location of the members and of the operator's policy
     #[command(flatten)]
     pub(crate) local: LocalArgs,
     /// Print the checks as JSON
@@ -805,18 +827,19 @@ fn runtimes() -> impl TypedValueParser<Value = Runtime> {
 /// An amount of US dollars.
 fn usd(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|usd| usd.is_finite() && *usd >= 0.0);
-    amount.ok_or_else(|| "an amount of US dollars, as 5 or 0.50".to_owned())
+    amount.ok_or_else(|| "expected an amount of US dollars, such as 5 or 0.50".to_owned())
 }
 
 /// Parses a dispatch's `config`.
 pub(crate) fn job_input(text: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(text) {
         Ok(Value::Object(config)) => Ok(config),
-        Ok(_) => Err("a job's configuration is a JSON object, as {\"maxTurns\": 20}".to_owned()),
-        Err(_) if std::path::Path::new(text).is_file() => Err(
-            "that is a file, but --input is the job's own configuration, a JSON object; the operator's guild.toml is --config FILE"
-                .to_owned(),
-        ),
+        Ok(_) => Err("a job's configuration is a JSON object, such as {\"maxTurns\": 20}".to_owned()),
+        Err(_) if std::path::Path::new(text).is_file() => {
+            Err("the value names a file, but --input takes the job's configuration, a JSON object; the operator's \
+             guild.toml is given with --config FILE"
+                .to_owned())
+        }
         Err(e) => Err(format!("not JSON: {e}")),
     }
 }
@@ -826,7 +849,7 @@ fn ended(text: &str) -> Result<JobStatus, String> {
     JobStatus::ENDED
         .into_iter()
         .find(|status| status.as_str() == text)
-        .ok_or_else(|| "one of completed, failed, cancelled; running jobs are never pruned".to_owned())
+        .ok_or_else(|| "expected completed, failed or cancelled; running jobs are never pruned".to_owned())
 }
 
 #[cfg(test)]
@@ -840,8 +863,8 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Commands without a result that scripts would parse: they serve, make, end or remove something, or print a text in one
-    /// form.
+    /// Commands without output for scripts: they serve, create, end or remove something, or print a text in a single
+    /// format.
     const WITHOUT_JSON: [&str; 15] = [
         "serve",
         "mcp",
