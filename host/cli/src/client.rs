@@ -24,7 +24,7 @@ use crate::{
 const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
 /// The variable with the URL of a host.
 pub(crate) const URL_VARIABLE: &str = "GUILD_URL";
-/// The maximum size of a file of authorities: a system's whole collection has a quarter of it.
+/// The maximum size of a file of certificate authorities: four times the size of a system's whole collection.
 const MAX_CA_BYTES: u64 = 1 << 20;
 /// The maximum length of a host's refusal in an error.
 const REFUSAL_CHARS: usize = 400;
@@ -44,17 +44,17 @@ pub(crate) struct AccessArgs {
 /// How to reach a running host.
 #[derive(Debug, Args)]
 pub(crate) struct Endpoint {
-    /// Where the host listens, as http://127.0.0.1:PORT/mcp, or https:// where it has a certificate [default:
+    /// The host's URL, such as http://127.0.0.1:PORT/mcp, or https:// if the host has a certificate [default:
     /// http://127.0.0.1:7433/mcp]
     #[arg(long, value_name = "URL", env = "GUILD_URL")]
     pub(crate) url: Option<String>,
-    /// The member: `dispatch` needs it where the host serves several [default: every member]
+    /// The member's key, which `dispatch` needs if the host serves several members [default: every member]
     #[arg(long, value_name = "KEY", add = ArgValueCandidates::new(complete::members))]
     pub(crate) member: Option<MemberKey>,
     /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// Print the host's answer as JSON, exactly as it came
+    /// Print the host's answer as JSON, unchanged
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -139,23 +139,21 @@ fn is_same_host(one: &str, other: &str) -> bool {
 fn authorities(path: &Path) -> Result<Authorities, Failure> {
     let read = regular_file::read(path, MAX_CA_BYTES).map_err(|e| e.to_string());
     let read = read.and_then(|pem| Authorities::from_pem(&pem).map_err(|e| e.to_string()));
-    read.map_err(|why| {
-        Failure::error(format!("{}: {why}; --ca or GUILD_CA names it, and it is a PEM file", path.display()))
-    })
+    read.map_err(|why| Failure::error(format!("{}: {why}; --ca and GUILD_CA name a PEM file", path.display())))
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let hint = match &error {
             Error::Unreachable { .. } => {
-                "; start a host with `guild serve`, or name the one that runs with --url or GUILD_URL".to_owned()
+                "; start a host with `guild serve`, or name a running host with --url or GUILD_URL".to_owned()
             }
             Error::Http { url, status, .. } if status.as_u16() == 404 => format!(
                 "; one member is served at /mcp, several at /members/KEY/mcp (--member KEY). `guild members --url {url}` shows \
                  the keys"
             ),
             Error::Http { status, .. } if status.as_u16() == 401 => {
-                "; GUILD_TOKEN, or --token-file FILE, has one that `guild token add NAME` made on its machine"
+                "; create a token with `guild token add NAME` on the host's machine, and give it in GUILD_TOKEN or with --token-file FILE"
                     .to_owned()
             }
             _ => String::new(),

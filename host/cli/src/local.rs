@@ -29,7 +29,7 @@ pub(crate) struct LocalArgs {
     /// The directory of members [default: `members` of guild.toml, else ./guild-members]
     #[arg(long, value_name = "DIR")]
     pub(crate) members: Option<PathBuf>,
-    /// Where the operator's policy is
+    /// The location of the operator's policy
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }
@@ -89,7 +89,7 @@ pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config)
         (None, None) => {
             let looked: Vec<_> = [itself, by_key].iter().flatten().map(|place| place.display().to_string()).collect();
             let looked = match looked.as_slice() {
-                [] => "that can be no key".to_owned(),
+                [] => "the name is not a valid key".to_owned(),
                 looked => format!(
                     "there is no {FILE_NAME}, nor a {} with \"guildHall\", in {}",
                     package::FILE_NAME,
@@ -118,10 +118,10 @@ pub(crate) fn check_worker(directory: &Path, local: &LocalArgs, config: &Config)
     let Some(component) = manifest.component.as_ref().filter(|_| !manifest.is_worker()) else { return Ok(()) };
     Err(Failure::error(match component.world.exports_dispatch() {
         true => format!(
-            "member {key} takes no work: `capabilities` in its manifest does not name `{WORKER}`; add it, or dispatch to another"
+            "member {key} takes no work: `capabilities` in its manifest does not name `{WORKER}`; add it, or dispatch to another member"
         ),
         false => format!(
-            "member {key} is a toolbox and has no worker that could carry a task out; `guild call {key} TOOL` calls one of its tools"
+            "member {key} is a toolbox and has no worker to carry out a task; `guild call {key} TOOL` calls one of its tools"
         ),
     }))
 }

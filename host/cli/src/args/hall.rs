@@ -18,7 +18,7 @@ pub(crate) struct HomeArgs {
     /// The hall's home [default: $GUILD_HALL_HOME, else `home` of [hall] in guild.toml, else ~/.guild-hall]
     #[arg(long, value_name = "HOME")]
     pub(crate) home: Option<PathBuf>,
-    /// Where the operator's policy is
+    /// The location of the operator's policy
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }
@@ -32,32 +32,34 @@ Examples:
   guild project add ~/src/book
   guild project add . --name handbook --branch develop
 
-It lists the repository in config.yaml of the hall's home, and permits work in it with a [[project]] in guild.toml: what only the \
-first names is never touched. Nothing is written into the repository before the first commission; then work happens on branches \
-that begin with claude/, in worktrees below the home. `push` and `pull_requests` of [[project]] permit more.")]
+The command lists the repository in config.yaml of the hall's home, and permits work in it with a [[project]] in \
+guild.toml. A repository that only config.yaml names is never touched. Nothing is written into the repository before \
+the first commission; the work is then done on branches that begin with claude/, in worktrees below the home. `push` \
+and `pull_requests` of [[project]] permit more.")]
     Add(ProjectAdd),
-    /// Show the projects, and why nothing is done in one where that is so
+    /// List the projects, and the reason for each project in which no work can be done
     #[command(after_help = "Examples:\n  guild project list\n  guild project list --json")]
     List {
-        /// Whose projects
+        /// The hall
         #[command(flatten)]
         home: HomeArgs,
-        /// Print them as JSON
+        /// Print the projects as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove the branches of commissions and meetings that are over
+    /// Remove the branches of ended commissions and meetings
     #[command(after_help = "\
 Examples:
-  guild project tidy --dry-run                 (shows which branches would go, and why the others stay)
+  guild project tidy --dry-run                 (lists the branches to remove, and why the others stay)
   guild project tidy handbook --older-than 7d
   guild project tidy --unmerged --older-than 90d
 
-A branch goes whose commission is completed or abandoned, or whose meeting is closed and merged: its work is in claude/main, or given \
-up. With --unmerged also those go that have work which is nowhere else: of commissions that failed or were cancelled, which could be \
-dispatched again, and of meetings that could not be merged. Branches of what waits or is under way stay, and those of which the hall \
-knows nothing. `git branch NAME COMMIT` makes one again as long as git has its commits. `tidy_branches_after_days` in [hall] of \
-guild.toml has a host do this by itself, without --unmerged.")]
+The command removes a branch if its commission is completed or abandoned, or if its meeting is closed and merged: the \
+branch's work is then in claude/main, or was given up. With --unmerged it also removes branches whose work exists \
+nowhere else: branches of commissions that failed or were cancelled and could be dispatched again, and of meetings \
+that could not be merged. The branches of waiting and active commissions and meetings stay, and so do branches that \
+the hall does not know. `git branch NAME COMMIT` restores a branch as long as git has its commits. With \
+`tidy_branches_after_days` in [hall] of guild.toml, a host removes such branches by itself, as without --unmerged.")]
     Tidy(ProjectTidy),
     /// Take a project out of config.yaml and guild.toml; its branches, worktrees and records stay
     #[command(visible_alias = "rm", after_help = "Example:\n  guild project remove handbook")]
@@ -65,7 +67,7 @@ guild.toml has a host do this by itself, without --unmerged.")]
         /// The project's name
         #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
         name: String,
-        /// Whose project
+        /// The hall
         #[command(flatten)]
         home: HomeArgs,
     },
@@ -76,14 +78,14 @@ guild.toml has a host do this by itself, without --unmerged.")]
 pub(crate) struct ProjectAdd {
     /// The top directory of the repository's working tree
     pub(crate) path: PathBuf,
-    /// What to call it [default: the directory's name]
+    /// The project's name [default: the directory's name]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// The branch that work begins from [default: the one of origin, else main, else master, else the one that is
-    /// checked out]
+    /// The branch that work begins from [default: the default branch of origin, else main, else master, else the branch
+    /// that is checked out]
     #[arg(long, value_name = "BRANCH", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) branch: Option<String>,
-    /// Whose project it is to be
+    /// The hall
     #[command(flatten)]
     pub(crate) home: HomeArgs,
 }
@@ -94,19 +96,19 @@ pub(crate) struct ProjectTidy {
     /// The project's name [default: all projects]
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
     pub(crate) project: Option<String>,
-    /// How long ago the commission or the meeting must be over: 12h, 30d, 2w
+    /// The minimum time since the end of the commission or the meeting: 12h, 30d, 2w
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = crate::age::parse)]
     pub(crate) older_than: std::time::Duration,
-    /// Remove those, too, whose work is nowhere else
+    /// Also remove branches whose work exists nowhere else
     #[arg(long)]
     pub(crate) unmerged: bool,
-    /// Show what would be removed, and remove nothing
+    /// List the branches to remove, without removing them
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Whose projects
+    /// The hall
     #[command(flatten)]
     pub(crate) home: HomeArgs,
-    /// Print all branches as JSON, with what became of each
+    /// Print all branches as JSON, with the outcome for each
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -114,27 +116,30 @@ pub(crate) struct ProjectTidy {
 /// `guild pr`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pr {
-    /// Push claude/main of a project, make a pull request of it, and print its address
+    /// Push claude/main of a project, open a pull request from it, and print the pull request's URL
     #[command(after_help = "\
 Examples:
   guild pr create book --title \"Sources on tides\"
   guild pr create book --title \"Sources on tides\" --body - < body.md
 
-No commission may be under way and no meeting open in the project, and its [[project]] in guild.toml needs `push = true` and `pull_requests = true`. Only \
-claude/main is pushed; the pull request is made by `gh`, whose account it is made with (`gh auth login`). Where one is open already, \
-it has what was pushed. Merging it is up to you: then run `guild pr sync`.")]
+The project must have no commission under way and no open meeting, and its [[project]] in guild.toml needs `push = \
+true` and `pull_requests = true`. The command pushes only claude/main. `gh` opens the pull request, with the account \
+of `gh auth login`. A pull request that is already open gets the pushed commits. After you have merged the pull \
+request, run `guild pr sync`.")]
     Create(PrCreate),
-    /// Have claude/main follow the default branch, once a pull request is merged or the branch has moved on
+    /// Update claude/main from the default branch, after a merged pull request or other new commits
     #[command(after_help = "\
 Examples:
   guild pr sync book
   guild pr sync --json
 
-Where `push = true`, the default branch of origin is fetched and followed, else the project's own. It is only read. claude/main is \
-reset to it where it has all changes; what was committed since a merged pull request is rebased onto it; where both moved on, it is \
-merged. A conflict changes nothing, and names the files. Projects with a commission under way or an open meeting are left out.
+With `push = true`, claude/main follows the default branch of origin, which is fetched; otherwise it follows the \
+project's own default branch. The default branch is only read. If the default branch has all changes, claude/main is \
+reset to it. Commits since a merged pull request are rebased onto it. If both branches have new commits, the default \
+branch is merged. A conflict changes nothing, and the error names the files. Projects with a commission under way or \
+an open meeting are skipped.
 
-Exit code: 0 where no project failed; 1 any error.")]
+Exit code: 0 if no project failed; 1 any error.")]
     Sync(PrSync),
 }
 
@@ -147,7 +152,7 @@ pub(crate) struct PrCreate {
     /// The pull request's title, one line
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
     pub(crate) title: String,
-    /// Its body; `-` reads it from stdin [default: empty]
+    /// The pull request's body; `-` reads it from stdin [default: empty]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) body: Option<String>,
     /// The hall
@@ -166,13 +171,13 @@ pub(crate) struct PrSync {
     pub(crate) hall: HallArgs,
 }
 
-/// How to reach a hall that runs.
+/// How to reach a running hall.
 #[derive(Debug, Args)]
 pub(crate) struct HallArgs {
-    /// Whose hall, through the socket in its home
+    /// The hall, which is reached through the socket in its home
     #[command(flatten)]
     pub(crate) home: HomeArgs,
-    /// The hall of the host at this URL, instead of the one of a home [default: $GUILD_URL, if set and no --home is
+    /// Use the hall of the host at this URL instead of the hall of a home [default: $GUILD_URL, if set and no --home is
     /// given]
     #[arg(long, value_name = "URL", conflicts_with = "home")]
     pub(crate) url: Option<String>,
@@ -193,64 +198,65 @@ Examples:
   guild commission create book researcher \"Sources on tides\" \"Which documents speak of tides?\" --dispatch
   guild commission create book researcher \"Summary\" - --depends ID < prompt.md
 
-PROMPT is what the worker is asked; without one it is the title. A commission begins once it is dispatched, and all that it depends \
-on is there: commissions that are completed, and documents below .lore/. A commission that there is not is refused; a document that \
-is not there yet is said. So is a bound that is cut, since the operator allows less.")]
+PROMPT is the worker's task; its default is the title. A commission begins after its dispatch, once all its \
+dependencies are met: completed commissions, and documents below .lore/. An unknown commission as a dependency is an \
+error; a missing document is only reported. The command also reports each bound that is reduced because the operator \
+allows less.")]
     Create(CommissionCreate),
-    /// List commissions: what waits, what runs, what went wrong, what is over
+    /// List commissions in all states
     #[command(after_help = "\
 Examples:
   guild commission list
   guild commission list --project book --status failed --json
 
-A commission is `pending` until somebody asks for its dispatch, and then `queued`: it begins by itself once there is room. One that is \
-`blocked` waits for what it depends on, and begins by itself once that is there where it says `blocked, queued`; \
-`guild commission show` says what it waits for.
+A commission is `pending` until a client requests its dispatch, and then `queued`: it begins by itself once there is \
+room. A `blocked` commission waits for its dependencies; a `blocked, queued` commission begins by itself once they \
+are met. `guild commission show` lists the missing dependencies.
 
-On a terminal it has columns; in a pipe, each line has the commission's id, its status, its project, its worker, when it came to that \
-status (RFC 3339) and its title, between tabs.")]
+On a terminal the list has aligned columns. In a pipe each line has tab-separated fields: the commission's id, its \
+status, its project, its worker, its author, the time of its status (RFC 3339) and its title.")]
     List(CommissionList),
-    /// Show a commission: what was asked, what came of it, and all that happened
+    /// Show a commission's prompt, result and timeline
     #[command(after_help = "Examples:\n  guild commission show ID\n  guild commission show ID --json")]
     Show(CommissionOf),
-    /// Have a commission carried out that is pending or blocked, or put it in the queue
+    /// Dispatch a pending or blocked commission, or queue it
     #[command(after_help = "Example:\n  guild commission dispatch ID")]
     Dispatch(CommissionOf),
-    /// End a commission that waits or runs; what was written stays on its branch
+    /// Cancel a waiting or running commission; its work stays on its branch
     #[command(after_help = "Example:\n  guild commission cancel ID --reason \"asked twice\"")]
     Cancel(CommissionCancel),
-    /// Give a commission up for good
+    /// Abandon a commission for good
     #[command(after_help = "Example:\n  guild commission abandon ID \"not needed any more\"")]
     Abandon(CommissionAbandon),
-    /// Take a commission up again that failed or was cancelled: on a new branch, the old one stays
+    /// Dispatch a failed or cancelled commission again, on a new branch; the old branch stays
     #[command(after_help = "Example:\n  guild commission redispatch ID")]
     Redispatch(CommissionOf),
     /// Add a note to a commission's timeline
     #[command(after_help = "Example:\n  guild commission note ID \"See also the harbour\"")]
     Note(CommissionNote),
-    /// Show what happens in a hall, as it happens; or one commission, until it ends
+    /// Follow the events of a hall, or one commission until it ends
     #[command(after_help = "\
 Examples:
   guild commission watch
   guild commission watch ID --json
 
-One line for each event. A connection that breaks is made again; what happened in between is not told, but the end of ID is. --json \
-prints the hall's own events.
+Each event is one line. The command reconnects after a broken connection; it does not show the events in between, \
+except for the end of ID. --json prints the hall's events unchanged.
 
-Exit code: 0 when Ctrl-C or SIGTERM ends it; with ID, 0 completed, 3 failed, 4 cancelled or abandoned; 1 any error.")]
+Exit code: 0 if Ctrl-C or SIGTERM ends the command; with ID, 0 completed, 3 failed, 4 cancelled or abandoned; 1 any error.")]
     Watch(CommissionWatch),
 }
 
-/// Bounds in place of the worker's own.
+/// Bounds that replace the worker's own.
 #[derive(Debug, Args)]
 pub(crate) struct OverrideArgs {
     /// The model, in place of the worker's own
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) model: Option<String>,
-    /// Turns of the model, in place of the worker's own; at most `limits.session_turns`
+    /// The maximum number of turns, in place of the worker's own; at most `limits.session_turns`
     #[arg(long, value_name = "N")]
     pub(crate) max_turns: Option<u32>,
-    /// US dollars, in place of the worker's own; at most `limits.session_budget_usd`
+    /// The maximum cost in US dollars, in place of the worker's own; at most `limits.session_budget_usd`
     #[arg(long, value_name = "USD")]
     pub(crate) max_budget_usd: Option<f64>,
 }
@@ -269,22 +275,22 @@ pub(crate) struct CommissionCreate {
     /// The project's name
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
     pub(crate) project: String,
-    /// The worker: its key, its name for people, or its package's
+    /// The worker: its key, its display name, or its package's name
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::members))]
     pub(crate) worker: String,
-    /// What it is about
+    /// The commission's title
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) title: String,
-    /// What the worker is asked; `-` reads it from stdin [default: the title]
+    /// The worker's task; `-` reads it from stdin [default: the title]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) prompt: Option<String>,
-    /// What has to be there first: a commission's id, or a document below .lore/; give it again for each
+    /// A dependency: a commission's id, or a document below .lore/; repeat the option for more
     #[arg(long, value_name = "X", add = ArgValueCandidates::new(complete::commissions))]
     pub(crate) depends: Vec<String>,
-    /// Have it carried out at once
+    /// Dispatch the commission at once
     #[arg(long)]
     pub(crate) dispatch: bool,
-    /// What holds in place of the worker's own bounds
+    /// Bounds that replace the worker's own
     #[command(flatten)]
     pub(crate) overrides: OverrideArgs,
     /// The hall
@@ -295,13 +301,13 @@ pub(crate) struct CommissionCreate {
 /// `guild commission list`.
 #[derive(Debug, Args)]
 pub(crate) struct CommissionList {
-    /// Only those of this project
+    /// Only commissions of this project
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::projects))]
     pub(crate) project: Option<String>,
-    /// Only those in this state
+    /// Only commissions with this status
     #[arg(long, value_name = "STATUS", value_parser = statuses())]
     pub(crate) status: Option<CommissionStatus>,
-    /// Only those of the worker with this name for people
+    /// Only commissions of the worker with this display name
     #[arg(long, value_name = "NAME")]
     pub(crate) worker: Option<String>,
     /// The hall
@@ -312,7 +318,7 @@ pub(crate) struct CommissionList {
 /// A commission.
 #[derive(Debug, Args)]
 pub(crate) struct CommissionOf {
-    /// The commission's id, as `create` and `list` print it, or how only this one begins
+    /// The commission's id from `create` or `list`, or a unique prefix of it
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::commissions))]
     pub(crate) id: String,
     /// The hall
@@ -326,7 +332,7 @@ pub(crate) struct CommissionCancel {
     /// The commission
     #[command(flatten)]
     pub(crate) of: CommissionOf,
-    /// Why, for its timeline
+    /// The reason, for the commission's timeline
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: Option<String>,
 }
@@ -337,7 +343,7 @@ pub(crate) struct CommissionAbandon {
     /// The commission
     #[command(flatten)]
     pub(crate) of: CommissionOf,
-    /// Why, for its timeline
+    /// The reason, for the commission's timeline
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
 }
@@ -356,7 +362,7 @@ pub(crate) struct CommissionNote {
 /// `guild commission watch`.
 #[derive(Debug, Args)]
 pub(crate) struct CommissionWatch {
-    /// Only this commission, until it ends: its id, or how only this one begins
+    /// Follow only this commission until it ends: its id, or a unique prefix of it
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::commissions))]
     pub(crate) id: Option<String>,
     /// The hall

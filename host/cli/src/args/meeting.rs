@@ -16,27 +16,29 @@ use crate::complete;
 #[command(after_help = "\
 Examples:
   guild meet researcher --project book \"Which documents speak of tides?\"
-  guild meet Dalton --project book                       (asks what it is about)
+  guild meet Dalton --project book                       (asks for the agenda)
   guild meet researcher --project book --max-turns 5 \"Tides\"
   printf 'Go on\\nAnd the harbour?\\n' | guild meet researcher --project book \"Tides\"
 
-The worker's answer is shown as it comes; the tools that it calls are shown on a line each. What you type is the next message. Ctrl-C ends \
-what the worker is doing, and the meeting goes on; at the prompt, Ctrl-C or Ctrl-D leaves. The meeting stays open, also while \
-no host runs: `guild meeting resume` goes on, and `guild meeting close` has notes written and ends it. In a pipe each line of stdin \
-is a message, and the command ends with them. --json prints each event as a line of JSON.
+The command shows the worker's answer as it arrives, and each tool call on one line. Each line that you type is a \
+message. Ctrl-C interrupts the worker's turn, and the meeting continues; at the prompt, Ctrl-C or Ctrl-D leaves the \
+conversation. The meeting stays open, even while no host runs: `guild meeting resume` continues it, and `guild \
+meeting close` has its notes written and ends it. In a pipe each line of stdin is a message, and the command ends \
+after the last one. --json prints each event as a line of JSON.
 
-Exit code: 0 when you leave; 1 any error, in a pipe also that of a turn; 130 interrupted before there was a meeting, or in a pipe.")]
+Exit code: 0 after you leave; 1 any error, in a pipe also the error of a turn; 130 interrupted before the meeting was \
+open, or in a pipe.")]
 pub(crate) struct Meet {
-    /// The worker: its key, its name for people, or its package's
+    /// The worker: its key, its display name, or its package's name
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::members))]
     pub(crate) worker: String,
     /// The project's name
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
     pub(crate) project: String,
-    /// What it is about [default: on a terminal it is asked for; else the first line of stdin]
+    /// The agenda [default: the answer to a question on a terminal, else the first line of stdin]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) agenda: Option<String>,
-    /// What holds in place of the worker's own bounds, for each turn
+    /// Bounds of each turn, which replace the worker's own
     #[command(flatten)]
     pub(crate) overrides: OverrideArgs,
     /// The hall
@@ -47,45 +49,45 @@ pub(crate) struct Meet {
 /// `guild meeting`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Meeting {
-    /// List meetings: what is asked for, what is open, what is over
+    /// List meetings in all states
     #[command(after_help = "\
 Examples:
   guild meeting list
   guild meeting list --project book --status requested --json
 
-On a terminal it has columns; in a pipe, each line has the meeting's id, its status, its project, its worker, its day, until when it \
-was put off, and its title, between tabs.")]
+On a terminal the list has aligned columns. In a pipe each line has tab-separated fields: the meeting's id, its \
+status, its project, its worker, its day, the day until which it is deferred, and its title.")]
     List(MeetingList),
-    /// Show a meeting: its agenda, what was said, and its notes
+    /// Show a meeting's agenda, messages and notes
     #[command(after_help = "Examples:\n  guild meeting show ID\n  guild meeting show ID --json")]
     Show(MeetingOf),
-    /// Go on with an open meeting
+    /// Continue an open meeting
     #[command(after_help = "\
 Example:
   guild meeting resume ID
 
-It shows the last turn, and joins it where it is under way; then it is as `guild meet`.")]
+The command shows the last turn, and joins a turn that is under way; it then continues as `guild meet` does.")]
     Resume(MeetingOf),
-    /// Have notes of a meeting written, print them, and end it
+    /// Have the notes of a meeting written, print them, and end the meeting
     #[command(after_help = "\
 Examples:
   guild meeting close ID
-  guild meeting close ID > notes.md          (as the worker wrote them; on a terminal they are rendered)
+  guild meeting close ID > notes.md          (the Markdown source; a terminal shows it rendered)
 
-A turn that is under way is ended. What was written in the meeting is merged into claude/main.")]
+A turn that is under way is interrupted. The changes that were made in the meeting are merged into claude/main.")]
     Close(MeetingOf),
-    /// Open a meeting that a worker asks for
+    /// Open a meeting that a worker requests
     #[command(after_help = "\
 Examples:
   guild meeting accept ID
   guild meeting accept ID \"Only the harbour, please\"
 
-Then it is as `guild meet`.")]
+After that, the command continues as `guild meet` does.")]
     Accept(MeetingAccept),
-    /// Decline a meeting that a worker asks for
+    /// Decline a meeting that a worker requests
     #[command(after_help = "Example:\n  guild meeting decline ID")]
     Decline(MeetingOf),
-    /// Postpone a meeting that a worker asks for; it stays in the list
+    /// Defer a meeting that a worker requests; it stays in the list
     #[command(after_help = "Example:\n  guild meeting defer ID 2026-12-01")]
     Defer(MeetingDefer),
 }
@@ -93,10 +95,10 @@ Then it is as `guild meet`.")]
 /// `guild meeting list`.
 #[derive(Debug, Args)]
 pub(crate) struct MeetingList {
-    /// Only those of this project
+    /// Only meetings of this project
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::projects))]
     pub(crate) project: Option<String>,
-    /// Only those in this state
+    /// Only meetings with this status
     #[arg(long, value_name = "STATUS", value_parser = statuses())]
     pub(crate) status: Option<MeetingStatus>,
     /// The hall
@@ -107,8 +109,8 @@ pub(crate) struct MeetingList {
 /// A meeting.
 #[derive(Debug, Args)]
 pub(crate) struct MeetingOf {
-    /// The meeting's id, as `list` prints it, or how only this one begins; `audience-`, `meeting-request-` and `followup-` may be
-    /// left out
+    /// The meeting's id from `list`, or a unique prefix of it; `audience-`, `meeting-request-` and `followup-` may be
+    /// omitted
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::meetings))]
     pub(crate) id: String,
     /// The hall
@@ -122,10 +124,10 @@ pub(crate) struct MeetingAccept {
     /// The meeting
     #[command(flatten)]
     pub(crate) of: MeetingOf,
-    /// What to tell the worker besides its own agenda
+    /// A message to the worker, in addition to its own agenda
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) message: Option<String>,
-    /// What holds in place of the worker's own bounds, for each turn
+    /// Bounds of each turn, which replace the worker's own
     #[command(flatten)]
     pub(crate) overrides: OverrideArgs,
 }
@@ -136,7 +138,7 @@ pub(crate) struct MeetingDefer {
     /// The meeting
     #[command(flatten)]
     pub(crate) of: MeetingOf,
-    /// Until when, such as 2026-12-01
+    /// The day until which the meeting is deferred, such as 2026-12-01
     #[arg(value_name = "DATE")]
     pub(crate) until: Date,
 }

@@ -46,7 +46,7 @@ pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failu
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
     let filter = match (own, verbose) {
         (Some(filter), _) => EnvFilter::try_new(&filter).map_err(|e| {
-            Failure::error(format!("{FILTER}={filter} is no log filter, as warn,guild_server=debug: {e}"))
+            Failure::error(format!("{FILTER}={filter} is not a log filter such as warn,guild_server=debug: {e}"))
         })?,
         (None, 0) => {
             let printed = printed.map(|target| format!(",{target}=error")).unwrap_or_default();
@@ -74,19 +74,19 @@ pub(crate) fn tell(level: Level, message: &str) {
     line.write(Unbreakable);
 }
 
-/// What is logged, and how.
+/// The level and the format of the log.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Log more on stderr: -v information, -vv each request, dispatch, denial and error of a tool, -vvv everything
+    /// Log more on stderr: -v logs information, -vv each request, dispatch, denial and tool error, -vvv everything
     /// (GUILD_LOG sets a filter)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// How the log on stderr is written
+    /// The format of the log on stderr
     #[arg(long, global = true, value_name = "FORMAT", value_enum, env = "GUILD_LOG_FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
     /// Lines for people
