@@ -80,7 +80,9 @@ pub struct Note<T> {
 impl<T: DeserializeOwned> Note<T> {
     /// The last note in the directory `member`, if there is one. Its process may have ended: see [`Owner::note`].
     ///
-    /// # Errors The note cannot be read, as another user's (`PermissionDenied`), or cannot be parsed.
+    /// # Errors
+    ///
+    /// Returns an error when the note cannot be read or parsed. Another user's note is `PermissionDenied`.
     pub fn last(member: &Dir) -> io::Result<Option<Self>> {
         let Some((text, _)) = read_whole(member, NOTE, MAX_NOTE_BYTES)? else { return Ok(None) };
         Ok(Some(serde_json::from_slice(&text)?))
@@ -214,7 +216,8 @@ impl Owner {
     /// The way in which this owner serves the member in the directory `member`, if it has recorded that yet.
     ///
     /// # Errors
-    /// See [`Note::last`].
+    ///
+    /// Returns the errors of [`Note::last`].
     pub fn note<T: DeserializeOwned>(&self, member: &Dir) -> io::Result<Option<T>> {
         let note = Note::last(member)?.filter(|note| (note.pid, note.started) == (self.pid, self.started));
         Ok(note.map(|note| note.serving))
@@ -256,7 +259,9 @@ impl Owner {
 
     /// Ends that process by `SIGTERM`, and after `grace` by `SIGKILL`. Returns when it has ended.
     ///
-    /// # Errors The process cannot be ended.
+    /// # Errors
+    ///
+    /// Returns an error when the process cannot be ended.
     pub fn terminate(&self, grace: Duration) -> io::Result<()> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let Some(pid) = pid else {

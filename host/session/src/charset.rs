@@ -46,7 +46,9 @@ pub fn encoding(bytes: &[u8], content_type: Option<&str>) -> &'static Encoding {
 
 /// The part of a text that [`encoding`] and [`is_binary`] examine.
 ///
-/// # Errors The text cannot be read.
+/// # Errors
+///
+/// Returns an error when the text cannot be read.
 pub fn sample(mut text: impl Read) -> io::Result<Vec<u8>> {
     let mut sample = Vec::new();
     text.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut sample)?;

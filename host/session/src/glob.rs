@@ -19,7 +19,9 @@ pub const MAX_GLOB_BYTES: usize = 512;
 
 /// Compiles a glob of at most [`MAX_GLOB_BYTES`]. With `literal_separator`, `*` and `?` stop at `/`.
 ///
-/// # Errors The reason, as the end of a sentence.
+/// # Errors
+///
+/// Returns the reason, as the end of a sentence, when the text is not a glob.
 pub fn compile(glob: &str, literal_separator: bool) -> Result<GlobSet, String> {
     let glob = GlobBuilder::new(glob).literal_separator(literal_separator).build();
     let glob = glob.map_err(|error| error.kind().to_string())?;

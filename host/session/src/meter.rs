@@ -56,7 +56,9 @@ pub trait Observer: Send + Sync {
 
     /// US dollars that may be spent by bounds other than the job's own budget; `None` without such a bound.
     ///
-    /// # Errors The reason that no more may be spent.
+    /// # Errors
+    ///
+    /// Returns the reason when no more may be spent.
     fn may_spend(&self) -> Result<Option<f64>, String> {
         Ok(None)
     }

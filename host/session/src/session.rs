@@ -38,7 +38,9 @@ pub trait AgentRuntime: Send + Sync {
 
     /// Checks by the configuration whether a session could run this model.
     ///
-    /// # Errors The reason, in words that follow the model's name.
+    /// # Errors
+    ///
+    /// Returns the reason, in words that follow the model's name, when no session could run the model.
     fn check_model(&self, model: &str) -> Result<(), String>;
 
     /// Whether a session that a host restart interrupted can be resumed, given its entries in the transcript. The error

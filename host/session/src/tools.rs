@@ -74,7 +74,9 @@ impl ToolDefinition {
 
     /// Refuses unknown fields at any depth, and values that are none of a field's choices.
     ///
-    /// # Errors `InvalidInput` names the field, and the known ones.
+    /// # Errors
+    ///
+    /// Returns `InvalidInput`, which names the field and the known fields.
     pub fn check(&self, input: &Map<String, Value>) -> Result<(), ToolError> {
         check_fields(&self.input_schema, input).map_err(|why| ToolError::InvalidInput(format!("{}: {why}", self.name)))
     }
@@ -120,14 +122,18 @@ const NAME_CHARS: usize = 100;
 
 /// Parses a tool's input.
 ///
-/// # Errors `InvalidInput` names the tool and the invalid field.
+/// # Errors
+///
+/// Returns `InvalidInput`, which names the tool and the invalid field.
 pub fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolError> {
     read(input).map_err(|why| ToolError::InvalidInput(format!("{tool}: {why}")))
 }
 
 /// Reads an input.
 ///
-/// # Errors The text names the invalid field.
+/// # Errors
+///
+/// Returns a text that names the invalid field.
 pub fn read<T: DeserializeOwned>(input: Value) -> Result<T, String> {
     objects::read(objects::OBJECT, input).map_err(|misread| {
         let text = misread.error.to_string();

@@ -206,7 +206,9 @@ impl Approval {
 
     /// The pins.
     ///
-    /// # Errors The lock cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the lock cannot be read.
     pub fn lock(&self) -> Result<Arc<Lock>, FileError> {
         let Some(directory) = &self.directory else { return Ok(Arc::default()) };
         let unreadable = FileError::unreadable(FILE);
@@ -250,7 +252,10 @@ impl Approval {
     /// Reads a member's component of at most `max` bytes, and finds whether it is trusted. This writes nothing, and
     /// does not refuse untrusted members.
     ///
-    /// # Errors The component, `guild.lock` or `guild.trust` cannot be read, or the directory cannot be pinned.
+    /// # Errors
+    ///
+    /// Returns an error when the component, `guild.lock` or `guild.trust` cannot be read, or the directory cannot be
+    /// pinned.
     pub fn look(
         &self,
         key: &MemberKey,
@@ -310,7 +315,7 @@ impl Approval {
     ///
     /// # Errors
     ///
-    /// Returns an error when the posture differs from the pinned one, or `guild.lock` cannot be read.
+    /// Returns an error when the posture has changed, or when `guild.lock` cannot be read.
     pub fn check_posture(&self, key: &MemberKey, dir: &Dir, posture: Option<&[u8]>) -> Result<(), Refused> {
         if self.is_posture_free(key) {
             return Ok(());
@@ -333,7 +338,9 @@ impl Approval {
     /// member to the host's log: callers do not see it, since it names directories. A host retries refused members;
     /// both lines are written once for each new reason.
     ///
-    /// # Errors See [`Refused`].
+    /// # Errors
+    ///
+    /// Returns [`Refused`].
     pub fn admit(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, .. } = standing;
         let checked = self.check(standing);
@@ -365,7 +372,9 @@ impl Approval {
 
     /// Whether a member may be loaded.
     ///
-    /// # Errors See [`Refused`].
+    /// # Errors
+    ///
+    /// Returns [`Refused`].
     pub fn check(&self, standing: &Standing) -> Result<(), Refused> {
         self.check_signature(standing)?;
         self.check_trust(&standing.trusted, standing)
@@ -410,7 +419,7 @@ impl Approval {
     ///
     /// # Errors
     ///
-    /// Returns the reason that the signature does not permit it.
+    /// Returns the reason when the signature does not permit loading the member.
     pub fn check_signature(&self, standing: &Standing) -> Result<(), Refused> {
         let (name, file) = (&standing.presented.name, &standing.file);
         let state = match &standing.signature {
@@ -436,7 +445,7 @@ impl Approval {
     /// # Errors
     ///
     /// Returns an error when the member is no longer trusted, or cannot be pinned. If the directory of `guild.toml` is
-    /// not writable, this is only logged, and each load of the member is a first one.
+    /// not writable, this is only logged, and each load of the member counts as its first.
     pub fn pin(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, trusted, .. } = standing;
         if matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key && pin.is_whole(presented)) {
@@ -480,7 +489,11 @@ impl Approval {
         Ok(())
     }
 
-    /// Approves the member in the shown state: from now on only that state is loaded.
+    /// Approves the member as it was shown: from now on only that state is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the change cannot be written.
     pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
         let presented = &standing.presented;
         let changed = self.change(&presented.name, |lock| {
@@ -502,7 +515,9 @@ impl Approval {
     /// Moves the pins of directories below `from` to directories below `to`. A member that changed on the way still
     /// differs from its pin and is refused.
     ///
-    /// # Errors The change cannot be written.
+    /// # Errors
+    ///
+    /// Returns an error when the change cannot be written.
     pub fn moved(&self, from: &Path, to: &Path) -> Result<(), Refused> {
         let new = |old: &str| Some(to.join(Path::new(old).strip_prefix(from).ok()?).to_str()?.to_owned());
         let gone = |old: &str| !Path::new(old).exists();
@@ -523,7 +538,9 @@ impl Approval {
 
     /// Forgets the pin of a directory; false if there is none.
     ///
-    /// # Errors The change cannot be written.
+    /// # Errors
+    ///
+    /// Returns an error when the change cannot be written.
     pub fn forget(&self, directory: &str) -> Result<bool, Refused> {
         let mut found = None;
         self.change(directory, |lock| {
@@ -636,7 +653,7 @@ fn spelled(line: &McpCommand) -> String {
 ///
 /// # Errors
 ///
-/// Returns the reason that the directory has no such path.
+/// Returns the reason when the directory has no such path.
 pub fn directory_path(dir: &Dir) -> Result<String, String> {
     let own = dir.dir_metadata().map_err(|e| e.to_string())?;
     let path = std::fs::read_link(Path::new("/proc/self/fd").join(dir.as_fd().as_raw_fd().to_string()));

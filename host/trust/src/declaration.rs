@@ -11,7 +11,9 @@ pub(crate) const FILES: [&str; 2] = [FILE_NAME, package::FILE_NAME];
 
 /// The content of one of [`FILES`], if it exists. A `package.json` counts only if it declares a member.
 ///
-/// # Errors The file cannot be read, or is too large.
+/// # Errors
+///
+/// Returns an error when the file cannot be read, or is too large.
 pub(crate) fn read(dir: &Dir, file: &str) -> io::Result<Option<Vec<u8>>> {
     let found = read_whole(dir, file, MANIFEST_BYTES)?.map(|(text, _)| text);
     Ok(found.filter(|text| file == FILE_NAME || package::is_declared(text)))

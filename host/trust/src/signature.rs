@@ -45,7 +45,10 @@ struct TrustedKey {
 
 /// Writes a file's signature beside the file, atomically, and returns its path.
 ///
-/// # Errors The signature cannot be written, or the file's name is not UTF-8. The error names the signature.
+/// # Errors
+///
+/// Returns an error, which names the signature, when the signature cannot be written, or when the file's name is not
+/// UTF-8.
 pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
     let mut path = file.as_os_str().to_owned();
     path.push(SUFFIX);
@@ -88,7 +91,9 @@ pub enum Signature {
 impl Trust {
     /// Reads the trust file of a directory; without one, no key is trusted.
     ///
-    /// # Errors The file cannot be read, or a line is invalid.
+    /// # Errors
+    ///
+    /// Returns an error when the file cannot be read, or a line is invalid.
     pub fn load(directory: &Path) -> Result<Self, FileError> {
         let text = if_there(read_file(&directory.join(TRUST_FILE))).map_err(FileError::unreadable(TRUST_FILE))?;
         text.map_or_else(|| Ok(Self::default()), |text| Self::parse(&text))
@@ -130,7 +135,9 @@ impl Trust {
 /// `guild-member.json:SHA256`, `package.json:SHA256` if that declares the member, and `posture.md:SHA256` or
 /// `posture.md:none`. Empty if there is no manifest beside it.
 ///
-/// # Errors A file cannot be read.
+/// # Errors
+///
+/// Returns an error when a file cannot be read.
 pub fn digests_beside(component: &Path) -> io::Result<String> {
     let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = open_dir(&open_directory(directory)?, ".")?;

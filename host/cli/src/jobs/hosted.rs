@@ -58,7 +58,8 @@ impl Terms {
     /// The terms that the options set. `agent` is for commands that cannot request a runtime with the task.
     ///
     /// # Errors
-    /// If a read root cannot be opened.
+    ///
+    /// Returns an error when a read root cannot be opened.
     pub(crate) fn new(
         local: &LocalArgs,
         sources: &[PathBuf],
@@ -89,7 +90,8 @@ impl Terms {
     /// not yet published how it serves the member.
     ///
     /// # Errors
-    /// If the owner does not satisfy the terms.
+    ///
+    /// Returns an error when the owner does not satisfy the terms.
     pub(crate) fn check(&self, member: &FoundMember, owner: &Owner) -> Result<Option<VerifiedHost>, Failure> {
         let Some(planned) = &self.planned else { return Ok(None) };
         let has_toolboxes = member.manifest.component.as_ref().is_some_and(|spec| !spec.toolboxes.is_empty());

@@ -176,7 +176,8 @@ impl Here {
     /// Looks for a host; if there is none, again once no other process is starting one.
     ///
     /// # Errors
-    /// If the host that serves the members does not satisfy the terms, or no host could be started.
+    ///
+    /// Returns an error when the host that serves the members does not satisfy the terms, or no host could be started.
     async fn search(self: Arc<Self>) -> Result<Search, Failure> {
         if let Some(found) = self.clone().look().await? {
             return Ok(Search::Found(found));
@@ -196,7 +197,8 @@ impl Here {
     /// The host that serves the members.
     ///
     /// # Errors
-    /// If that host does not satisfy the terms.
+    ///
+    /// Returns an error when the host that serves the members does not satisfy the terms.
     async fn look(self: Arc<Self>) -> Result<Option<RunningHost>, Failure> {
         blocking(move || {
             // The configuration may have changed since the last search.
@@ -213,7 +215,8 @@ impl Here {
     /// moment to publish how it serves them.
     ///
     /// # Errors
-    /// If that host does not satisfy the terms.
+    ///
+    /// Returns an error when the host that serves the members does not satisfy the terms.
     fn running(&self, config: &Config) -> Result<Option<RunningHost>, Failure> {
         let terms = Terms::new(&self.local, &self.command.sources, self.command.agent, config)?;
         match &self.command.target {

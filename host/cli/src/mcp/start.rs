@@ -61,7 +61,8 @@ impl HostCommand {
     /// Starts the host and begins to use it. Its log is copied to stderr as long as this process runs.
     ///
     /// # Errors
-    /// If it does not start, with its reason.
+    ///
+    /// Returns the reason when the host does not start.
     pub(super) async fn start(&self) -> Result<(StartedHost, Lease), Failure> {
         let failed = |why: &dyn std::fmt::Display| Failure::error(format!("cannot start a host: {why}"));
         let mut child = self.spawn().map_err(|e| failed(&e))?;

@@ -51,7 +51,8 @@ pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
 /// Writes one file, and the directories that its path needs, within the quota that a component's own writes use too.
 ///
 /// # Errors
-/// [`Refused::Full`] names the limit that was reached.
+///
+/// Returns [`Refused::Full`], which names the limit, when a limit is reached.
 pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota) -> Result<(), Refused> {
     let root = open_or_make_dir(job, ARTIFACTS)?;
     quota.change(&root, |room| {
@@ -79,7 +80,9 @@ pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota)
 
 /// The first `max + 1` bytes of one file; `None` if there is no regular file of that path. No symlink is followed.
 ///
-/// # Errors The file cannot be read.
+/// # Errors
+///
+/// Returns an error when the file cannot be read.
 pub(crate) fn read(job: &Dir, path: &Names<'_>, max: u64) -> io::Result<Option<Vec<u8>>> {
     let [parents @ .., name] = path.0.as_slice() else { return Ok(None) };
     let Ok(mut dir) = open_dir(job, ARTIFACTS) else { return Ok(None) };
@@ -100,14 +103,18 @@ pub struct Names<'a>(Vec<&'a str>);
 impl<'a> Names<'a> {
     /// The names of a path below `artifacts/`.
     ///
-    /// # Errors The path is invalid; the error describes a valid one.
+    /// # Errors
+    ///
+    /// Returns an error, which describes a valid path, when the path is invalid.
     pub(crate) fn of(path: &'a str) -> Result<Self, ToolError> {
         Self::within(path, MAX_DEPTH)
     }
 
     /// The names of a path with at most `depth` names.
     ///
-    /// # Errors The path is invalid; the error describes a valid one.
+    /// # Errors
+    ///
+    /// Returns an error, which describes a valid path, when the path is invalid.
     pub fn within(path: &'a str, depth: usize) -> Result<Self, ToolError> {
         let names: Vec<_> = path.split('/').take(depth + 1).collect();
         let sound = names.len() <= depth

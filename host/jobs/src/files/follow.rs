@@ -24,7 +24,8 @@ impl Follow {
     /// A job of the member in the directory `member`; `None` if it has no such job.
     ///
     /// # Errors
-    /// If the directories cannot be opened; a symlink is not followed.
+    ///
+    /// Returns an error when the directories cannot be opened; a symlink is not followed.
     pub fn open(member: &Dir, id: &JobId) -> io::Result<Option<Self>> {
         let Some(jobs) = if_there(open_dir(member, JOBS))? else { return Ok(None) };
         let Some(dir) = if_there(open_dir(&jobs, id.as_str()))? else { return Ok(None) };
@@ -45,7 +46,9 @@ impl Follow {
 
     /// The job's record.
     ///
-    /// # Errors The record is missing, as after the job was deleted, or cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the record is missing, for example because the job was deleted, or cannot be read.
     pub fn meta(&self, limits: &Limits) -> io::Result<Meta> {
         record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta)
     }
@@ -53,7 +56,8 @@ impl Follow {
     /// The next whole line of the transcript, without the newline; `None` if there is none yet.
     ///
     /// # Errors
-    /// If the transcript cannot be read.
+    ///
+    /// Returns an error when the transcript cannot be read.
     pub fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.transcript.next(&self.dir)
     }
@@ -61,7 +65,8 @@ impl Follow {
     /// The next whole line of `log.txt`, as [`Self::next_line`]: a time, a space, and the logged text.
     ///
     /// # Errors
-    /// If the log cannot be read.
+    ///
+    /// Returns an error when the log cannot be read.
     pub fn next_log(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.log.next(&self.dir)
     }

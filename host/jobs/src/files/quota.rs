@@ -102,7 +102,9 @@ impl Quota {
     /// Runs `work`, which changes files below `root`, the job's `artifacts/`, while no other change is under way. It
     /// blocks.
     ///
-    /// # Errors The errors of `work`; [`Errno::PERM`] after the end of the job.
+    /// # Errors
+    ///
+    /// Returns the errors of `work`, and [`Errno::PERM`] after the end of the job.
     pub fn change<T>(&self, root: &Dir, work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused>) -> Result<T, Refused> {
         let mut state = lock(&self.state);
         if state.closed {
@@ -139,7 +141,9 @@ pub struct Room<'a> {
 impl Room<'_> {
     /// Takes room for more bytes and entries.
     ///
-    /// # Errors [`Refused::Full`] if there is too little room; none is taken then.
+    /// # Errors
+    ///
+    /// Returns [`Refused::Full`] when there is too little room; no room is taken then.
     pub fn take(&mut self, bytes: u64, entries: u64) -> Result<(), Refused> {
         if (bytes > self.state.bytes || entries > self.state.entries) && !self.state.is_fresh() {
             self.measure()?;
@@ -169,7 +173,8 @@ impl Room<'_> {
     /// Takes room for a file that grows to `end` bytes, if that is more than it has.
     ///
     /// # Errors
-    /// As [`Self::take`].
+    ///
+    /// Returns the errors of [`Self::take`].
     pub fn grow(&mut self, file: &fs::File, end: u64) -> Result<(), Refused> {
         let has = file.metadata()?.len();
         if end > has { self.take(end - has, 0) } else { Ok(()) }
@@ -177,7 +182,9 @@ impl Room<'_> {
 
     /// Sets the length of a file, within the room that [`Self::grow`] takes.
     ///
-    /// # Errors As [`Self::take`], and errors of the system.
+    /// # Errors
+    ///
+    /// Returns the errors of [`Self::take`] and of the system.
     pub fn resize(&mut self, file: &fs::File, len: u64) -> Result<(), Refused> {
         self.grow(file, len)?;
         let shrinks = len < file.metadata()?.len();
@@ -207,7 +214,8 @@ impl Room<'_> {
     /// Refuses a directory in `parent` that itself is `height` directories high.
     ///
     /// # Errors
-    /// [`Errno::NAMETOOLONG`], if it would be too deep below `artifacts/`.
+    ///
+    /// Returns [`Errno::NAMETOOLONG`] when the directory would be too deep below `artifacts/`.
     pub fn check_depth(&self, parent: &Dir, height: usize) -> Result<(), Refused> {
         let same = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         let root = rustix::fs::fstat(self.root)?;
@@ -256,7 +264,8 @@ impl Room<'_> {
 /// The height of a directory tree: 1 if it has no directories in it.
 ///
 /// # Errors
-/// If it cannot be walked.
+///
+/// Returns an error when the tree cannot be walked.
 pub fn height(parent: &Dir, path: &Path) -> io::Result<usize> {
     let top = open_dir(parent, path)?;
     let mut height = 1;

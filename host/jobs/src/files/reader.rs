@@ -35,7 +35,8 @@ impl Records {
     /// The records of the member in the directory `member`; `None` if it never had a job.
     ///
     /// # Errors
-    /// If `jobs/` cannot be opened; a symlink is not followed.
+    ///
+    /// Returns an error when `jobs/` cannot be opened; a symlink is not followed.
     pub fn open(member: &Dir) -> io::Result<Option<Self>> {
         Ok(if_there(open_dir(member, JOBS))?.map(|jobs| Self { jobs }))
     }
@@ -43,7 +44,8 @@ impl Records {
     /// The names under `jobs/` that can be jobs, in no order.
     ///
     /// # Errors
-    /// If `jobs/` cannot be read.
+    ///
+    /// Returns an error when `jobs/` cannot be read.
     pub fn ids(&self) -> io::Result<Vec<JobId>> {
         Ok(directories(&self.jobs)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
@@ -51,7 +53,8 @@ impl Records {
     /// All records, in no order, or the errors of unreadable ones.
     ///
     /// # Errors
-    /// If `jobs/` cannot be read.
+    ///
+    /// Returns an error when `jobs/` cannot be read.
     pub fn all(&self, limits: &Limits) -> io::Result<Vec<(JobId, io::Result<Meta>)>> {
         let read = |id: &JobId| match self.meta(id, limits) {
             // The job was deleted meanwhile.
@@ -68,7 +71,9 @@ impl Records {
 
     /// A job's record.
     ///
-    /// # Errors The record is missing, or cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the record is missing, or cannot be read.
     pub fn meta(&self, id: &JobId, limits: &Limits) -> io::Result<Meta> {
         record::read_meta(&self.jobs, id, limits).map(|(meta, _)| meta)
     }
@@ -86,7 +91,8 @@ impl Records {
     /// The answer of `worker/result`. `meta` is the job's record.
     ///
     /// # Errors
-    /// If the job is not completed, or its result cannot be read.
+    ///
+    /// Returns an error when the job is not completed, or its result cannot be read.
     pub fn result(&self, meta: &Meta, limits: &Limits) -> Result<ResultView, StoreError> {
         result(&self.jobs, meta, None, limits)
     }
@@ -95,7 +101,8 @@ impl Records {
     /// owns the member.
     ///
     /// # Errors
-    /// If its record cannot be read or written.
+    ///
+    /// Returns an error when the job's record cannot be read or written.
     pub fn let_on(&self, id: &JobId, limits: &Limits) -> io::Result<bool> {
         let meta = self.meta(id, limits)?;
         if !record::is_held_back(&meta) {

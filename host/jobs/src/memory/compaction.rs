@@ -80,7 +80,8 @@ impl MemoryStore {
     /// The usage of this memory's compactions, oldest first. `dir` is a member's directory.
     ///
     /// # Errors
-    /// If the ledger cannot be read.
+    ///
+    /// Returns an error when the ledger cannot be read.
     pub fn compactions(member: &Dir) -> io::Result<Vec<Compaction>> {
         let ledger = Path::new(MEMORY).join(LEDGER);
         let Some((text, _)) = read_whole(member, ledger, 2 * MAX_LEDGER_BYTES)? else { return Ok(Vec::new()) };

@@ -149,7 +149,7 @@ fn check_key(key: &str) -> Result<(), ToolError> {
     Err(ToolError::InvalidInput(format!("key must be 1 to {MAX_KEY} letters, digits, '-' or '_': {key:?} is not")))
 }
 
-/// As [`check_key`], and refuses the host's own key.
+/// Like [`check_key`], but also refuses the host's own key.
 fn check_own_key(key: &str) -> Result<(), ToolError> {
     check_key(key)?;
     if key.eq_ignore_ascii_case(COMPACTED) {
@@ -167,10 +167,11 @@ impl MemoryStore {
         Self::open_at(member, MEMORY, Scope::Worker, limits, clock)
     }
 
-    /// As [`Self::open`], for the memories of `scope` in the directory `path` of `root`.
+    /// Like [`Self::open`], for the memories of `scope` in the directory `path` of `root`.
     ///
     /// # Errors
-    /// If the directory cannot be opened or made.
+    ///
+    /// Returns an error when the directory cannot be opened or created.
     pub fn open_at(
         root: &Dir,
         path: impl Into<PathBuf>,
@@ -188,7 +189,8 @@ impl MemoryStore {
     /// The memory of a member that another process may own, for reading only: no file is removed or condensed.
     ///
     /// # Errors
-    /// If the handle on the directory cannot be duplicated.
+    ///
+    /// Returns an error when the handle on the directory cannot be duplicated.
     pub fn to_read(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
         Self::new(member, MEMORY.into(), Scope::Worker, limits, clock)
     }
@@ -452,7 +454,8 @@ impl MemoryStore {
     /// A handle on the directory of the memories, which is made if it is missing.
     ///
     /// # Errors
-    /// If it cannot be opened, or is not a directory.
+    ///
+    /// Returns an error when the path cannot be opened, or is not a directory.
     pub fn dir(&self) -> io::Result<Dir> {
         self.path.iter().try_fold(self.root.try_clone()?, |dir, name| open_or_make_dir(&dir, name))
     }

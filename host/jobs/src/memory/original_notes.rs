@@ -30,7 +30,8 @@ impl Original {
     /// The file `path` of `dir`, which need not exist.
     ///
     /// # Errors
-    /// If the handle on the directory cannot be duplicated.
+    ///
+    /// Returns an error when the handle on the directory cannot be duplicated.
     pub fn at(dir: &Dir, path: impl Into<PathBuf>) -> io::Result<Self> {
         Ok(Self { dir: dir.try_clone()?, path: path.into() })
     }

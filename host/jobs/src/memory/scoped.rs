@@ -220,7 +220,8 @@ impl ScopedMemory {
     /// The notes of a scope.
     ///
     /// # Errors
-    /// `NotGranted`, with the grant that is missing.
+    ///
+    /// Returns `NotGranted`, with the missing grant.
     pub fn scope(&self, scope: Scope) -> Result<&ScopeNotes, ToolError> {
         let granted = match scope {
             Scope::Worker => return Ok(&self.worker),

@@ -126,7 +126,8 @@ impl RunningJob {
     /// An interrupted job, with the state in its directory `dir`. `meta` has its usage.
     ///
     /// # Errors
-    /// If a file of it cannot be read.
+    ///
+    /// Returns an error when a file of the job cannot be read.
     pub(crate) fn resumed(
         context: Arc<StoreContext>,
         store: Weak<dyn EndListener>,
@@ -157,15 +158,17 @@ impl RunningJob {
     /// The entries of its sessions from before its host stopped, from its transcript.
     ///
     /// # Errors
-    /// If the transcript cannot be read.
+    ///
+    /// Returns an error when the transcript cannot be read.
     pub fn history(&self) -> io::Result<Vec<Line>> {
         self.history_since(Position::default())
     }
 
-    /// As [`Self::history`], from a position on at which a line begins.
+    /// Like [`Self::history`], from a position at the start of a line.
     ///
     /// # Errors
-    /// As [`Self::history`].
+    ///
+    /// Returns the errors of [`Self::history`].
     pub fn history_since(&self, at: Position) -> io::Result<Vec<Line>> {
         Ok(record::read_transcript(&self.dir()?, &self.limits, at)?.unwrap_or_default())
     }
@@ -173,7 +176,8 @@ impl RunningJob {
     /// Its `plan.json`, which is not kept in memory, since many jobs can be queued.
     ///
     /// # Errors
-    /// If it cannot be read.
+    ///
+    /// Returns an error when the plan cannot be read.
     pub fn plan(&self) -> io::Result<Sealed> {
         record::read_plan(&self.dir()?, &self.limits)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -197,21 +201,27 @@ impl RunningJob {
     /// Records that it is resumed now. This has to be called before any part of it runs, so that a host crash by the
     /// job is noticed.
     ///
-    /// # Errors The record cannot be stored.
+    /// # Errors
+    ///
+    /// Returns an error when the record cannot be stored.
     pub fn begin_resumed(&self, how: Resumption) -> io::Result<()> {
         self.store_record(|meta| Meta { resumption: Some(how), resumes: meta.resumes.saturating_add(1), ..meta })
     }
 
     /// Updates the way of its last resumption; `None` if it has run for a while since.
     ///
-    /// # Errors The record cannot be stored.
+    /// # Errors
+    ///
+    /// Returns an error when the record cannot be stored.
     pub fn set_resumption(&self, how: Option<Resumption>) -> io::Result<()> {
         self.store_record(|meta| Meta { resumption: how, ..meta })
     }
 
     /// Releases it if it is held back. Its earlier resumptions do not count any more.
     ///
-    /// # Errors `Refused` if it is not held back; or the record cannot be stored.
+    /// # Errors
+    ///
+    /// Returns `Refused` when the job is not held back, and an error when the record cannot be stored.
     pub fn let_on(&self) -> Result<(), StoreError> {
         if self.resumption() != Some(Resumption::HeldBack) {
             return Err(StoreError::Refused("Job is not held back".to_owned()));
@@ -362,10 +372,12 @@ impl RunningJob {
         self.change(|_, dir| self.store_submission(dir, output, call))
     }
 
-    /// As [`Self::submit_result`], but only the first submission counts. `before` runs before the result is stored; if
-    /// it fails, no result was submitted. A repeated `call` is answered as before.
+    /// Like [`Self::submit_result`], but only the first submission counts. `before` runs before the result is stored;
+    /// if it fails, no result was submitted. A repeated `call` gets the same answer.
     ///
-    /// # Errors The errors of `before`, and `InvalidInput` if another call submitted a result.
+    /// # Errors
+    ///
+    /// Returns the errors of `before`, and `InvalidInput` when another call submitted a result.
     pub fn submit_once(
         &self,
         output: &str,
@@ -439,7 +451,8 @@ impl RunningJob {
     /// Makes its transcript survive a power cut.
     ///
     /// # Errors
-    /// If the transcript cannot be written.
+    ///
+    /// Returns an error when the transcript cannot be written.
     pub fn sync_transcript(&self) -> io::Result<()> {
         lock(&self.transcript).sync(&self.context.jobs)
     }
@@ -452,8 +465,11 @@ impl RunningJob {
     /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else failed.
     /// Returns the status in which the job ended, which differs if it was cancelled before.
     ///
-    /// # Errors The outcome could not be stored. The job has ended nevertheless: its outcome stays in memory, and is
-    /// stored when the file system permits. [`StoreError::Unknown`] if the job's directory is gone.
+    /// # Errors
+    ///
+    /// Returns an error when the outcome could not be stored. The job has ended nevertheless: its outcome stays in
+    /// memory, and is stored when the file system permits. Returns [`StoreError::Unknown`] when the job's directory is
+    /// gone.
     pub fn complete(&self, final_text: Option<&str>) -> Result<JobStatus, StoreError> {
         let text = final_text.filter(|text| !text.trim().is_empty());
         self.finish(text, "the session ended without handing over a result")
@@ -568,7 +584,8 @@ impl RunningJob {
     /// Its directory.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    ///
+    /// Returns an error when the directory cannot be opened.
     pub fn dir(&self) -> io::Result<Dir> {
         open_dir(&self.context.jobs, self.id.as_str())
     }
@@ -584,7 +601,9 @@ impl RunningJob {
 
     /// Runs work outside of the job's own files, unless the job has ended. The job's end waits for it.
     ///
-    /// # Errors The errors of `work`, and [`ToolError::JobEnded`].
+    /// # Errors
+    ///
+    /// Returns the errors of `work`, and [`ToolError::JobEnded`] after the end of the job.
     pub fn while_running<T>(&self, work: impl FnOnce() -> Result<T, ToolError>) -> Result<T, ToolError> {
         let files = lock(&self.files);
         // A cancel triggers the token before the end is stored.

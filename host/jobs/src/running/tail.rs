@@ -39,7 +39,8 @@ impl Tail {
     /// left out.
     ///
     /// # Errors
-    /// If the transcript cannot be read.
+    ///
+    /// Returns an error when the transcript cannot be read.
     pub async fn next(&mut self) -> io::Result<Vec<(u64, Line)>> {
         loop {
             let has_ended = self.job.status() != JobStatus::Running;

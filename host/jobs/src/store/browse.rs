@@ -88,7 +88,9 @@ impl JobStore {
 
     /// The transcript of a job; empty if it has none. It blocks.
     ///
-    /// # Errors The job is unknown, or its transcript cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the job is unknown, or its transcript cannot be read.
     pub fn transcript(&self, id: &JobId) -> Result<Vec<Line>, StoreError> {
         let (_, dir) = self.open_job(id.as_str())?;
         let read = record::read_transcript(&dir, &self.context.limits(), Position::default());
@@ -97,7 +99,9 @@ impl JobStore {
 
     /// The regular files under a job's `artifacts/`, as `worker/result` names them. It blocks.
     ///
-    /// # Errors The job is unknown.
+    /// # Errors
+    ///
+    /// Returns an error when the job is unknown.
     pub fn artifacts(&self, id: &str) -> Result<Vec<String>, StoreError> {
         let (id, dir) = self.open_job(id)?;
         Ok(artifacts::list(&dir, &id, self.context.limits().artifacts_entries))
@@ -105,7 +109,9 @@ impl JobStore {
 
     /// The size of the file that has a job's result; 0 if there is none. It blocks.
     ///
-    /// # Errors The job is unknown.
+    /// # Errors
+    ///
+    /// Returns an error when the job is unknown.
     pub fn result_bytes(&self, id: &str) -> Result<u64, StoreError> {
         let (_, dir) = self.open_job(id)?;
         let bytes = [RESULT, SUBMISSION].map(|file| dir.symlink_metadata(file).map_or(0, |found| found.len()));
@@ -114,7 +120,9 @@ impl JobStore {
 
     /// The size of a file under a job's `artifacts/`; 0 if there is none. It blocks.
     ///
-    /// # Errors The job is unknown.
+    /// # Errors
+    ///
+    /// Returns an error when the job is unknown.
     pub fn artifact_bytes(&self, id: &str, path: &str) -> Result<u64, StoreError> {
         let (_, dir) = self.open_job(id)?;
         Ok(dir.metadata(Path::new(ARTIFACTS).join(path)).map_or(0, |found| found.len()))
@@ -123,7 +131,9 @@ impl JobStore {
     /// The bytes of one file under a job's `artifacts/`, by its path there; at most `max` of them. It blocks.
     ///
     /// # Errors
-    /// An unknown job; a path that is not of a regular file; a larger file.
+    ///
+    /// Returns an error when the job is unknown, when the path does not lead to a regular file, and when the file is
+    /// larger than `max`.
     pub fn artifact(&self, id: &str, path: &str, max: u64) -> Result<Vec<u8>, StoreError> {
         let missing = || StoreError::Refused(format!("the job {id} has no artifact {path:?}"));
         let names = Names::of(path).map_err(|_| missing())?;

@@ -60,7 +60,9 @@ impl Lists {
 
 /// The filter of a list of jobs, which matches whole descriptions; `None` for no filter or an empty one.
 ///
-/// # Errors The filter is no glob.
+/// # Errors
+///
+/// Returns an error when the filter is not a glob.
 pub fn filter(filter: Option<&str>) -> Result<Option<GlobSet>, StoreError> {
     let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(None) };
     if filter.len() > MAX_GLOB_BYTES {

@@ -73,7 +73,8 @@ impl JobStore {
     /// Recovers all interrupted jobs, also those that [`Self::defer_recovery`] left out. It blocks until that is done.
     ///
     /// # Errors
-    /// If `jobs/` cannot be read.
+    ///
+    /// Returns an error when `jobs/` cannot be read.
     pub fn recover(&self) -> io::Result<()> {
         self.recovery.is_deferred.store(false, Ordering::Relaxed);
         // This waits for a load under way.

@@ -46,7 +46,8 @@ fn of<'a>(sums: &'a mut Sums, agent: &str, models: &[String]) -> &'a mut Sum {
 /// without `since`. Removed jobs count, too.
 ///
 /// # Errors
-/// If `jobs/`, or a ledger, cannot be read.
+///
+/// Returns an error when `jobs/`, or a ledger, cannot be read.
 pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io::Result<MemberUsage> {
     let (mut usage, mut jobs, mut compactions) = (MemberUsage::default(), Sums::new(), Sums::new());
     let counts = |ended: &str| {

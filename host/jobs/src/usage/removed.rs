@@ -64,7 +64,9 @@ impl Removed {
 
 /// Records the usage of jobs that are about to be removed. The record survives a power cut.
 ///
-/// # Errors The ledger cannot be written. Then none of the jobs may be removed.
+/// # Errors
+///
+/// Returns an error when the ledger cannot be written. None of the jobs may be removed then.
 pub(crate) fn note<'a>(member: &Dir, metas: impl Iterator<Item = &'a Meta>) -> io::Result<()> {
     let lines: Vec<Removed> = metas.filter_map(Removed::of).collect();
     for lines in lines.chunks(AT_ONCE) {
@@ -88,7 +90,8 @@ pub(crate) fn note<'a>(member: &Dir, metas: impl Iterator<Item = &'a Meta>) -> i
 /// The usage of removed jobs of the member in the directory `member`.
 ///
 /// # Errors
-/// If the ledger cannot be read.
+///
+/// Returns an error when the ledger cannot be read.
 pub(crate) fn read(member: &Dir) -> io::Result<Vec<Removed>> {
     Ok(all(member)?.into_iter().filter(|line| !is_there(member, line)).collect())
 }

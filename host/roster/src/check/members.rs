@@ -35,7 +35,9 @@ pub struct Surveyed {
 /// Finds the members of a directory and checks each one's component, without becoming the owner of one. It blocks;
 /// `compiling` is called with the file of each component that has to be compiled.
 ///
-/// # Errors The directory cannot be read.
+/// # Errors
+///
+/// Returns an error when the directory cannot be read.
 pub fn survey_all(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Result<Vec<Surveyed>, OpenError> {
     let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
     let found = discovery::discover(&open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
@@ -45,7 +47,7 @@ pub fn survey_all(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Res
     Ok(found.into_iter().map(survey).collect())
 }
 
-/// As [`survey_all`], for one member.
+/// Like [`survey_all`], for one member.
 pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)) -> Surveyed {
     let approval = Arc::new(Approval::new(config));
     let sandbox = component_loader::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
@@ -56,7 +58,9 @@ pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)
 /// The tools that a member's component offers: it is compiled, and lists them in the sandbox, where it reaches nothing.
 /// It need not be approved. This blocks.
 ///
-/// # Errors The component cannot be loaded or lists no tools.
+/// # Errors
+///
+/// Returns an error when the component cannot be loaded or lists no tools.
 pub fn tools_of(
     member: &FoundMember,
     config: &Config,

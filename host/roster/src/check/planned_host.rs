@@ -36,7 +36,9 @@ pub enum Searched {
 impl Preview {
     /// Opens the resources of `config`.
     ///
-    /// # Errors The host would not start: a read root cannot be opened, or `[web]` is invalid.
+    /// # Errors
+    ///
+    /// Returns an error when the host would not start because a read root cannot be opened or `[web]` is invalid.
     pub fn new(config: &Config) -> Result<Self, OpenError> {
         let sources = Sources::new(read_roots(config, Vec::new())?);
         Ok(Self(Resources { sources, runtimes: Runtimes::new(config).map_err(OpenError::Config)? }))
@@ -68,7 +70,9 @@ pub struct PlannedHost {
 impl PlannedHost {
     /// A host with this configuration, these read roots besides (`--sources`), and this runtime (`--agent`).
     ///
-    /// # Errors A read root cannot be opened.
+    /// # Errors
+    ///
+    /// Returns an error when a read root cannot be opened.
     pub fn new(config: &Config, sources: Vec<PathBuf>, agent: Option<Runtime>) -> Result<Self, OpenError> {
         let sources = Sources::new(read_roots(config, sources)?);
         Ok(Self { config: config.clone().with_agent(agent), sources })
@@ -76,7 +80,9 @@ impl PlannedHost {
 
     /// The options with which it would serve a member.
     ///
-    /// # Errors The reason that it would not.
+    /// # Errors
+    ///
+    /// Returns the reason when the host would not serve the member.
     pub fn serve(&self, member: &FoundMember) -> Result<Serving, String> {
         let spec = member.manifest.component.as_ref().ok_or("it has no `component`: its own process serves it")?;
         let granted = Granted::of(member, spec, &self.config, &Approval::new(&self.config))?;

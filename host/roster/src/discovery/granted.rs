@@ -25,7 +25,9 @@ pub struct Granted {
 impl Granted {
     /// The grants of `config` to a member with the component `spec`, restricted to approved parts.
     ///
-    /// # Errors Its manifest has an impossible request. The text names the line.
+    /// # Errors
+    ///
+    /// Returns an error when the member's manifest has an impossible request. The text names the line.
     pub fn of(
         member: &FoundMember,
         spec: &ComponentSpec,

@@ -24,7 +24,9 @@ const PLAIN: &str = r#""command": "guild", "args": ["serve", "--member", ".", "-
 /// operator did not allow it. These are the manifest of `member`, if one member is to be served, and that of the member
 /// in whose directory this process was started, as Guild Hall does. It reads these files.
 ///
-/// # Errors A sentence names the file, the line, the key and the remedy.
+/// # Errors
+///
+/// Returns a sentence that names the file, the line, the key and the remedy.
 pub fn check(member: Option<&Path>) -> Result<(), String> {
     let is_member = |directory: &&Path| directory.join(FILE_NAME).symlink_metadata().is_ok();
     let here = env::current_dir().ok();

@@ -63,14 +63,19 @@ impl FoundMember {
 
     /// Its posture, which its sessions are given, if it has one.
     ///
-    /// # Errors The file cannot be read. The text is the rest of a sentence that begins with the file's name.
+    /// # Errors
+    ///
+    /// Returns an error when the file cannot be read. The text is the rest of a sentence that begins with the file's
+    /// name.
     pub fn posture(&self) -> Result<Option<Vec<u8>>, String> {
         posture(&self.dir)
     }
 
     /// The SHA-256 of its component, in lower-case hexadecimal, if it has one. It blocks.
     ///
-    /// # Errors The component cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the component cannot be read.
     pub fn component_sha256(&self, limits: &Limits) -> Result<Option<String>, String> {
         let Some(spec) = &self.manifest.component else { return Ok(None) };
         let candidate = Candidate::read(&self.dir, &spec.file, limits.component_bytes);

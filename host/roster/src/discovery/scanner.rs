@@ -51,7 +51,9 @@ impl Scanner {
 
     /// Finds the present members. It blocks.
     ///
-    /// # Errors The directory of members cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the directory of members cannot be read.
     pub(crate) fn look(&mut self) -> io::Result<Vec<Found>> {
         let mut rounds = 0;
         loop {

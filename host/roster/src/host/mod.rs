@@ -98,7 +98,9 @@ impl Host {
     /// wait.
     ///
     /// # Errors
-    /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others are served.
+    ///
+    /// Returns an [`OpenError`]. In roster mode a member that cannot be served is in the state `error`, and the others
+    /// are served.
     pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent, hall } = options;
         let permits = commissions::permits(&config);
@@ -237,7 +239,9 @@ impl Host {
 
     /// Prepares another configuration without changing anything yet. It blocks.
     ///
-    /// # Errors The configuration cannot be put in service.
+    /// # Errors
+    ///
+    /// Returns an error when the configuration cannot be put in service.
     pub(crate) fn prepare(&self, config: Config) -> Result<Prepared, String> {
         let old = self.opener.context();
         let config = config.for_running(&old.config);
@@ -263,7 +267,9 @@ impl Host {
     /// Puts a prepared configuration in service, for all members at once. Jobs and requests under way keep the one that
     /// they began with.
     ///
-    /// # Errors The configuration cannot be put in service. Nothing has changed then.
+    /// # Errors
+    ///
+    /// Returns an error when the configuration cannot be put in service. Nothing has changed then.
     pub(crate) async fn renew(&self, prepared: Prepared) -> Result<(), String> {
         let stopping = || "the host is stopping".to_owned();
         let reconciler =

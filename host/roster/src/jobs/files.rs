@@ -63,7 +63,9 @@ pub enum Pruning {
 impl OfflineJobs {
     /// The jobs of the member whose directory `dir` is.
     ///
-    /// # Errors `jobs/` or the owner cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when `jobs/` or the owner cannot be read.
     pub fn open(dir: Dir) -> Result<Self, String> {
         let records = Records::open(&dir).map_err(|e| format!("its jobs cannot be read: {e}"))?;
         // Without jobs, it does not matter who owns the member.
@@ -96,14 +98,18 @@ impl OfflineJobs {
 
     /// The ids of all jobs, in no order.
     ///
-    /// # Errors `jobs/` cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when `jobs/` cannot be read.
     pub fn ids(&self) -> io::Result<Vec<JobId>> {
         self.records.as_ref().map_or_else(|| Ok(Vec::new()), Records::ids)
     }
 
     /// A job's record.
     ///
-    /// # Errors The record is missing, or cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the record is missing, or cannot be read.
     pub fn meta(&self, id: &JobId, limits: &Limits) -> io::Result<Meta> {
         self.records()?.meta(id, limits)
     }
@@ -115,7 +121,9 @@ impl OfflineJobs {
 
     /// The jobs that match, with their details if `detailed`.
     ///
-    /// # Errors `jobs/` cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when `jobs/` cannot be read.
     pub fn list(&self, matches: impl Fn(&Meta) -> bool, detailed: bool, limits: &Limits) -> io::Result<OfflineList> {
         let mut list = OfflineList::default();
         let Some(records) = &self.records else { return Ok(list) };
@@ -141,14 +149,18 @@ impl OfflineJobs {
 
     /// The answer of `worker/status`. `meta` is the job's record.
     ///
-    /// # Errors The member has no jobs.
+    /// # Errors
+    ///
+    /// Returns an error when the member has no jobs.
     pub fn status(&self, meta: &Meta, limits: &Limits) -> io::Result<StatusView> {
         Ok(self.records()?.status(meta, limits))
     }
 
     /// The answer of `worker/result`. `meta` is the job's record.
     ///
-    /// # Errors The job is not completed, or its result cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the job is not completed, or its result cannot be read.
     pub fn result(&self, meta: &Meta, limits: &Limits) -> Result<ResultView, StoreError> {
         let unknown = |_| StoreError::Unknown(meta.job_id.to_string());
         self.records().map_err(unknown)?.result(meta, limits)
@@ -165,7 +177,9 @@ impl OfflineJobs {
 
     /// The jobs that [`Self::prune`] would remove, in the order of their ids.
     ///
-    /// # Errors `jobs/` cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when `jobs/` cannot be read.
     pub fn prunable(&self, older_than: Duration, statuses: &[JobStatus], limits: &Limits) -> io::Result<Vec<JobId>> {
         // No job is older than the earliest time there is.
         let Ok(before) = Timestamp::now().checked_sub(older_than) else { return Ok(Vec::new()) };
@@ -180,7 +194,8 @@ impl OfflineJobs {
     /// Removes jobs that ended so long ago with one of the statuses. This process owns the member meanwhile.
     ///
     /// # Errors
-    /// Where the member cannot be locked or its jobs cannot be opened, or a process owns it that does not answer.
+    ///
+    /// Returns an error when the member cannot be locked, its jobs cannot be opened, or its owner does not answer.
     pub fn prune(&self, older_than: Duration, statuses: &[JobStatus], limits: &Limits) -> Result<Pruning, String> {
         match self.own()? {
             Ok(_lock) => {
@@ -197,7 +212,9 @@ impl OfflineJobs {
     /// Releases a job that is held back, so that the next host resumes it. This process owns the member meanwhile.
     ///
     /// # Errors
-    /// Where the job is not held back, a process owns the member, or the job's record cannot be read or written.
+    ///
+    /// Returns an error when the job is not held back, a process owns the member, or the job's record cannot be read or
+    /// written.
     pub fn let_on(&self, id: &JobId, limits: &Limits) -> Result<(), String> {
         let _lock = self.own()?.map_err(|url| format!("a host serves it by now, at {url}; try again"))?;
         let let_on = self.records().and_then(|records| records.let_on(id, limits));
@@ -242,7 +259,9 @@ fn open_store(member: &Dir, limits: &Limits) -> io::Result<Arc<JobStore>> {
 /// speaks, and only with a host's seal.
 ///
 /// # Errors
-/// Where they cannot be ended, or a process works on the member that leaves them to the next host.
+///
+/// Returns an error when the jobs cannot be ended, or when a process that works on the member leaves them to the next
+/// host.
 pub fn end_before_approval(member: &Dir, limits: &Limits, is_change: bool) -> Result<(), String> {
     if member.symlink_metadata("jobs").is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
         return Ok(());

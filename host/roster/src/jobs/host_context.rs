@@ -74,7 +74,8 @@ impl HostContext {
     /// Has a plan of the manager's begin a session that knows the hall, where there is one.
     ///
     /// # Errors
-    /// Where its runtime cannot manage.
+    ///
+    /// Returns an error when the plan's runtime cannot run a manager.
     pub(crate) async fn brief(
         &self,
         plan: &mut Plan,
@@ -94,7 +95,9 @@ impl HostContext {
 
     /// The resources that a job of a member reaches.
     ///
-    /// # Errors An attempt's worktree cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when an attempt's worktree cannot be read.
     pub(crate) fn reach(
         &self,
         member: &MemberKey,
@@ -110,7 +113,8 @@ impl HostContext {
     /// The memories that a job of a member is granted, whose own are `own`. It blocks.
     ///
     /// # Errors
-    /// Where memories that are granted cannot be opened.
+    ///
+    /// Returns an error when memories that are granted cannot be opened.
     pub(crate) fn memory(
         &self,
         member: &MemberKey,

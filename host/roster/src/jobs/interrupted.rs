@@ -113,7 +113,9 @@ impl InterruptedJobs {
     /// Releases a job that is held back, and resumes it. A job that waits for the component is resumed once that is in
     /// service. It blocks.
     ///
-    /// # Errors The job is not held back, or its record cannot be written.
+    /// # Errors
+    ///
+    /// Returns an error when the job is not held back, or its record cannot be written.
     pub(crate) fn let_on(&self, job: Arc<RunningJob>) -> Result<(), StoreError> {
         let is_ready = {
             let mut state = self.state();
@@ -129,7 +131,9 @@ impl InterruptedJobs {
     /// Ends all jobs in the directory of a member that is new to this host. The member may be pinned only after this,
     /// so that no later host resumes them. It blocks.
     ///
-    /// # Errors The jobs cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the jobs cannot be read.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
         self.transition_to(Decision::New);
         self.store.upgrade().map_or(Ok(()), |store| store.recover())

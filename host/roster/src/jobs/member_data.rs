@@ -67,7 +67,9 @@ impl Drop for Conversing {
 impl MemberData {
     /// Opens a member's jobs and memory, with its limits. The caller holds its owner lock.
     ///
-    /// # Errors The directories cannot be opened.
+    /// # Errors
+    ///
+    /// Returns an error when the directories cannot be opened.
     pub(crate) fn open(key: MemberKey, dir: Dir, context: &HostContext, owner: OwnerLock) -> Result<Arc<Self>, String> {
         let clock = Arc::new(SystemClock);
         let (limits, directory) = (context.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));

@@ -35,7 +35,9 @@ impl MemoryBudget {
 
     /// Takes so many bytes for a job.
     ///
-    /// # Errors -32000 if there is no room.
+    /// # Errors
+    ///
+    /// Returns -32000 when there is no room.
     pub(crate) fn keep(&self, own: &MemberBudget, bytes: u64) -> Result<MemoryPermit, RpcError> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
         let take = |permits: &Arc<Semaphore>| permits.clone().try_acquire_many_owned(units);

@@ -199,7 +199,9 @@ pub(crate) struct Opened {
 impl Opened {
     /// The work, with the read roots, the web and the memories that are open already, if they are.
     ///
-    /// # Errors Its memories or its worktree cannot be read.
+    /// # Errors
+    ///
+    /// Returns an error when the job's memories or its worktree cannot be read.
     async fn work(self, granted: Option<(Reach, ScopedMemory)>) -> Result<Work, String> {
         let (reach, memory) = match granted {
             Some(granted) => granted,

@@ -56,7 +56,9 @@ pub(crate) struct WantedComponent {
 impl WantedComponent {
     /// The component of a member, as `spec` has it, and what `config` grants it.
     ///
-    /// # Errors The component cannot be in service.
+    /// # Errors
+    ///
+    /// Returns an error when the component cannot be in service.
     pub(crate) fn new(
         member: &FoundMember,
         spec: ComponentSpec,
@@ -105,7 +107,8 @@ impl Loader {
     /// Runs what blocks on a member's files, when it has a turn. Requests for a member's jobs do not wait for a turn.
     ///
     /// # Errors
-    /// Where the host is stopping.
+    ///
+    /// Returns an error when the host is stopping.
     pub(crate) async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -178,7 +181,8 @@ impl Loader {
     /// blocks.
     ///
     /// # Errors
-    /// The outer one is of the host or of the manifest, the inner one of the component.
+    ///
+    /// The outer error comes from the host or the manifest, the inner error from the component.
     fn begin(
         &self,
         wanted: &WantedComponent,
@@ -215,7 +219,8 @@ impl Loader {
     /// Whether a component's file is still what is in service, and may be. It blocks.
     ///
     /// # Errors
-    /// Why it may not be.
+    ///
+    /// Returns the reason when the component may not be in service.
     pub(crate) fn is_still(
         wanted: &WantedComponent,
         sha256: &str,

@@ -120,7 +120,8 @@ impl Opener {
     /// None where there is nothing new.
     ///
     /// # Errors
-    /// Why it cannot be in service.
+    ///
+    /// Returns the reason when the member cannot be in service.
     pub(crate) async fn change(&self, before: &Arc<Member>, found: FoundMember, same: bool) -> Result<Change, String> {
         let Some(wanted) = wanted(&self.context(), &found)? else { return Ok(Change::Foreign) };
         let Wanted { component: wanted, granted, context } = wanted;
@@ -171,7 +172,8 @@ impl Opener {
     /// The members as they are under `context`, each over the same data. They are not in service yet.
     ///
     /// # Errors
-    /// Why one of them cannot be, with its key.
+    ///
+    /// Returns the key of a member that cannot be in service, and the reason.
     pub(crate) fn renewed(&self, context: &HostContext) -> Result<Vec<Renewed>, String> {
         let members = self.roster.now().members();
         let served = members.iter().filter_map(|(path, entry)| Some((path, entry.member()?)));
@@ -201,7 +203,8 @@ pub(crate) struct Renewed {
 /// A member as it is under `context`, over the same data, and with the same manifest.
 ///
 /// # Errors
-/// Why it cannot be.
+///
+/// Returns the reason when the member cannot be in service.
 pub(crate) fn renewed(context: &HostContext, before: &Arc<Member>) -> Result<Renewed, String> {
     let found = served(before)?;
     let wanted = wanted(context, &found)?.ok_or("it has no component")?;

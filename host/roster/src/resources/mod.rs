@@ -32,10 +32,11 @@ impl Resources {
         self.with_readers(reader.clone(), reader, grants, &grants.sessions.tools)
     }
 
-    /// As [`Self::reach`], for a job that works in a place of its own.
+    /// Like [`Self::reach`], for a job with its own worktree.
     ///
     /// # Errors
-    /// Where that cannot be read.
+    ///
+    /// Returns an error when the attempt's worktree cannot be read.
     pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
         let (own, sessions) = self.sources.with(attempt, grants, &self.runtimes, limits)?;
         Ok(self.with_readers(own, sessions, grants, &grants.activity_tools()))

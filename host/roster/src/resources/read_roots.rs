@@ -96,7 +96,8 @@ impl Sources {
     /// its reports.
     ///
     /// # Errors
-    /// Where one cannot be opened, or has the name of another.
+    ///
+    /// Returns an error when a root cannot be opened, or when two roots have the same name.
     pub(crate) fn with(
         &self,
         attempt: &Attempt,

@@ -43,7 +43,8 @@ impl Runtimes {
     /// Makes what `config` describes. A runtime that cannot be made is an error where it is asked for, and not here.
     ///
     /// # Errors
-    /// Where `[web]` is not acceptable.
+    ///
+    /// Returns an error when `[web]` is invalid.
     pub(crate) fn new(config: &Config) -> Result<Self, String> {
         let sessions = [config.extractive.sessions, config.claude.sessions, config.api.sessions];
         let queues = sessions.map(|sessions| FairQueue::new(sessions, sessions));
@@ -53,7 +54,8 @@ impl Runtimes {
     /// The runtimes of `config`, with the existing queues and indexes.
     ///
     /// # Errors
-    /// Where `[web]` is not acceptable.
+    ///
+    /// Returns an error when `[web]` is invalid.
     pub(crate) fn renewed(&self, config: &Config) -> Result<Self, String> {
         Self::with(config, self.extractive.clone(), self.queues.clone())
     }
@@ -119,7 +121,8 @@ pub(crate) fn claude(config: &Config) -> Result<Claude, String> {
 /// they may spend, where something bounds it; the built-in search costs nothing.
 ///
 /// # Errors
-/// As much was spent today as may be; the sentence says until when.
+///
+/// Returns a sentence when the limit of today is spent; the sentence says when spending is permitted again.
 pub(crate) fn may_spend(ingress: &Ingress, agent: Runtime, token: Option<&str>) -> Result<Option<f64>, String> {
     match agent {
         Runtime::Extractive => Ok(None),

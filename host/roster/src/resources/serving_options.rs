@@ -36,7 +36,8 @@ impl Serving {
     /// How a host serves a member with what it has.
     ///
     /// # Errors
-    /// Where `guild.toml` says two things about the member's runtime.
+    ///
+    /// Returns an error when `guild.toml` names two runtimes for the member.
     pub(crate) fn of(key: &MemberKey, grants: &Grants, config: &Config, sources: &Sources) -> Result<Self, String> {
         let real =
             |path: &Option<PathBuf>| path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));

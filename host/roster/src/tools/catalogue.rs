@@ -28,7 +28,8 @@ impl Catalogue {
     /// The tools of a component that is the member's of that key.
     ///
     /// # Errors
-    /// Names the tool whose schema cannot be.
+    ///
+    /// Returns the name of a tool with an invalid schema.
     pub fn of(key: &MemberKey, plugin: &Plugin, limits: &Limits) -> Result<Self, String> {
         let tools = plugin.tools().to_vec();
         let all = tools.iter().flat_map(|tool| [Some(&tool.input_schema), tool.output_schema.as_ref()]);

@@ -42,7 +42,9 @@ pub struct Loaded {
 /// The component of the member of that key, once it is loaded.
 ///
 /// # Errors
-/// -32000 where it is still being loaded at `until`; -32603 with the reason where it cannot be in service.
+///
+/// Returns -32000 when the component is still being loaded at `until`, and -32603 with the reason when it cannot be in
+/// service.
 pub async fn ready(
     component: &watch::Receiver<Component>,
     key: &MemberKey,

@@ -62,8 +62,10 @@ impl Toolboxes {
 
     /// All tools of these toolboxes, which `worker` names.
     ///
-    /// # Errors -32603 that names the toolbox and says what to do, where one is not there, broken, or offers no tools,
-    /// or where two tools would have one name; -32000 where one is still being loaded at `until`.
+    /// # Errors
+    ///
+    /// Returns -32603, with the toolbox and the remedy, when a toolbox is missing, is broken or offers no tools, or
+    /// when two tools would have the same name. Returns -32000 when a toolbox is still being loaded at `until`.
     pub(crate) async fn resolve(
         &self,
         worker: &MemberKey,
@@ -176,7 +178,8 @@ impl Offered {
     /// The tools of these names, for a session.
     ///
     /// # Errors
-    /// The name of which there is none.
+    ///
+    /// Returns the name of a tool that does not exist.
     pub(crate) fn only(&self, names: &[String]) -> Result<Arc<dyn Tools>, String> {
         let find = |name: &String| self.find(name).cloned().ok_or_else(|| name.clone());
         Ok(Arc::new(Self(names.iter().map(find).collect::<Result<_, _>>()?)))

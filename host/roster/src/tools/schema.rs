@@ -136,7 +136,8 @@ impl Schema {
     /// succeeded. `room` is what weight its component has left for schemas that are compiled in the host itself.
     ///
     /// # Errors
-    /// Where it leads out of itself, nests too deep, or stands for too much.
+    ///
+    /// Returns an error when the schema has references outside itself, nests too deep, or weighs too much.
     pub(crate) fn of(schema: &Value, pattern_bytes: usize, room: &mut u64) -> Result<Self, String> {
         let mut scale = Scale { schema, known: HashMap::new(), references: 0, depth: 0, is_plain: true };
         let weight = scale.weigh(schema, true)?;
@@ -165,7 +166,8 @@ impl Schema {
     /// for which it waits until `until`; it is ended with the future.
     ///
     /// # Errors
-    /// See [`Refused`].
+    ///
+    /// Returns [`Refused`].
     pub(crate) async fn check(
         &self,
         value: &Value,
@@ -194,7 +196,8 @@ impl Schema {
 /// Whether all of these are JSON Schemas; each comes with what it is called. It blocks, where one is not plainly small.
 ///
 /// # Errors
-/// What the first is called that is none, and why it is none.
+///
+/// Returns the label of the first invalid schema, and the reason.
 pub(crate) fn check_all<'a>(
     schemas: impl IntoIterator<Item = (String, &'a Schema)>,
     limits: &Limits,

@@ -85,7 +85,9 @@ impl Toolbox {
     /// Its tools, once its component is loaded.
     ///
     /// # Errors
-    /// -32000 where it is still being loaded then; -32603 with the reason where it is broken.
+    ///
+    /// Returns -32000 when the component is still being loaded at `until`, and -32603 with the reason when it is
+    /// broken.
     pub async fn tools(&self, until: Instant) -> Result<Arc<Catalogue>, RpcError> {
         Ok(self.loaded(until).await?.catalogue.clone())
     }
@@ -108,7 +110,8 @@ impl Toolbox {
     /// Calls a tool: its input is checked against its schema, then the component is called, in a fresh instance.
     ///
     /// # Errors
-    /// See [`ToolFailure`].
+    ///
+    /// Returns a [`ToolFailure`].
     pub async fn call(&self, name: &str, input: Value) -> Result<Value, ToolFailure> {
         let until = self.turn();
         let loaded = self.loaded(until).await.map_err(ToolFailure::Unavailable)?;

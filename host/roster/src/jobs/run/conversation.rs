@@ -54,7 +54,9 @@ part of the project.";
 
 /// A worker's plan of a job, as that of a meeting.
 ///
-/// # Errors The worker cannot hold a meeting. The text is a sentence for the user.
+/// # Errors
+///
+/// Returns an error when the worker cannot hold a meeting. The text is a sentence for the user.
 pub(crate) fn plan(worker: &str, plan: Plan) -> Result<Plan, String> {
     match plan {
         Plan::OwnRun(_) => Err(format!(
@@ -132,7 +134,9 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// The worker of a meeting, whose job was accepted in this way.
     ///
-    /// # Errors No session of the worker could start now.
+    /// # Errors
+    ///
+    /// Returns an error when no session of the worker can start now.
     pub(crate) async fn new(opened: Opened, accepted: Accepted, toolboxes: Arc<dyn Tools>) -> Result<Self, NoSession> {
         let Accepted { agent, ceiling, plan, .. } = accepted;
         let agent: Runtime = agent.parse().map_err(NoSession::Never)?;
@@ -151,7 +155,9 @@ impl Conversation {
 
     /// Lets the worker answer a message, and waits for the end of that turn.
     ///
-    /// # Errors The reason that no turn began.
+    /// # Errors
+    ///
+    /// Returns the reason when no turn began.
     pub(crate) async fn say(self, message: &str, cancel: &CancellationToken) -> Result<(), String> {
         let Self { work, agent, slot, plan, ceiling, toolboxes } = self;
         let job = work.job.clone();
@@ -236,7 +242,9 @@ impl Conversation {
 
     /// Lets a separate session answer a prompt, without tools, on the account of a meeting.
     ///
-    /// # Errors The reason that there is no answer.
+    /// # Errors
+    ///
+    /// Returns the reason when there is no answer.
     pub(crate) async fn write(self, system_prompt: &str, prompt: String) -> Result<String, NoSession> {
         let Self { work, agent, slot, plan, ceiling, .. } = self;
         let job = work.job.clone();

@@ -26,7 +26,9 @@ const LOADING: Duration = Duration::from_secs(20);
 impl Member {
     /// The member, ready for a session of a meeting: as it and what it was granted are by now.
     ///
-    /// # Errors The reason that it is not ready.
+    /// # Errors
+    ///
+    /// Returns the reason when the member is not ready.
     pub(crate) async fn conversation(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -40,7 +42,9 @@ impl Member {
 
     /// The same for the session that writes a meeting's notes, which uses no tools.
     ///
-    /// # Errors The reason that it is not ready.
+    /// # Errors
+    ///
+    /// Returns the reason when the member is not ready.
     pub(crate) async fn writer(
         self: &Arc<Self>,
         attempt: &Attempt,

@@ -40,8 +40,11 @@ use crate::{
 impl Member {
     /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
     ///
-    /// # Errors Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000; a
-    /// component that is not in service, its own or a toolbox's that it needs, is -32603. No job exists then.
+    /// # Errors
+    ///
+    /// Returns -32602 for invalid parameters and for a refusal of the plugin, -32000 when the host is at one of its
+    /// limits, and -32603 when the component of the member, or of a toolbox that it needs, is not in service. No job
+    /// exists then.
     pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
         self.dispatch_and(params, None, |_| ()).await
     }
@@ -60,7 +63,8 @@ impl Member {
     /// Begins the job of an attempt at a commission: one that works on that attempt's worktree too.
     ///
     /// # Errors
-    /// As [`Self::dispatch`].
+    ///
+    /// Returns the errors of [`Self::dispatch`].
     pub(crate) async fn dispatch_attempt(
         self: &Arc<Self>,
         params: DispatchParams,

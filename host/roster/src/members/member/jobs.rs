@@ -35,7 +35,8 @@ impl Member {
     /// `worker/list`: the JSON of a [`guild_contract::rpc::JobList`].
     ///
     /// # Errors
-    /// A filter that is no glob is -32602.
+    ///
+    /// Returns -32602 when the filter is not a glob.
     pub async fn list(&self, params: ListParams) -> Result<Bytes, RpcError> {
         match self.data.store.list_now(&params) {
             Some(list) => Ok(list),
@@ -46,7 +47,8 @@ impl Member {
     /// `worker/status`: the JSON of a [`guild_contract::rpc::StatusView`].
     ///
     /// # Errors
-    /// An unknown job is -32602 (REQ-WD-46).
+    ///
+    /// Returns -32602 for an unknown job (REQ-WD-46).
     pub async fn status(&self, id: &str) -> Result<Bytes, RpcError> {
         if let Some(status) = self.data.store.status_now(id) {
             return Ok(status);
@@ -58,7 +60,8 @@ impl Member {
     /// `worker/result` (REQ-WD-14).
     ///
     /// # Errors
-    /// An unknown job, and one that has no result, is -32602.
+    ///
+    /// Returns -32602 for an unknown job, and for a job without a result.
     pub async fn result(&self, id: &str) -> Result<ResultView, RpcError> {
         let id = id.to_owned();
         self.in_store(move |store| store.result(&id)).await
@@ -67,7 +70,8 @@ impl Member {
     /// `worker/log`: what a job's transcript and its log have after what was read before.
     ///
     /// # Errors
-    /// An unknown job is -32602.
+    ///
+    /// Returns -32602 for an unknown job.
     pub async fn log(&self, params: LogParams) -> Result<LogView, RpcError> {
         let (data, limits) = (self.data.clone(), self.context.limits.clone());
         blocking(move || {
@@ -94,7 +98,8 @@ impl Member {
     /// a component that wrote its artifacts itself is gone.
     ///
     /// # Errors
-    /// An unknown job is -32602.
+    ///
+    /// Returns -32602 for an unknown job.
     pub async fn cancel(&self, id: &str) -> Result<CancelView, RpcError> {
         let work = self.data.under_way(id);
         let id = id.to_owned();
@@ -109,7 +114,8 @@ impl Member {
     /// `worker/delete` (REQ-WD-17).
     ///
     /// # Errors
-    /// An unknown job, and one that is running or failed, is -32602.
+    ///
+    /// Returns -32602 for an unknown, running or failed job.
     pub async fn delete(&self, id: &str) -> Result<Deleted, RpcError> {
         let id = id.to_owned();
         self.in_store(move |store| store.delete(&id)).await
@@ -118,7 +124,8 @@ impl Member {
     /// `worker/resume`: lets a job on that is held back, and resumes it.
     ///
     /// # Errors
-    /// An unknown job, and one that is not held back, is -32602.
+    ///
+    /// Returns -32602 for an unknown job, and for a job that is not held back.
     pub async fn resume(&self, id: &str) -> Result<Resumed, RpcError> {
         let (data, id) = (self.data.clone(), id.to_owned());
         blocking(move || {

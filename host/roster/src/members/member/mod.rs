@@ -62,7 +62,8 @@ impl Member {
     /// caller sends `component` where its component comes from.
     ///
     /// # Errors
-    /// Where the manifest's `configSchema` is no JSON Schema.
+    ///
+    /// Returns an error when the manifest's `configSchema` is not a JSON Schema.
     pub(crate) fn new(
         data: Arc<MemberData>,
         (manifest, manifest_sha256): (Manifest, String),
@@ -135,7 +136,8 @@ impl Member {
     /// The tools of the toolboxes that its manifest names, all of them (REQ-WKR-12, REQ-WKR-13).
     ///
     /// # Errors
-    /// See [`Toolboxes::resolve`].
+    ///
+    /// Returns the errors of [`Toolboxes::resolve`].
     pub(crate) async fn offered(&self, until: Instant) -> Result<Offered, RpcError> {
         self.context.toolboxes.resolve(self.key(), self.toolboxes(), until).await
     }
@@ -215,7 +217,8 @@ impl Member {
     /// Checks that its sessions can run a model.
     ///
     /// # Errors
-    /// Why they cannot, and the models that they can run.
+    ///
+    /// Returns the reason, and the models that the sessions can run, when they cannot run this model.
     pub(crate) fn check_model(&self, model: &str) -> Result<(), String> {
         let runtime = self.context.resources.runtimes.get(self.agent)?.runtime;
         runtime.check_model(model).map_err(|why| {
@@ -275,7 +278,8 @@ impl Member {
     /// The resources that its jobs reach.
     ///
     /// # Errors
-    /// Where an attempt's worktree cannot be read.
+    ///
+    /// Returns an error when an attempt's worktree cannot be read.
     pub(crate) fn reach_of(&self, attempt: Option<&Attempt>) -> Result<Reach, String> {
         match attempt {
             Some(attempt) => self.context.reach(self.key(), Some(attempt), &self.grants),
@@ -343,7 +347,8 @@ impl Member {
     /// The names of the tools of its component, once that is compiled, however long that takes.
     ///
     /// # Errors
-    /// Where the component is broken.
+    ///
+    /// Returns an error when the component is broken.
     pub async fn tool_names(&self) -> Result<Vec<String>, RpcError> {
         let Some(toolbox) = self.toolbox() else { return Ok(Vec::new()) };
         let catalogue = loop {

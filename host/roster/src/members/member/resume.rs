@@ -134,7 +134,8 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
 /// The plan of a job that this host began, or one before it. It blocks.
 ///
 /// # Errors
-/// Why it is none.
+///
+/// Returns the reason when the job has no such plan.
 pub(super) fn plan(member: &Member, job: &RunningJob) -> Result<Accepted, String> {
     let plan = job.plan().map_err(|e| format!("its plan.json cannot be read: {e}"))?;
     // Somebody may have put another one there since it was checked.
