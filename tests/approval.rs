@@ -124,7 +124,7 @@ fn changed_requests_are_refused_and_a_served_members_jobs_are_still_answered_for
 
     // The running host says so, and has to be started again.
     let (approved, said) = approve(&home, "quick", &["--yes"]);
-    assert!(approved && said.contains("+ capability log\n") && said.contains("started again"), "{said}");
+    assert!(approved && said.contains("+ capability log\n") && said.contains("start it again"), "{said}");
     host.stop();
     let host = home.serve(&member, &[]);
     host.client().start("after");
@@ -522,7 +522,7 @@ fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
     configure(&home, "require_approval = true\n");
     // Nobody serves it.
     let (approved, said) = approve(&home, "quick", &["--yes"]);
-    assert!(approved && said.contains("no host serves it; it is loaded by the next that does"), "{said}");
+    assert!(approved && said.contains("no host serves it; the next host that serves it loads it"), "{said}");
     run(&home, "quick").unwrap();
 
     // A host of the directory of members takes it up at once.
@@ -534,7 +534,7 @@ fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
     state("error");
     let (approved, said) = approve(&home, "quick", &["--yes"]);
     let expected = format!("process {} serves the directory of members at http://", host.pid());
-    assert!(approved && said.contains(&expected) && said.contains("loads it at once"), "{said}");
+    assert!(approved && said.contains(&expected) && said.contains("loads the member at once"), "{said}");
     state("ready");
 
     // One that has another guild.lock does not see it.
@@ -542,7 +542,7 @@ fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
     let elsewhere = ["--yes", "--config", elsewhere.to_str().unwrap()];
     let (approved, said) = approve(&home, "quick", &elsewhere);
     assert!(
-        approved && said.contains("it does not see this approval") && said.contains("config/guild/guild.lock"),
+        approved && said.contains("the process does not see this approval") && said.contains("config/guild/guild.lock"),
         "{said}"
     );
     host.stop();
@@ -552,8 +552,8 @@ fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
     let host = home.serve(&member, &[]);
     wait_for("error", || (host.members()[0]["state"] == "error").then_some(()));
     let (approved, said) = approve(&home, "quick", &["--yes"]);
-    let expected = format!("process {} serves it alone", host.pid());
-    assert!(approved && said.contains(&expected) && said.contains("started again"), "{said}");
+    let expected = format!("process {} serves only this member", host.pid());
+    assert!(approved && said.contains(&expected) && said.contains("start it again"), "{said}");
     assert_eq!(host.members()[0]["state"], "error");
     host.stop();
     let host = home.serve(&member, &[]);

@@ -172,7 +172,7 @@ fn a_token_is_shown_once_and_stored_as_its_sha_256() {
         (&["add", "ci"][..], "there is already a token ci"),
         (&["add", "a b"], "cannot name a token"),
         (&["add", "x", "--members", "a b"], "\"a b\" is neither a member's key nor a pattern of keys"),
-        (&["add", "x", "--expires", "2020-01-01"], "over already"),
+        (&["add", "x", "--expires", "2020-01-01"], "in the past"),
         (&["add", "x", "--methods", "write"], "possible values: read, dispatch, all"),
         (&["revoke", "other"], "there is no token \"other\"; the tokens are ci"),
     ] {

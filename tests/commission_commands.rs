@@ -179,7 +179,7 @@ fn each_command_asks_for_the_one_commission_whose_id_begins_so() {
     }
     assert_eq!(json_of(&run(&home, &["note", FIRST, "n", "--json"])), json!({"status": "ok"}));
     for (arguments, expected) in [
-        (["show", "Dalton"], "could be each of"),
+        (["show", "Dalton"], "matches each of"),
         (["show", "nothing"], "there is no commission nothing; `guild commission list`"),
         (["redispatch", SECOND], "must be \"failed\" or \"cancelled\""),
     ] {

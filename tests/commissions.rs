@@ -961,9 +961,9 @@ fn a_worker_that_was_approved_under_an_earlier_host_gains_nothing_until_it_is_ap
     assert!(!shown.contains("unasked in commissions: Read"), "{shown}");
     assert!(shown.contains("unchanged, and this host gives its sessions more"), "{shown}");
     assert!(!tools().contains("workspace_write"), "it was only looked at");
-    assert!(approve(&["--yes"]).contains("loads it at once"));
+    assert!(approve(&["--yes"]).contains("loads the member at once"));
     wait_for("the approval to be in service", || tools().contains("workspace_write").then_some(()));
-    assert!(approve(&[]).contains("is approved already, as it is"));
+    assert!(approve(&[]).contains("is already approved"));
     let (status, output) = host.stop();
     assert!(status.success() && output.contains("until `guild approve` has shown"), "{output}");
 }

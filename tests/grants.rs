@@ -462,7 +462,7 @@ fn members_shows_what_is_granted_and_why_the_rest_is_not() {
     // What there is, and not what was asked for: no web is open here.
     assert_eq!(row("session tools"), "session tools Read, Grep, Glob, WebSearch");
     let why = "`web:search` is not granted";
-    assert_eq!(row("a search finds"), format!("a search finds what is in the granted read roots: {why}"));
+    assert_eq!(row("a search finds"), format!("a search finds the files in the granted read roots: {why}"));
     assert_eq!(row("memory "), "memory granted");
     assert!(row("a job uses at most").contains("500 turns, 5.00 USD, 3,600 s"), "{shown}");
 

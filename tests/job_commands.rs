@@ -484,7 +484,7 @@ fn logs_are_followed_to_the_next_host() {
     let mut command = home.guild();
     command.current_dir(home.path(".")).args(["logs", "left", "--members", "members", "--follow"]);
     let follows = Host::start(command, 0, "");
-    wait_for("the wait", || follows.output().contains("waiting 10 s for a next host").then_some(()));
+    wait_for("the wait", || follows.output().contains("waiting 10 s for the next host").then_some(()));
     let host = home.serve(&member, &[]);
     host.client().ended("left");
     let (status, output) = follows.wait();

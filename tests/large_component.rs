@@ -123,7 +123,7 @@ fn run_is_refused_by_a_host_of_one_member_that_has_an_older_one() {
     let refused = run();
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     let why = stderr(&refused);
-    assert!(why.contains("serves worker as it was before") && why.contains("start that host again"), "{why}");
+    assert!(why.contains("serves worker as it was before") && why.contains("restart or end that host"), "{why}");
     assert!(why.contains(&format!("127.0.0.1:{}", host.port)), "{why}");
     // So it is where only the manifest is another.
     home.write("members/worker/guest.wasm", answering("old").build());
@@ -147,7 +147,7 @@ fn run_waits_until_a_host_of_all_members_has_taken_a_change_up() {
     // A change that it does not load is logged with what to do.
     let refused = run();
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("still serves what worker was before"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("still serves worker as it was before"), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("guild approve"), "{}", stderr(&refused));
     // So is another manifest, which models read: nothing of it is in service before it is approved.
     home.edit_manifest("worker", |manifest| manifest["version"] = json!("0.2.0"));

@@ -354,7 +354,7 @@ fn a_session_that_the_host_has_closed_is_opened_anew_at_the_same_host() {
     assert_eq!(first.tools(), OF_ROSTER);
     second.close();
     let said = first.close();
-    assert!(said.contains("has closed the session; it is opened anew"), "{said}");
+    assert!(said.contains("has closed the session; opening it again"), "{said}");
     // It is still the first one's own host: nobody looked for another.
     assert!(!said.contains("is gone") && !said.contains("the members are served by"), "{said}");
 }

@@ -79,7 +79,7 @@ fn each_line_of_a_pipe_is_said_and_the_meeting_goes_on_until_it_is_closed() {
     let said = succeeds(&met);
     assert!(said.contains("The luna moth lives for a week."), "{said}");
     let id = only(&hall, "open");
-    assert!(stderr(&met).contains(&format!("`guild meeting resume {id}` goes on")), "{}", stderr(&met));
+    assert!(stderr(&met).contains(&format!("`guild meeting resume {id}` continues it")), "{}", stderr(&met));
 
     let short = id.strip_prefix("audience-").unwrap();
     let shown = succeeds(&run(&hall, &["meeting", "show", short], ""));
@@ -265,7 +265,7 @@ fn in_a_terminal_ctrl_c_ends_the_turn_and_ctrl_d_leaves() {
     let hall = Hall::with_researcher(&provider);
     let _host = hall.serve();
     let (mut terminal, mut talk) = Terminal::run(&hall, &["meet", "researcher", "--project", "demo"]);
-    terminal.until("What is it about? ");
+    terminal.until("Agenda: ");
     terminal.types("Moths\n");
     terminal.until("Hello.");
     terminal.until("> ");

@@ -133,7 +133,7 @@ fn approving_a_component_that_does_not_load_says_so_and_why() {
     let approved = home.run(&["approve", "odd", "--members", "members", "--yes"]);
     let error = String::from_utf8(approved.stderr).unwrap();
     assert_eq!(approved.status.code(), Some(1), "{error}");
-    assert!(error.contains("odd is approved, and its component does not load, so no host serves it: "), "{error}");
+    assert!(error.contains("odd is approved, but its component does not load, so no host serves it: "), "{error}");
     // It is said again of what is approved already.
     let again = home.run(&["approve", "odd", "--members", "members", "--yes"]);
     assert_eq!(again.status.code(), Some(1));

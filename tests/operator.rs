@@ -114,7 +114,7 @@ fn usage_counts_jobs_that_were_pruned_or_deleted_since() {
     );
     let again = total(&[]);
     assert_eq!((&again["jobs"], &again["costUsd"], &again["removed"]), (&json!(4), &before["costUsd"], &json!(3)));
-    assert!(stderr(&guild(&home, &["usage", "--members", "members"])).contains("counted, too: 3 jobs"));
+    assert!(stderr(&guild(&home, &["usage", "--members", "members"])).contains("also counted: 3 jobs"));
 }
 
 #[test]
@@ -155,10 +155,10 @@ fn usage_shows_a_table_and_says_what_is_not_in_it() {
     assert_eq!(row(4), "total|-|-|5|11|11000|1100|110|0.7600+?|150.0", "{table}");
     let notes = stderr(&shown);
     for remark in [
-        "1 whose cost is not wholly known",
+        "1 whose cost is not fully known",
         "[[prices]]",
-        "1 job that run",
-        "1 job without a record",
+        "1 job still running",
+        "1 job without a usage record",
         "1 job whose meta.json",
     ] {
         assert!(notes.contains(remark), "{notes}");

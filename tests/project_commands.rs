@@ -55,7 +55,7 @@ fn a_project_is_listed_and_permitted_by_one_command_and_both_are_taken_back_by_a
 
     // Again, with nothing to do but to say so.
     let again = home.run(&["project", "add", "code/book"]);
-    assert!(stderr(&again).contains("is the project book already"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("is already the project book"), "{}", stderr(&again));
     assert_eq!(fs::read_to_string(home.path(POLICY)).unwrap(), toml);
     refused(&home.run(&["project", "add", "code/book", "--name", "other"]), "already registered as project 'book'");
 

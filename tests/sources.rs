@@ -40,9 +40,8 @@ fn jobs(host: &Host) -> usize {
 /// A refusal names the process, both sets of directories, and each way out.
 fn names(text: &str, pid: u32, parts: &[&str]) {
     let pid = format!("process {pid} serves researcher at http://127.0.0.1:");
-    let kill = text.contains("`kill ")
-        && text.contains("leave the option out")
-        && text.contains("copy the member's directory");
+    let kill =
+        text.contains("`kill ") && text.contains("omit the option") && text.contains("copy the member's directory");
     assert!(text.contains(&pid) && kill && parts.iter().all(|part| text.contains(part)), "{text}");
 }
 
@@ -93,7 +92,7 @@ fn what_a_host_reads_is_recorded_for_its_own_user_alone_and_removed_when_it_ends
     let mut gone: Value = serde_json::from_str(&text).unwrap();
     gone["started"] = json!(1);
     fs::write(&note, gone.to_string()).unwrap();
-    names(&stderr(&run(&home, &["--sources", "book"])), host.pid(), &["does not say how"]);
+    names(&stderr(&run(&home, &["--sources", "book"])), host.pid(), &["does not publish its settings"]);
     host.stop();
     assert!(!note.exists());
 }

@@ -6,7 +6,7 @@ use jiff::{Span, SpanRelativeTo, Timestamp, civil::Date, tz::TimeZone};
 
 /// Parses an age: `12h`, `30d`, `2w`. A day has 24 hours; months and years, which vary, are refused.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let span: Span = text.parse().map_err(|_| "a time is a number and a unit, as 12h, 30d or 2w".to_owned())?;
+    let span: Span = text.parse().map_err(|_| "a time is a number and a unit, such as 12h, 30d or 2w".to_owned())?;
     let exact = span
         .to_duration(SpanRelativeTo::days_are_24_hours())
         .map_err(|_| "months and years vary in length; use days (d) or weeks (w)".to_owned())?;
@@ -15,13 +15,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 
 /// Parses a time in the past: an age, a date (midnight UTC), or an RFC 3339 time.
 pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
-    moment(text, |age| Timestamp::now().checked_sub(age).map_err(|_| "that is too long ago".to_owned()))
+    moment(text, |age| Timestamp::now().checked_sub(age).map_err(|_| "the time is too long ago".to_owned()))
 }
 
 /// Parses a time in the future: a duration from now, a date (midnight UTC), or an RFC 3339 time.
 pub(crate) fn until(text: &str) -> Result<Timestamp, String> {
-    let moment = moment(text, |span| Timestamp::now().checked_add(span).map_err(|_| "that is too far off".to_owned()))?;
-    if moment > Timestamp::now() { Ok(moment) } else { Err("that is over already".to_owned()) }
+    let moment =
+        moment(text, |span| Timestamp::now().checked_add(span).map_err(|_| "the time is too late".to_owned()))?;
+    if moment > Timestamp::now() { Ok(moment) } else { Err("the time is in the past".to_owned()) }
 }
 
 fn moment(text: &str, of_span: impl FnOnce(Duration) -> Result<Timestamp, String>) -> Result<Timestamp, String> {
@@ -31,7 +32,7 @@ fn moment(text: &str, of_span: impl FnOnce(Duration) -> Result<Timestamp, String
     if let Ok(date) = text.parse::<Date>() {
         return date.to_zoned(TimeZone::UTC).map(|day| day.timestamp()).map_err(|e| e.to_string());
     }
-    of_span(parse(text).map_err(|why| format!("{why}, or a date, as 2026-01-01"))?)
+    of_span(parse(text).map_err(|why| format!("{why}, or a date such as 2026-01-01"))?)
 }
 
 /// A duration in its two largest units: `2 h 05 min`.
@@ -84,7 +85,7 @@ mod tests {
         let then = since("7d").unwrap();
         let week = Timestamp::now().duration_since(then).as_secs();
         assert!((7 * 86_400..7 * 86_400 + 60).contains(&week), "{week}");
-        assert!(since("last week").unwrap_err().ends_with("12h, 30d or 2w, or a date, as 2026-01-01"));
+        assert!(since("last week").unwrap_err().ends_with("12h, 30d or 2w, or a date such as 2026-01-01"));
     }
 
     #[test]
@@ -92,7 +93,7 @@ mod tests {
         let day = until("1d").unwrap().duration_since(Timestamp::now()).as_secs();
         assert!((86_340..=86_400).contains(&day), "{day}");
         assert_eq!(until("2999-01-01").unwrap(), "2999-01-01T00:00:00Z".parse().unwrap());
-        for (text, why) in [("2020-01-01", "over already"), ("0s", "over already"), ("soon", "number and a unit")] {
+        for (text, why) in [("2020-01-01", "in the past"), ("0s", "in the past"), ("soon", "number and a unit")] {
             assert!(until(text).unwrap_err().contains(why), "{text}");
         }
     }

@@ -54,7 +54,7 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     } else {
         print(|out| {
             let file =
-                file.as_ref().map_or_else(|| "none; the defaults hold".to_owned(), |file| file.display().to_string());
+                file.as_ref().map_or_else(|| "none; the defaults apply".to_owned(), |file| file.display().to_string());
             writeln!(out, "{LABEL}guild.toml{LABEL:#}  {}", harmless(&file))?;
             checks.iter().try_for_each(|check| write_check(out, check))
         })?;
@@ -62,7 +62,7 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     if missing.is_empty() {
         return Ok(());
     }
-    tell_error(format_args!("not usable, and needed: {}", missing.join(", ")));
+    tell_error(format_args!("needed, but not usable: {}", missing.join(", ")));
     Err(Failure::code(exit::ERROR))
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 /// The exit codes, as `guild --help` lists them.
 pub(crate) mod exit {
-    /// Any error that has no code of its own.
+    /// Any error without a code of its own.
     pub(crate) const ERROR: u8 = 1;
     /// `serve`: another process has the port. Guild Hall then tries the next one.
     pub(crate) const PORT_IN_USE: u8 = 2;
@@ -20,7 +20,7 @@ pub(crate) mod exit {
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 
-/// Why a command exits with another code than 0.
+/// The failure of a command, whose exit code is not 0.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The exit code.

@@ -117,7 +117,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
 
 /// Runs a command to its end. Remaining blocking work, such as a compilation or the reading of sources, is not awaited,
 /// so that the process stops at once.
-/// so that the process stops at once.
 fn on(runtime: &mut Builder, command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = runtime.enable_all().build().map_err(|e| Failure::error(format!("cannot start: {e}")))?;
     let done = runtime.block_on(command);

@@ -49,7 +49,7 @@ fn report_start(start: &Start) {
 }
 
 async fn serve_until_stopped(args: Serve, started: impl FnOnce(&str, &Host, Option<&Path>)) -> Result<(), Failure> {
-    // This comes first: a supervisor may send SIGHUP as soon as the process exists.
+    // The signals come first: a supervisor may send SIGHUP as soon as the process exists.
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
     let config = local::config(&args.policy)?;
@@ -125,7 +125,7 @@ fn listening(base: &str, host: &Host) -> String {
     let hall = host.hall().map(|hall| {
         let home = hall.home().path();
         format!(
-            "commissions of the hall {} are asked for at {} and {base}/hall",
+            "the hall {} takes requests for commissions at {} and {base}/hall",
             home.display(),
             home.join(SOCKET).display()
         )

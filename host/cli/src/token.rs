@@ -88,7 +88,7 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
     }
     if tokens.is_empty() {
         let (path, add) = (file.path().display(), file.command("add NAME"));
-        tell(format_args!("there are no tokens in {path}; `{add}` makes one"));
+        tell(format_args!("there are no tokens in {path}; `{add}` creates one"));
     }
     let mut table = Table::new(["NAME", "METHODS", "MEMBERS", "CREATED", "EXPIRES", "USD/DAY"].map(Column::Left));
     for token in &tokens {

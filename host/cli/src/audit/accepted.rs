@@ -65,7 +65,7 @@ pub(super) fn mark(audit: &mut Audit, named: Option<&Path>, config: &Config, tod
         let date = until.date.and_then(|date| {
             Date::new(date.year.try_into().ok()?, date.month.try_into().ok()?, date.day.try_into().ok()?).ok()
         });
-        let Some(date) = date else { return Err(fail(format!("{file}: {until} is no day"))) };
+        let Some(date) = date else { return Err(fail(format!("{file}: {until} is not a date"))) };
         if date < today {
             tell(format_args!("{file}: {} of {} was accepted until {until} only", rule.id(), entry.member));
             continue;

@@ -104,7 +104,7 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
         )));
     }
     let saved: Audit = guild_contract::objects::from_json(&bytes)
-        .map_err(|e| cannot(format!("it is no audit that `guild audit --format json` wrote: {e}")))?;
+        .map_err(|e| cannot(format!("it is not an audit that `guild audit --format json` wrote: {e}")))?;
     if saved.format != FORMAT {
         return Err(cannot(format!("its format is {:?}, and this version reads {FORMAT:?}", saved.format)));
     }

@@ -102,7 +102,7 @@ impl Subject {
     /// Adds the tools of the subject's component, which is compiled for this, and asked in the sandbox.
     pub(crate) fn with_tools(mut self, config: &Config) -> Result<Self, Failure> {
         let Some(owner) = self.member.as_mut().and_then(Rc::get_mut) else {
-            return Err(fail("--list-tools needs a member: a file alone has no manifest to be loaded by".to_owned()));
+            return Err(fail("--list-tools needs a member: a file alone has no manifest".to_owned()));
         };
         let progress = Progress::start();
         let tools = tools_of(&owner.found, config, &|what| progress.compiling(what));

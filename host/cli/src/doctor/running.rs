@@ -61,13 +61,13 @@ pub(super) async fn check(args: &Doctor, members: Option<&Path>, config: &Config
         let state = match answer {
             Ok(reply) => state(&url, &reply.value, &serving),
             Err(error) => {
-                Err(format!("it does not say whom it serves: {}", Failure::from(error).message.unwrap_or_default()))
+                Err(format!("it does not list its members: {}", Failure::from(error).message.unwrap_or_default()))
             }
         };
         checks.push(Check::new(Kind::Host, &name, true, state));
         if !differences.is_empty() {
             let differences: Vec<String> = differences.into_iter().collect();
-            let text = format!("it would be otherwise if it were started now: {}", differences.join("; "));
+            let text = format!("it would differ if it were started now: {}", differences.join("; "));
             checks.push(Check::differs(Kind::Host, &name, text));
         }
     }
@@ -102,7 +102,7 @@ fn state(url: &str, members: &[MemberReport], serving: &[Serving]) -> Result<Str
     let is_out = members.iter().any(|member| member.state == MemberService::Error);
     let members: Vec<String> = members.iter().map(service).collect();
     let mut text =
-        format!("at {url}; serves {}", if members.is_empty() { "nobody".to_owned() } else { members.join(", ") });
+        format!("at {url}; serves {}", if members.is_empty() { "no member".to_owned() } else { members.join(", ") });
     if !serving.is_empty() {
         let roots = serving.iter().flat_map(|serving| &serving.roots);
         let roots: BTreeSet<String> = roots.map(|root| format!("{} ({})", root.name, root.path.display())).collect();

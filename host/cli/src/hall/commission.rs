@@ -157,7 +157,7 @@ fn dispatched(dispatched: &CommissionDispatched) -> String {
     match dispatched.status {
         DispatchStatus::Queued => {
             let why = dispatched.reason.as_deref().unwrap_or("it waits for its turn");
-            format!("is queued, and begins as soon as it can: {}", one_line(why, TEXT_CHARS))
+            format!("is queued, and begins as soon as possible: {}", one_line(why, TEXT_CHARS))
         }
         DispatchStatus::Accepted => "is dispatched".to_owned(),
     }
@@ -179,7 +179,7 @@ async fn list(args: CommissionList) -> Result<(), Failure> {
         tell("no commissions");
     }
     if reply.value.more > 0 {
-        tell(format_args!("{} more are not shown; name a project, a state or a worker", reply.value.more));
+        tell(format_args!("{} more are not shown; filter by --project, --status or --worker", reply.value.more));
     }
     Ok(table(&reply.value.commissions, Timestamp::now()).print()?)
 }

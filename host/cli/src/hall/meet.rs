@@ -26,8 +26,7 @@ use crate::{
 const TOOL_CHARS: usize = 100;
 
 /// The message after a turn during which the host was killed.
-const CUT_OFF: &str =
-    "the host was started again meanwhile, and the turn was cut off; `guild meeting show` has what was said";
+const CUT_OFF: &str = "the host was restarted, and the turn was cut off; `guild meeting show` shows the messages";
 
 /// `guild meet`.
 pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
@@ -35,7 +34,7 @@ pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
     let mut conversation = Conversation::new(hall, args.hall.json)?;
     let agenda = match args.agenda {
         Some(agenda) => agenda,
-        None => match conversation.line("What is it about? ").await? {
+        None => match conversation.line("Agenda: ").await? {
             Said::Line(line) => line,
             Said::End if conversation.is_interactive => return Ok(()),
             Said::End => return Err(Failure::error("there is no agenda; give one as AGENDA, or on stdin")),
@@ -75,10 +74,10 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
     match one.status {
         MeetingStatus::Open => {}
         MeetingStatus::Requested => {
-            return Err(Failure::error(format!("{id} is asked for; `guild meeting accept {id}` opens it")));
+            return Err(Failure::error(format!("{id} is only requested; `guild meeting accept {id}` opens it")));
         }
         status @ (MeetingStatus::Closed | MeetingStatus::Declined) => {
-            return Err(Failure::error(format!("{id} is {status}; `guild meeting show {id}` shows what was said")));
+            return Err(Failure::error(format!("{id} is {status}; `guild meeting show {id}` shows the messages")));
         }
     }
     let mut conversation = Conversation::new(hall, json)?;
@@ -105,7 +104,7 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
 
 /// The failure of a command that was ended before the hall named the meeting.
 fn opening() -> Failure {
-    interrupted("interrupted before the meeting was said to be open; `guild meeting list` shows whether it is")
+    interrupted("interrupted before the hall reported the meeting as open; `guild meeting list` shows its status")
 }
 
 /// A conversation.
@@ -250,7 +249,8 @@ impl Conversation {
         };
         let gap = if self.is_interactive { "\n" } else { "" };
         tell(format_args!(
-            "{gap}the meeting stays open: `guild meeting resume {shown}` goes on, `guild meeting close {shown}` ends it"
+            "{gap}the meeting stays open: `guild meeting resume {shown}` continues it, `guild meeting close {shown}` \
+             ends it"
         ));
         if code == 0 { Ok(()) } else { Err(Failure::code(code)) }
     }
@@ -380,7 +380,7 @@ impl Page {
             }
             TurnEvent::ContextCompacted { .. } => {
                 self.end(out)?;
-                writeln!(out, "  {LABEL}some of what was said earlier was summed up{LABEL:#}")?;
+                writeln!(out, "  {LABEL}some earlier messages were summarized{LABEL:#}")?;
                 self.is_behind_other = true;
             }
             TurnEvent::TurnEnd { .. } | TurnEvent::Error { .. } => {
@@ -426,8 +426,8 @@ mod tests {
         let text = String::from_utf8(anstream::adapter::strip_bytes(&out).into_vec()).unwrap();
         assert_eq!(
             text,
-            "One \u{fffd}[2J two\n  search\u{fffd} {\"for\":\"a\\nb\"}\n  = x y\n  = error: no\n  some of what was said earlier \
-             was summed up\n\nThree\n\nFour\n"
+            "One \u{fffd}[2J two\n  search\u{fffd} {\"for\":\"a\\nb\"}\n  = x y\n  = error: no\n  some earlier \
+             messages were summarized\n\nThree\n\nFour\n"
         );
     }
 }

@@ -101,7 +101,7 @@ async fn list(args: MeetingList) -> Result<(), Failure> {
         tell("no meetings");
     }
     if more > 0 {
-        tell(format_args!("{more} more are not shown; name a project or a state"));
+        tell(format_args!("{more} more are not shown; filter by --project or --status"));
     }
     Ok(table(&found).print()?)
 }

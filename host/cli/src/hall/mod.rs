@@ -45,7 +45,8 @@ impl Hall {
         let config = local::config(&args.home.policy)?;
         let home = local::hall_home(args.home.home.as_deref(), "--home", &config)?;
         let hint = format!(
-            "no host serves the hall in {}; start one with `guild serve --hall {}`, or name another with --home or --url",
+            "no host serves the hall in {}; start one with `guild serve --hall {}`, or name another with --home or \
+             --url",
             home.display(),
             shell_word(&home)
         );
@@ -59,7 +60,7 @@ impl Hall {
             // The hall's message includes the remedy.
             Error::Http { text, .. } if !text.is_empty() => Failure::error(one_line(&text, usize::MAX)),
             Error::Http { status, .. } if status.as_u16() == 404 => {
-                Failure::error("that host has no hall; `guild serve --hall` starts one with it")
+                Failure::error("that host has no hall; `guild serve --hall` starts a host with a hall")
             }
             error => error.into(),
         })
@@ -85,13 +86,11 @@ pub(crate) fn pick<T>(
     let shown = one_line(wanted, 128);
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
-        (None, _) => {
-            Err(Failure::error(format!("there is no {kind} {shown}; `guild {kind} list` shows which there are")))
-        }
+        (None, _) => Err(Failure::error(format!("there is no {kind} {shown}; `guild {kind} list` shows the {kind}s"))),
         (Some(last), false) => {
             found.push(last);
             let ids: Vec<_> = found.iter().map(|one| one_line(id(one), 128)).collect();
-            Err(Failure::error(format!("{shown} could be each of {}; write more of it", ids.join(", "))))
+            Err(Failure::error(format!("{shown} matches each of {}; write more of the id", ids.join(", "))))
         }
     }
 }

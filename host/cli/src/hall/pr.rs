@@ -28,7 +28,7 @@ async fn create(args: PrCreate) -> Result<(), Failure> {
     }
     print(|out| writeln!(out, "{}", one_line(&reply.value.url, usize::MAX)))?;
     if reply.value.existed {
-        tell("it was open already, and has what was pushed now; its title and body are as they were");
+        tell("the pull request was already open, and now has the pushed commits; its title and body are unchanged");
     }
     let project = one_line(&args.project, usize::MAX);
     tell(format_args!("next: merge it, then `guild pr sync {project}`"));

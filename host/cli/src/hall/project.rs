@@ -47,16 +47,16 @@ async fn add(args: ProjectAdd) -> Result<(), Failure> {
     let path = one_line(&settings.path, usize::MAX);
     tell(match (known, permitted) {
         _ if let Some(from) = &moved_from => {
-            format!("the project {name} goes on at {path}; it was at {}", one_line(from, usize::MAX))
+            format!("the project {name} continues at {path}; it was at {}", one_line(from, usize::MAX))
         }
         (false, _) => format!("{path} is the project {name}, whose work begins from {branch}"),
         (true, true) => format!("{path} was listed as the project {name}; {} permits work in it now", file.display()),
-        (true, false) => format!("{path} is the project {name} already"),
+        (true, false) => format!("{path} is already the project {name}"),
     });
     if dirty {
-        tell("note: its working tree has changes that are not committed; workers do not see those");
+        tell("note: the working tree has changes that are not committed; workers do not see them");
     }
-    let member = "WORKER \"what it is about\" --dispatch";
+    let member = "WORKER \"TITLE\" --dispatch";
     tell(format_args!("next: {}`guild commission create {name} {member}`", reread(&home, permitted)));
     Ok(())
 }
@@ -69,7 +69,7 @@ fn reread(home: &Path, changed: bool) -> String {
     match host_of(home) {
         _ if !changed => String::new(),
         Some(pid) => format!("`kill -HUP {pid}`, so that the host reads guild.toml again, then "),
-        None => "SIGHUP to the host, so that it reads guild.toml again, then ".to_owned(),
+        None => "send SIGHUP to the host, so that it reads guild.toml again, then ".to_owned(),
     }
 }
 
@@ -145,7 +145,7 @@ fn remove(name: &str, args: &HomeArgs) -> Result<(), Failure> {
     let (file, changed) = config.forbid_project(Path::new(&removed.path))?;
     let also = if changed { format!(", and {} permits no work in it", file.display()) } else { String::new() };
     tell(format_args!(
-        "{} is no project any more{also}; its branches below claude/ and its worktrees stay",
+        "{} is no longer a project{also}; its branches below claude/ and its worktrees stay",
         one_line(&removed.path, usize::MAX)
     ));
     Ok(())

@@ -146,7 +146,7 @@ pub(crate) async fn worker(endpoint: &Endpoint) -> Result<WorkerHandle, Failure>
         (Some(served), None) => Ok(served.worker),
         (None, _) => Err(Failure::error(format!("no member at {}", one_line(&endpoint.url(), usize::MAX)))),
         (Some(_), Some(_)) => Err(Failure::error(format!(
-            "which member? Name it with --member KEY; {}: {keys}",
+            "the host serves several members; name one with --member KEY; {}: {keys}",
             one_line(&endpoint.url(), 200)
         ))),
     }
@@ -168,7 +168,7 @@ impl Jobs {
         };
         if local.members.is_some() {
             if endpoint.url.is_some() && std::env::var_os("GUILD_URL").is_none() {
-                return Err(Failure::error("--url names a host, and --members a directory; name one of them"));
+                return Err(Failure::error("--url names a host, and --members a directory; give only one of them"));
             }
             return files(None);
         }
@@ -196,7 +196,7 @@ impl Jobs {
     /// The jobs of the host at a URL that the user named, or of one of its members.
     pub(crate) async fn at(url: &str, member: Option<&str>, access: &AccessArgs) -> Result<Self, Failure> {
         let member = member.map(|member| {
-            let why = || Failure::error(format!("{} is no member's key", one_line(member, 80)));
+            let why = || Failure::error(format!("{} is not a member's key", one_line(member, 80)));
             member.parse::<MemberKey>().map_err(|_| why())
         });
         let members = served_at(url, member.transpose()?.as_ref(), &access.options(url)?).await?;
@@ -381,7 +381,7 @@ impl Jobs {
             Error::Refused { code: code::INVALID_PARAMS | code::METHOD_NOT_FOUND, .. } => None,
             error => {
                 let member = self.member(at).map_or_else(|| "the host".to_owned(), |member| one_line(&member, 80));
-                Some(format!("{member} cannot be asked: {error}"))
+                Some(format!("{member} cannot be queried: {error}"))
             }
         }
     }
@@ -440,7 +440,9 @@ impl Jobs {
             ];
             table.row(cells, None);
         }
-        tell_error(format_args!("{count} jobs are meant by {wanted:?}; write more of the id, or name the --member:"));
+        tell_error(format_args!(
+            "{wanted:?} matches {count} jobs; write more of the id, or name the member with --member:"
+        ));
         let mut text = Vec::new();
         table.write(&mut text, Some(stderr_width()))?;
         tell(String::from_utf8_lossy(&text).trim_end());
@@ -541,8 +543,8 @@ fn check_complete(wanted: &str, left_out: &[String]) -> Result<(), Failure> {
     }
     left_out.iter().for_each(tell_error);
     Err(Failure::error(format!(
-        "{} may mean another job: not every member could be asked, and nothing was changed; give the whole id, or name the \
-         member with --member KEY",
+        "{} may match another job: not every member could be queried, and nothing was changed; give the whole id, or \
+         name the member with --member KEY",
         one_line(wanted, 128)
     )))
 }
@@ -556,7 +558,7 @@ async fn query_all<'a, T, F: Future<Output = Result<T, Error>> + 'a>(
 }
 
 impl JobRows {
-    /// A list of jobs of `members` members. In JSON, each job names its member if there are several.
+    /// A list of the jobs of `members` members. In JSON, each job names its member if there are several members.
     fn new(rows: Vec<Row>, left_out: Vec<String>, members: usize) -> Result<Self, Failure> {
         let row_json = |row: &Row| {
             let member = row.member.as_deref().filter(|_| members != 1);

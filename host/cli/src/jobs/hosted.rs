@@ -122,18 +122,18 @@ impl Terms {
     }
 }
 
-/// How the owner serves the member, as published by it.
+/// The published settings with which the owner serves the member.
 fn published(member: &Dir, owner: &Owner) -> Result<Serving, String> {
     let until = Instant::now() + PUBLISHED;
     loop {
         match owner.note::<Serving>(member) {
             Ok(Some(serving)) => return Ok(serving),
             Ok(None) if Instant::now() < until && owner.is_alive() => thread::sleep(POLL),
-            Ok(None) => return Err("it does not say how".to_owned()),
+            Ok(None) => return Err("it does not publish its settings".to_owned()),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-                return Err("it is another user's, and tells only that user how".to_owned());
+                return Err("it belongs to another user, and publishes its settings only to that user".to_owned());
             }
-            Err(e) => return Err(format!("how it does cannot be read: {e}")),
+            Err(e) => return Err(format!("its settings cannot be read: {e}")),
         }
     }
 }
@@ -143,11 +143,11 @@ fn refusal(key: &MemberKey, owner: &Owner, why: &str) -> String {
     // The process id in a file may belong to another process by now.
     let (who, end) = match owner.is_alive() {
         true => (format!("process {pid} serves {key} at {url}"), format!("End that process (`kill {pid}`)")),
-        false => (format!("a process that its .owner does not name serves {key}"), "End that process".to_owned()),
+        false => (format!("a process that is not named in its .owner serves {key}"), "End that process".to_owned()),
     };
     let text = format!(
-        "{who}, and not as it is asked for here: {why}. {end} and try again; or leave the option out, and the work is done \
-         as that process does it; or copy the member's directory, and name the copy"
+        "{who}, but not with the requested options: {why}. {end} and try again; or omit the option to use the settings \
+         of that process; or copy the member's directory, and name the copy"
     );
     harmless(&text).into_owned()
 }

@@ -113,7 +113,7 @@ pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
         Some(StatusView { job_id, status: status @ (JobStatus::Completed | JobStatus::Cancelled), .. }) => {
             find::reply(CancelView { job_id, status })?
         }
-        _ => jobs.worker_of(&found, ", which goes on with the job or ends it as failed")?.cancel(&found.id).await?,
+        _ => jobs.worker_of(&found, ", which resumes the job or ends it as failed")?.cancel(&found.id).await?,
     };
     show(args.endpoint.json, &reply, |view| print(|out| writeln!(out, "{} is {}", view.job_id, view.status)))
 }
@@ -134,7 +134,7 @@ pub(crate) async fn resume(args: Job) -> Result<(), Failure> {
     let how = if jobs.is_served(&found) {
         "is resumed"
     } else {
-        "is let on; the next host that serves its member resumes it"
+        "is released; the next host that serves its member resumes it"
     };
     show(args.endpoint.json, &jobs.let_on(&found).await?, |resumed| {
         print(|out| writeln!(out, "{} {how}", resumed.job_id))

@@ -54,11 +54,11 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
         }
     };
     let found = jobs.find(&args.id).await?;
-    let id: JobId = found.id.parse().map_err(|_| Failure::error(format!("{} is the id of no job", found.id)))?;
+    let id: JobId = found.id.parse().map_err(|_| Failure::error(format!("{} is not the id of a job", found.id)))?;
     let source = match jobs.directory_of(&found) {
         Some(member) => {
             let job = Follow::open(member, &id).map_err(|e| Failure::error(format!("job {id}: {e}")))?;
-            Source::Files(Box::new(job.ok_or_else(|| Failure::error("the job was deleted meanwhile"))?), member)
+            Source::Files(Box::new(job.ok_or_else(|| Failure::error("the job has been deleted"))?), member)
         }
         None => Source::Host(Box::new(AtHost::new(jobs.worker_of(&found, "")?, id))),
     };
@@ -77,7 +77,7 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
         if state != State::Interrupted {
             alone = None;
         } else if args.follow && alone.is_none() {
-            tell(format_args!("no process runs the job; waiting {} s for a next host", NEXT_HOST.as_secs()));
+            tell(format_args!("no process runs the job; waiting {} s for the next host", NEXT_HOST.as_secs()));
             alone = Some(Instant::now());
         }
         if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST)) {
@@ -148,7 +148,7 @@ impl Source<'_> {
                 // The owner is read first: one that ends in between has already recorded the jobs that ended.
                 let owner = Owner::of(member).map_err(|e| Failure::error(format!("the member's owner: {e}")))?;
                 let meta = job.meta(limits).map_err(|e| match e.kind() {
-                    io::ErrorKind::NotFound => Failure::error("the job was deleted meanwhile"),
+                    io::ErrorKind::NotFound => Failure::error("the job has been deleted"),
                     _ => Failure::error(format!("the job's meta.json: {e}")),
                 })?;
                 let state = match (meta.status == JobStatus::Running, owner) {

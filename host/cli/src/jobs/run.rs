@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     };
     let worker = tokio::select! {
         worker = opened => worker.map_err(with_approval)?,
-        () = stop.next() => return Err(interrupted("interrupted before there was a job")),
+        () = stop.next() => return Err(interrupted("interrupted before the job existed")),
     };
     let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await.map_err(with_approval)?;
     let job = shown(&directory.join("jobs").join(&id));

@@ -16,7 +16,7 @@ use crate::{
 /// The state of a job that is recorded as running while no process runs it.
 pub(crate) const INTERRUPTED: &str = "interrupted; no process runs it";
 /// The continuation of such a job.
-pub(crate) const NEXT_HOST_RESUMES: &str = "the next host that serves its member goes on with it, or ends it as failed";
+pub(crate) const NEXT_HOST_RESUMES: &str = "the next host that serves its member resumes it, or ends it as failed";
 
 /// Writes the output of `guild status`, with the job's member, if known, and whether the job is interrupted.
 pub(crate) fn write_status(
@@ -28,7 +28,7 @@ pub(crate) fn write_status(
 ) -> io::Result<()> {
     let style = status_style(job.status);
     let queued = job.usage.as_ref().is_some_and(|used| used.queued);
-    let queued = if queued { "  (queued: it waits for its place)" } else { "" };
+    let queued = if queued { "  (queued: it waits for a free slot)" } else { "" };
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<12}{LABEL:#} {value}");
     row("job", &job.job_id)?;
     if let Some(member) = member {

@@ -135,23 +135,23 @@ fn remarks(total: &Total) -> impl Iterator<Item = String> {
         (
             total.unknown_costs,
             format!(
-                "{} whose cost is not wholly known (+?; the sum has what is known): of a model without a price (see \
-                 [[prices]] in guild.toml), or cut off before their cost was known",
+                "{} whose cost is not fully known (+?; the sum has the known part): the model has no price (see \
+                 [[prices]] in guild.toml), or the job was cut off before its cost was known",
                 count(total.unknown_costs)
             ),
         ),
         (
             total.removed,
             format!(
-                "counted, too: {} that were deleted or pruned (.usage.jsonl of their members)",
+                "also counted: {} that were deleted or pruned (.usage.jsonl of their members)",
                 jobs(total.removed)
             ),
         ),
         (
             total.running,
-            format!("not counted: {} that run; `guild status` shows what they have used", jobs(total.running)),
+            format!("not counted: {} still running; `guild status` shows their usage", jobs(total.running)),
         ),
-        (total.unrecorded, format!("not counted: {} without a record of what they used", jobs(total.unrecorded))),
+        (total.unrecorded, format!("not counted: {} without a usage record", jobs(total.unrecorded))),
         (
             total.unreadable,
             format!("not counted: {} whose meta.json cannot be read (-vv says why)", jobs(total.unreadable)),

@@ -134,7 +134,7 @@ fn write_event(out: &mut dyn Write, event: &Event) -> io::Result<()> {
         EventDetail::JobStarted { description } => writeln!(out, "  started: {}", text(description)),
         EventDetail::JobResumed { description } => writeln!(out, "  resumed: {}", text(description)),
         EventDetail::JobSummary { summary } => {
-            writeln!(out, "  {}", text(summary.as_deref().unwrap_or("(no summary any more)")))
+            writeln!(out, "  {}", text(summary.as_deref().unwrap_or("(no summary)")))
         }
         EventDetail::JobQuestion { question } => writeln!(out, "  {STRONG}asks{STRONG:#}: {}", text(question)),
         EventDetail::JobDecision { decision } => {
@@ -152,9 +152,9 @@ fn write_event(out: &mut dyn Write, event: &Event) -> io::Result<()> {
         EventDetail::JobDeleted => writeln!(out, "  deleted"),
         EventDetail::MemberAdded => writeln!(out, "  is served from now on"),
         EventDetail::MemberChanged => writeln!(out, "  was changed"),
-        EventDetail::MemberRemoved => writeln!(out, "  is not served any more"),
+        EventDetail::MemberRemoved => writeln!(out, "  is no longer served"),
         EventDetail::MemberError { error } => {
-            writeln!(out, "  {BAD}what is in its directory cannot be served{BAD:#}: {}", text(error))
+            writeln!(out, "  {BAD}the contents of its directory cannot be served{BAD:#}: {}", text(error))
         }
         EventDetail::Gap { missed: Some(missed) } => {
             writeln!(out, "  {BAD}up to {missed} events are missing here{BAD:#}")

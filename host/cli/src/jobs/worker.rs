@@ -83,8 +83,8 @@ pub(crate) fn interrupted(why: impl Into<String>) -> Failure {
 /// The failure of a command that a signal ended while its job may still run.
 fn interrupted_early(id: &str) -> Failure {
     interrupted(format!(
-        "interrupted before the job {id} was said to have ended; it may go on: `guild status {id}` shows it, and `guild \
-         cancel {id}` ends it"
+        "interrupted before the host reported the end of the job {id}, which may go on: `guild status {id}` shows it, \
+         and `guild cancel {id}` ends it"
     ))
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn carry_out(
     let ended = worker.follow(id, is_to_end, &mut stop).await.inspect_err(|_| tell(format_args!("job: {job}")))?;
     let outcome = tokio::select! {
         outcome = report(worker, &ended.status, json) => outcome,
-        () = stop.next() => Err(interrupted(format!("interrupted before its report was there; `guild result {id}` shows it"))),
+        () = stop.next() => Err(interrupted(format!("interrupted before the report came; `guild result {id}` shows it"))),
     };
     if let Some(questions) = ended.status.questions.as_ref().filter(|_| !json) {
         tell(format_args!("questions:\n{}", output::questions(questions).trim_end()));
@@ -180,9 +180,9 @@ impl Worker {
             },
             Err(OpenError::Owner(OwnerError::Served { key, .. })) => {
                 let owner = Owner::of(&local::open(directory)?);
-                let owner = owner.map_err(|e| Failure::error(format!("cannot find out who serves {key}: {e}")))?;
+                let owner = owner.map_err(|e| Failure::error(format!("cannot determine the host of {key}: {e}")))?;
                 let owner = owner.filter(|owner| !owner.url.is_empty()).ok_or_else(|| {
-                    Failure::error(format!("the process that serves {key} has just ended, or begun; run this again"))
+                    Failure::error(format!("the host of {key} has just started or ended; run the command again"))
                 })?;
                 check_terms(directory, &config, terms, &owner)?;
                 Ok(Self::Owner(access.client_of_owner(&owner.url)?))
@@ -221,8 +221,7 @@ impl Worker {
         params: DispatchParams,
         stop: &mut StopSignals,
     ) -> Result<(String, bool), Failure> {
-        const UNKNOWN: &str =
-            "interrupted before the job's id was known; where there is a job, it may go on: `guild list` shows it";
+        const UNKNOWN: &str = "interrupted before the job's id was known; the job may go on: `guild list` shows it";
         let mut dispatched = pin!(self.dispatch(params));
         tokio::select! {
             id = &mut dispatched => return Ok((id?, false)),
@@ -324,7 +323,7 @@ impl Worker {
                 None => {
                     failed_polls += 1;
                     if failed_polls > MAX_FAILED_POLLS {
-                        return Err(Failure::error("the host does not answer any more; the job may go on there"));
+                        return Err(Failure::error("the host no longer answers; the job may go on there"));
                     }
                     SLOWEST
                 }
@@ -358,7 +357,7 @@ async fn wait_until_current(
         let members = match guild_client::members(url, &options).await {
             Ok(members) => members.value,
             Err(e) => {
-                tell(format_args!("cannot find out whether the host at {url} serves {key} as it is here: {e}"));
+                tell(format_args!("cannot determine whether the host at {url} serves the present state of {key}: {e}"));
                 return Ok(());
             }
         };
@@ -376,20 +375,20 @@ async fn wait_until_current(
             return Ok(());
         } else if let Some(why) = &served.error {
             return Err(Failure::error(format!(
-                "the host at {url} still serves what {key} was before its directory changed: {why}"
+                "the host at {url} still serves {key} as it was before its directory changed: {why}"
             )));
         } else if !is_roster {
             return Err(Failure::error(format!(
                 "the host at {url} serves {key} as it was before {file} or {FILE_NAME} changed, and reads them when it \
-                 starts; start that host again, or end it, and run this again"
+                 starts; restart or end that host, and run the command again"
             )));
         } else if Instant::now() >= until + compiled {
             return Err(Failure::error(format!(
-                "the host at {url} still serves {key} as it was before {file} or {FILE_NAME} changed; its log, and `guild \
-                 members --url {url}`, say why"
+                "the host at {url} still serves {key} as it was before {file} or {FILE_NAME} changed; its log and \
+                 `guild members --url {url}` show the reason"
             )));
         } else {
-            progress.waiting(&format!("waiting for the host at {url} to take up the change of {key}"));
+            progress.waiting(&format!("waiting for the host at {url} to load the change of {key}"));
         }
         tokio::time::sleep(POLL).await;
     }

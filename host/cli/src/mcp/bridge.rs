@@ -112,7 +112,7 @@ pub(super) async fn run(
     };
     bridge.stop_listening();
     if timeout(LAST_ANSWERS, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
-        tracing::warn!("what has no answer {LAST_ANSWERS:?} after the last message is given up");
+        tracing::warn!("requests without an answer {LAST_ANSWERS:?} after the last message are given up");
     }
     tasks.shutdown().await;
     bridge.close().await;
@@ -140,12 +140,12 @@ struct Host {
 }
 
 impl Host {
-    /// Forgets a host that is gone, or another one.
+    /// Forgets a host that is gone or was replaced.
     fn lose(&mut self) -> Option<LocatedHost> {
         self.link = None;
         let lost = self.found.take();
         if let Some(LocatedHost { relay, .. }) = &lost {
-            tracing::info!("the host at {} is gone, or another one; it is looked for", relay.endpoint());
+            tracing::info!("the host at {} is gone or was replaced; looking for a host", relay.endpoint());
         }
         lost
     }
@@ -232,7 +232,6 @@ impl Bridge {
 
     /// Registers a message, and returns the token that cancels it. Without a session, closing the connection cancels it
     /// at the host; in a session, the client's cancellation is relayed like any other message.
-    /// host; in a session, the client's cancellation is relayed like any other message.
     fn register(&self, message: &Message) -> CancellationToken {
         let cancellation = CancellationToken::new();
         if let (Some(id), Some(_)) = (&message.id, &message.head) {
@@ -267,12 +266,12 @@ impl Bridge {
         match (relayed, &message.id) {
             (Ok(()), _) => {}
             (Err(why), Some(id)) => self.send_to_client(error(id, INTERNAL_ERROR, &why)).await,
-            (Err(why), None) => tracing::warn!("a notification was not taken: {why}"),
+            (Err(why), None) => tracing::warn!("the host did not take a notification: {why}"),
         }
     }
 
     async fn try_to_relay(&self, message: &Message, cancellation: &CancellationToken) -> Result<(), String> {
-        let mut gone = "the host went away".to_owned();
+        let mut gone = "the host is gone".to_owned();
         for _ in 0..ATTEMPTS {
             let Some(link) = self.link().await? else { continue };
             let Some(sent) = cancellation.run_until_cancelled(link.send(message)).await else { return Ok(()) };
@@ -351,7 +350,7 @@ impl Bridge {
         if is_gone {
             host.lose();
         } else {
-            tracing::info!("the host at {} has closed the session; it is opened anew", link.relay.endpoint());
+            tracing::info!("the host at {} has closed the session; opening it again", link.relay.endpoint());
             host.link = None;
         }
     }

@@ -104,7 +104,7 @@ impl Message {
         }
         let method = match field("method").map(|method| serde_json::from_str::<Cow<'_, str>>(method.get())) {
             Some(Ok(method)) => Some(method),
-            Some(Err(_)) => return Err(invalid(id, "`method` is no string")),
+            Some(Err(_)) => return Err(invalid(id, "`method` is not a string")),
             None if field("result").is_some() || field("error").is_some() => None,
             None => return Err(invalid(id, "`method` is missing")),
         };
@@ -136,7 +136,6 @@ impl Message {
 
     /// Whether later messages must wait for its delivery: it opens a session, or it has no answer that would order it
     /// before them.
-    /// it before them.
     pub(super) fn comes_first(&self) -> bool {
         self.id.is_none() || self.is(INITIALIZE)
     }

@@ -80,7 +80,7 @@ fn approve_member(
     let (_, standing) = approval.look(&found.key, &found.dir, spec, max)?;
     let digests = |pin: &Pin| (pin.sha256.clone(), pin.manifest.clone(), pin.posture.clone());
     if digests(&before.presented) != digests(&standing.presented) {
-        return Err(Failure::error(format!("{} changed while it was looked at; run the command again", found.key)));
+        return Err(Failure::error(format!("{} changed during the check; run the command again", found.key)));
     }
     let name = standing.trusted.pin().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
     print(|out| {
@@ -90,7 +90,7 @@ fn approve_member(
     approval.check_signature(&standing)?;
     let is_pinned = matches!(standing.trusted, Trusted::Pinned(_));
     if matches!(&standing.trusted, Trusted::Pinned(pin) if pin.how == How::Approved) && standing.difference.is_empty() {
-        tell(format_args!("{name} is approved already, as it is"));
+        tell(format_args!("the present state of {name} is already approved"));
         return check_loads(found, config, &name);
     }
     let confirmed = if yes { Ok(true) } else { is_confirmed(&name) };
@@ -121,17 +121,17 @@ fn check_loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Fa
     drop(progress);
     surveyed.state.map(drop).map_err(|why| {
         Failure::error(format!(
-            "{name} is approved, and its component does not load, so no host serves it: {}",
+            "{name} is approved, but its component does not load, so no host serves it: {}",
             harmless(&why)
         ))
     })
 }
 
-/// Says when the approved state is served.
+/// The time at which a host serves the approved state.
 fn what_follows(approval: &Approval, found: &FoundMember) -> String {
     let owner = Owner::of(&found.dir).ok().flatten();
     let Some(owner) = owner.filter(|owner| !owner.url.is_empty()) else {
-        return "no host serves it; it is loaded by the next that does, and by `guild run`".to_owned();
+        return "no host serves it; the next host that serves it loads it, and so does `guild run`".to_owned();
     };
     let (pid, url) = (owner.pid, harmless(&owner.url));
     let directory = approval.file().and_then(|file| file.parent()?.canonicalize().ok());
@@ -142,22 +142,23 @@ fn what_follows(approval: &Approval, found: &FoundMember) -> String {
             |directory| format!("reads {}", directory.join(FILE).display()),
         );
         return format!(
-            "process {pid}, which serves it at {url}, {}: it does not see this approval; approve it with the guild.toml \
-             that it was started with",
+            "process {pid}, which serves it at {url}, {}: the process does not see this approval; approve the member \
+             with the guild.toml that the process was started with",
             harmless(&has)
         );
     }
     // A host of a directory watches guild.lock; a host of one member reads it once.
     if owner.url.contains("/members/") {
         format!(
-            "process {pid} serves the directory of members at {url}, and loads it at once; `guild members --url` with that \
-             address shows whether it is in service"
+            "process {pid} serves the directory of members at {url}, and loads the member at once; `guild members \
+             --url` with that address shows whether the member is in service"
         )
     } else {
         // The process id in a file may belong to another process by now.
         let kill = if owner.is_alive() { format!(" (`kill {pid}`)") } else { String::new() };
         format!(
-            "process {pid} serves it alone at {url}, and loads it when it is started again: end it{kill}, and start it anew"
+            "process {pid} serves only this member at {url}, and loads it at its next start: end the process{kill}, \
+             and start it again"
         )
     }
 }
@@ -177,8 +178,8 @@ fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::R
             row("pinned", &format!("{}; unchanged, and this host gives its sessions more", pinned(pin)))?;
         }
         Trusted::Pinned(pin) => row("pinned", &format!("{}; unchanged, and signed since", pinned(pin)))?,
-        Trusted::Copy(other) => row("pinned", &format!("not itself; it is a copy of {other}"))?,
-        Trusted::New => row("pinned", "never; all of it is new")?,
+        Trusted::Copy(other) => row("pinned", &format!("not this directory; it is a copy of {other}"))?,
+        Trusted::New => row("pinned", "never; the whole member is new")?,
     }
     row("signature", &signature(&standing.signature))?;
     write_difference(out, &standing.difference)
@@ -208,7 +209,7 @@ fn write_difference(out: &mut dyn Write, difference: &Difference) -> io::Result<
 fn is_confirmed(name: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::error(format!(
-            "{name} was not approved: there is no terminal to ask on; with --yes it is approved as it is shown above"
+            "{name} was not approved: there is no terminal to ask on; --yes approves the state that is shown above"
         )));
     }
     let mut err = io::stderr();
@@ -271,7 +272,9 @@ fn forget(approval: &Approval, member: &str) -> Result<(), Failure> {
             Ok(())
         }
         [] => Err(Failure::error(format!("{file} has no pin of {member}; `guild approve --list` shows them"))),
-        several => Err(Failure::error(format!("{member} is pinned more than once; say which: {}", several.join(", ")))),
+        several => {
+            Err(Failure::error(format!("{member} is pinned more than once; name one of {}", several.join(", "))))
+        }
     }
 }
 

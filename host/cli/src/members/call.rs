@@ -131,7 +131,7 @@ fn input(argument: &str) -> Result<Map<String, Value>, Failure> {
     }
     match serde_json::from_slice(&text) {
         Ok(Value::Object(input)) => Ok(input),
-        Ok(_) => Err(Failure::error("a tool's input is a JSON object, as {\"text\": \"b\\na\"}")),
+        Ok(_) => Err(Failure::error("a tool's input is a JSON object, such as {\"text\": \"b\\na\"}")),
         Err(e) => Err(Failure::error(format!("the input is not JSON: {e}"))),
     }
 }

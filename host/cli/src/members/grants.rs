@@ -38,7 +38,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 struct Shown {
     member: String,
-    /// Why it is not in service, if so. The grants and limits are then those that it would have.
+    /// The reason if the member is not in service. The grants and limits are then the ones that it would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,15 +210,15 @@ fn write_verdict(out: &mut dyn Write, name: &str, verdict: &Verdict) -> io::Resu
 fn searches(ShownGrants { grants, searched, .. }: &ShownGrants) -> String {
     let why = if grants.sessions.search { "guild.toml has no [web.search]" } else { "`web:search` is not granted" };
     match searched {
-        Searched::Provider => "what the search provider has".to_owned(),
-        Searched::ReadRoots => format!("what is in the granted read roots: {why}"),
+        Searched::Provider => "the results of the search provider".to_owned(),
+        Searched::ReadRoots => format!("the files in the granted read roots: {why}"),
         Searched::Nothing => format!("nothing: {why}, and no read root is granted"),
     }
 }
 
 /// Patterns of hosts as a sentence.
 fn hosts(names: &Names) -> String {
-    let mut parts = vec!["those of [web]".to_owned()];
+    let mut parts = vec!["the hosts of [web]".to_owned()];
     parts.extend(names.all_of.iter().map(|list| match list.as_slice() {
         [] => "and none of them".to_owned(),
         list => format!("of them {}", list.join(" ")),

@@ -36,7 +36,7 @@ struct Shown {
     /// Its key, or its path if that is not a valid key.
     member: String,
     state: State,
-    /// Why it cannot be served.
+    /// The reason if the member cannot be served.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// Problems of its manifest that do not keep it from being served.
@@ -135,7 +135,7 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `guild members --url`: what a running host serves.
+/// `guild members --url`: the members that a running host serves.
 pub(crate) async fn served(args: &Members, url: &str) -> Result<(), Failure> {
     let Reply { value, json } = guild_client::members(url, &args.access.options(url)?).await?;
     if args.json {

@@ -43,21 +43,22 @@ fn new_key(path: &Path, no_password: bool) -> Result<(), Failure> {
     public.push(".pub");
     let public = PathBuf::from(public);
     if let Some(taken) = [path, public.as_path()].into_iter().find(|path| path.symlink_metadata().is_ok()) {
-        return Err(Failure::error(format!("{} is there already, and no key is written over", taken.display())));
+        return Err(Failure::error(format!("{} already exists, and no key is overwritten", taken.display())));
     }
     let made = if no_password {
         KeyPair::generate_unencrypted_keypair()
     } else {
         KeyPair::generate_encrypted_keypair(Some(new_password()?))
     };
-    let pair = made.map_err(|e| Failure::error(format!("no key could be made: {e}")))?;
+    let pair = made.map_err(|e| Failure::error(format!("no key could be generated: {e}")))?;
     let secret = pair.sk.to_box(Some("minisign secret key, made by guild")).map(|text| text.to_string());
     let shown = pair.pk.to_box().map(|text| text.to_string());
     let (secret, shown) = secret.and_then(|secret| Ok((secret, shown?))).map_err(|e| Failure::error(e.to_string()))?;
     create(path, 0o600, &secret)?;
     create(&public, 0o644, &shown)?;
     tell(format_args!(
-        "the secret key is {}; operators who trust it put the two lines of {} into {TRUST_FILE} next to their guild.toml",
+        "the secret key is {}; operators who trust it put the two lines of {} into {TRUST_FILE} next to their \
+         guild.toml",
         path.display(),
         public.display()
     ));
@@ -75,7 +76,7 @@ fn create(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
 fn new_password() -> Result<String, Failure> {
     let password = ask("Password for the new key: ")?;
     if password != ask("Once more: ")? {
-        return Err(Failure::error("the two passwords differ; no key was made"));
+        return Err(Failure::error("the two passwords differ; no key was generated"));
     }
     Ok(password)
 }
@@ -115,9 +116,9 @@ fn secret_key(path: &Path) -> Result<SecretKey, Failure> {
     let unreadable =
         |why: &dyn fmt::Display| Failure::error(format!("the key {} cannot be read: {why}", path.display()));
     let bytes = regular_file::read(path, MAX_KEY_BYTES).map_err(|e| unreadable(&e))?;
-    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it is no text"))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it is not UTF-8"))?;
     let no_key =
-        |why: &dyn fmt::Display| Failure::error(format!("{} is no secret key of minisign: {why}", path.display()));
+        |why: &dyn fmt::Display| Failure::error(format!("{} is not a secret key of minisign: {why}", path.display()));
     let line = text.lines().nth(1).unwrap_or_default().trim();
     if line.starts_with(ENCRYPTED) {
         let password = ask("Password: ")?;
@@ -129,6 +130,6 @@ fn secret_key(path: &Path) -> Result<SecretKey, Failure> {
         let bytes = Base64::decode_to_vec(line, None).map_err(|e| no_key(&e))?;
         SecretKey::from_bytes(&bytes).map_err(|e| no_key(&e))
     } else {
-        Err(no_key(&"its second line does not begin as such a key does"))
+        Err(no_key(&"its second line does not have the prefix of a secret key"))
     }
 }
