@@ -58,19 +58,19 @@ pub(super) fn audit(audit: &Audit) -> String {
         @if let Some(reach) = &audit.reach { p.lead { "It " (safe(reach)) "." } }
         p { "Findings: " strong { (counted(&audit.findings)) } }
         (findings(&audit.findings))
-        @if !audit.flows.is_empty() { h2 { "What can flow where" } (picture(&audit.flows)) }
+        @if !audit.flows.is_empty() { h2 { "Data flows" } (picture(&audit.flows)) }
         (questions(audit))
         @if !audit.texts.is_empty() { h2 { "Texts that models or people read" } }
         @for text in &audit.texts {
             section.item { p.mono.quiet { (safe(&text.place)) } pre { (harmless(&text.text)) } }
         }
         (evidence(audit))
-        h2 { "What it is" }
+        h2 { "Identity" }
         (table(&rows::identity(audit)))
         @if audit.is_readable() {
-            @if !audit.requested.is_empty() { h2 { "Asked for in the manifest" } (requested(audit)) }
+            @if !audit.requested.is_empty() { h2 { "Requested in the manifest" } (requested(audit)) }
             h2 { "Imports" }
-            p.quiet { (count(audit.imports_total)) " of them. What is not here, the component cannot do." }
+            p.quiet { (count(audit.imports_total)) " of them. The component has no other access." }
             @for import in &audit.imports { (imported(import)) }
             h2 { "Exports" }
             @for export in &audit.exports { (exported(export)) }
@@ -87,13 +87,13 @@ pub(super) fn audit(audit: &Audit) -> String {
                 td.quiet { @if section.count > 1 { (count(section.count)) " of them" } }
             } } }
             @if !audit.contents.host_paths.is_empty() {
-                h2 { "Paths of the machine that it was made on" }
+                h2 { "Paths of the build machine" }
                 table { @for path in &audit.contents.host_paths { tr {
                     th.mono { (safe(&path.section)) } td.mono { (safe(&path.path)) }
                 } } }
             }
             @if let Some(list) = identity.dependencies.as_ref().filter(|list| !list.packages.is_empty()) {
-                h2 { "Packages that it lists" }
+                h2 { "Listed packages" }
                 table { @for package in &list.packages { tr {
                     th.mono { (safe(&package.name)) } td.mono { (safe(&package.version)) }
                     td { (safe(&package.source)) } td.quiet { (safe(&package.kind)) }
@@ -113,7 +113,7 @@ fn picture(flows: &[Flow]) -> Markup {
     let left = |source| 20 + ROW * sources.iter().position(|other| *other == source).unwrap_or_default();
     let right = |sink| 20 + ROW * sinks.iter().position(|other| *other == sink).unwrap_or_default();
     html! {
-        svg viewBox=(format!("0 0 900 {height}")) role="img" aria-label="what can flow where" {
+        svg viewBox=(format!("0 0 900 {height}")) role="img" aria-label="data flows" {
             // The most severe flow is drawn last, above the others.
             @for flow in flows.iter().rev() {
                 line class=(flow.severity.map_or("", Severity::as_str))
@@ -146,7 +146,7 @@ fn questions(audit: &Audit) -> Markup {
 fn evidence(audit: &Audit) -> Markup {
     html! {
         @if !audit.hosts.is_empty() {
-            h2 { "Hosts that its texts and its data name" }
+            h2 { "Hosts in its texts and its data" }
             table {
                 tr { th { "host" } th { "manifest" } th { "where" } th { "" } }
                 @for host in &audit.hosts { tr {

@@ -29,13 +29,13 @@ pub(super) fn summary(audit: &Audit) -> String {
         };
         let _ = writeln!(
             out.text,
-            "\n{texts} for models or people, {} imports, and what is worth no more than knowing: --all shows them.",
+            "\n{texts} for models or people, {} imports, and findings for information: --all shows them.",
             count(audit.imports_total)
         );
         let offers_tools = audit.exports.iter().any(|export| export.name.contains("/toolbox@"));
         if offers_tools && !audit.texts.iter().any(|text| text.place.starts_with("tool ")) {
             out.text.push_str(
-                "What its tools say of themselves was read from its data; --list-tools asks the component itself.\n",
+                "The texts of its tools were read from its data; --list-tools asks the component for them.\n",
             );
         }
     }
@@ -55,7 +55,7 @@ pub(super) fn audit(audit: &Audit) -> String {
     }
     evidence(&mut out, audit);
     if !audit.requested.is_empty() {
-        out.title("Asked for in the manifest");
+        out.title("Requested in the manifest");
         for request in &audit.requested {
             out.item(
                 rows::request_state(request),
@@ -96,7 +96,7 @@ pub(super) fn audit(audit: &Audit) -> String {
         out.line(format_args!("{name:<40} {:>13} bytes{times}", count(section.bytes)));
     }
     if !audit.contents.host_paths.is_empty() {
-        out.title("Paths of the machine that it was made on");
+        out.title("Paths of the build machine");
         for path in &audit.contents.host_paths {
             out.line(format_args!("{}  in {}", one_line(&path.path, 120), one_line(&path.section, 40)));
         }
@@ -118,7 +118,7 @@ fn evidence(out: &mut Page, audit: &Audit) {
         }
     }
     if !audit.hosts.is_empty() {
-        out.title("Hosts that its texts and its data name");
+        out.title("Hosts in its texts and its data");
         for host in &audit.hosts {
             let asked = if host.asked { "asked for" } else { "not asked" };
             let open = host.open.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();

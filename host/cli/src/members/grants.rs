@@ -188,8 +188,8 @@ fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
         deadline_seconds.map(|seconds| format!("{} s", count(seconds.into()))),
     ];
     row("a job uses at most", &bounds.into_iter().flatten().collect::<Vec<_>>().join(", "))?;
-    let refuses = "refuses the component that imports it (strict_imports)";
-    row("what is denied", &if grants.strict_imports { refuses } else { "answers `not-granted`" })
+    let refuses = "makes the host refuse the component (strict_imports)";
+    row("a denied import", &if grants.strict_imports { refuses } else { "answers `not-granted`" })
 }
 
 fn write_verdict(out: &mut dyn Write, name: &str, verdict: &Verdict) -> io::Result<()> {
