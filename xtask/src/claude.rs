@@ -4,12 +4,12 @@ use std::process::{Command, Stdio};
 
 use crate::steps::{cargo, root, run};
 
-/// Its npm package. The tag is named: without it, npm takes an older version where the newest asks for a newer Node,
-/// though the CLI itself needs none.
+/// The npm package of the CLI. Without the tag, npm installs an older version if the newest one requires a newer Node,
+/// although the CLI itself needs no Node.
 const PACKAGE: &str = "@anthropic-ai/claude-code@latest";
 
-/// Installs the CLI into a directory below `target`, and runs what is made for it, against a local server in place of its
-/// provider: sessions of the runtime, and a job of the researcher through the whole host. Nobody's login is used.
+/// Installs the CLI into a directory below `target`, and runs the tests that need it against a local server in place of
+/// its provider: sessions of the runtime, and a job of the researcher through the whole host. No login is used.
 pub(crate) fn sessions() -> Result<(), String> {
     let directory = root().join("target/claude-cli");
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: one job from task to report, on a host that is started as Guild Hall starts it.
+//! `cargo xtask demo`: shows one job from task to report, on a host that is started as Guild Hall starts it.
 
 pub(crate) mod hall;
 
@@ -20,19 +20,19 @@ use crate::{
     steps::{build, root},
 };
 
-/// Guild Hall's own first port, and how many it tries.
+/// The ports that Guild Hall tries.
 const PORTS: std::ops::Range<u16> = 50_000..50_020;
-/// How long Guild Hall waits before it looks whether the process has given the port up.
+/// How long Guild Hall waits before it checks whether the process ended because the port is in use.
 const PORT_CHECK: Duration = Duration::from_millis(100);
-/// How often, and how long, it asks for `initialize`.
+/// The interval of Guild Hall's `initialize` requests, and their overall timeout.
 const READY_POLL: Duration = Duration::from_millis(200);
 const READY_WITHIN: Duration = Duration::from_secs(10);
-/// Its timeout for everything else.
+/// The timeout of Guild Hall's other requests.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the demo waits for the report.
+/// The timeout of the demo for the report.
 const JOB_WITHIN: Duration = Duration::from_secs(300);
 
-/// What the demo asks, and of what.
+/// The question of the demo, and its sources.
 struct Topic {
     sources: PathBuf,
     name: &'static str,
@@ -40,7 +40,7 @@ struct Topic {
     question: &'static str,
 }
 
-/// Builds what is needed and shows the job.
+/// Builds the guests and the host, and shows the job.
 pub(crate) fn show() -> Result<(), String> {
     guests::build()?;
     let [guild] = build(["guild"], &[])?;
@@ -58,7 +58,7 @@ pub(crate) fn show() -> Result<(), String> {
     shown
 }
 
-/// The Rust Book where rustup has installed it, else this project's own documentation.
+/// The Rust Book if rustup has installed it, or else this project's own documentation.
 fn topic() -> Topic {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
     let book =
@@ -99,7 +99,7 @@ fn scratch(topic: &Topic) -> Result<(PathBuf, PathBuf), String> {
     Ok((member, policy))
 }
 
-/// Dispatches the question, follows the job, and prints what came of it.
+/// Dispatches the question, follows the job, and prints its outcome.
 fn research(host: &Host, topic: &Topic, member: &Path) -> Result<(), String> {
     let begun = Instant::now();
     let dispatched =
@@ -156,7 +156,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A host's process; it ends with this.
+/// The process of a host, which ends when this is dropped.
 struct Host {
     process: Child,
     port: u16,
@@ -164,12 +164,12 @@ struct Host {
 }
 
 impl Host {
-    /// Starts the member's own command in the member's directory, and waits until it answers.
+    /// Starts the command of the member's manifest in the member's directory, and waits until the host answers.
     fn start(guild: &Path, member: &Path, policy: &Path) -> Result<Self, String> {
         let manifest = fs::read(member.join("guild-member.json")).map_err(|e| e.to_string())?;
         let manifest: Value = serde_json::from_slice(&manifest).map_err(|e| e.to_string())?;
         let mcp = manifest.get("mcp").cloned().unwrap_or_default();
-        // The manifest says `guild`; the child finds the one that was just built.
+        // The manifest names `guild`; with this PATH the child finds the binary that was just built.
         let mut path = vec![guild.parent().unwrap_or(guild).to_owned()];
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let path = std::env::join_paths(path).map_err(|e| e.to_string())?;
@@ -226,7 +226,7 @@ impl Host {
 
     fn call(&self, method: &str, params: &Value) -> Result<Value, String> {
         call(self.port, method, params, TIMEOUT).map_err(|error| match error {
-            CallError::Refused => "the host does not listen any more".to_owned(),
+            CallError::Refused => "the host no longer listens".to_owned(),
             CallError::Other(reason) => reason,
         })
     }
@@ -235,9 +235,9 @@ impl Host {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the host as Guild Hall does, and sees that it obeys.
+    /// Ends the host as Guild Hall does, and checks that it ended.
     fn stop(mut self) -> Result<(), String> {
-        // The standard library can only kill; every shell has a `kill` that asks.
+        // The standard library only sends SIGKILL; the `kill` of a shell sends SIGTERM.
         let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()]).status();
         asked.map_err(|e| format!("cannot ask the host to end: {e}"))?;
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: what `deny.toml` says of all dependencies, of every workspace.
+//! `cargo xtask deny`: checks all dependencies of every workspace against `deny.toml`.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -13,15 +13,15 @@ use crate::{
     tools,
 };
 
-/// The workspaces. What `deny.toml` lets pass is for the first, but for the fuzzer's licence: what that no longer needs is
-/// to be taken out.
+/// The workspaces. The exceptions in `deny.toml` are for the first one, except for the fuzzer's licence; an exception
+/// that the first one no longer needs is an error.
 const WORKSPACES: [&str; 4] = ["Cargo.toml", "plugins/Cargo.toml", "tests/guests/Cargo.toml", "fuzz/Cargo.toml"];
-/// What deny.toml lets pass and a workspace does not need.
+/// The lints for exceptions in deny.toml that a workspace does not need.
 const UNUSED: [&str; 2] = ["unmatched-skip", "license-not-encountered"];
-/// How long the advisories may take to come.
+/// The timeout of the download of the advisories.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A client of a host builds this one, and not the engine that runs components.
+/// The crate for clients of a host, which must not depend on the engine that runs components.
 const CLIENT: &str = "guild-client";
 const ENGINE: &str = "wasmtime";
 
@@ -47,7 +47,7 @@ pub(crate) fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the client's crate needs no engine.
+/// Checks that the client's crate does not depend on the engine.
 fn client() -> Result<(), String> {
     let mut tree = cargo();
     tree.args(["tree", "--locked", "--package", CLIENT, "--edges", "normal", "--target", "all", "--prefix", "none"]);
@@ -56,7 +56,11 @@ fn client() -> Result<(), String> {
         return Err(format!("cargo tree ended with {}", tree.status));
     }
     let engine = String::from_utf8_lossy(&tree.stdout).lines().any(|line| line.starts_with(ENGINE));
-    if engine { Err(format!("{CLIENT} needs {ENGINE}: `cargo tree -p {CLIENT} -i {ENGINE}` says why")) } else { Ok(()) }
+    if engine {
+        Err(format!("{CLIENT} needs {ENGINE}: `cargo tree -p {CLIENT} -i {ENGINE}` shows the path"))
+    } else {
+        Ok(())
+    }
 }
 
 fn on(deny: &Path, workspace: &str) -> Command {
@@ -65,10 +69,10 @@ fn on(deny: &Path, workspace: &str) -> Command {
     command
 }
 
-/// Fetches the advisories. It is a separate step, so that a failed download differs from a finding.
+/// Fetches the advisories, in a separate step so that a failed download is not taken for a finding.
 fn fetch(deny: &Path) -> Result<(), String> {
     let mut fetch = on(deny, "Cargo.toml");
-    // In its own process group: it has children, which must not outlive it.
+    // A process group of its own, since its children must not outlive it.
     fetch.args(["fetch", "db"]).env("GIT_TERMINAL_PROMPT", "0").process_group(0);
     fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut fetch = fetch.spawn().map_err(|e| format!("cannot start cargo-deny: {e}"))?;
@@ -78,7 +82,7 @@ fn fetch(deny: &Path) -> Result<(), String> {
             Some(status) => break status,
             None if begun.elapsed() > PATIENCE => {
                 stop(&mut fetch);
-                return Err(format!("nothing came within {} s", PATIENCE.as_secs()));
+                return Err(format!("nothing was received within {} s", PATIENCE.as_secs()));
             }
             None => thread::sleep(Duration::from_millis(50)),
         }
@@ -87,11 +91,11 @@ fn fetch(deny: &Path) -> Result<(), String> {
         return Ok(());
     }
     let said = fetch.stderr.take().and_then(|pipe| std::io::read_to_string(pipe).ok()).unwrap_or_default();
-    Err(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it does not say why").trim().to_owned())
+    Err(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("cargo-deny gave no reason").trim().to_owned())
 }
 
 fn stop(child: &mut Child) {
-    // The standard library can only kill one process; every shell has a `kill` for a group.
+    // The standard library only kills one process; the `kill` of a shell kills a group.
     let _ = Command::new("sh").args(["-c", "kill -KILL \"-$0\"", &child.id().to_string()]).status();
     let _ = child.wait();
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz`: every fuzz target for a share of the time, from the committed seeds and what earlier runs found.
+//! `cargo xtask fuzz`: runs every fuzz target for a share of the time, from the committed seeds and the corpus of
+//! earlier runs.
 //!
-//! With a nightly toolchain, memory errors are looked for too (AddressSanitizer); without one, stable does. What is worked
-//! with is below `target/fuzz`; the seeds in `fuzz/seeds` are never changed.
+//! With a nightly toolchain, AddressSanitizer also finds memory errors; otherwise the stable toolchain is used. The
+//! working files are below `target/fuzz`; the seeds in `fuzz/seeds` are never changed.
 
 use std::{
     collections::VecDeque,
@@ -17,35 +18,35 @@ use crate::{
     tools,
 };
 
-/// The default duration of all, in seconds.
+/// The default duration of all targets together, in seconds.
 const SECONDS: u64 = 180;
-/// One input that takes longer is a finding; so is one that takes more MiB.
+/// An input that takes more seconds is a finding, and so is an input that takes more MiB of memory.
 const INPUT_SECONDS: u32 = 20;
 const MEMORY_MIB: u32 = 4096;
-/// Bytes of an input.
+/// The maximum size of an input in bytes.
 const MAX_INPUT: u32 = 16 * 1024;
-/// Lines of a fuzzer's output that are shown with a finding: the first that says what is wrong with what follows it, and
-/// the last.
+/// The number of lines of a fuzzer's output that are shown with a finding, from the first line of the error on, and
+/// from the end.
 const SHOWN: usize = 40;
 
-/// What is built, and how.
+/// The toolchain and the options of the build.
 struct Build {
     toolchain: Option<&'static str>,
     sanitizer: &'static str,
     host: String,
 }
 
-/// What came of one target.
+/// The outcome of one target.
 #[derive(Default)]
 struct Outcome {
     executions: String,
     coverage: String,
     seconds: f64,
-    /// The input, where there is a finding; empty where none was written.
+    /// The file of the input if there is a finding; empty if no file was written.
     finding: Option<String>,
 }
 
-/// Runs the targets that are named, or all. `arguments` are `[--seconds N] [TARGET]...`.
+/// Runs the named targets, or all. `arguments` are `[--seconds N] [TARGET]...`.
 pub(crate) fn run_all(arguments: &[String]) -> Result<(), String> {
     let (seconds, wanted) = match arguments {
         [option, seconds, wanted @ ..] if option == "--seconds" => {
@@ -74,8 +75,8 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<(), String> {
     let mut found = 0;
     for (name, input) in outcomes.iter().filter_map(|(name, outcome)| Some((name, outcome.finding.as_ref()?))) {
         found += 1;
-        println!("\n{name}: see it again with\n  {} {input}", build.program(name).display());
-        println!("and when it is mended, keep it: cp {input} fuzz/seeds/{name}/");
+        println!("\n{name}: reproduce it with\n  {} {input}", build.program(name).display());
+        println!("and after the fix, keep the input: cp {input} fuzz/seeds/{name}/");
     }
     if found == 0 { Ok(()) } else { Err(format!("{found} of the targets have a finding")) }
 }
@@ -96,7 +97,7 @@ fn targets() -> Result<Vec<String>, String> {
 }
 
 impl Build {
-    /// With AddressSanitizer where there is a nightly toolchain.
+    /// Uses AddressSanitizer if there is a nightly toolchain.
     fn choose() -> Result<Self, String> {
         let version = |toolchain: Option<&str>| {
             let mut rustc = Command::new("rustc");
@@ -108,13 +109,13 @@ impl Build {
             Some(String::from_utf8_lossy(&said.stdout).into_owned())
         };
         let host = |said: &str| said.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned);
-        // Without rustup the variable has no effect, and the version says so.
+        // Without rustup the variable has no effect, as the version shows.
         let nightly = version(Some("nightly")).filter(|said| said.contains("nightly"));
         let (toolchain, sanitizer, said) = match nightly {
             Some(said) => (Some("nightly"), "address", said),
             None => (None, "none", version(None).ok_or("rustc does not run")?),
         };
-        let host = host(&said).ok_or("rustc does not say what it builds for")?;
+        let host = host(&said).ok_or("rustc does not report its host")?;
         Ok(Self { toolchain, sanitizer, host })
     }
 
@@ -131,7 +132,7 @@ impl Build {
         let mut build = Command::new(fuzz);
         build.current_dir(root()).args(["build", "--fuzz-dir", "fuzz", "--sanitizer", self.sanitizer]);
         build.args(["--codegen-units", "16", "--target", &self.host]);
-        // It takes one target, or all.
+        // `cargo fuzz build` takes one target, or all.
         if let ([one], true) = (targets, every > 1) {
             build.arg(one);
         }
@@ -147,7 +148,7 @@ impl Build {
         Path::new("fuzz/target").join(&self.host).join("release").join(target)
     }
 
-    /// Runs one target for so many seconds, on one processor.
+    /// Runs one target for `seconds`, on one processor.
     fn fuzz(&self, target: &str, seconds: u64) -> Result<Outcome, String> {
         let work = Path::new("target/fuzz");
         let (corpus, artifacts) = (work.join("corpus").join(target), work.join("artifacts").join(target));
@@ -160,7 +161,7 @@ impl Build {
         fuzzer.arg(format!("-max_total_time={seconds}")).arg(format!("-timeout={INPUT_SECONDS}"));
         fuzzer.arg(format!("-rss_limit_mb={MEMORY_MIB}")).arg(format!("-max_len={MAX_INPUT}"));
         fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
-        // What lives as long as the process is no leak.
+        // Memory that lives as long as the process is not a leak.
         fuzzer.args(["-print_final_stats=1", "-detect_leaks=0"]).env("ASAN_OPTIONS", "detect_odr_violation=0");
         let begun = Instant::now();
         let mut child = fuzzer

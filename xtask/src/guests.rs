@@ -1,8 +1,8 @@
-//! `cargo xtask guests`: what a guest build needs, and the guests themselves.
+//! `cargo xtask guests`: installs the requirements of a guest build, and builds the guests.
 //!
-//! A guest is a component for `wasm32-wasip2`. Where the active toolchain has that target, or rustup can add it, this is
-//! a plain cargo build. Where neither is so, Debian's Rust builds it, and the standard library along with it: Debian
-//! packages the library's source, and a libc for WebAssembly.
+//! A guest is a component for `wasm32-wasip2`. If the active toolchain has that target, or rustup can add it, this is a
+//! plain cargo build. Otherwise Debian's Rust builds the guest together with the standard library: Debian packages the
+//! library's source, and a libc for WebAssembly.
 
 use std::{
     fmt, fs, io,
@@ -18,11 +18,11 @@ use crate::{
 };
 
 const TARGET: &str = "wasm32-wasip2";
-/// Forces one of the two ways.
+/// The variable that forces one of the two toolchains.
 const CHOICE: &str = "GUILD_GUEST_TOOLCHAIN";
 /// The workspaces of guests. They share the target directory of the first, so that a standard library is built once.
 const WORKSPACES: [&str; 2] = ["plugins", "tests/guests"];
-/// Components that are installed into a member's directory: the file, and where it goes.
+/// Components that are installed into a member's directory: the file, and the directory.
 const INSTALLED: [(&str, &str); 5] = [
     ("guild_master.wasm", "guild-members/guild-master"),
     ("researcher.wasm", "guild-members/researcher"),
@@ -30,7 +30,7 @@ const INSTALLED: [(&str, &str); 5] = [
     ("analyst.wasm", "guild-members/analyst"),
     ("textkit.wasm", "guild-members/textkit"),
 ];
-/// A download that takes longer than this has stopped.
+/// The timeout of a download.
 const RUSTUP_TIME: Duration = Duration::from_secs(180);
 
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "wasi-libc"];
@@ -59,11 +59,11 @@ pub(crate) fn build() -> Result<(), String> {
     Ok(())
 }
 
-/// What builds guests, and why it was chosen.
+/// The toolchain that builds guests, and the reason for its choice.
 enum Toolchain {
-    /// The one that runs this.
+    /// The toolchain that runs this program.
     Active { rustc: String, why: &'static str },
-    /// Debian's, with the linker out of the active one.
+    /// Debian's toolchain, with the linkers of the active toolchain.
     Debian { rustc: String, why: &'static str, linkers: PathBuf },
 }
 
@@ -77,23 +77,24 @@ impl fmt::Display for Toolchain {
 }
 
 impl Toolchain {
-    /// An installed target; else rustup adds it; else Debian's packages. `GUILD_GUEST_TOOLCHAIN` forces one of the last two.
+    /// Uses an installed target, or else lets rustup add it, or else uses Debian's packages. `GUILD_GUEST_TOOLCHAIN`
+    /// forces one of the last two.
     fn choose(target: &Path) -> Result<Self, String> {
         let choice = std::env::var_os(CHOICE).map(|choice| choice.to_string_lossy().into_owned());
         match choice.as_deref() {
             None => {}
             Some("rustup") => {
-                let why = "GUILD_GUEST_TOOLCHAIN asks for it";
+                let why = "GUILD_GUEST_TOOLCHAIN requests it";
                 return if has_target()? { Self::active(why) } else { add_target().and_then(|()| Self::active(why)) };
             }
-            Some("debian") => return Self::debian("GUILD_GUEST_TOOLCHAIN asks for it"),
+            Some("debian") => return Self::debian("GUILD_GUEST_TOOLCHAIN requests it"),
             Some(other) => return Err(format!("{CHOICE} is {other:?}; it can be `rustup`, `debian` or not set")),
         }
         if has_target()? {
             return Self::active("the active toolchain has the target");
         }
         if fs::read_to_string(chosen(target)).is_ok_and(|last| last == "debian") && debian_is_missing().is_empty() {
-            return Self::debian("as the last time, when rustup could not add the target");
+            return Self::debian("as in the last run, when rustup could not add the target");
         }
         match add_target() {
             Ok(()) => Self::active("rustup added the target"),
@@ -101,7 +102,7 @@ impl Toolchain {
                 eprintln!("guests: {rustup}");
                 Self::debian("rustup could not add the target").map_err(|debian| {
                     format!(
-                        "{TARGET} cannot be built here; one of two ways has to work.\n  \
+                        "{TARGET} cannot be built here; one of these two toolchains must work.\n  \
                          rustup: {rustup}\n  Debian: {debian}"
                     )
                 })
@@ -127,10 +128,7 @@ impl Toolchain {
         let linkers = sysroot()?.join("lib/rustlib").join(host).join("bin");
         for linker in ["wasm-component-ld", "gcc-ld/wasm-ld"] {
             if !linkers.join(linker).is_file() {
-                return Err(format!(
-                    "{} is missing; it comes with a toolchain of rustup's",
-                    linkers.join(linker).display()
-                ));
+                return Err(format!("{} is missing; a rustup toolchain includes it", linkers.join(linker).display()));
             }
         }
         Ok(Self::Debian { rustc: says(DEBIAN_RUSTC, &["--version"])?, why, linkers })
@@ -145,7 +143,7 @@ impl Toolchain {
             }
             Self::Debian { linkers, .. } => {
                 let mut command = Command::new(DEBIAN_CARGO);
-                // The variables that cargo and rustup set for the programs that they run would select the other toolchain.
+                // The variables that cargo and rustup set for their child processes would select the other toolchain.
                 for name in ["CARGO", "LD_LIBRARY_PATH", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
                     command.env_remove(name);
                 }
@@ -157,7 +155,7 @@ impl Toolchain {
                 ]);
                 command
                     .env("RUSTC", DEBIAN_RUSTC)
-                    // Building the standard library is not stable; the guests themselves use nothing that is not.
+                    // Building the standard library is unstable; the guests themselves use only stable features.
                     .env("RUSTC_BOOTSTRAP", "1")
                     .env("CARGO_TARGET_WASM32_WASIP2_LINKER", linkers.join("wasm-component-ld"))
                     .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
@@ -167,7 +165,7 @@ impl Toolchain {
         }
     }
 
-    /// Keeps a later run from asking rustup again for what it could not give.
+    /// Records the choice, so that a later run does not ask rustup again for a target that it cannot add.
     fn remember(&self, target: &Path) -> Result<(), String> {
         let name = match self {
             Self::Active { .. } => "active",
@@ -177,7 +175,7 @@ impl Toolchain {
     }
 }
 
-/// Flags that leave paths of this machine out of what is built.
+/// Flags that remove paths of this machine from the built files.
 fn without_paths() -> Vec<String> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(home?.join(".cargo")));
@@ -186,7 +184,7 @@ fn without_paths() -> Vec<String> {
     remapped.map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect()
 }
 
-/// Where the toolchain of the last build is remembered.
+/// The file with the toolchain of the last build.
 fn chosen(target: &Path) -> PathBuf {
     target.join(".guest-toolchain")
 }
@@ -225,14 +223,14 @@ fn add_target() -> Result<(), String> {
     }
 }
 
-/// Those files of Debian's packages that are not here.
+/// The missing files of Debian's packages.
 fn debian_is_missing() -> Vec<String> {
     let needed =
         [DEBIAN_CARGO.to_owned(), DEBIAN_RUSTC.to_owned(), DEBIAN_STD.to_owned(), format!("{DEBIAN_LIBC}/libc.a")];
     needed.into_iter().filter(|path| !Path::new(path).exists()).collect()
 }
 
-/// Puts a file into a directory in one step, unless it is there already as it is.
+/// Copies a file into a directory atomically, unless the directory has the same file already.
 fn install(file: &Path, directory: &Path) -> io::Result<()> {
     let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let to = directory.join(name);

@@ -1,4 +1,4 @@
-//! JSON-RPC over HTTP as Guild Hall's client speaks it, on nothing but a TCP connection.
+//! JSON-RPC over HTTP in the form of Guild Hall's client, on a plain TCP connection.
 
 use std::{
     io::{self, Read, Write},
@@ -8,12 +8,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// How a call can fail.
+/// The errors of a call.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// Nobody listens yet.
+    /// No process listens yet.
     Refused,
-    /// Anything else, in words.
+    /// Any other error, as a text.
     Other(String),
 }
 

@@ -1,6 +1,6 @@
-//! `cargo xtask`: set-up, guests, demo, tests and benchmarks, on a machine that has Rust and nothing else of ours.
+//! `cargo xtask`: set-up, guests, demo, tests and benchmarks, on a machine with nothing but Rust.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is there to tell the person who runs it")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the output is for the person who runs the command")]
 
 mod bench;
 mod claude;
@@ -27,23 +27,23 @@ cargo xtask COMMAND
                   also `clients`, and sessions of the real Claude Code CLI, installed below target/ with npm, against a
                   local server
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
-  clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite; and
-                  build, run and audit the workers in JavaScript and Python of docs/authors.md
+  clients         run third-party MCP clients against a host: the official SDKs and the conformance suite; and build,
+                  run and audit the workers in JavaScript and Python of docs/authors.md
   clients --guild-hall PATH
-                  let the web UI (in a browser), the command line and the parsers of the original Guild Hall, of which PATH
-                  is a checkout, work with a host and its files
+                  run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
+                  checkout is PATH, against a host and its files
   man             write a man page of each command below target/man/
-  modules         check that no modules of one parent use each other in a cycle, at any depth of a crate of the host
+  modules         check that the modules of a parent have no dependency cycle, at any depth of a crate of the host
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...
-                  fuzz these targets, or all, for N seconds in all (180), each for the same share, on one processor
+                  fuzz these targets, or all, for N seconds in total (180), each for the same share, on one processor
   soak [--minutes N] [--release]
-                  run hostile and healthy jobs side by side on one host for N minutes (10), and see that nothing grows
+                  run hostile and healthy jobs side by side on one host for N minutes (10), and check that nothing grows
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/";
 
 fn usage() -> Result<(), String> {
-    Err(format!("this is how it is used:\n\n{USAGE}"))
+    Err(format!("usage:\n\n{USAGE}"))
 }
 
 fn main() -> ExitCode {

@@ -1,8 +1,9 @@
-//! No crate of the host has a cycle among the modules of one parent, at any depth: each can be read after those that it uses.
+//! `cargo xtask modules`: checks that no crate of the host has a cycle among the modules of one parent, at any depth,
+//! so that each module can be read after the modules that it uses.
 //!
-//! An arrow is every path that leads from one module, or a module in it, into another with the same parent, in code and in
-//! macros, but for tests. A name that a module re-exports or imports leads to the module that defines it. A module and those
-//! in it count as one: they may use each other. Cargo refuses cycles between crates.
+//! An arrow is a path that leads from one module, or a module in it, into another module with the same parent, in code
+//! and in macros, except for tests. A name that a module re-exports or imports leads to the module that defines it. A
+//! module and its inner modules count as one: they may use each other. Cargo refuses cycles between crates.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,7 +17,7 @@ use syn::{Attribute, Item, UseTree, visit::Visit};
 
 use crate::steps::root;
 
-/// The most imports from one name to the module that defines it.
+/// The maximum number of imports from a name to the module that defines it.
 const IMPORTS: usize = 8;
 
 /// Checks all crates below `host/`. The error shows a shortest cycle for each parent, with a place for each arrow.
@@ -44,14 +45,14 @@ pub(crate) fn check() -> Result<(), String> {
 
 /// The names from the root of a crate to a module, or to an item in one.
 type ModulePath = Vec<String>;
-/// By two modules of one parent: the first place at which one uses the other.
+/// The first place at which one module uses the other, by two modules of one parent.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A crate's modules, and the paths in them.
 #[derive(Default)]
 struct Crate {
     modules: BTreeSet<ModulePath>,
-    /// By module and name: the path that the name was imported from.
+    /// The path that a name was imported from, by module and name.
     imported: BTreeMap<(ModulePath, String), ModulePath>,
     uses: Vec<Use>,
 }
@@ -189,14 +190,14 @@ impl Paths<'_> {
         Some(path)
     }
 
-    /// Takes note of a path, as its names are written.
+    /// Records a path with its names as written.
     fn note(&mut self, names: &[String], line: usize) {
         let Some(to) = self.absolute(names) else { return };
         let place = format!("{}:{line}", self.file.strip_prefix(root()).unwrap_or(self.file).display());
         self.found.uses.push(Use { from: self.module.clone(), to, place });
     }
 
-    /// Macros are not parsed: what is spelled as a path in them is one.
+    /// Macros are not parsed: any text with the form of a path counts as a path.
     fn note_tokens(&mut self, tokens: TokenStream) {
         let mut names: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -250,7 +251,7 @@ impl<'ast> Visit<'ast> for Paths<'_> {
         leaves(&item.tree, &mut Vec::new(), &mut |path, name| imports.push((path.to_vec(), name.to_owned())));
         for (path, name) in imports {
             self.note(&path, line);
-            // A path without a beginning may be that of a module in this one.
+            // A path without a prefix may lead to an inner module.
             let from = self.absolute(&path).unwrap_or_else(|| [&self.module[..], &path].concat());
             self.found.imported.insert((self.module.clone(), name), from);
         }

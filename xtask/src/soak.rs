@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: a host with hostile and healthy jobs, for minutes; see `tests/soak.rs`.
+//! `cargo xtask soak`: runs a host with hostile and healthy jobs for minutes; see `tests/soak.rs`.
 
 use crate::{
     guests,
@@ -16,7 +16,7 @@ pub(crate) fn run_for(arguments: &[String]) -> Result<(), String> {
         ["--release"] => (MINUTES, true),
         ["--minutes", minutes] => (*minutes, false),
         ["--minutes", minutes, "--release"] | ["--release", "--minutes", minutes] => (*minutes, true),
-        _ => return Err("it takes [--minutes N] [--release]".to_owned()),
+        _ => return Err("usage: soak [--minutes N] [--release]".to_owned()),
     };
     let seconds =
         minutes.parse::<f64>().ok().map(|minutes| minutes * 60.0).filter(|seconds| (20.0..1e6).contains(seconds));

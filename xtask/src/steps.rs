@@ -1,4 +1,4 @@
-//! Running other programs, one step after the other.
+//! Runs other programs, one step after the other.
 
 use std::{
     fmt,
@@ -10,14 +10,14 @@ use std::{
 
 use serde_json::Value;
 
-/// Steps that were taken, and how long each took.
+/// The completed steps, and their durations.
 #[derive(Default)]
 pub(crate) struct Steps {
     taken: Vec<(&'static str, Duration)>,
 }
 
 impl Steps {
-    /// Takes a step. The error begins with the step's name.
+    /// Runs a step. The error begins with the step's name.
     pub(crate) fn take<T>(
         &mut self,
         name: &'static str,
@@ -50,14 +50,14 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Runs a command to its end, its output where ours goes.
+/// Runs a command to its end. Its output goes to the output of this process.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|e| format!("cannot start {}: {e}", line(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", line(command))) }
 }
 
-/// Runs a command as [`run`] does, and gives back the lines of its stderr from the last that contains `mark` on.
-/// They come along with a failure too.
+/// Runs a command like [`run`], and returns the lines of its stderr from the last line with `mark` on, also after a
+/// failure.
 pub(crate) fn run_keeping_end(command: &mut Command, mark: &str) -> (Result<(), String>, Vec<String>) {
     let mut end = Vec::new();
     let ended = (|| {
@@ -81,7 +81,7 @@ pub(crate) fn run_keeping_end(command: &mut Command, mark: &str) -> (Result<(), 
     (ended, end)
 }
 
-/// Builds the binaries of packages, in one go so that what they share is built once, and says where they are.
+/// Builds the binaries of packages and returns their paths. One cargo command builds shared dependencies only once.
 pub(crate) fn build<const N: usize>(packages: [&str; N], arguments: &[&str]) -> Result<[PathBuf; N], String> {
     let mut command = cargo();
     command.args(["build", "--message-format=json-render-diagnostics"]).args(arguments);
@@ -103,7 +103,7 @@ pub(crate) fn build<const N: usize>(packages: [&str; N], arguments: &[&str]) -> 
     }
 }
 
-/// Makes a directory a git repository with one commit of all that is in it, whoever the user is for git.
+/// Makes a directory a git repository with one commit of all its files, independent of the user's git identity.
 pub(crate) fn begin_repository(directory: &Path) -> Result<(), String> {
     let user = ["-c", "user.name=User", "-c", "user.email=user@localhost", "-c", "commit.gpgSign=false"];
     for arguments in [
@@ -116,7 +116,7 @@ pub(crate) fn begin_repository(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What a program writes to stdout, trimmed.
+/// The trimmed stdout of a program.
 pub(crate) fn says(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).current_dir(root()).stderr(Stdio::null()).output();
     let output = output.map_err(|e| format!("cannot start {program}: {e}"))?;
@@ -126,7 +126,7 @@ pub(crate) fn says(program: &str, arguments: &[&str]) -> Result<String, String> 
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A command as a person would type it.
+/// The command as a person would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());

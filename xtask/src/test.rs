@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that has to hold before a change goes in.
+//! `cargo xtask test`: runs all checks that a change must pass.
 
 use std::process::Stdio;
 
@@ -7,11 +7,11 @@ use crate::{
     steps::{Steps, cargo, root, run, run_keeping_end},
 };
 
-/// The workspaces besides the main one: code that is made for WebAssembly, and checked here natively.
+/// The workspaces besides the main one: code for WebAssembly, which is checked as native code.
 const GUEST_WORKSPACES: [&str; 2] = ["plugins/Cargo.toml", "tests/guests/Cargo.toml"];
 
-/// Sets everything up and runs the checks; the first that fails ends it. Programs that are not ours have to be fetched, and
-/// take as long as the rest: they are in `all`.
+/// Sets everything up and runs the checks; the first failure ends the run. Only `all` includes the third-party
+/// programs, which must be downloaded and take as long as the other checks.
 pub(crate) fn run_checks(all: bool) -> Result<(), String> {
     let mut steps = Steps::default();
     let mut summary = Vec::new();
@@ -20,12 +20,12 @@ pub(crate) fn run_checks(all: bool) -> Result<(), String> {
         done = steps.take("sessions of the real Claude Code CLI", claude::sessions);
     }
     if all && done.is_ok() {
-        // The one that the tests built: built by itself it would have other features, and take minutes.
+        // The binary of the tests is used: a separate build would have other features, and take minutes.
         let guild = root().join("target/debug/guild");
-        done = steps.take("clients that are not ours", || clients::check(&guild));
+        done = steps.take("third-party clients", || clients::check(&guild));
     }
     println!("\n{steps}");
-    // The test runner's summary comes last, unchanged, for readers of the end only.
+    // The test runner's summary comes last, unchanged, for readers of the last lines.
     summary.iter().for_each(|line| println!("{line}"));
     done
 }
@@ -61,7 +61,7 @@ fn for_guests(check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> 
     GUEST_WORKSPACES.iter().filter(|manifest| root().join(manifest).is_file()).try_for_each(|manifest| check(manifest))
 }
 
-/// Takes the `cargo nextest` that is there, or installs it.
+/// Uses the installed `cargo nextest`, or installs it.
 fn nextest() -> Result<(), String> {
     let version = ["nextest", "--version"];
     let there = cargo().args(version).stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -1,5 +1,5 @@
-//! Programs that are no part of a toolchain. Those that are missing are installed below `target/`, so that the user's own
-//! are not touched; those that only Debian has, as its packages.
+//! Programs that are not part of a toolchain. Missing programs are installed below `target/`, so that the user's own
+//! are not touched; programs that only Debian has are installed as its packages.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::steps::{cargo, root, run, says};
 
-/// A subcommand of cargo, in the version that is known to work.
+/// A subcommand of cargo, in a version that is known to work.
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
@@ -20,7 +20,7 @@ pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 pub(crate) const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 
 impl Tool {
-    /// The program: the one on the path or the one that was installed before, where it has the version; else it is
+    /// The program on the path, or the one that was installed before, if it has this version; otherwise the program is
     /// installed now.
     pub(crate) fn ready(&self) -> Result<PathBuf, String> {
         let own = root().join("target/tools/bin").join(self.name);
@@ -42,9 +42,9 @@ impl Tool {
     }
 }
 
-/// Installs Debian's packages, where that can be done without asking.
+/// Installs Debian's packages if this process runs as root.
 pub(crate) fn debian_packages(packages: &[&str]) -> Result<(), String> {
-    // Nothing that is installed is removed for it.
+    // No installed package is removed.
     let install = format!("apt-get install --yes --no-install-recommends --no-remove {}", packages.join(" "));
     if says("apt-get", &["--version"]).is_err() {
         return Err(format!("Debian's packages {} are needed, and this system has no apt-get", packages.join(", ")));
@@ -58,6 +58,6 @@ pub(crate) fn debian_packages(packages: &[&str]) -> Result<(), String> {
         let mut command = Command::new(words.next().unwrap_or_default());
         run(command.args(words).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()))
     };
-    // The lists of packages may never have been fetched.
+    // The package lists may be missing.
     apt(&install).or_else(|_| apt("apt-get update").and_then(|()| apt(&install)))
 }

@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 use super::install::copy_all;
 use crate::steps::root;
 
-/// How long the host may take to start, and to end.
+/// The timeout for the host to start, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Members as they are installed: a worker, and a toolbox.
+/// Installed members: a worker and a toolbox.
 pub(super) const WORKER: &str = "researcher";
 pub(super) const TOOLBOX: &str = "textkit";
-/// Members whose components are of `tests/guests`: a worker that runs until it is cancelled, and a toolbox of what the
-/// conformance suite asks for.
+/// Members with components of `tests/guests`: a worker that runs until it is cancelled, and a toolbox with the tools
+/// that the conformance suite calls.
 pub(super) const ENDLESS: &str = "probe";
 pub(super) const CONFORMANCE: &str = "conformance";
 
-/// What the worker is asked, and what is in its report.
+/// The worker's task, and a text of its report.
 pub(super) const QUESTION: &str = "How many lanterns hang in the lighthouse of Vellmar?";
 pub(super) const FOUND: &str = "seventeen lanterns";
 
-/// A language's engine is much to compile, for a debug build on a busy machine.
+/// The timeout of a compilation: a debug build on a busy machine compiles a language's engine slowly.
 const PATIENT: &str = "[limits]\ncompile_seconds = 600\n";
 
 const DOCUMENTS: [(&str, &str); 3] = [
@@ -41,7 +41,7 @@ const DOCUMENTS: [(&str, &str); 3] = [
     ("market.md", "# The market\n\nOn market days, lanterns are sold by the dozen.\n"),
 ];
 
-/// The directories, and the process, which ends with this.
+/// The directories of the fixture, and the process of its host. Dropping it ends the process.
 pub(super) struct Fixture {
     directory: PathBuf,
     process: Option<Child>,
@@ -49,14 +49,14 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Makes the roster anew, and starts the host of it.
+    /// Creates the roster anew, and starts a host for it.
     pub(super) fn open(guild: &Path) -> Result<Self, String> {
         let mut fixture = Self::furnished("fixture")?;
         fixture.serve(guild, &["--sources".as_ref(), fixture.documents().as_os_str()])?;
         Ok(fixture)
     }
 
-    /// The same without a host, in another directory.
+    /// Creates the same roster in another directory, without a host.
     pub(super) fn furnished(name: &str) -> Result<Self, String> {
         let directory = root().join("target/clients").join(name);
         furnish(&directory).map_err(|e| format!("cannot set {} up: {e}", directory.display()))?;
@@ -74,7 +74,7 @@ impl Fixture {
         self.ready()
     }
 
-    /// Where all of it is.
+    /// The directory of the fixture.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -91,7 +91,7 @@ impl Fixture {
         self.directory.join("host.log")
     }
 
-    /// The environment of `guild` here: none of the user's own files are read or written.
+    /// The environment of `guild`, in which it neither reads nor writes the user's own files.
     pub(super) fn environment(&self) -> Vec<(&'static str, PathBuf)> {
         let names = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"];
         let own = names.map(|name| (name, self.directory.join("home").join(name)));
@@ -99,7 +99,7 @@ impl Fixture {
         own.into_iter().chain([("XDG_CACHE_HOME", root().join("target/clients/cache"))]).collect()
     }
 
-    /// A program, in this fixture.
+    /// A command in the environment of this fixture.
     pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.directory).envs(self.environment());
@@ -109,7 +109,7 @@ impl Fixture {
         command
     }
 
-    /// Waits until the host says where it is.
+    /// Waits until the host reports its address.
     fn ready(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -128,10 +128,10 @@ impl Fixture {
         }
     }
 
-    /// Ends the host, and sees that it obeys.
+    /// Ends the host with SIGTERM, and checks that it ended.
     pub(super) fn close(mut self) -> Result<(), String> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
-        // The standard library can only kill; every shell has a `kill` that asks.
+        // The standard library only sends SIGKILL; the `kill` of a shell sends SIGTERM.
         let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &process.id().to_string()]).status();
         asked.map_err(|e| format!("cannot ask the host to end: {e}"))?;
         let begun = Instant::now();
@@ -181,7 +181,7 @@ fn furnish(directory: &Path) -> std::io::Result<()> {
     made(directory, CONFORMANCE, "tools", "toolbox-plugin", &json!({}))
 }
 
-/// A member of a component of `tests/guests`.
+/// Creates a member with a component of `tests/guests`.
 fn made(directory: &Path, name: &str, capability: &str, world: &str, grants: &Value) -> std::io::Result<()> {
     let to = directory.join("members").join(name);
     fs::create_dir_all(&to)?;

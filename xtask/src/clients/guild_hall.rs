@@ -1,8 +1,8 @@
-//! The command line and the web UI of the original Guild Hall, unchanged, against the socket of a host of ours; and its parsers on
-//! our files. The web UI is used with a browser.
+//! Runs the unchanged command line and web UI of the original Guild Hall against the socket of a host, and its parsers
+//! on the host's files. A browser drives the web UI.
 //!
-//! The checkout is no part of this repository: somebody names one. Its sources are built for Node, since it is written for
-//! another runtime.
+//! The checkout is not part of this repository; its path is an argument. Its sources are built for Node, since they are
+//! written for another runtime.
 
 use std::{ffi::OsStr, fs, io, path::Path, process::Command};
 
@@ -19,9 +19,9 @@ use crate::{
     steps::{begin_repository, build, root, run},
 };
 
-/// The project that is worked on.
+/// The project of the commissions.
 const PROJECT: &str = "vellmar";
-/// What it has beside documents: an image, and a page that runs something.
+/// The project's files besides documents: an image, and a page with a script.
 const FILES: [(&str, &str); 2] = [
     ("lantern.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"17\" height=\"17\"><circle r=\"9\"/></svg>\n"),
     (
@@ -30,14 +30,14 @@ const FILES: [(&str, &str); 2] = [
     ),
 ];
 
-/// What the worker asks to talk about, so that somebody accepts, declines and answers it.
+/// The topics of the meetings that the worker requests; the test accepts, declines and answers them.
 const REQUESTS: [&str; 3] = ["the winter", "the market", "the brass"];
 
-/// Builds what is needed, and lets the original of that checkout work with a host.
+/// Builds the guests, the host and the checkout, and lets the original Guild Hall work with a host.
 pub(crate) fn original(checkout: &Path) -> Result<(), String> {
     let cli = checkout.join("apps/cli/index.ts");
     if !cli.is_file() {
-        return Err(format!("{} is no checkout of Guild Hall: it has no apps/cli/index.ts", checkout.display()));
+        return Err(format!("{} is not a checkout of Guild Hall: it has no apps/cli/index.ts", checkout.display()));
     }
     guests::build()?;
     let [guild] = build(["guild"], &[])?;
@@ -71,7 +71,7 @@ pub(crate) fn original(checkout: &Path) -> Result<(), String> {
         flows.arg(sources().join("guild-hall").join(script)).arg(&file);
         Running::start(name, flows).and_then(Running::end)
     };
-    // The web UI first: its dashboard is that of a hall in which nothing was done.
+    // The web UI comes first: it tests the dashboard of an unused hall.
     let ended = go("Guild Hall web UI", "web.mjs").and_then(|()| go("Guild Hall", "flows.mjs"));
     if ended.is_err() {
         eprintln!("The host's log is {}", fixture.log().display());
@@ -79,7 +79,7 @@ pub(crate) fn original(checkout: &Path) -> Result<(), String> {
     ended.and(fixture.close())
 }
 
-/// Writes the records of [`REQUESTS`], as the original has them.
+/// Writes the records of [`REQUESTS`] in the format of the original.
 fn request_meetings(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     for (n, about) in REQUESTS.iter().enumerate() {

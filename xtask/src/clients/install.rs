@@ -1,5 +1,5 @@
-//! What the clients run on. It comes from their registries, in the versions of the locks in `tests/clients`, and goes
-//! below `target/clients`, so that the user's own are not touched.
+//! Installs the packages of the clients. They come from their registries, in the versions of the locks in
+//! `tests/clients`, and go below `target/clients`, so that the user's own packages are not touched.
 
 use std::{
     env::consts::ARCH,
@@ -10,31 +10,31 @@ use std::{
 
 use crate::steps::{root, run};
 
-/// The least that the conformance suite runs on.
+/// The minimum version of Node for the conformance suite.
 const NODE: u32 = 22;
-/// What says which lock an installation is of.
+/// The name of the file with the lock of an installation.
 const STAMP: &str = "installed.lock";
 
 /// The clients, ready to run.
 pub(super) struct Clients {
-    /// Where the JavaScript ones are, next to what they import.
+    /// The directory of the JavaScript clients and of the packages that they import.
     pub(super) scripts: PathBuf,
     pub(super) node: PathBuf,
     pub(super) python: PathBuf,
 }
 
-/// Where the clients' sources are.
+/// The directory of the clients' sources.
 pub(super) fn sources() -> PathBuf {
     root().join("tests/clients")
 }
 
 impl Clients {
-    /// Installs what is not there yet, or of another lock.
+    /// Installs packages that are missing, or that belong to another lock.
     pub(super) fn ready() -> Result<Self, String> {
         let target = root().join("target/clients");
         let scripts = target.join("npm");
         fs::create_dir_all(&scripts).map_err(|e| format!("{}: {e}", scripts.display()))?;
-        // A module looks for its imports next to itself.
+        // Node searches the imports of a module next to the module.
         copy_all(&sources(), &scripts).map_err(|e| format!("cannot copy the clients to {}: {e}", scripts.display()))?;
         once(&lock("package-lock.json")?, &scripts, || packages(&scripts, &target))?;
         let place = target.join("python");
@@ -43,15 +43,15 @@ impl Clients {
     }
 }
 
-/// The packages with which the original Guild Hall's command line is bundled, and a Node to run it.
+/// The packages that bundle the command line of the original Guild Hall, and a Node to run it.
 pub(super) struct Bundler {
     pub(super) node: PathBuf,
-    /// Where the packages are.
+    /// The directory of the packages.
     pub(super) packages: PathBuf,
 }
 
 impl Bundler {
-    /// Installs what is not there yet, or of another lock.
+    /// Installs packages that are missing, or that belong to another lock.
     pub(super) fn ready() -> Result<Self, String> {
         let Clients { node, .. } = Clients::ready()?;
         let (from, target) = (sources().join("guild-hall"), root().join("target/clients"));
@@ -62,13 +62,14 @@ impl Bundler {
         Ok(Self { node, packages: place })
     }
 
-    /// Bundles a module, with all that it imports, into a file.
+    /// Bundles a module and all its imports into a file.
     pub(super) fn bundle(&self, module: &Path, into: &Path) -> Result<(), String> {
         let file = format!("--outfile={}", into.display());
-        // The packages come from here, not from the checkout; the one of its command line that starts it is `main` for Bun.
+        // The packages come from this directory, not from the checkout. `import.meta.main` starts the command line, as
+        // Bun does.
         let options =
             ["--bundle", "--platform=node", "--format=esm", "--log-level=warning", "--define:import.meta.main=true"];
-        // What esbuild makes of `require` in packages of the older form.
+        // A definition of `require`, which esbuild keeps in CommonJS packages.
         let require =
             "--banner:js=import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
         let modules = self.packages.join("node_modules");
@@ -78,13 +79,13 @@ impl Bundler {
     }
 }
 
-/// One of the locks, whole.
+/// The content of a lock.
 fn lock(name: &str) -> Result<Vec<u8>, String> {
     let file = sources().join(name);
     fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))
 }
 
-/// Installs into a directory, unless what is there is of this lock.
+/// Installs into a directory, unless its installation belongs to this lock.
 pub(super) fn once(
     wanted: &[u8],
     directory: &Path,
@@ -123,7 +124,7 @@ fn environment(place: &Path, target: &Path) -> Result<(), String> {
     run(install.env("PIP_CACHE_DIR", target.join("pip-cache")))
 }
 
-/// The Node that came with the packages, where there is one for this machine; else the machine's own.
+/// The Node from the packages if they have one for this machine, or else the machine's own.
 fn node(scripts: &Path) -> Result<PathBuf, String> {
     let arch = if ARCH == "aarch64" { "arm64" } else { "x64" };
     let own = scripts.join(format!("node_modules/node-linux-{arch}/bin/node"));

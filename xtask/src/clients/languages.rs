@@ -1,4 +1,5 @@
-//! Workers in other languages: those of `docs/authors.md`, built and run by the lines that stand there, and audited.
+//! Builds, runs and audits the workers in other languages that `docs/authors.md` describes, with the commands of that
+//! guide.
 
 use std::{
     env, fs,
@@ -15,15 +16,15 @@ use crate::steps::{root, run};
 
 const GUIDE: &str = "docs/authors.md";
 const CHAPTER: &str = "\n## A worker in another language\n";
-/// What a report of the documents has.
+/// A text of each report about the documents.
 const REPORTED: &str = "## Findings";
-/// The shell's first line: any line that fails ends it.
+/// The first line of each shell script, which then ends at a failing line.
 const STRICT: &str = "set -eu";
 
-/// What an author hands on: the member alone, without what its tools installed, and with no other member beside it.
+/// Commands that copy the files which an author ships: the member alone, without installed packages or other members.
 const SHIP: &str = "mkdir -p ../shipped/worker\ncp guild-member.json worker.wasm ../shipped/worker";
 
-/// Builds, runs and audits each.
+/// Builds, runs and audits each worker.
 pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
     let guide = fs::read_to_string(root().join(GUIDE)).map_err(|e| format!("{GUIDE}: {e}"))?;
     let chapter = guide.split_once(CHAPTER).and_then(|(_, rest)| rest.split("\n## ").next());
@@ -46,7 +47,7 @@ pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
             let shell = |lines: &str| shell(fixture, guild, &worker, lines);
             let said = shell(&lines.join("\n")).map_err(failed)?;
             if !said.contains(REPORTED) {
-                return Err(failed(format!("no report came of its job, but:\n{said}")));
+                return Err(failed(format!("its job made no report, but printed:\n{said}")));
             }
             let audit = shell(&format!("{SHIP}\nguild audit ../shipped/worker --format json --fail-on medium"))
                 .map_err(failed)?;
@@ -65,7 +66,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The file of the worker's directory that it is all of.
+    /// The file of the worker's directory whose content the block is.
     fn file(&self) -> Option<&'static str> {
         match self.tag {
             "js" => Some("worker.js"),
@@ -80,12 +81,12 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     fenced.filter_map(|block| block.split_once('\n')).map(|(tag, code)| Block { tag, code }).collect()
 }
 
-/// Whether a line of the guide installs a tool, which is done once and not for each worker.
+/// Whether a line of the guide installs a tool; a tool is installed once, not for each worker.
 fn installs(line: &str) -> bool {
     ["npm install ", "python3 -m venv ", "venv/bin/pip install "].iter().any(|start| line.starts_with(start))
 }
 
-/// Installs what the guide says, in the versions that stand there, below `target/clients`.
+/// Installs the tools of the guide, in its versions, below `target/clients`.
 fn install(chapter: &str) -> Result<PathBuf, String> {
     let target = root().join("target/clients");
     let tools = target.join("languages");
@@ -95,7 +96,7 @@ fn install(chapter: &str) -> Result<PathBuf, String> {
         eprintln!("installing the languages' tools of {GUIDE} below target/clients, once");
         let manifest = tools.join("package.json");
         fs::create_dir_all(&tools).map_err(|e| format!("{}: {e}", tools.display()))?;
-        // npm installs next to the nearest of these.
+        // npm installs next to the nearest `package.json`.
         fs::write(&manifest, "{}").map_err(|e| format!("{}: {e}", manifest.display()))?;
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{STRICT}\n{lines}")]).current_dir(&tools).stdout(Stdio::null());
@@ -108,7 +109,7 @@ fn install(chapter: &str) -> Result<PathBuf, String> {
     Ok(tools)
 }
 
-/// The member's directory, as the guide has an author make it next to a checkout, with the tools in it.
+/// Creates the member's directory as the guide tells an author to, next to a checkout, and links the tools into it.
 fn furnish(directory: &Path, tools: &Path, common: &[Block<'_>], source: &Block<'_>) -> Result<PathBuf, String> {
     let code = |tag: &str| {
         let block = common.iter().find(|block| block.tag == tag);
@@ -134,7 +135,7 @@ fn furnish(directory: &Path, tools: &Path, common: &[Block<'_>], source: &Block<
     }
 }
 
-/// Runs lines as an author types them, and gives back what they print.
+/// Runs lines as an author types them, and returns their output.
 fn shell(fixture: &Fixture, guild: &Path, worker: &Path, lines: &str) -> Result<String, String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let path = guild.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
@@ -149,7 +150,7 @@ fn shell(fixture: &Fixture, guild: &Path, worker: &Path, lines: &str) -> Result<
     Err(format!("{lines}\nended with {}:\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Whether an audit says which language its component is of.
+/// Checks that an audit names the language of its component.
 fn recognised(audit: &str, language: &str) -> Result<(), String> {
     let audit: Value = serde_json::from_str(audit).map_err(|e| format!("its audit: {e}"))?;
     let named = |list: &str, key: &str| {
@@ -159,5 +160,5 @@ fn recognised(audit: &str, language: &str) -> Result<(), String> {
     if named("/identity/runtimes", "language") || named("/identity/producers", "name") {
         return Ok(());
     }
-    Err("its audit does not say which language it is of".to_owned())
+    Err("its audit does not name its language".to_owned())
 }

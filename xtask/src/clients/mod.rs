@@ -1,8 +1,7 @@
-//! MCP clients that are not ours, against a host as it is: see `tests/clients`.
+//! Runs third-party MCP clients against an unmodified host: see `tests/clients`.
 //!
-//! Each client is a program that reports its checks line by line, in JSON. They run at the same time, as clients do, on
-//! one `guild serve` over a roster, and on a separate `guild mcp` each; then come the conformance suite, and workers in other
-//! languages.
+//! Each client is a program that reports its checks as lines of JSON. The clients run concurrently on one `guild serve`
+//! of a roster, and on a separate `guild mcp` each. The conformance suite and the workers in other languages follow.
 
 mod fixture;
 mod guild_hall;
@@ -28,12 +27,12 @@ use crate::{
 use fixture::{CONFORMANCE, ENDLESS, FOUND, Fixture, QUESTION, TOOLBOX, WORKER};
 use install::{Clients, sources};
 
-/// The real Claude Code CLI, where `cargo xtask test --all` has installed it.
+/// The real Claude Code CLI, which `cargo xtask test --all` installs here.
 const CLAUDE: &str = "target/claude-cli/node_modules/.bin/claude";
 
 pub(crate) use guild_hall::original;
 
-/// Builds what is needed, and runs all clients.
+/// Builds the guests and the host, and runs all clients.
 pub(crate) fn alone() -> Result<(), String> {
     guests::build()?;
     let [guild] = build(["guild"], &[])?;
@@ -50,7 +49,7 @@ pub(crate) fn check(guild: &Path) -> Result<(), String> {
         eprintln!("The host's log is {}", fixture.log().display());
     }
     let log = fixture.log();
-    // Where a check has failed, that says more than how the host ended.
+    // A failed check is reported before the end of the host, since it is more specific.
     checked.and(fixture.close())?;
     match fs::read_to_string(&log) {
         Ok(said) if !said.contains("panicked") => Ok(()),
@@ -93,11 +92,11 @@ fn all(clients: &Clients, guild: &Path, fixture: &Fixture) -> Result<(), String>
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-/// The input of the clients: where the host is, what to ask of it, and what to expect.
+/// The input of the clients: the addresses of the host, the requests, and the expected answers.
 fn plan(guild: &Path, fixture: &Fixture) -> Value {
     let http = |path: &str| format!("http://127.0.0.1:{}{path}", fixture.port);
     let members = fixture.members();
-    // Where a host serves these members already, it finds it.
+    // `guild mcp` finds the host that already serves these members.
     let stdio = |more: &[&str]| {
         let command = [guild, Path::new("mcp"), Path::new("--members"), &members].map(|word| json!(word));
         command.into_iter().chain(more.iter().map(|word| json!(word))).collect::<Vec<_>>()
@@ -116,7 +115,7 @@ fn plan(guild: &Path, fixture: &Fixture) -> Value {
             "roster": stdio(&[]),
             "toolbox": stdio(&["--member", TOOLBOX]),
             "bridge": stdio(&["--member", WORKER]),
-            // The directory of members comes last.
+            // The client appends the directory of members.
             "alone": [guild, Path::new("mcp"), Path::new("--sources"), &fixture.documents(), Path::new("--members")],
         },
         "env": environment,
@@ -136,13 +135,13 @@ fn plan(guild: &Path, fixture: &Fixture) -> Value {
     })
 }
 
-/// A client at work. It ends with this.
+/// A running client, whose process ends when this is dropped.
 struct Running {
     name: &'static str,
     process: Child,
-    /// Its checks.
+    /// The file of its checks.
     said: PathBuf,
-    /// What it, or its package, had to say besides.
+    /// The file of its other output.
     log: PathBuf,
 }
 
@@ -156,7 +155,7 @@ impl Running {
         Ok(Self { name, process, said, log })
     }
 
-    /// Waits for its end, and shows what it said.
+    /// Waits for the end of the client, and prints its checks.
     fn end(mut self) -> Result<(), String> {
         let status = self.process.wait().map_err(|e| format!("{}: {e}", self.name))?;
         let said = File::open(&self.said).map_err(|e| format!("{}: {e}", self.said.display()))?;
@@ -186,7 +185,7 @@ impl Drop for Running {
     }
 }
 
-/// One check on a line; what went wrong, below it.
+/// A check on one line, with the details of a failure below.
 fn check_line(name: &str, ok: bool, check: &Value) -> String {
     let text = |key: &str| check.get(key).and_then(Value::as_str).unwrap_or_default();
     let ms = check.get("ms").and_then(Value::as_u64).unwrap_or_default();
@@ -194,15 +193,15 @@ fn check_line(name: &str, ok: bool, check: &Value) -> String {
         format!("{} {ms:>6} ms  {name}, {}: {}", if ok { "ok  " } else { "FAIL" }, text("over"), text("check"));
     if !ok {
         for detail in text("detail").lines() {
-            // A String takes whatever is written.
+            // Writing to a String cannot fail.
             let _ = write!(line, "\n      {detail}");
         }
     }
     line
 }
 
-/// The official conformance suite, all of it. What it may find fault with, and why, is in `conformance.yml`: anything else is
-/// an error, and so is anything there that it is content with.
+/// Runs the whole official conformance suite. `conformance.yml` lists the expected failures, with reasons: any other
+/// failure is an error, and so is a listed check that passes.
 fn conformance(clients: &Clients, fixture: &Fixture) -> Result<(), String> {
     let log = root().join("target/clients/conformance.log");
     let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
@@ -236,7 +235,7 @@ fn conformance(clients: &Clients, fixture: &Fixture) -> Result<(), String> {
     }
     println!("{}", summary.trim());
     let log = log.display();
-    Err(format!("the conformance suite finds what tests/clients/conformance.yml does not say; all of it is in {log}"))
+    Err(format!("the conformance suite differs from tests/clients/conformance.yml; its output is in {log}"))
 }
 
 fn runs_curl() -> Result<(), String> {

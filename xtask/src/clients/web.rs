@@ -1,4 +1,4 @@
-//! The web UI of the original Guild Hall, built from its checkout as it is, and the browser that uses it.
+//! Builds the web UI of the original Guild Hall from its unchanged checkout, and finds the browser that drives it.
 
 use std::{
     fs, io,
@@ -13,18 +13,18 @@ use crate::{
     tools::debian_packages,
 };
 
-/// What of the checkout the web UI consists of.
+/// The parts of the checkout that the web UI needs.
 const SOURCES: [&str; 3] = ["apps/web", "lib", "tsconfig.json"];
-/// What of that it does not need.
+/// The directories in these parts that the web UI does not need.
 const NOT_NEEDED: [&str; 3] = ["tests", "node_modules", ".next"];
-/// It takes precedence over the checkout's own, which only has hosts of its author's. The checkout's types are those of packages
-/// that its daemon needs, and are not checked.
+/// A configuration that takes precedence over the checkout's own, which only has hosts of its author. Types are not
+/// checked, since the checkout's types belong to packages that only its daemon needs.
 const CONFIG: (&str, &str) =
     ("apps/web/next.config.mjs", "export default { typescript: { ignoreBuildErrors: true } };\n");
 
-/// Builds the web UI of a checkout, unless it is built already; where it is.
+/// Builds the web UI of a checkout, unless it is built already, and returns its directory.
 pub(super) fn site(bundler: &Bundler, checkout: &Path) -> Result<PathBuf, String> {
-    // Modules look for packages next to themselves, and further up.
+    // Node searches packages next to a module, and in the directories above it.
     let site = bundler.packages.join("site");
     let mut files = Vec::new();
     for source in SOURCES {
@@ -43,13 +43,13 @@ pub(super) fn site(bundler: &Bundler, checkout: &Path) -> Result<PathBuf, String
     Ok(site)
 }
 
-/// Debian's Chromium. It is installed where that can be done without asking.
+/// Debian's Chromium, which is installed if this process runs as root.
 pub(super) fn browser() -> Result<PathBuf, String> {
     let find = || says("sh", &["-c", "command -v chromium"]).map(PathBuf::from);
     find().or_else(|_| debian_packages(&["chromium"]).and_then(|()| find()))
 }
 
-/// All files of a directory of the checkout, or a file itself, in order.
+/// All files of a directory of the checkout, or the file itself, in order.
 fn list(checkout: &Path, path: &Path, into: &mut Vec<PathBuf>) -> io::Result<()> {
     if !checkout.join(path).is_dir() {
         into.push(path.to_owned());
@@ -62,7 +62,7 @@ fn list(checkout: &Path, path: &Path, into: &mut Vec<PathBuf>) -> io::Result<()>
     names.iter().try_for_each(|name| list(checkout, &path.join(name), into))
 }
 
-/// What tells a file from what it was before.
+/// A text that changes when the file changes.
 fn state(checkout: &Path, file: &Path) -> io::Result<String> {
     let about = checkout.join(file).metadata()?;
     let modified = about.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `cargo xtask demo hall`: two commissions on a scratch project, of which the second depends on the first. All that is shown is
-//! said by the commands that a user would type.
+//! `cargo xtask demo hall`: shows two commissions on a scratch project, the second of which depends on the first. All
+//! output comes from commands that a user would type.
 
 use std::{
     fs::{self, File},
@@ -37,12 +37,12 @@ const QUESTIONS: [(&str, &str); 2] = [
     ("Ships in winter", "What do ships do when the harbour of Vellmar freezes over?"),
 ];
 
-/// How long the host may take to be ready, and to end.
+/// The timeout for the host to be ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// The polling interval.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Builds what is needed and shows the commissions.
+/// Builds the guests and the host, and shows the commissions.
 pub(crate) fn show() -> Result<(), String> {
     guests::build()?;
     let [guild] = build(["guild"], &[])?;
@@ -86,7 +86,7 @@ impl Demo {
         self.directory.join("project")
     }
 
-    /// A program that sees none of the user's own settings.
+    /// A command that sees none of the user's own settings.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.directory).stdin(Stdio::null()).env("GUILD_HALL_HOME", self.directory.join("hall"));
@@ -98,7 +98,7 @@ impl Demo {
         command
     }
 
-    /// Runs `guild`, with what it says where ours goes; what it prints is shown, and given back.
+    /// Runs `guild`, with its stderr on this process's stderr; prints its stdout, and returns it.
     fn say(&self, words: &[&str]) -> Result<String, String> {
         self.show(self.command(&self.guild).args(words))
     }
@@ -141,7 +141,7 @@ impl Demo {
         let create = ["commission", "create", PROJECT, WORKER];
         let first = self.say(&[&create[..], &[first, asked]].concat())?;
         let first = first.trim();
-        // It is asked for before the first is, and waits for it.
+        // The second commission is dispatched before the first one, and waits for it.
         let second = self.say(&[&create[..], &[second, asked_then, "--depends", first, "--dispatch"]].concat())?;
         let second = second.trim();
         self.say(&["commission", "list"])?;
@@ -152,19 +152,19 @@ impl Demo {
         }
         let mut log = self.command(Path::new("git"));
         self.show(log.args(["-C", "project", "log", "--graph", "--oneline", "--stat", "main..claude/main"]))?;
-        println!("\nAll of it is in {}", self.directory.display());
+        println!("\nThe files are in {}", self.directory.display());
         Ok(())
     }
 }
 
-/// The host's process; it ends with this.
+/// The process of the host, which ends when this is dropped.
 struct Host {
     process: Child,
 }
 
 impl Host {
     fn stop(mut self) -> Result<(), String> {
-        // The standard library can only kill; every shell has a `kill` that asks.
+        // The standard library only sends SIGKILL; the `kill` of a shell sends SIGTERM.
         let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()]).status();
         asked.map_err(|e| format!("cannot ask the host to end: {e}"))?;
         let begun = Instant::now();
