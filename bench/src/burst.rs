@@ -18,8 +18,8 @@ use crate::{
 
 const DISPATCHES: usize = 1000;
 /// How long all jobs together may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-const LOOK: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(600);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Takes as many file descriptors as there are to have.
 pub(crate) fn more_descriptors() -> Outcome<()> {
@@ -76,10 +76,10 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
         if !by_status.contains_key("running") {
             break by_status;
         }
-        if begun.elapsed() > PATIENCE {
-            return Err(format!("not ended within {} s: {by_status:?}", PATIENCE.as_secs()).into());
+        if begun.elapsed() > TIMEOUT {
+            return Err(format!("not ended within {} s: {by_status:?}", TIMEOUT.as_secs()).into());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     };
     let all = DISPATCHES as f64;
     let completed = ended.get("completed").copied().unwrap_or_default() as f64;

@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// How long a host may take to answer, and to end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks at whether it answers: small against what is measured.
-const LOOK: Duration = Duration::from_micros(250);
+const POLL_INTERVAL: Duration = Duration::from_micros(250);
 
 /// Where everything of a benchmark lies.
 pub(crate) fn scratch() -> PathBuf {
@@ -170,10 +170,10 @@ impl Setup {
                 )
                 .into());
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err("the host does not answer".into());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         host.first_answer = begun.elapsed();
         Ok(host)
@@ -228,10 +228,10 @@ impl Host {
         let begun = Instant::now();
         kill_process(Pid::from_child(&self.process), Signal::TERM)?;
         while self.process.try_wait()?.is_none() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err("the host does not end".into());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(begun.elapsed())
     }

@@ -17,9 +17,9 @@ const CONNECTIONS: usize = 16;
 /// How many pairs of measurements a ratio is made of, and how long each takes. Each has connections of its own, and how
 /// the system spreads their threads over its cores makes a fifth of the figure: so they are many, and short.
 const ROUNDS: usize = 31;
-const ROUND: Duration = Duration::from_millis(400);
+const ROUND_TIME: Duration = Duration::from_millis(400);
 /// How long it may take at most to ask for everything once.
-const WARM: Duration = Duration::from_secs(20);
+const WARM_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// `worker/status`: of sixteen jobs, as clients poll them, and of all jobs in turn.
 pub(crate) async fn status(report: &mut Report, host: &Host, jobs: u32) -> Outcome<()> {
@@ -68,9 +68,9 @@ async fn compare(
     baseline: SocketAddr,
     requests: Arc<[Bytes]>,
 ) -> Outcome<()> {
-    let load = Load { requests, connections: CONNECTIONS, count: usize::MAX, time: ROUND };
+    let load = Load { requests, connections: CONNECTIONS, count: usize::MAX, time: ROUND_TIME };
     // The first answer about a job reads its files; what is measured is what comes after.
-    let once = Load { count: load.requests.len().max(10_000), time: WARM, ..load.clone() };
+    let once = Load { count: load.requests.len().max(10_000), time: WARM_UP_TIMEOUT, ..load.clone() };
     once.run(baseline).await?;
     once.run(host).await?;
     let (mut of_baseline, mut of_host) = (Vec::new(), Vec::new());

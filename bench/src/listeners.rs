@@ -21,8 +21,8 @@ const LISTENERS: usize = 10_000;
 const DISPATCHES: usize = 200;
 const LIMITS: &str = "[limits]\nconnections = 12000\nlisteners = 11900\n";
 /// How long all jobs together may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Measures dispatches without listeners, and with both kinds of them.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
@@ -88,9 +88,9 @@ async fn dispatches(host: &Host, count: usize) -> Outcome<Vec<f64>> {
         if !jobs.iter().any(|job| job.get("status").and_then(Value::as_str) == Some("running")) {
             return Ok(times);
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err("the jobs do not end".into());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

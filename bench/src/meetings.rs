@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     Outcome, hall,
-    host::{Host, PATIENCE, Setup, scratch},
+    host::{Host, Setup, TIMEOUT, scratch},
     stats::{Aim, Report, median, ms, percentile},
 };
 
@@ -33,9 +33,9 @@ const ROUNDS: usize = 10;
 const DISCONNECTS: usize = 200;
 const SEED: u64 = 20;
 /// How long all turns have to reach the place where they wait.
-const SETTLED: Duration = Duration::from_secs(2);
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Between two first pieces.
-const APART: Duration = Duration::from_millis(10);
+const PIECE_INTERVAL: Duration = Duration::from_millis(10);
 const TEXT: &str =
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen";
 /// The pieces in which the provider sends it.
@@ -153,15 +153,15 @@ impl Fixture {
                     events.until("turn_end").await.map(drop)
                 });
             }
-            tokio::time::sleep(SETTLED).await;
+            tokio::time::sleep(SETTLE_TIME).await;
             // The first event of an answer has no text.
             gate.pass(TALKING);
-            tokio::time::sleep(SETTLED).await;
+            tokio::time::sleep(SETTLE_TIME).await;
             for _ in 0..TALKING {
-                tokio::time::sleep(APART).await;
+                tokio::time::sleep(PIECE_INTERVAL).await;
                 let sent = Instant::now();
                 gate.pass(1);
-                let came = timeout(PATIENCE, arrived.recv()).await?.ok_or("no piece came")?;
+                let came = timeout(TIMEOUT, arrived.recv()).await?.ok_or("no piece came")?;
                 ways.push(ms(came.duration_since(sent)));
             }
             gate.open();
@@ -235,7 +235,7 @@ impl Events {
 
     /// Waits for the beginning of the answer.
     async fn begun(&mut self) -> Outcome<()> {
-        timeout(PATIENCE, self.0.read_line(&mut String::new())).await??;
+        timeout(TIMEOUT, self.0.read_line(&mut String::new())).await??;
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl Events {
     async fn next(&mut self) -> Outcome<Option<Value>> {
         loop {
             let mut line = String::new();
-            if timeout(PATIENCE, self.0.read_line(&mut line)).await?? == 0 {
+            if timeout(TIMEOUT, self.0.read_line(&mut line)).await?? == 0 {
                 return Ok(None);
             }
             if let Some(data) = line.strip_prefix("data: ") {
@@ -267,7 +267,7 @@ impl Events {
     /// The body of a plain answer.
     async fn body(&mut self) -> Outcome<String> {
         let mut all = String::new();
-        while timeout(PATIENCE, self.0.read_line(&mut all)).await?? > 0 {}
+        while timeout(TIMEOUT, self.0.read_line(&mut all)).await?? > 0 {}
         Ok(all.split_once("\r\n\r\n").ok_or("no body")?.1.to_owned())
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Outcome,
-    host::{Host, PATIENCE, Setup, call},
+    host::{Host, Setup, TIMEOUT, call},
     load::{Connection, get, request_to},
     stats::{Aim, Report, median, ms, percentile},
 };
@@ -15,9 +15,9 @@ use crate::{
 const MEMBERS: usize = 100;
 const STARTS: usize = 10;
 /// Between two looks at whether all components are in service.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// By then what was needed for the start only is gone.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Measures starts with a warm compile cache.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
@@ -39,7 +39,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
         until_ready(&host).await?;
         loaded.push(ms(host.begun.elapsed()));
         if turn == 0 {
-            tokio::time::sleep(SETTLE).await;
+            tokio::time::sleep(SETTLE_TIME).await;
             memory.push(host.memory()?.0);
         }
         host.stop().await?;
@@ -54,7 +54,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
 
 async fn until_ready(host: &Host) -> Outcome<()> {
     let mut connection = Connection::open(host.address).await?;
-    while host.begun.elapsed() < PATIENCE {
+    while host.begun.elapsed() < TIMEOUT {
         let members: Vec<Value> = serde_json::from_slice(connection.exchange(&get("/members")).await?)?;
         if let Some(broken) = members.iter().find(|member| member.get("error").is_some()) {
             return Err(format!("a member is not in service: {broken}").into());
@@ -63,7 +63,7 @@ async fn until_ready(host: &Host) -> Outcome<()> {
         if members.iter().filter(ready).count() == MEMBERS {
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Err("the components do not come into service".into())
 }

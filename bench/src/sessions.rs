@@ -24,21 +24,21 @@ use crate::{
 
 const JOBS: usize = 10_000;
 /// Sessions at a time, of the operator who does not want to overrun the provider.
-const PLACES: usize = 1_000;
+const SESSIONS: usize = 1_000;
 /// Connections that dispatch, and that cancel: who wants ten thousand jobs to end does not ask for one after the other.
 const CALLERS: usize = 64;
 const CANCELLERS: usize = 512;
 /// Connections that poll, as a roster of workbenches does, and how long each measurement of them takes.
 const POLLERS: usize = 4;
-const ROUND: Duration = Duration::from_secs(3);
+const ROUND_TIME: Duration = Duration::from_secs(3);
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-const LOOK: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_secs(600);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Measures jobs that wait, that end, and that are cancelled.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     crate::burst::more_descriptors()?;
-    let queued = Fixture::new("sessions", PLACES).await?;
+    let queued = Fixture::new("sessions", SESSIONS).await?;
     let jobs = queued.wait(report, Aim::AtMost(400.0)).await?;
     queued.answer(report, &jobs).await?;
     drop(queued);
@@ -163,7 +163,7 @@ async fn poll(host: &Host, jobs: &[String]) -> Outcome<Vec<f64>> {
         tasks.spawn(async move {
             let (begun, mut times) = (Instant::now(), Vec::new());
             for request in requests.iter().cycle().skip(poller) {
-                if begun.elapsed() > ROUND {
+                if begun.elapsed() > ROUND_TIME {
                     break;
                 }
                 let sent = Instant::now();
@@ -193,20 +193,20 @@ async fn all_ended(host: &Host) -> Outcome<BTreeMap<String, usize>> {
         if !by_status.contains_key("running") {
             return Ok(by_status);
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(format!("jobs do not end: {by_status:?}").into());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
     let begun = Instant::now();
     while !holds()? {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(format!("it did not come about: {what}").into());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }

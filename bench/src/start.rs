@@ -12,7 +12,7 @@ use crate::{
 
 const STARTS: usize = 20;
 /// Guild Hall's own pause between readiness and its next call; by then the component is loaded.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Measures starts with a warm compile cache.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
@@ -29,7 +29,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
         at_ready.push(host.memory()?.0);
         if turn == 0 {
             host.result("tools/list", &json!({})).await?;
-            tokio::time::sleep(SETTLE).await;
+            tokio::time::sleep(SETTLE_TIME).await;
             settled.push(host.memory()?.0);
         }
         stops.push(ms(host.stop().await?));

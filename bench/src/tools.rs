@@ -34,7 +34,7 @@ wasmtime::component::bindgen!({
 const CALLS: usize = 1000;
 const ROUNDS: usize = 9;
 const CONNECTIONS: usize = 16;
-const ROUND: Duration = Duration::from_millis(1500);
+const ROUND_TIME: Duration = Duration::from_millis(1500);
 
 /// The trivial tool: it answers with its input. One tool is listed: its name, no title, no description, its input schema,
 /// no output schema, and that it may change something.
@@ -96,7 +96,7 @@ async fn of_tool(report: &mut Report, what: &str, component: &Path, params: Valu
     let how = format!("{p50:.0} us of {bare_p50:.0} us, bare wasmtime in a bare axum handler");
     report.add(&format!("{what}, p50"), p50 / bare_p50, "x bare", Aim::AtMost(1.5), &how);
 
-    let load = Load { requests: Arc::from([request]), connections: CONNECTIONS, count: usize::MAX, time: ROUND };
+    let load = Load { requests: Arc::from([request]), connections: CONNECTIONS, count: usize::MAX, time: ROUND_TIME };
     let (mut ours, mut theirs, mut bares) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let (none, bare, host) =

@@ -25,12 +25,12 @@ const PORTS: std::ops::Range<u16> = 50_000..50_020;
 /// How long Guild Hall waits before it checks whether the process ended because the port is in use.
 const PORT_CHECK: Duration = Duration::from_millis(100);
 /// The interval of Guild Hall's `initialize` requests, and their overall timeout.
-const READY_POLL: Duration = Duration::from_millis(200);
-const READY_WITHIN: Duration = Duration::from_secs(10);
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(200);
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of Guild Hall's other requests.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The timeout of the demo for the report.
-const JOB_WITHIN: Duration = Duration::from_secs(300);
+const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The question of the demo, and its sources.
 struct Topic {
@@ -117,10 +117,10 @@ fn research(host: &Host, topic: &Topic, member: &Path) -> Result<(), String> {
         if text(&status, "status") != "running" {
             break status;
         }
-        if begun.elapsed() > JOB_WITHIN {
-            return Err(format!("the job has not ended within {} s", JOB_WITHIN.as_secs()));
+        if begun.elapsed() > JOB_TIMEOUT {
+            return Err(format!("the job has not ended within {} s", JOB_TIMEOUT.as_secs()));
         }
-        thread::sleep(READY_POLL);
+        thread::sleep(READY_POLL_INTERVAL);
     };
     if text(&status, "status") != "completed" {
         return Err(format!("the job is {}: {}", text(&status, "status"), text(&status, "error")));
@@ -216,10 +216,10 @@ impl Host {
             if let Ok(Some(status)) = self.process.try_wait() {
                 return Err(format!("the host ended with {status}:\n{}", self.log()));
             }
-            if begun.elapsed() > READY_WITHIN {
-                return Err(format!("the host was not ready within {} s:\n{}", READY_WITHIN.as_secs(), self.log()));
+            if begun.elapsed() > READY_TIMEOUT {
+                return Err(format!("the host was not ready within {} s:\n{}", READY_TIMEOUT.as_secs(), self.log()));
             }
-            thread::sleep(READY_POLL);
+            thread::sleep(READY_POLL_INTERVAL);
         }
         self.call("tools/list", &json!({})).map(|_| ())
     }
@@ -241,7 +241,7 @@ impl Host {
         let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()]).status();
         asked.map_err(|e| format!("cannot ask the host to end: {e}"))?;
         let begun = Instant::now();
-        while begun.elapsed() < READY_WITHIN {
+        while begun.elapsed() < READY_TIMEOUT {
             if let Some(status) = self.process.try_wait().map_err(|e| e.to_string())? {
                 println!("The host ended {} ms after SIGTERM ({status}).", begun.elapsed().as_millis());
                 return Ok(());

@@ -19,7 +19,7 @@ const WORKSPACES: [&str; 4] = ["Cargo.toml", "plugins/Cargo.toml", "tests/guests
 /// The lints for exceptions in deny.toml that a workspace does not need.
 const UNUSED: [&str; 2] = ["unmatched-skip", "license-not-encountered"];
 /// The timeout of the download of the advisories.
-const PATIENCE: Duration = Duration::from_secs(90);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The crate for clients of a host, which must not depend on the engine that runs components.
 const CLIENT: &str = "guild-client";
@@ -80,9 +80,9 @@ fn fetch(deny: &Path) -> Result<(), String> {
     let ended = loop {
         match fetch.try_wait().map_err(|e| e.to_string())? {
             Some(status) => break status,
-            None if begun.elapsed() > PATIENCE => {
+            None if begun.elapsed() > FETCH_TIMEOUT => {
                 stop(&mut fetch);
-                return Err(format!("nothing was received within {} s", PATIENCE.as_secs()));
+                return Err(format!("nothing was received within {} s", FETCH_TIMEOUT.as_secs()));
             }
             None => thread::sleep(Duration::from_millis(50)),
         }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The default duration of all targets together, in seconds.
-const SECONDS: u64 = 180;
+const DEFAULT_SECONDS: u64 = 180;
 /// An input that takes more seconds is a finding, and so is an input that takes more MiB of memory.
 const INPUT_SECONDS: u32 = 20;
 const MEMORY_MIB: u32 = 4096;
@@ -27,7 +27,7 @@ const MEMORY_MIB: u32 = 4096;
 const MAX_INPUT: u32 = 16 * 1024;
 /// The number of lines of a fuzzer's output that are shown with a finding, from the first line of the error on, and
 /// from the end.
-const SHOWN: usize = 40;
+const SHOWN_LINES: usize = 40;
 
 /// The toolchain and the options of the build.
 struct Build {
@@ -52,7 +52,7 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<(), String> {
         [option, seconds, wanted @ ..] if option == "--seconds" => {
             (seconds.parse().map_err(|_| format!("--seconds takes a number, not {seconds:?}"))?, wanted)
         }
-        wanted => (SECONDS, wanted),
+        wanted => (DEFAULT_SECONDS, wanted),
     };
     let all = targets()?;
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(name)) {
@@ -188,12 +188,12 @@ impl Build {
                 written = input.to_owned();
             }
             let begins = text.contains(" panicked at ") || text.contains("ERROR: ");
-            if (begins || !first.is_empty()) && first.len() < SHOWN {
+            if (begins || !first.is_empty()) && first.len() < SHOWN_LINES {
                 first.push(text);
                 continue;
             }
             last.push_back(text);
-            if last.len() > SHOWN {
+            if last.len() > SHOWN_LINES {
                 last.pop_front();
             }
         }

@@ -19,7 +19,7 @@ use crate::{
 
 const TARGET: &str = "wasm32-wasip2";
 /// The variable that forces one of the two toolchains.
-const CHOICE: &str = "GUILD_GUEST_TOOLCHAIN";
+const TOOLCHAIN_VARIABLE: &str = "GUILD_GUEST_TOOLCHAIN";
 /// The workspaces of guests. They share the target directory of the first, so that a standard library is built once.
 const WORKSPACES: [&str; 2] = ["plugins", "tests/guests"];
 /// Components that are installed into a member's directory: the file, and the directory.
@@ -31,7 +31,7 @@ const INSTALLED: [(&str, &str); 5] = [
     ("textkit.wasm", "guild-members/textkit"),
 ];
 /// The timeout of a download.
-const RUSTUP_TIME: Duration = Duration::from_secs(180);
+const RUSTUP_TIMEOUT: Duration = Duration::from_secs(180);
 
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "wasi-libc"];
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
@@ -80,7 +80,7 @@ impl Toolchain {
     /// Uses an installed target, or else lets rustup add it, or else uses Debian's packages. `GUILD_GUEST_TOOLCHAIN`
     /// forces one of the last two.
     fn choose(target: &Path) -> Result<Self, String> {
-        let choice = std::env::var_os(CHOICE).map(|choice| choice.to_string_lossy().into_owned());
+        let choice = std::env::var_os(TOOLCHAIN_VARIABLE).map(|choice| choice.to_string_lossy().into_owned());
         match choice.as_deref() {
             None => {}
             Some("rustup") => {
@@ -88,7 +88,9 @@ impl Toolchain {
                 return if has_target()? { Self::active(why) } else { add_target().and_then(|()| Self::active(why)) };
             }
             Some("debian") => return Self::debian("GUILD_GUEST_TOOLCHAIN requests it"),
-            Some(other) => return Err(format!("{CHOICE} is {other:?}; it can be `rustup`, `debian` or not set")),
+            Some(other) => {
+                return Err(format!("{TOOLCHAIN_VARIABLE} is {other:?}; it can be `rustup`, `debian` or not set"));
+            }
         }
         if has_target()? {
             return Self::active("the active toolchain has the target");
@@ -213,10 +215,10 @@ fn add_target() -> Result<(), String> {
         match rustup.try_wait().map_err(|e| e.to_string())? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(format!("`rustup target add {TARGET}` ended with {status}")),
-            None if begun.elapsed() > RUSTUP_TIME => {
+            None if begun.elapsed() > RUSTUP_TIMEOUT => {
                 let _ = rustup.kill();
                 let _ = rustup.wait();
-                return Err(format!("`rustup target add {TARGET}` took more than {} s", RUSTUP_TIME.as_secs()));
+                return Err(format!("`rustup target add {TARGET}` took more than {} s", RUSTUP_TIMEOUT.as_secs()));
             }
             None => thread::sleep(Duration::from_millis(50)),
         }

@@ -18,7 +18,7 @@ use syn::{Attribute, Item, UseTree, visit::Visit};
 use crate::steps::root;
 
 /// The maximum number of imports from a name to the module that defines it.
-const IMPORTS: usize = 8;
+const MAX_IMPORTS: usize = 8;
 
 /// Checks all crates below `host/`. The error shows a shortest cycle for each parent, with a place for each arrow.
 pub(crate) fn check() -> Result<(), String> {
@@ -112,7 +112,7 @@ impl Crate {
     fn cycles(&self) -> Vec<(String, Vec<String>)> {
         let mut parents: BTreeMap<&[String], Arrows> = BTreeMap::new();
         for Use { from, to, place } in &self.uses {
-            let to = self.resolve(to, IMPORTS);
+            let to = self.resolve(to, MAX_IMPORTS);
             let common = from.iter().zip(&to).take_while(|(from, to)| from == to).count();
             if let (Some(parent), Some(from), Some(to)) = (from.get(..common), from.get(common), to.get(common)) {
                 let arrows = parents.entry(parent).or_default().entry(from.clone()).or_default();

@@ -6,14 +6,14 @@ use crate::{
 };
 
 /// The default duration, in minutes.
-const MINUTES: &str = "10";
+const DEFAULT_MINUTES: &str = "10";
 
 /// `arguments` are `[--minutes N] [--release]`.
 pub(crate) fn run_for(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (minutes, release) = match words.as_slice() {
-        [] => (MINUTES, false),
-        ["--release"] => (MINUTES, true),
+        [] => (DEFAULT_MINUTES, false),
+        ["--release"] => (DEFAULT_MINUTES, true),
         ["--minutes", minutes] => (*minutes, false),
         ["--minutes", minutes, "--release"] | ["--release", "--minutes", minutes] => (*minutes, true),
         _ => return Err("usage: soak [--minutes N] [--release]".to_owned()),

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_goes_to_an_owner_on_this_machine_or_where_one_is_named_only() {
+    fn the_token_goes_only_to_this_machine_or_a_named_host() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");
         fs::write(&file, "guild_1234").unwrap();

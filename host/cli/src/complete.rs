@@ -34,15 +34,15 @@ use crate::{
 /// The word for the newest job, in place of an id.
 pub(crate) const LATEST: &str = "@latest";
 /// The variable with which a shell's script requests candidates.
-const VARIABLE: &str = "GUILD_COMPLETE";
+const COMPLETE_VARIABLE: &str = "GUILD_COMPLETE";
 /// The maximum number of jobs, commissions or meetings that are offered.
-const JOBS: usize = 100;
+const MAX_CANDIDATES: usize = 100;
 /// The maximum length of the description of a job or a member.
 const DESCRIPTION_CHARS: usize = 80;
 
 /// Answers a shell's request for candidates and exits, if there is one.
 pub(crate) fn answer_if_asked(command: fn() -> Command) {
-    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+    CompleteEnv::with_factory(command).var(COMPLETE_VARIABLE).complete();
 }
 
 /// `guild completions`: the script that requests candidates from `guild` itself.
@@ -53,7 +53,7 @@ pub(crate) fn script(shell: Shell) -> Result<(), Failure> {
         return Err(Failure::error(format!("there is no completion script for {name}")));
     };
     let mut script = Vec::new();
-    completer.write_registration(VARIABLE, "guild", "guild", "guild", &mut script)?;
+    completer.write_registration(COMPLETE_VARIABLE, "guild", "guild", "guild", &mut script)?;
     Ok(print(|out| out.write_all(&script))?)
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn commissions() -> Vec<CompletionCandidate> {
         let about = one_line(&format!("{}: {}", one.status, one.record.title), DESCRIPTION_CHARS);
         CompletionCandidate::new(one.commission_id.as_str()).help(Some(about.into()))
     };
-    all.iter().take(JOBS).map(candidate).collect()
+    all.iter().take(MAX_CANDIDATES).map(candidate).collect()
 }
 
 /// The newest meetings in the hall's home, with their titles.
@@ -97,7 +97,7 @@ pub(crate) fn meetings() -> Vec<CompletionCandidate> {
         let about = one_line(&format!("{}: {}", one.status, one.record.title), DESCRIPTION_CHARS);
         CompletionCandidate::new(one.meeting_id.as_str()).help(Some(about.into()))
     };
-    all.iter().take(JOBS).map(candidate).collect()
+    all.iter().take(MAX_CANDIDATES).map(candidate).collect()
 }
 
 /// The statuses of ended jobs.
@@ -113,7 +113,7 @@ pub(crate) fn jobs() -> Vec<CompletionCandidate> {
     let ids_of = |jobs| OfflineJobs::ids(jobs).unwrap_or_default().into_iter().map(move |id| (made_at(&id), id, jobs));
     let mut ids: Vec<_> = members.iter().flat_map(ids_of).collect();
     ids.sort_by_key(|(made, ..)| Reverse(*made));
-    let newest = ids.into_iter().take(JOBS).map(|(_, id, jobs)| {
+    let newest = ids.into_iter().take(MAX_CANDIDATES).map(|(_, id, jobs)| {
         let meta = jobs.meta(&id, &limits).ok();
         let about = meta.map(|meta| one_line(&format!("{}: {}", meta.status, meta.description), DESCRIPTION_CHARS));
         CompletionCandidate::new(id.as_str()).help(about.map(Into::into))

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    args::{Token, TokenAdd, TokensOf},
+    args::{Token, TokenAdd, TokensArgs},
     failure::Failure,
     local,
     output::{
@@ -40,7 +40,7 @@ fn add(args: TokenAdd) -> Result<(), Failure> {
     Ok(())
 }
 
-fn revoke(name: &str, of: &TokensOf) -> Result<(), Failure> {
+fn revoke(name: &str, of: &TokensArgs) -> Result<(), Failure> {
     let (file, log) = open(of)?;
     // The token is revoked even if the audit log cannot be written.
     file.revoke(name)?;
@@ -79,7 +79,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
+fn list(of: &TokensArgs, json: bool) -> Result<(), Failure> {
     let file = TokenFile::of(&local::config(&of.policy)?)?;
     let (tokens, now) = (file.read()?, Timestamp::now());
     if json {
@@ -108,7 +108,7 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
 }
 
 /// The tokens, and the audit log that records changes of them.
-fn open(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
+fn open(of: &TokensArgs) -> Result<(TokenFile, Option<Log>), Failure> {
     let config = local::config(&of.policy)?;
     Ok((TokenFile::of(&config)?, Log::of(&config)))
 }

@@ -15,7 +15,7 @@ use super::install::copy_all;
 use crate::steps::root;
 
 /// The timeout for the host to start, and to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Installed members: a worker and a toolbox.
 pub(super) const WORKER: &str = "researcher";
@@ -30,7 +30,7 @@ pub(super) const QUESTION: &str = "How many lanterns hang in the lighthouse of V
 pub(super) const FOUND: &str = "seventeen lanterns";
 
 /// The timeout of a compilation: a debug build on a busy machine compiles a language's engine slowly.
-const PATIENT: &str = "[limits]\ncompile_seconds = 600\n";
+const CONFIG: &str = "[limits]\ncompile_seconds = 600\n";
 
 const DOCUMENTS: [(&str, &str); 3] = [
     (
@@ -121,9 +121,9 @@ impl Fixture {
                 return Ok(());
             }
             match self.process.as_mut().map(Child::try_wait) {
-                Some(Ok(None)) if begun.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(10)),
+                Some(Ok(None)) if begun.elapsed() < TIMEOUT => thread::sleep(Duration::from_millis(10)),
                 Some(Ok(Some(status))) => return Err(format!("the host ended with {status}:\n{said}")),
-                _ => return Err(format!("the host is not ready within {} s:\n{said}", PATIENCE.as_secs())),
+                _ => return Err(format!("the host is not ready within {} s:\n{said}", TIMEOUT.as_secs())),
             }
         }
     }
@@ -135,7 +135,7 @@ impl Fixture {
         let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &process.id().to_string()]).status();
         asked.map_err(|e| format!("cannot ask the host to end: {e}"))?;
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             match process.try_wait().map_err(|e| e.to_string())? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => return Err(format!("the host ended with {status}; {}", self.log().display())),
@@ -164,7 +164,7 @@ fn furnish(directory: &Path) -> std::io::Result<()> {
     fs::create_dir_all(&documents)?;
     let config = directory.join("home/XDG_CONFIG_HOME/guild");
     fs::create_dir_all(&config)?;
-    fs::write(config.join("guild.toml"), PATIENT)?;
+    fs::write(config.join("guild.toml"), CONFIG)?;
     for (name, text) in DOCUMENTS {
         fs::write(documents.join(name), text)?;
     }

@@ -11,9 +11,9 @@ use std::{
 use crate::steps::{root, run};
 
 /// The minimum version of Node for the conformance suite.
-const NODE: u32 = 22;
+const MIN_NODE_VERSION: u32 = 22;
 /// The name of the file with the lock of an installation.
-const STAMP: &str = "installed.lock";
+const INSTALLED_LOCK: &str = "installed.lock";
 
 /// The clients, ready to run.
 pub(super) struct Clients {
@@ -91,7 +91,7 @@ pub(super) fn once(
     directory: &Path,
     install: impl FnOnce() -> Result<(), String>,
 ) -> Result<(), String> {
-    let stamp = directory.join(STAMP);
+    let stamp = directory.join(INSTALLED_LOCK);
     if fs::read(&stamp).is_ok_and(|there| there == wanted) {
         return Ok(());
     }
@@ -128,10 +128,10 @@ fn environment(place: &Path, target: &Path) -> Result<(), String> {
 fn node(scripts: &Path) -> Result<PathBuf, String> {
     let arch = if ARCH == "aarch64" { "arm64" } else { "x64" };
     let own = scripts.join(format!("node_modules/node-linux-{arch}/bin/node"));
-    let enough = format!("process.exit(parseInt(process.versions.node) >= {NODE} ? 0 : 1)");
+    let enough = format!("process.exit(parseInt(process.versions.node) >= {MIN_NODE_VERSION} ? 0 : 1)");
     let there = [own, PathBuf::from("node")].into_iter().find(|node| runs(node, &["--eval", &enough]));
     there.ok_or_else(|| {
-        format!("the clients need Node.js {NODE} or newer, and npm has none for this machine: install it")
+        format!("the clients need Node.js {MIN_NODE_VERSION} or newer, and npm has none for this machine: install it")
     })
 }
 

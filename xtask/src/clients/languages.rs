@@ -17,12 +17,12 @@ use crate::steps::{root, run};
 const GUIDE: &str = "docs/authors.md";
 const CHAPTER: &str = "\n## A worker in another language\n";
 /// A text of each report about the documents.
-const REPORTED: &str = "## Findings";
+const REPORT_HEADING: &str = "## Findings";
 /// The first line of each shell script, which then ends at a failing line.
-const STRICT: &str = "set -eu";
+const SHELL_OPTIONS: &str = "set -eu";
 
 /// Commands that copy the files which an author ships: the member alone, without installed packages or other members.
-const SHIP: &str = "mkdir -p ../shipped/worker\ncp guild-member.json worker.wasm ../shipped/worker";
+const COPY_SHIPPED_FILES: &str = "mkdir -p ../shipped/worker\ncp guild-member.json worker.wasm ../shipped/worker";
 
 /// Builds, runs and audits each worker.
 pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
@@ -46,11 +46,12 @@ pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
             let worker = furnish(&directory, &tools, &common, source).map_err(failed)?;
             let shell = |lines: &str| shell(fixture, guild, &worker, lines);
             let said = shell(&lines.join("\n")).map_err(failed)?;
-            if !said.contains(REPORTED) {
+            if !said.contains(REPORT_HEADING) {
                 return Err(failed(format!("its job made no report, but printed:\n{said}")));
             }
-            let audit = shell(&format!("{SHIP}\nguild audit ../shipped/worker --format json --fail-on medium"))
-                .map_err(failed)?;
+            let audit =
+                shell(&format!("{COPY_SHIPPED_FILES}\nguild audit ../shipped/worker --format json --fail-on medium"))
+                    .map_err(failed)?;
             recognised(&audit, language).map_err(failed)?;
             println!("ok   {:>6} ms  a worker in {language}, by {tool}", begun.elapsed().as_millis());
             checked += 1;
@@ -99,7 +100,7 @@ fn install(chapter: &str) -> Result<PathBuf, String> {
         // npm installs next to the nearest `package.json`.
         fs::write(&manifest, "{}").map_err(|e| format!("{}: {e}", manifest.display()))?;
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{STRICT}\n{lines}")]).current_dir(&tools).stdout(Stdio::null());
+        shell.args(["-c", &format!("{SHELL_OPTIONS}\n{lines}")]).current_dir(&tools).stdout(Stdio::null());
         for name in ["audit", "fund", "update_notifier"] {
             shell.env(format!("npm_config_{name}"), "false");
         }
@@ -120,7 +121,8 @@ fn furnish(directory: &Path, tools: &Path, common: &[Block<'_>], source: &Block<
     let furnish = || -> std::io::Result<bool> {
         fs::create_dir_all(directory)?;
         symlink(root(), directory.join("guild"))?;
-        let laid = Command::new("sh").args(["-c", &format!("{STRICT}\n{layout}")]).current_dir(directory).status()?;
+        let laid =
+            Command::new("sh").args(["-c", &format!("{SHELL_OPTIONS}\n{layout}")]).current_dir(directory).status()?;
         fs::write(worker.join("wit/world.wit"), world)?;
         fs::write(worker.join("guild-member.json"), manifest)?;
         fs::write(worker.join(source.file().unwrap_or_default()), source.code)?;
@@ -141,7 +143,7 @@ fn shell(fixture: &Fixture, guild: &Path, worker: &Path, lines: &str) -> Result<
     let path = guild.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
     let path = env::join_paths(path).map_err(|e| e.to_string())?;
     let mut shell = fixture.command("sh");
-    shell.args(["-c", &format!("{STRICT}\n{lines}")]).current_dir(worker).env("PATH", path).stdin(Stdio::null());
+    shell.args(["-c", &format!("{SHELL_OPTIONS}\n{lines}")]).current_dir(worker).env("PATH", path).stdin(Stdio::null());
     let output = shell.output().map_err(|e| format!("cannot start sh: {e}"))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {

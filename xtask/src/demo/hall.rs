@@ -38,9 +38,9 @@ const QUESTIONS: [(&str, &str); 2] = [
 ];
 
 /// The timeout for the host to be ready, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The polling interval.
-const POLL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Builds the guests and the host, and shows the commissions.
 pub(crate) fn show() -> Result<(), String> {
@@ -129,10 +129,10 @@ impl Demo {
             if let Ok(Some(status)) = host.process.try_wait() {
                 return Err(format!("the host ended with {status}; its log is {}", file.display()));
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err(format!("the host is not ready; its log is {}", file.display()));
             }
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -168,11 +168,11 @@ impl Host {
         let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()]).status();
         asked.map_err(|e| format!("cannot ask the host to end: {e}"))?;
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             match self.process.try_wait().map_err(|e| e.to_string())? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => return Err(format!("the host ended with {status}")),
-                None => thread::sleep(POLL),
+                None => thread::sleep(POLL_INTERVAL),
             }
         }
         Err("the host does not end on SIGTERM".to_owned())

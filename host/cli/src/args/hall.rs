@@ -218,10 +218,10 @@ status, its project, its worker, its author, the time of its status (RFC 3339) a
     List(CommissionList),
     /// Show a commission's prompt, result and timeline
     #[command(after_help = "Examples:\n  guild commission show ID\n  guild commission show ID --json")]
-    Show(CommissionOf),
+    Show(CommissionArgs),
     /// Dispatch a pending or blocked commission, or queue it
     #[command(after_help = "Example:\n  guild commission dispatch ID")]
-    Dispatch(CommissionOf),
+    Dispatch(CommissionArgs),
     /// Cancel a waiting or running commission; its work stays on its branch
     #[command(after_help = "Example:\n  guild commission cancel ID --reason \"asked twice\"")]
     Cancel(CommissionCancel),
@@ -230,7 +230,7 @@ status, its project, its worker, its author, the time of its status (RFC 3339) a
     Abandon(CommissionAbandon),
     /// Dispatch a failed or cancelled commission again, on a new branch; the old branch stays
     #[command(after_help = "Example:\n  guild commission redispatch ID")]
-    Redispatch(CommissionOf),
+    Redispatch(CommissionArgs),
     /// Add a note to a commission's timeline
     #[command(after_help = "Example:\n  guild commission note ID \"See also the harbour\"")]
     Note(CommissionNote),
@@ -317,7 +317,7 @@ pub(crate) struct CommissionList {
 
 /// A commission.
 #[derive(Debug, Args)]
-pub(crate) struct CommissionOf {
+pub(crate) struct CommissionArgs {
     /// The commission's id from `create` or `list`, or a unique prefix of it
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::commissions))]
     pub(crate) id: String,
@@ -331,7 +331,7 @@ pub(crate) struct CommissionOf {
 pub(crate) struct CommissionCancel {
     /// The commission
     #[command(flatten)]
-    pub(crate) of: CommissionOf,
+    pub(crate) of: CommissionArgs,
     /// The reason, for the commission's timeline
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: Option<String>,
@@ -342,7 +342,7 @@ pub(crate) struct CommissionCancel {
 pub(crate) struct CommissionAbandon {
     /// The commission
     #[command(flatten)]
-    pub(crate) of: CommissionOf,
+    pub(crate) of: CommissionArgs,
     /// The reason, for the commission's timeline
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
@@ -353,7 +353,7 @@ pub(crate) struct CommissionAbandon {
 pub(crate) struct CommissionNote {
     /// The commission
     #[command(flatten)]
-    pub(crate) of: CommissionOf,
+    pub(crate) of: CommissionArgs,
     /// The note; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) text: String,

@@ -60,14 +60,14 @@ status, its project, its worker, its day, the day until which it is deferred, an
     List(MeetingList),
     /// Show a meeting's agenda, messages and notes
     #[command(after_help = "Examples:\n  guild meeting show ID\n  guild meeting show ID --json")]
-    Show(MeetingOf),
+    Show(MeetingArgs),
     /// Continue an open meeting
     #[command(after_help = "\
 Example:
   guild meeting resume ID
 
 The command shows the last turn, and joins a turn that is under way; it then continues as `guild meet` does.")]
-    Resume(MeetingOf),
+    Resume(MeetingArgs),
     /// Have the notes of a meeting written, print them, and end the meeting
     #[command(after_help = "\
 Examples:
@@ -75,7 +75,7 @@ Examples:
   guild meeting close ID > notes.md          (the Markdown source; a terminal shows it rendered)
 
 A turn that is under way is interrupted. The changes that were made in the meeting are merged into claude/main.")]
-    Close(MeetingOf),
+    Close(MeetingArgs),
     /// Open a meeting that a worker requests
     #[command(after_help = "\
 Examples:
@@ -86,7 +86,7 @@ After that, the command continues as `guild meet` does.")]
     Accept(MeetingAccept),
     /// Decline a meeting that a worker requests
     #[command(after_help = "Example:\n  guild meeting decline ID")]
-    Decline(MeetingOf),
+    Decline(MeetingArgs),
     /// Defer a meeting that a worker requests; it stays in the list
     #[command(after_help = "Example:\n  guild meeting defer ID 2026-12-01")]
     Defer(MeetingDefer),
@@ -108,7 +108,7 @@ pub(crate) struct MeetingList {
 
 /// A meeting.
 #[derive(Debug, Args)]
-pub(crate) struct MeetingOf {
+pub(crate) struct MeetingArgs {
     /// The meeting's id from `list`, or a unique prefix of it; `audience-`, `meeting-request-` and `followup-` may be
     /// omitted
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::meetings))]
@@ -123,7 +123,7 @@ pub(crate) struct MeetingOf {
 pub(crate) struct MeetingAccept {
     /// The meeting
     #[command(flatten)]
-    pub(crate) of: MeetingOf,
+    pub(crate) of: MeetingArgs,
     /// A message to the worker, in addition to its own agenda
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) message: Option<String>,
@@ -137,7 +137,7 @@ pub(crate) struct MeetingAccept {
 pub(crate) struct MeetingDefer {
     /// The meeting
     #[command(flatten)]
-    pub(crate) of: MeetingOf,
+    pub(crate) of: MeetingArgs,
     /// The day until which the meeting is deferred, such as 2026-12-01
     #[arg(value_name = "DATE")]
     pub(crate) until: Date,

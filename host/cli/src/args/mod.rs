@@ -657,7 +657,7 @@ the next request on.")]
     List {
         /// The location of the tokens
         #[command(flatten)]
-        of: TokensOf,
+        of: TokensArgs,
         /// Print the tokens as JSON
         #[arg(long)]
         json: bool,
@@ -669,7 +669,7 @@ the next request on.")]
         name: String,
         /// The location of the tokens
         #[command(flatten)]
-        of: TokensOf,
+        of: TokensArgs,
     },
 }
 
@@ -695,12 +695,12 @@ pub(crate) struct TokenAdd {
     pub(crate) usd_per_day: Option<f64>,
     /// The location of the tokens
     #[command(flatten)]
-    pub(crate) of: TokensOf,
+    pub(crate) of: TokensArgs,
 }
 
 /// The location of the tokens.
 #[derive(Debug, Args)]
-pub(crate) struct TokensOf {
+pub(crate) struct TokensArgs {
     /// The operator's policy, next to which the tokens are stored
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
@@ -892,7 +892,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_has_examples_and_each_that_shows_something_has_json() {
+    fn each_command_has_examples_and_each_listing_has_json() {
         let mut seen = Vec::new();
         each(&Cli::command(), "", &mut |path, command| {
             seen.push(path.to_owned());

@@ -15,7 +15,7 @@ use super::{counted, rows};
 use crate::output::{count, harmless, one_line};
 
 /// The maximum length of a text from the component.
-const CHARS: usize = 600;
+const MAX_TEXT_CHARS: usize = 600;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --text: #1b1f24; --quiet: #57606a; --line: #d0d7de; --ground: #fff; --panel: #f6f8fa;
@@ -212,7 +212,7 @@ fn page(title: &str, body: &Markup) -> String {
 
 /// A text of the component on one line, shortened, without control characters. The template escapes it.
 fn safe(text: &str) -> String {
-    one_line(text, CHARS)
+    one_line(text, MAX_TEXT_CHARS)
 }
 
 fn table(rows: &[(&str, String)]) -> Markup {

@@ -32,9 +32,9 @@ use crate::{
 use subject::Subject;
 
 /// The maximum size of a file that is read: more than any sensible limit of a component.
-const MOST_BYTES: u64 = 512 * 1024 * 1024;
+const MAX_BYTES: u64 = 512 * 1024 * 1024;
 /// The maximum size of a saved audit that is read: more than this command writes.
-const MOST_SAVED_BYTES: usize = 16 * 1024 * 1024;
+const MAX_SAVED_BYTES: usize = 16 * 1024 * 1024;
 
 /// A FIFO in place of a file is opened without waiting for a writer, and then refused.
 const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -98,9 +98,9 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
         return Ok(subject.with(old, bytes, config)?.audit());
     }
     let cannot = |why: String| fail(format!("{old}: {why}"));
-    if bytes.len() > MOST_SAVED_BYTES {
+    if bytes.len() > MAX_SAVED_BYTES {
         return Err(cannot(format!(
-            "a saved audit has at most {MOST_SAVED_BYTES} bytes; compare with the component's file instead"
+            "a saved audit has at most {MAX_SAVED_BYTES} bytes; compare with the component's file instead"
         )));
     }
     let saved: Audit = guild_contract::objects::from_json(&bytes)
@@ -134,10 +134,10 @@ fn read(file: File) -> Result<Vec<u8>, String> {
     if !found.is_file() {
         return Err("it is not a regular file".to_owned());
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(MOST_BYTES)).unwrap_or_default());
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(format!("it is larger than {MOST_BYTES} bytes, and no host loads such a component"));
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(MAX_BYTES)).unwrap_or_default());
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("it is larger than {MAX_BYTES} bytes, and no host loads such a component"));
     }
     Ok(bytes)
 }

@@ -27,19 +27,19 @@ use memchr::memmem;
 use super::NO_WAIT;
 
 /// The maximum number of files and links in the audit.
-const FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 /// The maximum size of all files that are read, in bytes.
-const DOCUMENTS_BYTES: usize = 32 * 1024 * 1024;
+const MAX_TOTAL_BYTES: usize = 32 * 1024 * 1024;
 /// The maximum depth of directories that are read.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 /// How many bytes of a file decide its kind.
-const BEGINNING: usize = 4096;
+const HEADER_BYTES: usize = 4096;
 /// How many bytes of a file are searched for another one.
-const LOOKED_AT: u64 = 8 * 1024 * 1024;
+const SEARCHED_BYTES: u64 = 8 * 1024 * 1024;
 /// The directory with a member's memories.
 const MEMORY: &str = "memory";
 /// How many bytes of a memory are read.
-const MEMORY_BYTES: u64 = 256 * 1024;
+const MAX_MEMORY_BYTES: u64 = 256 * 1024;
 /// The directory with a member's jobs.
 const JOBS: &str = "jobs";
 /// The members that ship with the host.
@@ -82,7 +82,7 @@ pub(super) fn memories(member: &FoundMember) -> Vec<(String, Vec<u8>)> {
         .filter(|name| is_memory(&dir, name))
         .filter_map(|name| {
             let mut content = Vec::new();
-            dir.open(&name).ok()?.take(MEMORY_BYTES).read_to_end(&mut content).ok()?;
+            dir.open(&name).ok()?.take(MAX_MEMORY_BYTES).read_to_end(&mut content).ok()?;
             Some((format!("{MEMORY}/{name}"), content))
         })
         .collect();
@@ -105,7 +105,7 @@ impl Others {
             if own.contains(&path) || (within == "memory/" && is_memory(dir, &shown)) {
                 continue;
             }
-            if self.files.len() >= FILES {
+            if self.files.len() >= MAX_FILES {
                 self.is_cut = true;
                 return Ok(());
             }
@@ -115,7 +115,7 @@ impl Others {
                 // A directory handle follows no link to the outside.
                 if dir.metadata(&name).is_ok() { OtherKind::Link } else { OtherKind::LinkOut }
             } else if found.is_dir() {
-                if depth < DEPTH {
+                if depth < MAX_DEPTH {
                     self.add(&entry.open_dir()?, &format!("{path}/"), own, depth + 1)?;
                     continue;
                 }
@@ -124,7 +124,7 @@ impl Others {
                 let Some(content) = if_there(beginning(dir, Path::new(&name)))? else { continue };
                 let kind = kind(&content, found.mode());
                 self.bytes += content.len();
-                if self.bytes > DOCUMENTS_BYTES {
+                if self.bytes > MAX_TOTAL_BYTES {
                     self.is_cut = true;
                 } else {
                     self.documents.push((path.clone(), content));
@@ -144,7 +144,7 @@ fn beginning(dir: &Dir, name: &Path) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(NO_WAIT);
     let mut content = Vec::new();
-    dir.open_with(name, &options)?.take(LOOKED_AT).read_to_end(&mut content)?;
+    dir.open_with(name, &options)?.take(SEARCHED_BYTES).read_to_end(&mut content)?;
     Ok(content)
 }
 
@@ -152,7 +152,7 @@ fn kind(content: &[u8], mode: u32) -> OtherKind {
     // Pictures and archives can have further data after their end.
     let modules = [&b"\0asm\x01\0\0\0"[..], b"\0asm\x0d\0\x01\0"];
     let is_wasm_inside = modules.iter().any(|magic| memmem::find(content, magic).is_some());
-    match form_of(content.get(..BEGINNING).unwrap_or(content)) {
+    match form_of(content.get(..HEADER_BYTES).unwrap_or(content)) {
         _ if is_wasm_inside => OtherKind::Wasm,
         Form::Wasm => OtherKind::Wasm,
         Form::Program | Form::Script => OtherKind::Program,

@@ -8,9 +8,9 @@ use super::{counted, rows};
 use crate::output::{BAD, LABEL, STRONG, count, one_line};
 
 /// The maximum length of lines, for terminals of ordinary width.
-const COLUMNS: usize = 100;
+const LINE_CHARS: usize = 100;
 /// The maximum length of a text from the component.
-const CHARS: usize = 300;
+const MAX_TEXT_CHARS: usize = 300;
 
 /// The first screen: identity, capabilities and findings.
 pub(super) fn summary(audit: &Audit) -> String {
@@ -188,7 +188,7 @@ impl Page {
     }
 
     pub(super) fn title(&mut self, title: &str) {
-        let _ = writeln!(self.text, "\n{STRONG}{}{STRONG:#}", one_line(title, CHARS));
+        let _ = writeln!(self.text, "\n{STRONG}{}{STRONG:#}", one_line(title, MAX_TEXT_CHARS));
     }
 
     pub(super) fn row(&mut self, label: &str, value: &str) {
@@ -211,9 +211,9 @@ impl Page {
     /// Writes words from column `at`, with further lines indented by `indent`.
     fn flow(&mut self, at: usize, indent: usize, text: &str) {
         let mut column = at;
-        for word in one_line(text, 4 * CHARS).split(' ') {
+        for word in one_line(text, 4 * MAX_TEXT_CHARS).split(' ') {
             let width = word.chars().count();
-            if column > indent && column + 1 + width > COLUMNS {
+            if column > indent && column + 1 + width > LINE_CHARS {
                 self.text.push('\n');
                 column = 0;
             }

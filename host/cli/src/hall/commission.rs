@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::{Hall, TEXT_CHARS, changed, given, overridden, pick};
 use crate::{
     age,
-    args::hall::{Commission, CommissionCreate, CommissionList, CommissionOf, CommissionWatch},
+    args::hall::{Commission, CommissionArgs, CommissionCreate, CommissionList, CommissionWatch},
     failure::{Failure, exit},
     jobs::worker::stop_signals,
     output::{
@@ -94,7 +94,7 @@ async fn find(hall: &Hall, wanted: &str) -> Result<CommissionView, Failure> {
 }
 
 /// The hall, and the whole id of a commission.
-async fn found(args: &CommissionOf) -> Result<(Hall, String), Failure> {
+async fn found(args: &CommissionArgs) -> Result<(Hall, String), Failure> {
     let hall = Hall::open(&args.hall)?;
     let id = find(&hall, &args.id).await?.id.to_string();
     Ok((hall, id))
@@ -204,7 +204,7 @@ fn table(commissions: &[CommissionView], now: Timestamp) -> Table {
     table
 }
 
-async fn show(args: CommissionOf) -> Result<(), Failure> {
+async fn show(args: CommissionArgs) -> Result<(), Failure> {
     let hall = Hall::open(&args.hall)?;
     let CommissionView { id, project_name, .. } = find(&hall, &args.id).await?;
     let wanted = ReadCommissionParams { commission_id: id.into(), project_name: Some(project_name) };
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_without_what_steers_a_terminal() {
+    fn an_event_is_one_line_without_control_characters() {
         let line = |json: &str| written(|out| write_event(out, &serde_json::from_str(json).unwrap()));
         let status = r#"{"type":"commission_status","commissionId":"c","status":"failed","oldStatus":"in_progress",
             "from":"in_progress","to":"failed","projectName":"p","reason":"a\n\u001b[2Jb"}"#;

@@ -35,10 +35,10 @@ pub(crate) async fn meet(args: Meet) -> Result<(), Failure> {
     let agenda = match args.agenda {
         Some(agenda) => agenda,
         None => match conversation.line("Agenda: ").await? {
-            Said::Line(line) => line,
-            Said::End if conversation.is_interactive => return Ok(()),
-            Said::End => return Err(Failure::error("there is no agenda; give one as AGENDA, or on stdin")),
-            Said::Stopped => return Err(Failure::code(exit::INTERRUPTED)),
+            Input::Line(line) => line,
+            Input::End if conversation.is_interactive => return Ok(()),
+            Input::End => return Err(Failure::error("there is no agenda; give one as AGENDA, or on stdin")),
+            Input::Stopped => return Err(Failure::code(exit::INTERRUPTED)),
         },
     };
     let resource_overrides = args.overrides.overrides().unwrap_or_default();
@@ -81,7 +81,7 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
         }
     }
     let mut conversation = Conversation::new(hall, json)?;
-    conversation.is_at(one.id.as_str(), &one.worker);
+    conversation.set_meeting(one.id.as_str(), &one.worker);
     let messages = &detail.parsed_messages;
     let last = messages.iter().rposition(|message| message.role == Role::User);
     let mut exchange = messages.iter().skip(last.unwrap_or_default());
@@ -99,7 +99,7 @@ pub(crate) async fn resume(hall: Hall, detail: &MeetingDetail, json: bool) -> Re
     if turn == Turn::Empty && !json {
         print(|out| exchange.try_for_each(|message| write_message(out, message, &one.worker)))?;
     }
-    conversation.go_on(turn).await
+    conversation.converse(turn).await
 }
 
 /// The failure of a command that was ended before the hall named the meeting.
@@ -121,7 +121,7 @@ struct Conversation {
 }
 
 /// The input of the user.
-enum Said {
+enum Input {
     Line(String),
     /// The end of the input.
     End,
@@ -174,7 +174,7 @@ impl Conversation {
     }
 
     /// Stores the id of the meeting, and prints it.
-    fn is_at(&mut self, id: &str, worker: &str) {
+    fn set_meeting(&mut self, id: &str, worker: &str) {
         if self.meeting.is_none() {
             let [shown, worker] = [id, worker].map(|text| one_line(text, TEXT_CHARS));
             tell(format_args!("{STRONG}{shown}{STRONG:#} with {worker}"));
@@ -183,7 +183,7 @@ impl Conversation {
     }
 
     /// The next line that is not empty.
-    async fn line(&mut self, question: &str) -> Result<Said, Failure> {
+    async fn line(&mut self, question: &str) -> Result<Input, Failure> {
         loop {
             if self.is_interactive {
                 let mut err = anstream::AutoStream::auto(io::stderr().lock());
@@ -191,12 +191,12 @@ impl Conversation {
             }
             let line = tokio::select! {
                 line = self.input.next_line() => line.map_err(|e| Failure::error(format!("cannot read stdin: {e}")))?,
-                () = self.signals.next() => return Ok(Said::Stopped),
+                () = self.signals.next() => return Ok(Input::Stopped),
             };
             match line {
-                None => return Ok(Said::End),
+                None => return Ok(Input::End),
                 Some(line) if line.trim().is_empty() => {}
-                Some(line) => return Ok(Said::Line(line)),
+                Some(line) => return Ok(Input::Line(line)),
             }
         }
     }
@@ -207,12 +207,12 @@ impl Conversation {
         match (&self.meeting, turn) {
             (None, Turn::Left | Turn::Interrupted) => Err(opening()),
             (None, _) => Err(Failure::code(exit::ERROR)),
-            (Some(_), turn) => self.go_on(turn).await,
+            (Some(_), turn) => self.converse(turn).await,
         }
     }
 
     /// Sends the user's messages, turn by turn.
-    async fn go_on(mut self, mut turn: Turn) -> Result<(), Failure> {
+    async fn converse(mut self, mut turn: Turn) -> Result<(), Failure> {
         let Some(id) = self.meeting.clone() else { return Ok(()) };
         let shown = one_line(&id, TEXT_CHARS);
         let code = loop {
@@ -223,9 +223,9 @@ impl Conversation {
                 _ => {}
             }
             let message = match self.line("> ").await? {
-                Said::Line(line) => line,
-                Said::Stopped if !self.is_interactive => break exit::INTERRUPTED,
-                Said::End | Said::Stopped => break 0,
+                Input::Line(line) => line,
+                Input::Stopped if !self.is_interactive => break exit::INTERRUPTED,
+                Input::End | Input::Stopped => break 0,
             };
             let said = MessageParams { meeting_id: id.clone(), message };
             let events = tokio::select! {
@@ -274,7 +274,7 @@ impl Conversation {
                 Ok(Some(Reply { json, value })) => {
                     (is_lost, is_empty) = (false, false);
                     if let TurnEvent::Session { meeting_id, worker, cut, .. } = &value {
-                        self.is_at(meeting_id, worker);
+                        self.set_meeting(meeting_id, worker);
                         if !self.json {
                             cut.iter().for_each(|cut| tell(one_line(cut, TEXT_CHARS)));
                         }
@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_text_and_lines_of_tools_without_what_steers_a_terminal() {
+    fn a_turn_is_text_and_tool_lines_without_control_characters() {
         let (mut page, mut out) = (Page::default(), Vec::new());
         for event in [
             json!({"type": "session", "meetingId": "audience-a", "sessionId": "j", "worker": "Dalton"}),

@@ -17,7 +17,7 @@ use guild_client::{
 
 use super::{Hall, TEXT_CHARS, changed, meet, overridden, pick};
 use crate::{
-    args::meeting::{Meeting, MeetingDefer, MeetingList, MeetingOf},
+    args::meeting::{Meeting, MeetingArgs, MeetingDefer, MeetingList},
     failure::Failure,
     output::{
         LABEL, STRONG, harmless,
@@ -62,7 +62,7 @@ pub(crate) async fn meeting(args: Meeting) -> Result<(), Failure> {
 }
 
 /// Connects to the hall, and finds the meeting with this id or unique prefix.
-async fn found(args: &MeetingOf) -> Result<(Hall, MeetingView), Failure> {
+async fn found(args: &MeetingArgs) -> Result<(Hall, MeetingView), Failure> {
     let hall = Hall::open(&args.hall)?;
     let (all, _) = meetings(hall.ask(hall.client.ask::<ListMeetings>(&all()).await)?.value);
     let one = pick(all, |one| one.id.as_str(), &args.id, ("meeting", &PREFIXES))?;
@@ -82,7 +82,7 @@ fn meetings(answer: MeetingsAnswer) -> (Vec<MeetingView>, usize) {
     }
 }
 
-async fn read(args: &MeetingOf) -> Result<(Hall, Reply<MeetingDetail>), Failure> {
+async fn read(args: &MeetingArgs) -> Result<(Hall, Reply<MeetingDetail>), Failure> {
     let (hall, one) = found(args).await?;
     let wanted = MeetingParams { meeting_id: one.id.into(), project_name: Some(one.project_name) };
     let detail = hall.ask(hall.client.ask::<ReadMeeting>(&wanted).await)?;
@@ -126,7 +126,7 @@ fn table(meetings: &[MeetingView]) -> Table {
     table
 }
 
-async fn show(args: MeetingOf) -> Result<(), Failure> {
+async fn show(args: MeetingArgs) -> Result<(), Failure> {
     let (_, reply) = read(&args).await?;
     if args.hall.json {
         return Ok(print_json(&reply.json)?);
@@ -176,7 +176,7 @@ fn write_detail(out: &mut dyn Write, detail: &MeetingDetail) -> io::Result<()> {
     Ok(())
 }
 
-async fn close(args: MeetingOf) -> Result<(), Failure> {
+async fn close(args: MeetingArgs) -> Result<(), Failure> {
     let (hall, one) = found(&args).await?;
     if one.status == MeetingStatus::Open {
         tell(format_args!("{} writes the notes", one_line(&one.worker, TEXT_CHARS)));

@@ -32,9 +32,9 @@ use crate::{
 };
 
 /// How many candidates are listed for an ambiguous id.
-const CHOICES: usize = 10;
+const MAX_CANDIDATES: usize = 10;
 /// How many members of a host are queried concurrently.
-const AT_A_TIME: usize = 8;
+const MAX_CONCURRENT_QUERIES: usize = 8;
 
 /// A source of jobs.
 pub(crate) enum Jobs {
@@ -429,7 +429,7 @@ impl Jobs {
         by_age.sort_by_key(|(made, _)| Reverse(*made));
         let found = by_age.into_iter().map(|(_, found)| found);
         let mut table = Table::new(["JOB", "MEMBER", "AGE"].map(Column::Left)).rest("DESCRIPTION");
-        for found in found.take(CHOICES) {
+        for found in found.take(MAX_CANDIDATES) {
             let view = self.look(&found).await;
             let made = view.as_ref().and_then(|view| view.started_at.parse().ok());
             let cells = [
@@ -446,8 +446,8 @@ impl Jobs {
         let mut text = Vec::new();
         table.write(&mut text, Some(stderr_width()))?;
         tell(String::from_utf8_lossy(&text).trim_end());
-        if count > CHOICES {
-            tell(format_args!("and {} more", count - CHOICES));
+        if count > MAX_CANDIDATES {
+            tell(format_args!("and {} more", count - MAX_CANDIDATES));
         }
         Err(Failure::code(exit::ERROR))
     }
@@ -554,7 +554,7 @@ async fn query_all<'a, T, F: Future<Output = Result<T, Error>> + 'a>(
     members: &'a [Served],
     query: impl Fn(&'a Served) -> F + 'a,
 ) -> Vec<Result<T, Error>> {
-    stream::iter(members).map(query).buffered(AT_A_TIME).collect().await
+    stream::iter(members).map(query).buffered(MAX_CONCURRENT_QUERIES).collect().await
 }
 
 impl JobRows {

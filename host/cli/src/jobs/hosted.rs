@@ -27,9 +27,9 @@ use crate::{
 };
 
 /// How long a new owner may take to publish its settings for a member.
-const PUBLISHED: Duration = Duration::from_secs(3);
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(3);
 /// The interval of checks for these settings.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a command line requires of the host that runs a member's jobs.
 pub(crate) struct Terms {
@@ -124,11 +124,11 @@ impl Terms {
 
 /// The published settings with which the owner serves the member.
 fn published(member: &Dir, owner: &Owner) -> Result<Serving, String> {
-    let until = Instant::now() + PUBLISHED;
+    let until = Instant::now() + PUBLISH_TIMEOUT;
     loop {
         match owner.note::<Serving>(member) {
             Ok(Some(serving)) => return Ok(serving),
-            Ok(None) if Instant::now() < until && owner.is_alive() => thread::sleep(POLL),
+            Ok(None) if Instant::now() < until && owner.is_alive() => thread::sleep(POLL_INTERVAL),
             Ok(None) => return Err("it does not publish its settings".to_owned()),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                 return Err("it belongs to another user, and publishes its settings only to that user".to_owned());

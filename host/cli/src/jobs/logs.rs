@@ -32,9 +32,9 @@ use crate::{
 };
 
 /// The polling interval at the end of a transcript.
-const POLL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long `--follow` waits for the next host if no process runs the job any more.
-const NEXT_HOST: Duration = Duration::from_secs(10);
+const NEXT_HOST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum length of a tool's input or result.
 const SHOWN_CHARS: usize = 160;
 /// The style of lines of a job's log.
@@ -77,11 +77,11 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
         if state != State::Interrupted {
             alone = None;
         } else if args.follow && alone.is_none() {
-            tell(format_args!("no process runs the job; waiting {} s for the next host", NEXT_HOST.as_secs()));
+            tell(format_args!("no process runs the job; waiting {} s for the next host", NEXT_HOST_TIMEOUT.as_secs()));
             alone = Some(Instant::now());
         }
-        if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST)) {
-            tokio::time::sleep(POLL).await;
+        if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST_TIMEOUT)) {
+            tokio::time::sleep(POLL_INTERVAL).await;
             continue;
         }
         if state != State::Runs {

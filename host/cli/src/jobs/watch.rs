@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_without_what_steers_a_terminal() {
+    fn an_event_is_one_line_without_control_characters() {
         let line = |json: &str| {
             let mut out = Vec::new();
             write_event(&mut out, &serde_json::from_str(json).unwrap()).unwrap();

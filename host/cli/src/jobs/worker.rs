@@ -33,13 +33,13 @@ use crate::{
 /// The maximum length of a description that is taken from the task.
 const DESCRIPTION_CHARS: usize = 80;
 /// The initial polling interval.
-const POLL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest polling interval for a job of another host.
-const SLOWEST: Duration = Duration::from_secs(1);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a host of a directory may take to notice a changed component.
-const NOTICED: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of a host's answer to a cancellation.
-const CANCEL: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many polls in a row may find that the host is busy or being restarted.
 const MAX_FAILED_POLLS: u32 = 40;
 
@@ -268,7 +268,7 @@ impl Worker {
     async fn cancel(&self, id: &str) -> Result<bool, Failure> {
         match self {
             Self::Here { member, .. } => drop(member.cancel(id).await?),
-            Self::Owner(host) => match tokio::time::timeout(CANCEL, host.cancel(id)).await {
+            Self::Owner(host) => match tokio::time::timeout(CANCEL_TIMEOUT, host.cancel(id)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) if !error.may_pass() => return Err(error.into()),
                 Ok(Err(_)) | Err(_) => return Ok(false),
@@ -299,7 +299,7 @@ impl Worker {
         if is_to_end {
             self.end(id, &mut interrupted, stop).await?;
         }
-        let mut pause = POLL;
+        let mut pause = POLL_INTERVAL;
         loop {
             let status = tokio::select! {
                 status = self.status(id) => status?,
@@ -315,7 +315,7 @@ impl Worker {
                     progress.show(Some("cancelling").filter(|_| interrupted).or(status.summary.as_deref()));
                     // Other clients poll the host, too, so the interval grows.
                     if let Self::Owner(_) = self {
-                        pause = (pause * 5 / 4).min(SLOWEST);
+                        pause = (pause * 5 / 4).min(MAX_POLL_INTERVAL);
                     }
                     pause
                 }
@@ -325,7 +325,7 @@ impl Worker {
                     if failed_polls > MAX_FAILED_POLLS {
                         return Err(Failure::error("the host no longer answers; the job may go on there"));
                     }
-                    SLOWEST
+                    MAX_POLL_INTERVAL
                 }
             };
             tokio::select! {
@@ -352,7 +352,7 @@ async fn wait_until_current(
     // A host of one member has a single endpoint, and only reads the member's files when it starts.
     let is_roster = url.contains("/members/");
     let compiled = Duration::from_secs(limits.compile_seconds.into());
-    let mut until = Instant::now() + NOTICED;
+    let mut until = Instant::now() + CHANGE_TIMEOUT;
     loop {
         let members = match guild_client::members(url, &options).await {
             Ok(members) => members.value,
@@ -369,7 +369,7 @@ async fn wait_until_current(
         let loading = Some(&served.member).filter(|_| is_loading).or(served.toolboxes_loading.first());
         if let Some(loading) = loading {
             progress.waiting(&format!("the host at {url} is compiling the component of {loading}"));
-            until = Instant::now() + NOTICED;
+            until = Instant::now() + CHANGE_TIMEOUT;
         } else if is_same || served.state == MemberService::Error {
             // The dispatch will report the error.
             return Ok(());
@@ -390,7 +390,7 @@ async fn wait_until_current(
         } else {
             progress.waiting(&format!("waiting for the host at {url} to load the change of {key}"));
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

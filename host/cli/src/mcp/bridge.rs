@@ -31,17 +31,17 @@ use super::{
 use crate::failure::Failure;
 
 /// How many times to send a message if the host ends before it is delivered.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// The maximum size of a client's message, without its newline.
-const LINE_BYTES: usize = 64 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 /// The capacity of the queue of messages to the client.
-const QUEUED: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 /// How long requests may take after the client has closed its end.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout for closing a session, and for writing the last messages.
-const CLOSE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause before the connection for messages of the host is opened again.
-const RECONNECT: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 const INITIALIZED: &str = "notifications/initialized";
 const LISTEN: &str = "subscriptions/listen";
@@ -57,7 +57,7 @@ pub(super) async fn run(
     output: impl AsyncWrite + Unpin + Send + 'static,
     mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Failure> {
-    let (out, messages) = mpsc::channel(QUEUED);
+    let (out, messages) = mpsc::channel(QUEUE_CAPACITY);
     let mut writing = tokio::spawn(write(output, messages));
     let bridge = Arc::new(Bridge {
         locator,
@@ -72,15 +72,15 @@ pub(super) async fn run(
     turn.cancel();
     let mut line = Vec::new();
     let ended = loop {
-        let mut rest = (&mut input).take((LINE_BYTES + 1 - line.len()) as u64);
+        let mut rest = (&mut input).take((MAX_LINE_BYTES + 1 - line.len()) as u64);
         tokio::select! {
             read = rest.read_until(b'\n', &mut line) => {
                 // The last line may lack a newline.
                 if read.is_err() || line.is_empty() {
                     break Ok(());
                 }
-                if line.len() > LINE_BYTES && !line.ends_with(b"\n") {
-                    break Err(Failure::error(format!("a message of the client is longer than {LINE_BYTES} bytes")));
+                if line.len() > MAX_LINE_BYTES && !line.ends_with(b"\n") {
+                    break Err(Failure::error(format!("a message of the client is longer than {MAX_LINE_BYTES} bytes")));
                 }
                 let message = match Message::read(mem::take(&mut line)) {
                     Ok(Some(message)) if !bridge.cancels(&message) => Ok(message),
@@ -111,13 +111,13 @@ pub(super) async fn run(
         }
     };
     bridge.stop_listening();
-    if timeout(LAST_ANSWERS, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
-        tracing::warn!("requests without an answer {LAST_ANSWERS:?} after the last message are given up");
+    if timeout(DRAIN_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
+        tracing::warn!("requests without an answer {DRAIN_TIMEOUT:?} after the last message are given up");
     }
     tasks.shutdown().await;
     bridge.close().await;
     drop(bridge);
-    let _ = timeout(CLOSE, &mut writing).await;
+    let _ = timeout(CLOSE_TIMEOUT, &mut writing).await;
     ended
 }
 
@@ -193,7 +193,7 @@ impl Link {
                         return;
                     }
                 }
-                sleep(RECONNECT).await;
+                sleep(RECONNECT_DELAY).await;
             }
         });
         let before = lock(&self.listening).replace(listening.abort_handle());
@@ -272,7 +272,7 @@ impl Bridge {
 
     async fn try_to_relay(&self, message: &Message, cancellation: &CancellationToken) -> Result<(), String> {
         let mut gone = "the host is gone".to_owned();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let Some(link) = self.link().await? else { continue };
             let Some(sent) = cancellation.run_until_cancelled(link.send(message)).await else { return Ok(()) };
             match sent {
@@ -359,7 +359,7 @@ impl Bridge {
     async fn close(&self) {
         let Host { found, link } = mem::take(&mut *self.host.lock().await);
         if let Some((link, head)) = link.as_ref().and_then(|link| Some((link, link.session.get()?))) {
-            let _ = timeout(CLOSE, link.relay.end(head)).await;
+            let _ = timeout(CLOSE_TIMEOUT, link.relay.end(head)).await;
         }
         if let Some(found) = found {
             found.end().await;

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_says_what_it_is_says_so_in_headers_too() {
+    fn a_self_describing_message_has_headers() {
         let line = r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"zähle","_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28"}}}"#;
         let message = read(line);
         assert_eq!(message.id.as_deref(), Some("\"a\""));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_no_id_that_would_have_to_be_answered() {
+    fn an_answer_has_no_request_id() {
         assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).id, None);
         let cancel = read(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
         assert_eq!(cancel.cancels.as_deref(), Some("7"));

@@ -23,9 +23,9 @@ use tokio::{
 use crate::{client::private_port, failure::Failure, output::log::LogArgs, serve::Start};
 
 /// The timeout for a host to end, and for the last lines of its log.
-const SHUTDOWN: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of its first line.
-const LINE_BYTES: u64 = 64 * 1024;
+const MAX_LINE_BYTES: u64 = 64 * 1024;
 
 /// The options of a private host.
 pub(super) struct HostCommand {
@@ -51,7 +51,7 @@ pub(super) struct StartedHost {
 impl StartedHost {
     /// Waits for its end, and for the last lines of its log.
     pub(super) async fn ended(self) {
-        if tokio::time::timeout(SHUTDOWN, self.running).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.running).await.is_err() {
             tracing::warn!("the host at {} takes long to end", self.base);
         }
     }
@@ -72,7 +72,7 @@ impl HostCommand {
         };
         let log = tokio::spawn(copy_log(stderr));
         let mut line = String::new();
-        let read = BufReader::new(stdout.take(LINE_BYTES)).read_line(&mut line).await;
+        let read = BufReader::new(stdout.take(MAX_LINE_BYTES)).read_line(&mut line).await;
         let start: Start = match read.map(|_| serde_json::from_str(&line)) {
             Ok(Ok(start)) => start,
             Ok(Err(_)) => Err("the host ended before it was ready; its messages on stderr say why".to_owned()),
@@ -82,7 +82,7 @@ impl HostCommand {
         let base = match start {
             Ok(base) => base,
             Err(why) => {
-                let _ = tokio::time::timeout(SHUTDOWN, running).await;
+                let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, running).await;
                 return Err(Failure::error(why));
             }
         };
@@ -131,7 +131,7 @@ async fn copy_log(stderr: ChildStderr) {
     let (mut stderr, mut line) = (BufReader::new(stderr), Vec::new());
     loop {
         line.clear();
-        match (&mut stderr).take(LINE_BYTES).read_until(b'\n', &mut line).await {
+        match (&mut stderr).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             // If stderr of this process is closed, the host goes on without a log.
             Ok(_) => drop(tokio::io::stderr().write_all(&line).await),

@@ -108,7 +108,7 @@ fn approve_member(
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
     let gains = standing.trusted.pin().is_some_and(|pin| pin.base != standing.presented.base);
     if !is_pinned || gains {
-        tell(what_follows(approval, &found));
+        tell(next_load(approval, &found));
     }
     check_loads(found, config, &name)
 }
@@ -128,7 +128,7 @@ fn check_loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Fa
 }
 
 /// The time at which a host serves the approved state.
-fn what_follows(approval: &Approval, found: &FoundMember) -> String {
+fn next_load(approval: &Approval, found: &FoundMember) -> String {
     let owner = Owner::of(&found.dir).ok().flatten();
     let Some(owner) = owner.filter(|owner| !owner.url.is_empty()) else {
         return "no host serves it; the next host that serves it loads it, and so does `guild run`".to_owned();

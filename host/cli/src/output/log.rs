@@ -59,11 +59,11 @@ pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failu
     };
     let lines = fmt::layer()
         .fmt_fields(debug_fn(field).delimited(" "))
-        .with_writer(|| Unbreakable)
+        .with_writer(|| InfallibleStderr)
         .with_target(verbose > 0)
         .with_ansi(colours());
     let is_json = format == LogFormat::Json;
-    let json = is_json.then_some(JsonLines(|| Unbreakable));
+    let json = is_json.then_some(JsonLines(|| InfallibleStderr));
     tracing_subscriber::registry().with(filter).with((!is_json).then_some(lines)).with(json).init();
     Ok(())
 }
@@ -71,7 +71,7 @@ pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failu
 /// Writes a message of a command as a line of the JSON log.
 pub(crate) fn tell(level: Level, message: &str) {
     let line = JsonLine { message: message.into(), ..JsonLine::now(level, env!("CARGO_CRATE_NAME")) };
-    line.write(Unbreakable);
+    line.write(InfallibleStderr);
 }
 
 /// The level and the format of the log.
@@ -205,9 +205,9 @@ fn colours() -> bool {
 }
 
 /// A stderr without write errors: a host outlives the reader of its log.
-struct Unbreakable;
+struct InfallibleStderr;
 
-impl Write for Unbreakable {
+impl Write for InfallibleStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let _ = io::stderr().lock().write_all(line);
         Ok(line.len())
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_in_json_is_one_object_with_the_fields_of_what_it_happened_in() {
+    fn a_json_event_has_the_fields_of_its_spans() {
         let written = Written::default();
         let to = written.clone();
         let lines = JsonLines(move || to.clone());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_whatever_its_texts_are() {
+    fn an_event_is_always_one_line() {
         let written = Written::default();
         let to = written.clone();
         let lines = fmt::layer()

@@ -15,11 +15,11 @@ const CODE: Style = AnsiColor::Cyan.on_default();
 const HEADING: Style = Style::new().effects(Effects::BOLD);
 const TITLE: Style = AnsiColor::Magenta.on_default().effects(Effects::BOLD);
 /// The maximum depth to which lists and quotations are indented.
-const DEPTH: usize = 12;
+const MAX_DEPTH: usize = 12;
 /// The maximum line length of prose on a wider terminal.
 const PROSE_CHARS: usize = 100;
 /// The maximum number of columns that are aligned in a table, and the maximum width of each.
-const COLUMNS: usize = 16;
+const MAX_COLUMNS: usize = 16;
 const CELL_CHARS: usize = 40;
 /// The largest report that is rendered.
 const RENDERED_BYTES: usize = 1024 * 1024;
@@ -286,7 +286,7 @@ impl Page {
         if self.word.chars == 0 {
             return;
         }
-        let indent: usize = self.blocks.iter().take(DEPTH).map(Block::chars).sum();
+        let indent: usize = self.blocks.iter().take(MAX_DEPTH).map(Block::chars).sum();
         if self.line.chars > 0 {
             match indent + self.line.chars + 1 + self.word.chars > self.width {
                 true => self.write_line(),
@@ -307,7 +307,7 @@ impl Page {
         self.end_line();
         if std::mem::take(&mut self.is_gap) {
             // The bars of quotations continue on the empty line.
-            let quotes = self.blocks.iter().take(DEPTH).take_while(|block| matches!(block, Block::Quote)).count();
+            let quotes = self.blocks.iter().take(MAX_DEPTH).take_while(|block| matches!(block, Block::Quote)).count();
             match quotes {
                 0 => self.out.push('\n'),
                 _ => self.out.push_str(&format!("{LABEL}{}{LABEL:#}\n", "│ ".repeat(quotes).trim_end())),
@@ -322,7 +322,7 @@ impl Page {
 
     /// Writes the line with its indentation.
     fn write_line(&mut self) {
-        for block in self.blocks.iter_mut().take(DEPTH) {
+        for block in self.blocks.iter_mut().take(MAX_DEPTH) {
             match block {
                 Block::Quote => self.out.push_str(&format!("{LABEL}│ {LABEL:#}")),
                 Block::Item { is_written: true, .. } => self.out.push_str(&" ".repeat(block.chars())),
@@ -342,7 +342,7 @@ impl Page {
 
     fn end_table(&mut self) {
         let Some(Table { alignments, rows, .. }) = self.table.take() else { return };
-        let is_aligned = alignments.len() <= COLUMNS;
+        let is_aligned = alignments.len() <= MAX_COLUMNS;
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars);
             cells.max().unwrap_or(0).min(CELL_CHARS)
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_worker_wrote_steers_the_terminal() {
+    fn a_report_cannot_control_the_terminal() {
         let report = "\u{1b}[2J&#27;[31m&#x9b;1m <b onclick=x>\u{202e}bold</b> [safe](https://evil.example/&#27;]8;;x)\n\n```\n\u{1b}]0;title\u{7}\n```\n\
                       | &#27;[2J |\n|-|\n| \u{1b}c |\n";
         let shown = plain(report);

@@ -27,7 +27,7 @@ pub(crate) const LABEL: Style = Style::new().dimmed();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const STRONG: Style = Style::new().bold();
 /// The width of a terminal that does not report it.
-const WIDTH: usize = 80;
+const DEFAULT_WIDTH: usize = 80;
 /// The maximum length of a list of models.
 pub(crate) const MODEL_CHARS: usize = 80;
 
@@ -54,13 +54,13 @@ pub(crate) fn print_json_text(json: &str) -> io::Result<()> {
 /// The width of stdout in characters; `None` if it is not a terminal.
 pub(crate) fn stdout_width() -> Option<usize> {
     let out = io::stdout();
-    let width = || terminal_size::terminal_size_of(&out).map_or(WIDTH, |(width, _)| width.0.into());
+    let width = || terminal_size::terminal_size_of(&out).map_or(DEFAULT_WIDTH, |(width, _)| width.0.into());
     out.is_terminal().then(width)
 }
 
 /// The width of stderr in characters.
 pub(crate) fn stderr_width() -> usize {
-    terminal_size::terminal_size_of(io::stderr()).map_or(WIDTH, |(width, _)| width.0.into())
+    terminal_size::terminal_size_of(io::stderr()).map_or(DEFAULT_WIDTH, |(width, _)| width.0.into())
 }
 
 /// Prints a text of a component: without control characters on a terminal; unchanged into a file or a pipe.

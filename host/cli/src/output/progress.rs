@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{one_line, tell};
 
 /// The interval of redraws.
-const FRAME: Duration = Duration::from_millis(120);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(120);
 
 /// The progress of a command.
 pub(crate) struct Progress {
@@ -28,7 +28,7 @@ impl Progress {
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
                 line.set_style(style);
             }
-            line.enable_steady_tick(FRAME);
+            line.enable_steady_tick(REDRAW_INTERVAL);
             line
         });
         Self { line, waits: Mutex::default() }

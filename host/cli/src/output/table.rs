@@ -15,7 +15,7 @@ use crate::age;
 /// The gap between two columns.
 const GAP: &str = "  ";
 /// The minimum width of a cut column.
-const LEAST: usize = 12;
+const MIN_WIDTH: usize = 12;
 /// The placeholder for a missing value.
 const MISSING: &str = "-";
 
@@ -132,7 +132,7 @@ impl Table {
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(widest).collect();
         if let (Some(Column::Rest(_)), Some((last, before))) = (self.columns.last(), widths.split_last_mut()) {
             let taken: usize = before.iter().map(|width| width + GAP.len()).sum();
-            *last = (*last).min(width.saturating_sub(taken).max(LEAST));
+            *last = (*last).min(width.saturating_sub(taken).max(MIN_WIDTH));
         }
         let heads = self.columns.iter().map(|column| (column.head().to_owned(), LABEL));
         write_line(out, &self.columns, &widths, heads)?;
