@@ -1,4 +1,4 @@
-//! `guild audit` of a component of 20 MB: what a reviewer waits for, from the start of the process to its end.
+//! Measures `guild audit` of a component of 20 MB, from the start of the process to its end.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ const RUNS: usize = 9;
 const FUNCTIONS: usize = 60_000;
 const DATA_BYTES: usize = 5_000_000;
 
-/// Measures the audit of one that is large, and of one that is installed.
+/// Measures the audits of a large component and of an installed one.
 pub(crate) fn measure(report: &mut Report) -> Outcome<()> {
     fs::create_dir_all(host::scratch())?;
     let large = host::scratch().join("audit.wasm");
@@ -53,7 +53,7 @@ pub(crate) fn measure(report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-/// How long each run of the command takes.
+/// The duration of each run of the command.
 fn audits(file: &Path, format: &str) -> Outcome<Vec<f64>> {
     let mut took = Vec::new();
     for _ in 0..RUNS {
@@ -67,7 +67,7 @@ fn audits(file: &Path, format: &str) -> Outcome<Vec<f64>> {
     Ok(took)
 }
 
-/// The command, with nowhere to print to.
+/// The command, with its output discarded.
 fn command(file: &Path, format: &str) -> Outcome<Command> {
     let guild = std::env::var_os("GUILD_BIN").ok_or("GUILD_BIN does not name the binary; run `cargo xtask bench`")?;
     let mut command = Command::new(guild);
@@ -77,7 +77,7 @@ fn command(file: &Path, format: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// The peak of what a run of the command has in memory, in MiB, as seen every millisecond.
+/// The peak memory of a run of the command in MiB, sampled every millisecond.
 fn peak(file: &Path) -> Outcome<f64> {
     let mut child = command(file, "text")?.spawn()?;
     let mut peak = 0.0;
@@ -92,7 +92,7 @@ fn peak(file: &Path) -> Outcome<f64> {
     Ok(peak)
 }
 
-/// Lines of base64 whose content looks random: no decoder opens it, and all are tried.
+/// Lines of base64 with random content: all decoders are tried on it, and none succeeds.
 fn lines(bytes: usize) -> impl ExactSizeIterator<Item = u8> {
     const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -105,7 +105,7 @@ fn lines(bytes: usize) -> impl ExactSizeIterator<Item = u8> {
     })
 }
 
-/// What a function computes: what it is given, loaded, multiplied and added, over and over.
+/// The body of a function, which repeatedly loads, multiplies and adds its argument.
 fn body() -> Function {
     let mut body = Function::new([]);
     let mut computing = body.instructions();
@@ -118,7 +118,7 @@ fn body() -> Function {
     body
 }
 
-/// A component with one core module, of so many functions, and data.
+/// A component with one core module, which has that many functions, and data.
 fn component(body: &Function, count: usize, data: impl ExactSizeIterator<Item = u8>) -> Vec<u8> {
     let (mut types, mut functions, mut code) = (TypeSection::new(), FunctionSection::new(), CodeSection::new());
     types.ty().function([ValType::I32, ValType::I32], [ValType::I32]);

@@ -1,4 +1,4 @@
-//! What HTTP is compared to: axum, a handler, and nothing else, in a separate process.
+//! The baseline of HTTP: axum with one handler, in a separate process.
 
 use std::{
     io::{BufRead, BufReader},
@@ -25,14 +25,14 @@ use crate::{Outcome, tools::Bare};
 /// The argument that makes this process a baseline.
 pub(crate) const COMMAND: &str = "baseline";
 
-/// What a baseline does for each request.
+/// The work of a baseline for each request.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// Returns bytes that are there.
+    /// Returns prepared bytes.
     Bytes,
     /// Serializes a list of jobs.
     List,
-    /// Calls the tool that the request names, of the component that it is given: bare wasmtime.
+    /// Calls the named tool of a component in bare wasmtime.
     Tool,
 }
 
@@ -46,14 +46,14 @@ impl Kind {
     }
 }
 
-/// A baseline's process; it ends with this.
+/// The process of a baseline, which ends when this is dropped.
 pub(crate) struct Baseline {
     process: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Baseline {
-    /// Starts a baseline that answers as `given` did, or with the component that is given.
+    /// Starts a baseline that answers like `given`, or with the given component.
     pub(crate) fn start(kind: Kind, given: &[u8], scratch: &Path) -> Outcome<Self> {
         let file = scratch.join(kind.name());
         std::fs::write(&file, given)?;
@@ -75,7 +75,7 @@ impl Drop for Baseline {
     }
 }
 
-/// A list's whole answer.
+/// The whole answer with a list.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     jsonrpc: String,
@@ -83,7 +83,7 @@ struct Answer {
     result: JobList,
 }
 
-/// Is a baseline: `baseline bytes|list|tool FILE`. Prints its address, and serves until it is killed.
+/// Runs a baseline: `baseline bytes|list|tool FILE`. It prints its address, and serves until it is killed.
 pub(crate) async fn serve(arguments: &[String]) -> Outcome<()> {
     let [kind, file] = arguments else { return Err("baseline KIND FILE".into()) };
     let answer = Bytes::from(std::fs::read(file)?);

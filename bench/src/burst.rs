@@ -1,4 +1,4 @@
-//! A thousand dispatches at once: none lost, none refused, every one ends.
+//! Measures a thousand concurrent dispatches: no job may be lost or refused, and every job must end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,11 +17,11 @@ use crate::{
 };
 
 const DISPATCHES: usize = 1000;
-/// How long all jobs together may take.
+/// The timeout of all jobs together.
 const TIMEOUT: Duration = Duration::from_secs(600);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Takes as many file descriptors as there are to have.
+/// Raises the limit of file descriptors to its maximum.
 pub(crate) fn more_descriptors() -> Outcome<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)

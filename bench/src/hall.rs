@@ -1,5 +1,5 @@
-//! Commissions on a project of 10,000 files, with the real git and a worker that is done at once: what is measured is all but
-//! the worker's own time. It is compared to bare git in the same run.
+//! Measures commissions on a project of 10,000 files, with the real git and a worker that ends at once, so without the
+//! worker's own time. The same run measures bare git for comparison.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ const FILES: usize = 10_000;
 const COMMISSIONS: usize = 20;
 const LISTED: usize = 1000;
 
-/// Measures starts, whole commissions, and a list of many.
+/// Measures starts, whole commissions, and a list of many commissions.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let root = std::path::absolute(host::scratch().join("hall"))?;
     let _ = fs::remove_dir_all(&root);
@@ -48,7 +48,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
         clock: Arc::new(SystemClock),
     })?;
     hall.begin_work(Arc::new(Instantly)).await?;
-    // The integration worktree is made once.
+    // The integration worktree is created once.
     hall.commissions.create(commission("warm"), &Requester::User).await?;
 
     let (mut starts, mut wholes, mut bare) = (Vec::new(), Vec::new(), Vec::new());
@@ -103,7 +103,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
             .await?;
         lists.push(ms(begun.elapsed()));
         if listed.commissions.len() < LISTED {
-            return Err("the list has not all".into());
+            return Err("the list is incomplete".into());
         }
     }
     report.add(
@@ -126,7 +126,7 @@ fn commission(title: &str) -> NewCommission {
     }
 }
 
-/// A repository with one commit, of so many files in a hundred directories and a few documents.
+/// A repository with one commit of many files in a hundred directories, and a few documents.
 pub(crate) fn make_project(project: &Path, files: usize) -> Outcome<()> {
     for nth in 0..files {
         let directory = project.join(format!("src/{:02}", nth % 100));
@@ -142,7 +142,7 @@ pub(crate) fn make_project(project: &Path, files: usize) -> Outcome<()> {
     git(project, &["-c", "user.name=b", "-c", "user.email=b@localhost", "commit", "--quiet", "--message=Begin"])
 }
 
-/// What a person would type: a worktree on a branch of its own that has `.lore/` alone.
+/// The commands that a person would type: a worktree on its own branch with only `.lore/`.
 fn bare_git(project: &Path, dir: &Path, nth: usize) -> Outcome<f64> {
     let begun = Instant::now();
     let path = dir.to_string_lossy();
@@ -159,14 +159,14 @@ fn git(dir: &Path, arguments: &[&str]) -> Outcome<()> {
     if ended.success() { Ok(()) } else { Err(format!("git {arguments:?}: {ended}").into()) }
 }
 
-/// Memory that this process has in use, in MiB.
+/// The memory that this process uses, in MiB.
 fn resident() -> Outcome<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
     Ok(line.ok_or("no VmRSS")?.trim().parse::<f64>()? / 1024.0)
 }
 
-/// A worker that is done at once.
+/// A worker that ends at once.
 struct Instantly;
 
 impl Workers for Instantly {

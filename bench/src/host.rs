@@ -1,4 +1,4 @@
-//! The host that is measured: a `guild serve` on a copy of the researcher.
+//! The measured host: a `guild serve` on a copy of the researcher.
 
 use std::{
     ffi::OsStr,
@@ -17,35 +17,35 @@ use crate::{
     load::{Connection, request},
 };
 
-/// How long a host may take to answer, and to end.
+/// The timeout for a host to answer, and to end.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two looks at whether it answers: small against what is measured.
+/// The polling interval for the first answer, which is small against the measured time.
 const POLL_INTERVAL: Duration = Duration::from_micros(250);
 
-/// Where everything of a benchmark lies.
+/// The directory of all files of a benchmark.
 pub(crate) fn scratch() -> PathBuf {
     Path::new("target").join("bench")
 }
 
-/// A member's directory, ready to be served; or one of many members.
+/// A directory that is ready to be served: a member's, or one of many members.
 pub(crate) struct Setup {
     guild: PathBuf,
     member: PathBuf,
-    /// Whether it is one of many.
+    /// Whether the directory is one of many members.
     roster: bool,
     sources: PathBuf,
     config: Option<PathBuf>,
-    /// The home of its hall, if it has one.
+    /// The home of the host's hall, if it has one.
     hall: Option<PathBuf>,
 }
 
 impl Setup {
-    /// A copy of the researcher without jobs, and something for it to read.
+    /// A copy of the researcher without jobs, and documents for it.
     pub(crate) fn new(name: &str) -> Outcome<Self> {
         Self::of(name, "researcher", &["guild-member.json", "posture.md", "researcher.wasm"])
     }
 
-    /// A copy of a member that is installed here: these files of it.
+    /// A copy of these files of an installed member.
     pub(crate) fn of(name: &str, installed: &str, files: &[&str]) -> Outcome<Self> {
         let guild =
             std::env::var_os("GUILD_BIN").ok_or("GUILD_BIN does not name the binary; run `cargo xtask bench`")?;
@@ -59,7 +59,7 @@ impl Setup {
         for file in files {
             fs::copy(Path::new("guild-members").join(installed).join(file), member.join(file))?;
         }
-        // Documents that do not change, so that figures of different times compare.
+        // The documents do not change, so that figures of different times are comparable.
         for document in ["README.md", "operators.md", "protocol.md", "reviewers.md"] {
             fs::copy(Path::new("host/extractive/tests/corpora/guild").join(document), sources.join(document))?;
         }
@@ -73,8 +73,8 @@ impl Setup {
         })
     }
 
-    /// So many copies of the researcher in a directory of members, each with a component of its own: to the host they
-    /// have nothing in common.
+    /// Many copies of the researcher in a directory of members, each with a different component, so that the host
+    /// shares nothing between them.
     pub(crate) fn roster(name: &str, members: usize) -> Outcome<Self> {
         let setup = Self::new(name)?;
         let directory = setup.member.with_file_name("members");
@@ -84,7 +84,7 @@ impl Setup {
             for file in ["guild-member.json", "posture.md"] {
                 fs::copy(setup.member.join(file), member.join(file))?;
             }
-            // A custom section without a name, and with the number in it.
+            // A custom section without a name, with the number as its content.
             let other = [0, 2, 0, u8::try_from(n)?];
             let component = [fs::read(setup.member.join("researcher.wasm"))?.as_slice(), &other].concat();
             fs::write(member.join("researcher.wasm"), component)?;
@@ -92,7 +92,7 @@ impl Setup {
         Ok(Self { member: directory, roster: true, ..setup })
     }
 
-    /// A toolbox, and nothing else.
+    /// A directory with a toolbox only.
     pub(crate) fn toolbox(name: &str, component: &Path) -> Outcome<Self> {
         let setup = Self::of(name, "textkit", &["guild-member.json"])?;
         let file = setup.member.join("guild-member.json");
@@ -103,7 +103,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// With this guild.toml.
+    /// Sets the guild.toml.
     pub(crate) fn with_config(mut self, text: &str) -> Outcome<Self> {
         let file = self.member.with_file_name("guild.toml");
         fs::write(&file, text)?;
@@ -111,12 +111,12 @@ impl Setup {
         Ok(self)
     }
 
-    /// With a hall in this home.
+    /// Sets the home of a hall.
     pub(crate) fn with_hall(self, home: &Path) -> Self {
         Self { hall: Some(home.to_owned()), ..self }
     }
 
-    /// Adds jobs that were completed in earlier days, as files.
+    /// Adds the files of jobs that were completed earlier.
     pub(crate) fn with_jobs(self, count: u32) -> Outcome<Self> {
         for n in 0..count {
             let id = job_id(n);
@@ -147,7 +147,7 @@ impl Setup {
             .args(self.hall.iter().flat_map(|home| [OsStr::new("--hall"), home.as_os_str()]))
             .current_dir(&self.member)
             .env("XDG_CACHE_HOME", fs::canonicalize(scratch())?.join("cache"))
-            // Of its own, and new each time: a component that was rebuilt would have to be approved.
+            // A new directory for each run, since a rebuilt component would need an approval.
             .env("XDG_CONFIG_HOME", self.member.with_file_name("config"))
             .env_remove("GUILD_CONFIG")
             .stdin(Stdio::null())
@@ -180,7 +180,7 @@ impl Setup {
     }
 }
 
-/// The id of the n-th job that [`Setup::with_jobs`] made.
+/// The id of the n-th job of [`Setup::with_jobs`].
 pub(crate) fn job_id(n: u32) -> String {
     format!("019b0000-0000-7000-8000-{n:012}")
 }
@@ -190,13 +190,13 @@ pub(crate) fn call(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
 }
 
-/// A host that runs; it ends with this.
+/// A running host, which ends when this is dropped.
 pub(crate) struct Host {
     process: Child,
     pub(crate) address: SocketAddr,
-    /// When the process was started.
+    /// The start of the process.
     pub(crate) begun: Instant,
-    /// From the start of the process to the first answered `initialize`.
+    /// The time from the start of the process to the first answered `initialize`.
     pub(crate) first_answer: Duration,
 }
 
@@ -213,7 +213,7 @@ impl Host {
         answer.get("result").cloned().ok_or_else(|| format!("{method}: {answer}").into())
     }
 
-    /// Memory that is in use (VmRSS), and its peak (VmHWM), in MiB.
+    /// The memory in use (VmRSS), and its peak (VmHWM), in MiB.
     pub(crate) fn memory(&self) -> Outcome<(f64, f64)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let mib = |name: &str| -> Option<f64> {
@@ -223,7 +223,7 @@ impl Host {
         Ok((mib("VmRSS").ok_or("no VmRSS")?, mib("VmHWM").ok_or("no VmHWM")?))
     }
 
-    /// Ends the host with SIGTERM; returns how long it took.
+    /// Ends the host with SIGTERM, and returns the duration.
     pub(crate) async fn stop(mut self) -> Outcome<Duration> {
         let begun = Instant::now();
         kill_process(Pid::from_child(&self.process), Signal::TERM)?;

@@ -1,4 +1,4 @@
-//! `worker/status` and `worker/list` over keep-alive HTTP, compared with a bare handler.
+//! Measures `worker/status` and `worker/list` over keep-alive HTTP, compared with a bare handler.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,14 +14,15 @@ use crate::{
 };
 
 const CONNECTIONS: usize = 16;
-/// How many pairs of measurements a ratio is made of, and how long each takes. Each has connections of its own, and how
-/// the system spreads their threads over its cores makes a fifth of the figure: so they are many, and short.
+/// The number of pairs of measurements for a ratio, and their duration. Each measurement has its own connections, and
+/// the distribution of their threads over the cores changes a figure by a fifth. The measurements are therefore many
+/// and short.
 const ROUNDS: usize = 31;
 const ROUND_TIME: Duration = Duration::from_millis(400);
-/// How long it may take at most to ask for everything once.
+/// The timeout for requesting everything once.
 const WARM_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// `worker/status`: of sixteen jobs, as clients poll them, and of all jobs in turn.
+/// Measures `worker/status` of sixteen jobs, as clients poll them, and of all jobs in turn.
 pub(crate) async fn status(report: &mut Report, host: &Host, jobs: u32) -> Outcome<()> {
     let answer = ready(host, jobs).await?;
     let baseline = Baseline::start(Kind::Bytes, &answer, &scratch())?;
@@ -35,7 +36,7 @@ pub(crate) async fn status(report: &mut Report, host: &Host, jobs: u32) -> Outco
     compare(report, &name, Aim::AtLeast(0.6), host.address, baseline.address, requests(&mut (0..jobs))).await
 }
 
-/// `worker/list` of all jobs, compared with a handler that serializes the same list for each request.
+/// Measures `worker/list` of all jobs, compared with a handler that serializes the same list for each request.
 pub(crate) async fn list(report: &mut Report, host: &Host) -> Outcome<()> {
     for detail in ["simple", "detailed"] {
         let params = json!({"detail": detail});
@@ -48,7 +49,7 @@ pub(crate) async fn list(report: &mut Report, host: &Host) -> Outcome<()> {
     Ok(())
 }
 
-/// Waits until the host knows all jobs; returns its answer about one.
+/// Waits until the host knows all jobs, and returns its answer about one job.
 async fn ready(host: &Host, jobs: u32) -> Outcome<Vec<u8>> {
     let list = host.result("worker/list", &json!({})).await?;
     let known = list.get("jobs").and_then(|jobs| jobs.as_array()).map_or(0, Vec::len);
@@ -59,7 +60,7 @@ async fn ready(host: &Host, jobs: u32) -> Outcome<Vec<u8>> {
     host.ask("worker/status", &json!({"jobId": job_id(0)})).await
 }
 
-/// Measures host and baseline in turn, and reports the ratio of the medians.
+/// Measures the host and the baseline in turn, and reports the ratio of the medians.
 async fn compare(
     report: &mut Report,
     name: &str,
@@ -69,7 +70,7 @@ async fn compare(
     requests: Arc<[Bytes]>,
 ) -> Outcome<()> {
     let load = Load { requests, connections: CONNECTIONS, count: usize::MAX, time: ROUND_TIME };
-    // The first answer about a job reads its files; what is measured is what comes after.
+    // The first answer about a job reads its files; only later answers are measured.
     let once = Load { count: load.requests.len().max(10_000), time: WARM_UP_TIMEOUT, ..load.clone() };
     once.run(baseline).await?;
     once.run(host).await?;

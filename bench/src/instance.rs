@@ -1,4 +1,4 @@
-//! One activation: a store, an instance, the call, and the drop of it all; compared with bare wasmtime.
+//! Measures one activation (a store, an instance, the call, and their drop), compared with bare wasmtime.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ wasmtime::component::bindgen!({ path: "../wit", world: "worker", imports: { defa
 
 use exports::guild::worker::dispatch;
 
-/// Activations in a round.
+/// The number of activations in a round.
 pub(crate) const CALLS: u32 = 500;
 const ROUNDS: usize = 15;
 
@@ -53,7 +53,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let pooling = Bare::new(&pooling, &wasm)?;
 
     let (mut of_ours, mut of_plain, mut of_pooling) = (Vec::new(), Vec::new(), Vec::new());
-    // The first round is for the caches.
+    // The first round fills the caches.
     for round in 0..=ROUNDS {
         let (bare, pooled, host) = (
             plain.calls(&ours.activation, CALLS).await?,
@@ -100,7 +100,7 @@ pub(crate) fn activation(posture: String) -> Activation {
     }
 }
 
-/// Microseconds for one of so many calls.
+/// The microseconds per call of many calls.
 fn each(begun: Instant, calls: u32) -> f64 {
     begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }
@@ -144,13 +144,13 @@ impl Ours {
     }
 }
 
-/// As little as a component can be called with.
+/// A minimal call of a component in bare wasmtime.
 pub(crate) struct Bare {
     engine: Engine,
     pre: WorkerPre<State>,
 }
 
-/// What bare wasmtime needs for a component.
+/// The store data of a component in bare wasmtime.
 pub(crate) struct State {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -168,7 +168,7 @@ impl WasiView for State {
     }
 }
 
-/// A component with all of WASI and nothing else, as bare wasmtime has it.
+/// A component with all of WASI and no other imports in bare wasmtime.
 pub(crate) fn linked(config: &Config, wasm: &[u8]) -> Outcome<(Engine, InstancePre<State>)> {
     let engine = Engine::new(config)?;
     let component = Component::from_binary(&engine, wasm)?;

@@ -1,5 +1,5 @@
-//! What the limits cost: a component that computes, and an activation, with every limit on, compared with the same engine
-//! without epochs, limiter, fuel and deadline.
+//! Measures the cost of the limits: a computing component and an activation with every limit, compared with the same
+//! engine without epochs, limiter, fuel and deadline.
 
 use std::{fs, path::Path};
 
@@ -21,8 +21,8 @@ use crate::{
 
 const ROUNDS: usize = 15;
 
-/// The worst case: loops of few steps, in which looking at the epoch is a large part. It sieves primes, and mixes what
-/// it found. Its answer is a plan that is empty: zeros.
+/// The worst case: short loops, in which the check of the epoch is a large part. The component sieves primes, and mixes
+/// the results. Its answer is an empty plan: zeros.
 const TIGHT: &str = r#"(module
   (memory (export "memory") 40)
   (func $sieve (param $n i32) (result i32)
@@ -61,7 +61,7 @@ const TIGHT: &str = r#"(module
     (i32.const 4096))
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 8192)))"#;
 
-/// Measures both.
+/// Measures both components and the activation.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let own = scratch().join("computing");
     fs::create_dir_all(&own)?;
@@ -88,12 +88,12 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-/// Microseconds since some moment.
+/// The microseconds of a clock with an arbitrary start.
 fn wall() -> f64 {
     micros(clock_gettime(ClockId::Monotonic))
 }
 
-/// Microseconds that this process has computed: others on the machine do not count.
+/// The CPU time of this process in microseconds, without other processes of the machine.
 fn cpu() -> f64 {
     micros(clock_gettime(ClockId::ProcessCPUTime))
 }
@@ -103,12 +103,12 @@ fn micros(time: Timespec) -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// Microseconds of an activation with all limits, and without any, by a clock.
+/// The microseconds of an activation with all limits and without any, on a given clock.
 async fn compared(member: &Path, spec: &ComponentSpec, calls: u32, clock: fn() -> f64) -> Outcome<(f64, f64)> {
     let ours = Ours::new(member, spec, activation("p".repeat(4096)))?;
     let bare = Bare::new(&config(), &fs::read(member.join(&spec.file))?)?;
     let (mut on, mut off) = (Vec::new(), Vec::new());
-    // The first round is for the caches.
+    // The first round fills the caches.
     for round in 0..=ROUNDS {
         let begun = clock();
         ours.calls(calls).await?;
@@ -123,7 +123,7 @@ async fn compared(member: &Path, spec: &ComponentSpec, calls: u32, clock: fn() -
     Ok((median(&on), median(&off)))
 }
 
-/// The host's engine but for its limits.
+/// The host's engine without its limits.
 fn config() -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.max_memory_size(64 * 1024 * 1024).table_keep_resident(64 * 1024);

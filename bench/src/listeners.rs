@@ -1,5 +1,5 @@
-//! What ten thousand listeners at `GET /events` cost a dispatch: those that filter for another job, and those
-//! that are sent every event and read none.
+//! Measures the cost of ten thousand listeners at `GET /events` for a dispatch: listeners that filter for another job,
+//! and listeners that receive every event and read none.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,11 @@ use crate::{
 const LISTENERS: usize = 10_000;
 const DISPATCHES: usize = 200;
 const LIMITS: &str = "[limits]\nconnections = 12000\nlisteners = 11900\n";
-/// How long all jobs together may take.
+/// The timeout of all jobs together.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Measures dispatches without listeners, and with both kinds of them.
+/// Measures dispatches without listeners, and with both kinds of listeners.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     more_descriptors()?;
     let mut alone = f64::NAN;
@@ -54,7 +54,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-/// A listener's connection, once the host has answered.
+/// The connection of a listener after the host's answer.
 async fn listen(host: &Host, query: &str) -> Outcome<TcpStream> {
     let mut stream = TcpStream::connect(host.address).await?;
     let head = format!("GET /events{query} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
@@ -67,7 +67,7 @@ async fn listen(host: &Host, query: &str) -> Outcome<TcpStream> {
     Ok(stream)
 }
 
-/// Milliseconds of each of so many dispatches, one after the other. All their jobs have ended when this returns.
+/// The milliseconds of each of many sequential dispatches. All their jobs have ended when this returns.
 async fn dispatches(host: &Host, count: usize) -> Outcome<Vec<f64>> {
     let mut connection = Connection::open(host.address).await?;
     let mut times = Vec::new();

@@ -1,7 +1,7 @@
-//! A load generator: keep-alive connections on plain sockets that send requests made beforehand.
+//! A load generator: keep-alive connections on plain sockets that send prepared requests.
 //!
-//! It shares the machine with what it measures, so it does as little as possible for each request: one write, and
-//! reads until the announced length is there.
+//! The generator shares the machine with the measured host, so it does as little as possible for each request: one
+//! write, and reads until the announced length has arrived.
 
 use std::{
     net::SocketAddr,
@@ -72,7 +72,7 @@ impl Connection {
     }
 }
 
-/// Where the body begins, and how long it is, once the head is complete.
+/// The position and the length of the body, once the head is complete.
 fn head_and_length(answer: &[u8]) -> Outcome<Option<(usize, usize)>> {
     let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(answer.get(..end).unwrap_or_default())?;
@@ -87,16 +87,16 @@ fn head_and_length(answer: &[u8]) -> Outcome<Option<(usize, usize)>> {
     Ok(Some((end + 4, length.1.trim().parse()?)))
 }
 
-/// A bounded load: it ends with the number of requests or with the time, whichever comes first.
+/// A bounded load, which ends after a number of requests or after a time.
 #[derive(Clone)]
 pub(crate) struct Load {
-    /// Sent in turn.
+    /// The requests, which are sent in turn.
     pub(crate) requests: Arc<[Bytes]>,
-    /// Connections, each with one request at a time.
+    /// The number of connections, each with one request at a time.
     pub(crate) connections: usize,
-    /// How many requests at most.
+    /// The maximum number of requests.
     pub(crate) count: usize,
-    /// How long at most.
+    /// The maximum duration.
     pub(crate) time: Duration,
 }
 

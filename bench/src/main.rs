@@ -1,8 +1,8 @@
-//! Measures the host, in one run with what it is compared to: a bare axum handler that gives the same answer, and
-//! bare wasmtime that makes the same call. What counts is the ratio; the absolute figures are the machine's.
+//! Measures the host and its baselines in the same run: a bare axum handler that gives the same answer, and bare
+//! wasmtime that makes the same call. The ratio matters; the absolute figures depend on the machine.
 //!
-//! `cargo xtask bench` builds all that is needed and runs this in the repository's directory, with the `guild`
-//! binary's path in `GUILD_BIN`.
+//! `cargo xtask bench` builds the requirements and runs this program in the repository's directory, with the path of
+//! the `guild` binary in `GUILD_BIN`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are printed")]
 

@@ -1,5 +1,6 @@
-//! A hundred meetings whose workers talk at once, a thousand that are open, and listeners that go away. The provider is a local
-//! server of this process that speaks OpenAI's protocol; its pieces come when they are let through, so it is known when.
+//! Measures a hundred meetings with concurrent turns, a thousand open meetings, and listeners that disconnect. The
+//! provider is a local server of this process that speaks OpenAI's protocol; a gate releases its pieces, so that their
+//! times are known.
 
 use std::{
     fs,
@@ -23,25 +24,25 @@ use crate::{
     stats::{Aim, Report, median, ms, percentile},
 };
 
-/// Meetings in which the worker talks at once.
+/// The number of meetings with concurrent turns.
 const TALKING: usize = 100;
-/// Meetings that are open without a turn.
+/// The number of open meetings without a turn.
 const OPEN: usize = 1000;
-/// How often each of those talks.
+/// The number of turns in each meeting.
 const ROUNDS: usize = 10;
-/// Listeners that go away, each behind a piece that is drawn by lot, from this seed on.
+/// The number of listeners that disconnect, each after a random piece, and the seed.
 const DISCONNECTS: usize = 200;
 const SEED: u64 = 20;
-/// How long all turns have to reach the place where they wait.
+/// The time for all turns to reach the gate.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Between two first pieces.
+/// The interval between two first pieces.
 const PIECE_INTERVAL: Duration = Duration::from_millis(10);
 const TEXT: &str =
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen";
-/// The pieces in which the provider sends it.
+/// The number of pieces in which the provider sends the text.
 const PIECES: usize = TEXT.len().div_ceil(12);
 
-/// Measures the way of a piece, what an open meeting costs, and turns without listeners.
+/// Measures the latency of a piece, the cost of an open meeting, and turns without listeners.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let fixture = Fixture::new().await?;
     fixture.open(report).await?;
@@ -52,7 +53,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
 struct Fixture {
     host: Host,
     socket: PathBuf,
-    /// Lets the events of the answers that begin now through, each by itself.
+    /// The gate that releases the events of new answers one by one.
     gate: Arc<Mutex<Gate>>,
     _provider: Provider,
 }
@@ -103,9 +104,9 @@ impl Fixture {
         Events::post(&self.socket, "/meeting/session/message/send", &message).await
     }
 
-    /// What a thousand open meetings cost.
+    /// Measures the cost of a thousand open meetings.
     async fn open(&self, report: &mut Report) -> Outcome<()> {
-        // What is made once is made.
+        // The parts that are created only once exist by now.
         for _ in 0..TALKING {
             self.meet().await?;
         }
@@ -135,8 +136,8 @@ impl Fixture {
         Ok(sessions.iter().filter_map(|one| one.get("meetingId")?.as_str()).map(str::to_owned).collect())
     }
 
-    /// The way of the first piece from the provider to the client, while a hundred turns are under way, none of which ends
-    /// before the last of them has begun.
+    /// Measures the latency of the first piece from the provider to the client during a hundred turns, none of which
+    /// ends before the last one has begun.
     async fn first_pieces(&self, report: &mut Report) -> Outcome<()> {
         let ids = self.ids().await?;
         let mut ways = Vec::new();
@@ -178,7 +179,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Turns whose listeners go away while they are under way, and what comes of them.
+    /// Measures turns whose listeners disconnect, and their outcomes.
     async fn disconnect(&self, report: &mut Report) -> Outcome<()> {
         let ids = self.ids().await?;
         let mut random = fastrand::Rng::with_seed(SEED);
@@ -186,7 +187,8 @@ impl Fixture {
         for id in ids.iter().cycle().take(DISCONNECTS) {
             let gate = self.closed();
             let mut events = self.talks(id).await?;
-            // With its first line the turn is under way; whoever goes away before that asked for none, as far as they know.
+            // The turn has begun with its first line; a listener that disconnects earlier may not have requested a
+            // turn.
             events.begun().await?;
             let heard = random.usize(..PIECES);
             gate.pass(1 + heard);
@@ -209,7 +211,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// A new gate, which the answers that begin from now on wait at.
+    /// Creates a new gate, at which new answers wait.
     fn closed(&self) -> Gate {
         let gate = Gate::closed();
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = gate.clone();
@@ -252,7 +254,7 @@ impl Events {
         }
     }
 
-    /// The next event of that kind.
+    /// The next event of a kind.
     async fn until(&mut self, kind: &str) -> Outcome<Value> {
         loop {
             let event = self.next().await?.ok_or_else(|| format!("no {kind} came"))?;

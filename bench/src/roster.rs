@@ -1,5 +1,5 @@
-//! A hundred members in one process: from its start until each of them has answered, and the memory that it has when all
-//! their components are in service. Each member has a component of its own; the compile cache is warm.
+//! Measures a hundred members in one process: the time from its start until every member has answered, and its memory
+//! once all components are in service. Each member has a different component; the compile cache is warm.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::{
 
 const MEMBERS: usize = 100;
 const STARTS: usize = 10;
-/// Between two looks at whether all components are in service.
+/// The polling interval until all components are in service.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// By then what was needed for the start only is gone.
+/// The time after which the memory of the start is released.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Measures starts with a warm compile cache.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let setup = Setup::roster("hundred", MEMBERS)?;
     let host = setup.start().await?;
-    // It compiles them all, and pins them.
+    // The first start compiles and pins all components.
     until_ready(&host).await?;
     host.stop().await?;
 

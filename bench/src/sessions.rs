@@ -1,9 +1,9 @@
-//! Ten thousand jobs at once, whose sessions wait for a slow provider or in the queue: what they cost, and that
-//! other callers do not notice.
+//! Measures the cost of ten thousand concurrent jobs, whose sessions wait for a slow provider or in the queue, and
+//! checks that other callers are not delayed.
 //!
-//! The provider is a local server of this process that speaks OpenAI's protocol and holds every answer back until it
-//! is released. The jobs are measured twice: with a limit for a part of them, as an operator would set it, and without a
-//! queue, so that ten thousand requests are under way and the host has a connection for each of them.
+//! The provider is a local server of this process that speaks OpenAI's protocol and holds every answer until its
+//! release. The jobs are measured twice: with an operator's limit of concurrent sessions, and without a queue, so that
+//! the host has ten thousand concurrent requests, each with its own connection.
 
 use std::{
     collections::BTreeMap,
@@ -23,19 +23,19 @@ use crate::{
 };
 
 const JOBS: usize = 10_000;
-/// Sessions at a time, of the operator who does not want to overrun the provider.
+/// The operator's limit of concurrent sessions.
 const SESSIONS: usize = 1_000;
-/// Connections that dispatch, and that cancel: who wants ten thousand jobs to end does not ask for one after the other.
+/// The number of connections that dispatch, and that cancel. Ten thousand jobs are not cancelled one after the other.
 const CALLERS: usize = 64;
 const CANCELLERS: usize = 512;
-/// Connections that poll, as a roster of workbenches does, and how long each measurement of them takes.
+/// The number of connections that poll, as a roster of workbenches does, and the duration of each measurement.
 const POLLERS: usize = 4;
 const ROUND_TIME: Duration = Duration::from_secs(3);
-/// How long anything may take.
+/// The timeout of every step.
 const TIMEOUT: Duration = Duration::from_secs(600);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Measures jobs that wait, that end, and that are cancelled.
+/// Measures waiting, ending and cancelled jobs.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     crate::burst::more_descriptors()?;
     let queued = Fixture::new("sessions", SESSIONS).await?;
@@ -47,7 +47,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     at_once.cancel(report, &jobs).await
 }
 
-/// A host, and the provider that its sessions ask.
+/// A host, and the provider of its sessions.
 struct Fixture {
     host: Host,
     provider: Provider,
@@ -93,7 +93,7 @@ impl Fixture {
         Ok(jobs)
     }
 
-    /// Lets the provider answer.
+    /// Releases the provider's answers.
     async fn answer(&self, report: &mut Report, jobs: &[String]) -> Outcome<()> {
         let begun = Instant::now();
         self.gate.open();
@@ -121,7 +121,7 @@ impl Fixture {
     }
 }
 
-/// Dispatches so many jobs; their ids.
+/// Dispatches jobs, and returns their ids.
 async fn dispatch(host: &Host, count: usize) -> Outcome<Vec<String>> {
     let params = |n| json!({"description": format!("session {n}"), "task": "What is known about it?"});
     let answers = ask_all(host, CALLERS, (0..count).map(|n| call("worker/dispatch", &params(n))).collect()).await?;
@@ -132,7 +132,7 @@ async fn dispatch(host: &Host, count: usize) -> Outcome<Vec<String>> {
     answers.iter().map(id).collect()
 }
 
-/// Sends all calls over so many connections; the answers, in any order.
+/// Sends all calls over several connections, and returns the answers in any order.
 async fn ask_all(host: &Host, callers: usize, calls: Vec<String>) -> Outcome<Vec<Value>> {
     let calls = Arc::new(calls);
     let mut tasks = JoinSet::new();
@@ -153,7 +153,7 @@ async fn ask_all(host: &Host, callers: usize, calls: Vec<String>) -> Outcome<Vec
     Ok(answers)
 }
 
-/// The times in milliseconds of `worker/status` of these jobs in turn, each connection with one request at a time.
+/// The milliseconds of each `worker/status` of these jobs in turn, with one request at a time on each connection.
 async fn poll(host: &Host, jobs: &[String]) -> Outcome<Vec<f64>> {
     let requests: Arc<Vec<_>> =
         Arc::new(jobs.iter().map(|id| request(&call("worker/status", &json!({"jobId": id})))).collect());
@@ -180,7 +180,7 @@ async fn poll(host: &Host, jobs: &[String]) -> Outcome<Vec<f64>> {
     Ok(times)
 }
 
-/// Waits until no job runs; how many ended how.
+/// Waits until no job runs, and returns the number of jobs by status.
 async fn all_ended(host: &Host) -> Outcome<BTreeMap<String, usize>> {
     let begun = Instant::now();
     loop {
@@ -204,7 +204,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> Outcome<bool>) -> Outcome<
     let begun = Instant::now();
     while !holds()? {
         if begun.elapsed() > TIMEOUT {
-            return Err(format!("it did not come about: {what}").into());
+            return Err(format!("it did not happen in time: {what}").into());
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

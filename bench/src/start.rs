@@ -1,4 +1,4 @@
-//! From the start of the process to the first answer, and the memory it then has.
+//! Measures the time from the start of the process to its first answer, and its memory then.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{
 };
 
 const STARTS: usize = 20;
-/// Guild Hall's own pause between readiness and its next call; by then the component is loaded.
+/// The pause of Guild Hall between readiness and its next call, after which the component is loaded.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Measures starts with a warm compile cache.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let setup = Setup::new("start")?;
     let host = setup.start().await?;
-    // The first dispatch waits for the compiled component, which then is in the cache.
+    // The first dispatch waits for the compilation, which fills the cache.
     host.result("worker/dispatch", &json!({"description": "warm up", "task": "What can a plugin read?"})).await?;
     host.stop().await?;
 

@@ -21,25 +21,25 @@ pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// What a figure has to reach.
+/// The target of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Aim {
-    /// It is stated, and may be what it is.
+    /// The figure is reported without a target.
     Stated,
-    /// This or more.
+    /// The minimum of the figure.
     AtLeast(f64),
-    /// This or less.
+    /// The maximum of the figure.
     AtMost(f64),
 }
 
-/// Figures, in the order in which they were taken.
+/// The figures in the order of their measurement.
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<String>,
 }
 
 impl Report {
-    /// Adds a figure, and prints it at once: the whole takes minutes.
+    /// Adds a figure, and prints it at once, since a run takes minutes.
     pub(crate) fn add(&mut self, what: &str, figure: f64, unit: &str, aim: Aim, how: &str) {
         let (aim, reached) = match aim {
             Aim::Stated => (String::new(), ""),

@@ -1,5 +1,5 @@
-//! `tools/call` of a small tool over keep-alive HTTP, in a fresh instance each time, compared with an axum handler that calls the
-//! same component with bare wasmtime, and one that calls nothing.
+//! Measures `tools/call` of a small tool over keep-alive HTTP, with a fresh instance for each call, compared with an
+//! axum handler that calls the same component with bare wasmtime, and with a handler that makes no call.
 
 use std::{
     fs,
@@ -30,14 +30,14 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-/// Calls of one connection, one after the other, in a round.
+/// The number of sequential calls on one connection in a round.
 const CALLS: usize = 1000;
 const ROUNDS: usize = 9;
 const CONNECTIONS: usize = 16;
 const ROUND_TIME: Duration = Duration::from_millis(1500);
 
-/// The trivial tool: it answers with its input. One tool is listed: its name, no title, no description, its input schema,
-/// no output schema, and that it may change something.
+/// The trivial tool, which answers with its input. The list has one tool, with a name, an input schema and the flag
+/// that it may change something, but without title, description and output schema.
 const ECHO: &str = r#"(module
   (memory (export "memory") 2)
   (global $next (mut i32) (i32.const 65536))
@@ -56,8 +56,8 @@ const ECHO: &str = r#"(module
     (global.set $next (i32.add (local.get $at) (local.get 3)))
     (local.get $at)))"#;
 
-/// Measures the trivial tool, one that the SDK for Rust made, which answers with a sentence, and one of the
-/// textkit, whose component is eight times as large as that.
+/// Measures the trivial tool, a tool of the Rust SDK that answers with a sentence, and a tool of the textkit, whose
+/// component is eight times as large as the SDK's.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let echo = scratch().join("echo.wasm");
     fs::write(&echo, wat::component("toolbox", ECHO)?)?;
@@ -84,7 +84,7 @@ async fn of_tool(report: &mut Report, what: &str, component: &Path, params: Valu
 
     let (mut of_host, mut of_bare) = (Connection::open(host.address).await?, Connection::open(bare.address).await?);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    // The first round is for the caches.
+    // The first round fills the caches.
     for round in 0..=ROUNDS {
         let (bare, host) = (calls(&mut of_bare, &request).await?, calls(&mut of_host, &request).await?);
         if round > 0 {
@@ -114,7 +114,7 @@ async fn of_tool(report: &mut Report, what: &str, component: &Path, params: Valu
     Ok(())
 }
 
-/// Microseconds of each of so many calls.
+/// The microseconds of each of many calls.
 async fn calls(connection: &mut Connection, request: &[u8]) -> Outcome<Vec<f64>> {
     let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
@@ -125,13 +125,13 @@ async fn calls(connection: &mut Connection, request: &[u8]) -> Outcome<Vec<f64>>
     Ok(times)
 }
 
-/// As little as a tool can be called with.
+/// A minimal call of a tool in bare wasmtime.
 pub(crate) struct Bare {
     engine: Engine,
     pre: ToolboxPluginPre<State>,
 }
 
-/// A call, as it comes.
+/// The JSON of a call.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow)]
@@ -153,7 +153,7 @@ impl Bare {
         Ok(Self { engine, pre: ToolboxPluginPre::new(pre)? })
     }
 
-    /// Calls the tool that a request names, and writes what MCP answers.
+    /// Calls the tool that a request names, and returns the answer of MCP.
     pub(crate) async fn answer(&self, request: &[u8]) -> Outcome<Bytes> {
         let Request { id, params } = serde_json::from_slice(request)?;
         let mut store = Store::new(&self.engine, State::default());

@@ -1,4 +1,4 @@
-//! Components made of WAT: as small as can be.
+//! Minimal components, made of WAT.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
