@@ -87,13 +87,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
         }
     }
     hall.commissions.check_dependencies(None).await?;
-    report.add(
-        "1,000 commissions that wait",
-        resident()? - before,
-        "MiB",
-        Aim::AtMost(20.0),
-        "VmRSS, more than before",
-    );
+    report.add("1,000 waiting commissions", resident()? - before, "MiB", Aim::AtMost(20.0), "VmRSS, more than before");
     let mut lists = Vec::new();
     for _ in 0..COMMISSIONS {
         let begun = Instant::now();

@@ -32,7 +32,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     for (what, query) in [
         ("without a listener", None),
         ("10,000 wait for another job", Some(other.as_str())),
-        ("10,000 take nothing", Some("")),
+        ("10,000 read nothing", Some("")),
     ] {
         let host = Setup::new("listeners")?.with_config(LIMITS)?.start().await?;
         dispatches(&host, 20).await?;

@@ -106,7 +106,7 @@ impl Fixture {
 
     /// Measures the cost of a thousand open meetings.
     async fn open(&self, report: &mut Report) -> Outcome<()> {
-        // The parts that are created only once exist by now.
+        // The measurement excludes the parts that are created only once.
         for _ in 0..TALKING {
             self.meet().await?;
         }

@@ -129,7 +129,8 @@ fn picture(flows: &[Flow]) -> Markup {
     }
 }
 
-/// Questions for a person, each with a box to tick; and a table for guild.toml that grants only what the member uses.
+/// Questions for a person, each with a box to tick; and a table for guild.toml with only the grants that the member
+/// uses.
 fn questions(audit: &Audit) -> Markup {
     let open = audit.findings.iter().filter(|finding| finding.severity <= Severity::Medium);
     let questions: Vec<_> = open.map(|finding| (safe(&finding.place), finding.rule.name())).collect();

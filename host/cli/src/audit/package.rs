@@ -52,7 +52,7 @@ const ANY_ROOT: &str = "(any read root)";
 pub(super) struct Others {
     /// All files, sorted by name.
     pub(super) files: Vec<OtherFile>,
-    /// Paths and contents, as far as they were read.
+    /// Paths, and the parts of the contents that were read.
     pub(super) documents: Vec<(String, Vec<u8>)>,
     /// Whether files are left out.
     pub(super) is_cut: bool,

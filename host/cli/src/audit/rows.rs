@@ -217,7 +217,8 @@ pub(super) fn notes(import: &guild_audit::model::Import) -> Vec<(&'static str, S
     notes
 }
 
-/// A table for guild.toml that allows by name what a member uses, except for access to arbitrary hosts.
+/// A table for guild.toml that allows by name the capabilities that a member uses, except for access to arbitrary
+/// hosts.
 pub(super) fn narrowed(audit: &Audit) -> Option<String> {
     let member = audit.identity.member.as_ref()?;
     let used = audit.requested.iter().filter(|request| !request.used_by.is_empty());

@@ -34,7 +34,7 @@ struct Running {
     differences: BTreeSet<String>,
 }
 
-/// Checks the hosts that serve local members, and the one that `--url` names.
+/// Checks the hosts that serve local members, and the host that `--url` names.
 pub(super) async fn check(args: &Doctor, members: Option<&Path>, config: &Config) -> Result<Vec<Check>, Failure> {
     let mut running = match members {
         Some(members) => {

@@ -31,9 +31,9 @@ use crate::{
     },
 };
 
-/// How many candidates are listed for an ambiguous id.
+/// The maximum number of candidates that are listed for an ambiguous id.
 const MAX_CANDIDATES: usize = 10;
-/// How many members of a host are queried concurrently.
+/// The maximum number of members of a host that are queried concurrently.
 const MAX_CONCURRENT_QUERIES: usize = 8;
 
 /// A source of jobs.
@@ -73,7 +73,7 @@ pub(crate) struct Row {
     pub(crate) member: Option<String>,
     pub(crate) listed: Listed,
     pub(crate) interrupted: bool,
-    /// When it was made, if known.
+    /// The creation time, if known.
     pub(crate) made: Option<Timestamp>,
 }
 
@@ -112,12 +112,12 @@ fn to_json(value: &impl Serialize) -> Result<Box<RawValue>, Failure> {
     Ok(to_raw_value(value).map_err(io::Error::from)?)
 }
 
-/// The members of the host at an endpoint, or the one that the endpoint names.
+/// The members of the host at an endpoint, or only the member that the endpoint names.
 pub(crate) async fn served(endpoint: &Endpoint) -> Result<Vec<Served>, Failure> {
     served_at(&endpoint.url(), endpoint.member.as_ref(), &endpoint.access.options(&endpoint.url())?).await
 }
 
-/// The members of the host at `url`, or the one that is named.
+/// The members of the host at `url`, or only the named member.
 pub(crate) async fn served_at(url: &str, named: Option<&MemberKey>, options: &Options) -> Result<Vec<Served>, Failure> {
     of(guild_client::served(url, options).await?, url, named)
 }
@@ -258,7 +258,7 @@ impl Jobs {
         if wanted == LATEST {
             return self.latest(changes).await;
         }
-        // A job's id has no slash, so what is before the last one is its member's key.
+        // A job's id has no slash, so the text before the last slash is its member's key.
         let asked = wanted;
         let (member, wanted) = wanted.rsplit_once('/').map_or((None, wanted), |(member, id)| (Some(member), id));
         let is_of = |found: &JobRef| member.is_none_or(|key| self.member(found.at).is_none_or(|other| other == key));
@@ -359,7 +359,8 @@ impl Jobs {
         }
     }
 
-    /// The replies of members of a host, with each member's index, and the reasons of those that could not be queried.
+    /// The replies of members of a host, with each member's index, and the reasons for members that could not be
+    /// queried.
     async fn replies<'a, T, F: Future<Output = Result<T, Error>> + 'a>(
         &self,
         members: &'a [Served],
@@ -375,7 +376,7 @@ impl Jobs {
         (replies, left_out)
     }
 
-    /// Why a member could not be queried; `None` if it has no such job, or no jobs at all.
+    /// The reason that a member could not be queried; `None` if it does not have the job, or has no jobs.
     fn reason(&self, at: usize, error: &Error) -> Option<String> {
         match error {
             Error::Refused { code: code::INVALID_PARAMS | code::METHOD_NOT_FOUND, .. } => None,
@@ -406,7 +407,7 @@ impl Jobs {
         newest.ok_or_else(|| Failure::error(format!("there are no jobs {}", self.place())))
     }
 
-    /// When a job was made, according to its id, or else to its record.
+    /// The creation time of a job, according to its id, or else to its record.
     async fn made(&self, found: &JobRef) -> Option<Timestamp> {
         match found.id.parse().ok().and_then(|id| made_at(&id)) {
             Some(made) => Some(made),

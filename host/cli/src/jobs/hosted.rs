@@ -1,6 +1,6 @@
 //! Finds the host that already serves a member, and checks that it serves the member as the command line asks.
 //!
-//! Otherwise the command fails, and its error names the process, how it serves the member, and what to do.
+//! Otherwise the command fails, and its error names the process, its settings for the member, and the remedy.
 
 use std::{
     env,
@@ -41,7 +41,7 @@ pub(crate) struct Terms {
     variable: bool,
 }
 
-/// A host that satisfied the terms, with what it had published then.
+/// A host that satisfied the terms, with the settings that it had published then.
 pub(crate) struct VerifiedHost {
     member: Dir,
     note: Note<Serving>,
@@ -140,7 +140,7 @@ fn published(member: &Dir, owner: &Owner) -> Result<Serving, String> {
 
 fn refusal(key: &MemberKey, owner: &Owner, why: &str) -> String {
     let Owner { pid, url, .. } = owner;
-    // The process id in a file may belong to another process by now.
+    // The process id in the file may meanwhile belong to another process.
     let (who, end) = match owner.is_alive() {
         true => (format!("process {pid} serves {key} at {url}"), format!("End that process (`kill {pid}`)")),
         false => (format!("a process that is not named in its .owner serves {key}"), "End that process".to_owned()),

@@ -145,7 +145,7 @@ impl Source<'_> {
     async fn state(&mut self, limits: &Limits) -> Result<(State, Option<String>), Failure> {
         match self {
             Self::Files(job, member) => {
-                // The owner is read first: one that ends in between has already recorded the jobs that ended.
+                // The owner is read first: an owner that ends in between has already recorded the ended jobs.
                 let owner = Owner::of(member).map_err(|e| Failure::error(format!("the member's owner: {e}")))?;
                 let meta = job.meta(limits).map_err(|e| match e.kind() {
                     io::ErrorKind::NotFound => Failure::error("the job has been deleted"),
@@ -168,7 +168,7 @@ impl Source<'_> {
         }
     }
 
-    /// Further lines of the transcript and of the log, at least of those that are wanted; none if there are none yet.
+    /// Further lines of the transcript and of the log, at least of the requested ones; empty if there are no lines yet.
     async fn more(&mut self, wanted: (bool, bool)) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), Failure> {
         match self {
             Self::Files(job, _) => {

@@ -123,7 +123,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Finds what would be removed, without changing anything.
+/// Finds the jobs to remove, without changing anything.
 fn dry_run(pruned: &mut Pruned, jobs: &OfflineJobs, choice: &Choice, limits: &Limits) {
     let ids = jobs.prunable(choice.older_than, &choice.statuses, limits).unwrap_or_else(|error| {
         pruned.errors.push(format!("cannot read its jobs: {error}"));

@@ -15,7 +15,7 @@ use crate::{
 
 /// The state of a job that is recorded as running while no process runs it.
 pub(crate) const INTERRUPTED: &str = "interrupted; no process runs it";
-/// The continuation of such a job.
+/// The continuation of an interrupted job.
 pub(crate) const NEXT_HOST_RESUMES: &str = "the next host that serves its member resumes it, or ends it as failed";
 
 /// Writes the output of `guild status`, with the job's member, if known, and whether the job is interrupted.

@@ -50,7 +50,7 @@ fn is_id(id: &RawValue) -> bool {
     id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
 
-/// A message of a host, as far as the relay needs it.
+/// The parts of a host's message that the relay needs.
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]

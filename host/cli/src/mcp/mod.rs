@@ -134,7 +134,7 @@ impl Locator {
         Ok(Self { access, source: Source::Here(Arc::new(Here { local, member, command })) })
     }
 
-    /// The host that serves the members, or one that this process starts.
+    /// The host that serves the members, or a host that this process starts.
     async fn find(&self) -> Result<LocatedHost, Failure> {
         let here = match &self.source {
             Source::Url { url, member } => {
@@ -153,7 +153,7 @@ impl Locator {
                 let relay = self.relay(&started.base, here)?;
                 Ok(LocatedHost { relay, verified: None, joined: Joined::Client(lease), started: Some(started) })
             }
-            // A host that was started otherwise may serve the members by now.
+            // Another process may have started a host of the members meanwhile.
             Err(why) => match here.clone().look().await {
                 Ok(Some(running)) => self.join(running, here),
                 Ok(None) | Err(_) => Err(why),
@@ -211,8 +211,8 @@ impl Here {
         .await
     }
 
-    /// The host that serves the members, if there is one that is not ending. It blocks, since a new owner may take a
-    /// moment to publish how it serves them.
+    /// The host that serves the members, unless it is ending. The call blocks, since a new owner may take a moment to
+    /// publish its settings.
     ///
     /// # Errors
     ///
@@ -259,7 +259,8 @@ impl Here {
                 let options = format!("--members {}{}", shell_word(directory), config.policy_option());
                 for (key, owner) in elsewhere {
                     tell(format_args!(
-                        "{key} is left out, since process {} works on it; `guild mcp --member {key} {options}` goes through that process",
+                        "{key} is left out, since process {} works on it; `guild mcp --member {key} {options}` goes \
+                         through that process",
                         owner.pid
                     ));
                 }

@@ -154,7 +154,7 @@ fn next_load(approval: &Approval, found: &FoundMember) -> String {
              --url` with that address shows whether the member is in service"
         )
     } else {
-        // The process id in a file may belong to another process by now.
+        // The process id in the file may meanwhile belong to another process.
         let kill = if owner.is_alive() { format!(" (`kill {pid}`)") } else { String::new() };
         format!(
             "process {pid} serves only this member at {url}, and loads it at its next start: end the process{kill}, \

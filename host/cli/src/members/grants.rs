@@ -58,7 +58,7 @@ struct ShownGrants {
     session_tools: Vec<String>,
     /// The source that a session's search tool searches.
     searched: Searched,
-    /// The bounds on what a job's sessions may use.
+    /// The bounds of the usage of a job's sessions.
     bounds: Bounds,
     artifacts_bytes: u64,
     artifacts_entries: u64,

@@ -137,7 +137,7 @@ pub(crate) fn tokens(usage: &Usage) -> String {
     format!("{sent} tokens in ({cached} cached), {received} out")
 }
 
-/// The cost in US dollars, as far as it is known.
+/// The cost in US dollars, or its known part.
 pub(crate) fn cost(usage: &Usage) -> String {
     match (usage.cost_usd, usage.known_cost()) {
         (Some(usd), _) => format!("{usd:.4} USD"),

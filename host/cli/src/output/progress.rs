@@ -46,7 +46,7 @@ impl Progress {
         self.waiting(&format!("compiling {what}"));
     }
 
-    /// Shows what the command is waiting for, and for how long. If stderr is not a terminal, it is printed once.
+    /// Shows the reason for waiting, and the elapsed time. If stderr is not a terminal, the reason is printed once.
     pub(crate) fn waiting(&self, what: &str) {
         let what = one_line(what, usize::MAX);
         let mut waits = self.waits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
