@@ -135,9 +135,8 @@ Examples:
 
 With `push = true`, claude/main follows the default branch of origin, which is fetched; otherwise it follows the \
 project's own default branch. The default branch is only read. If the default branch has all changes, claude/main is \
-reset to it. Commits since a merged pull request are rebased onto it. If both branches have new commits, the default \
-branch is merged. A conflict changes nothing, and the error names the files. Projects with a commission under way or \
-an open meeting are skipped.
+reset to it. Commits since a merged pull request are rebased onto it. If both branches have new commits, the default branch is merged into claude/main. A conflict changes nothing, and the \
+error names the files. Projects with a commission under way or an open meeting are skipped.
 
 Exit code: 0 if no project failed; 1 any error.")]
     Sync(PrSync),
@@ -243,7 +242,8 @@ Examples:
 Each event is one line. The command reconnects after a broken connection; it does not show the events in between, \
 except for the end of ID. --json prints the hall's events unchanged.
 
-Exit code: 0 if Ctrl-C or SIGTERM ends the command; with ID, 0 completed, 3 failed, 4 cancelled or abandoned; 1 any error.")]
+Exit code: 0 if Ctrl-C or SIGTERM ends the command; with ID, 0 completed, 3 failed, 4 cancelled or abandoned; 1 any \
+error.")]
     Watch(CommissionWatch),
 }
 
