@@ -29,7 +29,7 @@ pub(super) const CONFORMANCE: &str = "conformance";
 pub(super) const QUESTION: &str = "How many lanterns hang in the lighthouse of Vellmar?";
 pub(super) const FOUND: &str = "seventeen lanterns";
 
-/// The timeout of a compilation: a debug build on a busy machine compiles a language's engine slowly.
+/// The guild.toml of the fixture: a debug build on a busy machine compiles a language's engine slowly.
 const CONFIG: &str = "[limits]\ncompile_seconds = 600\n";
 
 const DOCUMENTS: [(&str, &str); 3] = [

@@ -22,8 +22,9 @@ Examples:
 
 The command shows the worker's answer as it arrives, and each tool call on one line. Each line that you type is a \
 message. Ctrl-C interrupts the worker's turn, and the meeting continues; at the prompt, Ctrl-C or Ctrl-D leaves the \
-conversation. The meeting stays open, even while no host runs: `guild meeting resume` continues the meeting, and `guild meeting close` has its notes written and ends it. In a pipe each line of stdin is a message, and the command ends \
-after the last one. --json prints each event as a line of JSON.
+conversation. The meeting stays open, even while no host runs: `guild meeting resume` continues the meeting, and \
+`guild meeting close` has its notes written and ends it. In a pipe each line of stdin is a message, and the command \
+ends after the last one. --json prints each event as a line of JSON.
 
 Exit code: 0 after you leave; 1 any error, in a pipe also the error of a turn; 130 interrupted before the meeting was \
 open, or in a pipe.")]
