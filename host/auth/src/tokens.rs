@@ -14,11 +14,7 @@ use std::{
     str::FromStr,
 };
 
-use guild_config::{
-    Config,
-    directory_lock::DirectoryLock,
-    text::{check_unshared, from_toml},
-};
+use guild_config::{Config, directory_lock::DirectoryLock, text::check_unshared};
 use guild_contract::{
     capability::grants::Pattern,
     secret::Secret,
@@ -263,7 +259,7 @@ impl TokenFile {
             Err(wrong) => return Err(unsound(wrong.to_string())),
         };
         // The parser's full text would repeat lines of the file.
-        let written: Written = from_toml(&text).map_err(|e| unsound(e.message().to_owned()))?;
+        let written: Written = toml::from_str(&text).map_err(|e| unsound(e.message().to_owned()))?;
         let mut names = BTreeSet::new();
         for token in &written.token {
             check_name(&token.name).map_err(unsound)?;

@@ -2,10 +2,7 @@
 
 use std::{io, os::unix::fs::MetadataExt as _, path::Path};
 
-use guild_contract::objects::{Objects, TABLE};
 use guild_fs::regular_file;
-use serde::de::DeserializeOwned;
-use toml::de::{DeTable, Deserializer};
 
 /// The size of the largest file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -27,11 +24,6 @@ pub fn check_unshared(mode: u32) -> io::Result<()> {
 pub fn shell_word(path: &Path) -> String {
     let path = path.to_string_lossy();
     shlex::try_quote(&path).map_or_else(|_| path.to_string(), |word| word.into_owned())
-}
-
-/// Parses a whole TOML text, in which a list cannot replace a table.
-pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
-    T::deserialize(Objects::called(TABLE, Deserializer::from(DeTable::parse(text)?)))
 }
 
 /// Reads a text file that the operator wrote, and that other users cannot write.

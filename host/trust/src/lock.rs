@@ -11,7 +11,7 @@ use std::{
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_config::{
     directory_lock::DirectoryLock,
-    text::{check_unshared, from_toml, line_of},
+    text::{check_unshared, line_of},
 };
 use guild_contract::{
     job::bounds::Bounds,
@@ -211,7 +211,7 @@ impl Lock {
             wrong(e.span().unwrap_or_default().start, &why)
         };
         // The version is read first, since another version may have other keys.
-        let Versioned { version } = from_toml(text).map_err(invalid)?;
+        let Versioned { version } = toml::from_str(text).map_err(invalid)?;
         if *version.get_ref() != VERSION {
             let why = format!(
                 "version {} is not supported by this host, which supports version {VERSION}",
@@ -219,7 +219,7 @@ impl Lock {
             );
             return Err(wrong(version.span().start, &why));
         }
-        from_toml(text).map_err(invalid)
+        toml::from_str(text).map_err(invalid)
     }
 
     /// Replaces the lock in the directory that `held` locks.

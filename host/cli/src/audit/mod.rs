@@ -103,7 +103,7 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
             "a saved audit has at most {MAX_SAVED_BYTES} bytes; compare with the component's file instead"
         )));
     }
-    let saved: Audit = guild_contract::objects::from_json(&bytes)
+    let saved: Audit = serde_json::from_slice(&bytes)
         .map_err(|e| cannot(format!("it is not an audit that `guild audit --format json` wrote: {e}")))?;
     if saved.format != FORMAT {
         return Err(cannot(format!("its format is {:?}, and this version reads {FORMAT:?}", saved.format)));

@@ -327,7 +327,35 @@ mod tests {
             let values: Vec<Value> = place.as_table().unwrap().values().cloned().collect();
             *place = values.into();
             let error = parse(changed.as_table().unwrap()).map(|_| ()).unwrap_err();
-            assert!(error.contains("table") || error.contains("expected a map"), "{way:?}: {error}");
+            assert!(error.contains("table"), "{way:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_table_is_refused_in_its_line_in_each_way_to_write_it() {
+        for (text, expected) in [
+            ("\nhall = [\"home\", \"master\"]", ":2: `hall` is a table: write [hall], and its keys below it"),
+            ("\nclaude = [1]", ":2: `claude` is a table: write [claude]"),
+            ("web = { search =\n[\"brave\"] }", "`search` is a table: write [web.search]"),
+            ("[[hall]]\nhome = \"x\"", ":1: `hall` is a table"),
+            ("[[limits]]\nrunning_jobs = 1", ":1: `limits` is a table"),
+            ("[[web.search]]\nprovider = \"brave\"", ":1: `search` is a table"),
+            ("[roots]\npath = \"x\"", ":1: `roots` is a list of tables: write [[roots]] for each"),
+            ("roots = [{ path = \"x\" },\n[\"y\", \"z\"]]", ":2: `roots` is a list of tables"),
+            ("prices = [[\"m\", 1.0]]", ":1: `prices` is a list of tables"),
+            ("member = []", ":1: `member` is a table: write [member.KEY]"),
+            ("[[member.a]]\nagent = \"claude\"", ":1: the settings of a member are a table: [member.a]"),
+            ("[member]\na = [\"claude\"]", ":2: the settings of a member are a table: [member.a]"),
+            ("[member.a]\nlimits = [1]", ":2: `limits` is a table: write [member.\"a\".limits]"),
+            // A table where another value belongs.
+            ("port = {}", ":1: `port` is a table; it must be a whole number from 0 to 65535"),
+            ("[agent]\nx = 1", ":1: `agent` is a table; it must be a text in quotation marks"),
+            ("hosts = [{}]", ":1: `hosts[0]` is a table; it must be a text in quotation marks"),
+            ("[claude]\nsessions = []", ":2: `claude.sessions` is a list; it must be a whole number"),
+        ] {
+            let parsed = Config::parse(Path::new("/etc/guild/guild.toml"), text);
+            let error = parsed.map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

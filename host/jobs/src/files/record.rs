@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, sync::Arc};
 
 use cap_std::fs::Dir;
-use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Resumption, objects, rpc::StatusView};
+use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Resumption, rpc::StatusView};
 use guild_fs::{
     durable::{Contents, Survives, if_there, read, read_whole, remove_temporary, replace},
     fingerprint::Fingerprint,
@@ -132,7 +132,7 @@ fn path(id: &JobId, file: &str) -> String {
 pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(Meta, Fingerprint)> {
     let (json, state) = read_whole(jobs, path(id, META), readable(limits.description_bytes))?
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is none"))?;
-    let mut meta: Meta = objects::from_json(&json)?;
+    let mut meta: Meta = serde_json::from_slice(&json)?;
     meta.job_id = id.clone();
     Ok((meta, state))
 }
@@ -197,7 +197,7 @@ impl Notes {
         let (questions_text, questions) = read_part(jobs, id, QUESTIONS, max);
         let (decisions_json, decisions) = read_part(jobs, id, DECISIONS, max);
         let decided = decisions_json.and_then(|contents| {
-            let parsed = contents.whole().and_then(|bytes| Ok(objects::from_json::<Vec<Decision>>(&bytes)?));
+            let parsed = contents.whole().and_then(|bytes| Ok(serde_json::from_slice::<Vec<Decision>>(&bytes)?));
             parsed.map_or_else(
                 |e| {
                     tracing::warn!(job = %id, file = DECISIONS, "keeping the last known decisions: {e}");
