@@ -72,7 +72,7 @@ impl fmt::Display for JobId {
 /// Names one member: the path of its directory under the members' directory, `X` or `X/Y`.
 ///
 /// In names of tools and servers, which cannot contain `/`, the key is `X--Y` ([`MemberKey::flat`]).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct MemberKey(String);
 

@@ -13,7 +13,7 @@ pub mod json;
 pub mod limits;
 pub mod manifest;
 pub mod member;
-pub mod objects;
+pub mod misread;
 pub mod operation;
 pub mod rpc;
 pub mod schema;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use guild_contract::{
-    OperationError, objects,
+    OperationError,
+    misread::{self, Misread, OBJECT},
     operation::{Operation, Row},
     schema,
     text::one_line,
@@ -101,8 +102,13 @@ fn check_fields(schema: &Value, input: &Map<String, Value>) -> Result<(), String
             let known = listed(&mut choices.iter().filter_map(Value::as_str));
             return Err(format!("{name}: unknown variant `{}`, expected one of {known}", one_line(text, NAME_CHARS)));
         }
-        if let Value::Object(inner) = value {
-            check_fields(field, inner).map_err(|why| format!("{name}: {why}"))?;
+        match value {
+            Value::Object(inner) => check_fields(field, inner).map_err(|why| format!("{name}: {why}"))?,
+            // serde would read the fields from the list, in their order.
+            Value::Array(_) if field.get("type").is_some_and(|kind| kind == "object") => {
+                return Err(format!("`{name}` is a list; it must be {OBJECT}"));
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -135,11 +141,14 @@ pub fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolErr
 ///
 /// Returns a text that names the invalid field.
 pub fn read<T: DeserializeOwned>(input: Value) -> Result<T, String> {
-    objects::read(objects::OBJECT, input).map_err(|misread| {
-        let text = misread.error.to_string();
-        // serde names unknown and missing fields itself, but not a field of the wrong type.
-        let named = misread.path.is_empty() || text.contains("field `");
-        if named { text } else { format!("{}: {text}", misread.path) }
+    if !input.is_object() {
+        return Err(format!("the input must be {OBJECT}"));
+    }
+    misread::read(OBJECT, input).map_err(|Misread { text, path, error }| {
+        let said = error.to_string();
+        // serde names unknown and missing fields itself.
+        let named = path.is_empty() || said.contains("field `");
+        text.unwrap_or_else(|| if named { said } else { format!("{path}: {said}") })
     })
 }
 
@@ -202,4 +211,42 @@ pub trait Tools: Send + Sync {
 
     /// Calls a tool. A text result is a JSON string. A name that is not in `definitions` is `InvalidInput`.
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[expect(dead_code)]
+    struct Input {
+        name: String,
+        bounds: Option<Bounds>,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[expect(dead_code)]
+    struct Bounds {
+        turns: Option<u32>,
+    }
+
+    #[test]
+    fn an_input_of_the_wrong_type_is_refused_by_its_field() {
+        for (input, expected) in [
+            (json!(["a", null]), "t: the input must be an object"),
+            (json!(null), "t: the input must be an object"),
+            (json!({"name": 1}), "t: `name` is the number `1`; it must be a text in quotation marks"),
+            (json!({"name": "a", "bounds": 5}), "t: `bounds` is the number `5`; it must be an object"),
+            (json!({"name": "a", "bounds": {"turns": -1}}), "t: `bounds.turns` is the number `-1`; it must be a whole"),
+            (json!({}), "t: missing field `name`"),
+        ] {
+            let error = parse::<Input>("t", input.clone()).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{input}: {error}");
+        }
+        let input = json!({"name": "a", "bounds": [5]});
+        let error = ToolDefinition::of::<Input>("t", None, true).check(input.as_object().unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "t: `bounds` is a list; it must be an object");
+    }
 }

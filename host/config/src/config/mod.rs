@@ -24,7 +24,7 @@ use crate::web::WebOptions;
 use guild_contract::{
     Delegation, Limits, Policy,
     capability::grants::Pattern,
-    objects::{self, Misread, TABLE},
+    misread::{self, Misread, TABLE},
     text::hex,
 };
 use sha2::{Digest as _, Sha256};
@@ -210,12 +210,12 @@ impl Config {
     }
 
     fn read(path: &Path, text: &str) -> Result<Self, Wrong> {
-        objects::check_begin(text.as_bytes()).map_err(|why| Wrong::at(0..0, why))?;
+        misread::check_begin(text.as_bytes()).map_err(|why| Wrong::at(0..0, why))?;
         let tables = DeTable::parse(text).map_err(syntax)?;
         keys::check(tables.get_ref())?;
         let limits_set = keys::names(tables.get_ref(), "limits");
-        let written: Written = objects::read(TABLE, Deserializer::from(tables.clone())).map_err(misread)?;
-        let auth: WrittenAuth = objects::read(TABLE, Deserializer::from(tables)).map_err(misread)?;
+        let written: Written = misread::read(TABLE, Deserializer::from(tables.clone())).map_err(wrong)?;
+        let auth: WrittenAuth = misread::read(TABLE, Deserializer::from(tables)).map_err(wrong)?;
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
@@ -299,7 +299,7 @@ fn resolve(absolute: &Path) -> PathBuf {
 }
 
 /// Converts the error about a value of the wrong type, with its key.
-fn misread(Misread { text, error, .. }: Misread<toml::de::Error>) -> Wrong {
+fn wrong(Misread { text, error, .. }: Misread<toml::de::Error>) -> Wrong {
     match text {
         Some(text) => Wrong::at(error.span().unwrap_or_default(), text),
         None => syntax(error),

@@ -1,11 +1,12 @@
 //! Defines the bounds of a job: turns, dollars and seconds, summed over all its sessions.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Upper bounds of a job (REQ-WD-32). The smallest bound of plan, manifest, caller and operator applies.
 ///
 /// `None` does not bound the job; the operator's bounds always have all three values, so every job is bounded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
     /// Turns of a model, over all sessions.

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::{Lines, Manifest, ManifestError, Misread, Place, misread_at};
-use crate::{objects, text::one_line};
+use crate::{
+    misread::{self, OBJECT},
+    text::one_line,
+};
 
 /// The version of a package without one, as private packages may be.
 const NO_VERSION: &str = "0.0.0";
@@ -67,7 +70,7 @@ impl Declared {
             let all: Vec<_> = faults.iter().map(|fault| fault.text.as_str()).collect();
             return Err(ManifestError { file, line: *line, text: all.join("; besides, ") });
         }
-        let manifest: Manifest = objects::read(objects::OBJECT, value).map_err(|misread: Misread<_>| {
+        let manifest: Manifest = misread::read(OBJECT, value).map_err(|misread: Misread<_>| {
             let place = lines.place(&misread.path);
             misread_at(misread, |error| ManifestError::at(&place, error.to_string()))
         })?;

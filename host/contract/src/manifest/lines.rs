@@ -29,7 +29,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
     /// The file for values that are not declared.
-    file: &'static str,
+    pub(super) file: &'static str,
     places: BTreeMap<String, Place>,
 }
 

@@ -7,9 +7,14 @@ mod lines;
 mod mcp_line;
 pub mod package;
 mod requested;
+mod shape;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use strum::{IntoStaticStr, VariantArray};
@@ -17,7 +22,7 @@ use strum::{IntoStaticStr, VariantArray};
 use crate::{
     ids::MemberKey,
     job::bounds::Bounds,
-    objects::{self, Misread},
+    misread::{self, Misread, OBJECT},
     text::{is_steering, nearest::slip, one_line},
 };
 
@@ -29,6 +34,7 @@ pub use requested::{
     AgentRequest, ArtifactsRequest, FilesRequest, HallRequest, MemoryRequest, PlainRequest, RequestedGrants,
     WebRequest, WriteRequest,
 };
+use shape::Shape;
 
 /// The manifest's file name in a member's directory.
 pub const FILE_NAME: &str = "guild-member.json";
@@ -64,10 +70,12 @@ const KEYS: [&str; 13] = [
 ];
 /// The most bytes of a file's or a directory's name on usual file systems.
 const NAME_BYTES: usize = 255;
+/// The schema of `guild-member.json`.
+static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of::<Manifest>);
 
 /// A member's manifest. Unknown keys are ignored, as Guild Hall does, except a probable misspelling of a missing key.
 /// Under `component` all unknown keys are errors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
     /// The member's name. For a package it is the package's name.
@@ -123,7 +131,7 @@ impl Fault {
 }
 
 /// The protocol by which Guild Hall calls a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// JSON-RPC over HTTP.
@@ -131,7 +139,7 @@ pub enum Transport {
 }
 
 /// The command with which Guild Hall starts a member. `${PORT}` in `args` is the port to listen on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct McpCommand {
     /// The program.
     pub command: String,
@@ -143,7 +151,7 @@ pub struct McpCommand {
 }
 
 /// The manifest's `component` key: the file, its world, and its requests.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ComponentSpec {
     /// The component's file, relative to the member's directory.
@@ -177,7 +185,7 @@ pub struct ComponentSpec {
 }
 
 /// The scope of a memory (REQ-WKR-9).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, JsonSchema)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -197,7 +205,7 @@ impl Scope {
 }
 
 /// The part of a project that a worker has checked out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, JsonSchema)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum CheckoutScope {
@@ -216,7 +224,7 @@ impl CheckoutScope {
 }
 
 /// A world of `guild:worker`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray, JsonSchema)]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum World {
@@ -297,16 +305,17 @@ fn unseen(field: &str, name: &str) -> String {
     format!("`{field}` has a control character or an invisible character in \"{shown}\"; leave it out")
 }
 
-/// Reads one of the files that declare a member. An error names the line.
-fn read<T: DeserializeOwned>(file: &'static str, text: &[u8]) -> Result<T, ManifestError> {
-    objects::check_begin(text).map_err(|why| ManifestError { file, line: 1, text: why.to_owned() })?;
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let found = objects::read(objects::OBJECT, &mut json).map_err(|misread| {
+/// Reads one of the files that declare a member, into a `T` and into a JSON value. An error names the line.
+fn read<T: DeserializeOwned>(text: &[u8], lines: &Lines, shape: &Shape) -> Result<(T, Value), ManifestError> {
+    let file = lines.file;
+    misread::check_begin(text).map_err(|why| ManifestError { file, line: 1, text: why.to_owned() })?;
+    let value = serde_json::from_slice(text).map_err(|error| ManifestError::of(file, &error))?;
+    shape.check(&value).map_err(|(path, why)| ManifestError::at(&lines.place(&path), why))?;
+    let found = misread::read(OBJECT, &mut serde_json::Deserializer::from_slice(text)).map_err(|misread| {
         let line = misread.error.line().max(1);
         misread_at(misread, |error| ManifestError { line, ..ManifestError::of(file, &error) })
     })?;
-    json.end().map_err(|error| ManifestError::of(file, &error))?;
-    Ok(found)
+    Ok((found, value))
 }
 
 /// Makes an error that names the invalid key; `of` converts serde's error.
@@ -344,12 +353,18 @@ impl Manifest {
     ///
     /// Returns an error for the author of the manifest, which names the line.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        Self::with_value(text).map(|(manifest, _)| manifest)
+    }
+
+    fn with_value(text: &[u8]) -> Result<(Self, Value), ManifestError> {
         // A text that is not JSON has no lines; its error comes next.
         let text_of_lines = str::from_utf8(text).unwrap_or_default();
         let lines = Lines::of(FILE_NAME, text_of_lines);
         check_slips(&lines, "", &KEYS)?;
-        let manifest = Self { lines, ..read(FILE_NAME, text)? };
-        manifest.faultless(|manifest| manifest.check_mcp().and_then(|()| manifest.check()))
+        let (manifest, value) = read::<Self>(text, &lines, &SHAPE)?;
+        let manifest = Self { lines, ..manifest };
+        let manifest = manifest.faultless(|manifest| manifest.check_mcp().and_then(|()| manifest.check()))?;
+        Ok((manifest, value))
     }
 
     /// Parses and checks the declaration of a member: `guild-member.json`, `package.json` for which
@@ -365,9 +380,10 @@ impl Manifest {
         let begin = package.lines.place("");
         let declared = match member {
             Some(text) => {
-                let lines = Self::parse(text)?.lines;
-                let value: BTreeMap<String, Value> = read(FILE_NAME, text)?;
-                let value = value.into_iter().filter(|(key, _)| KEYS.contains(&key.as_str())).collect();
+                let (Self { lines, .. }, mut value) = Self::with_value(text)?;
+                if let Some(keys) = value.as_object_mut() {
+                    keys.retain(|key, _| KEYS.contains(&key.as_str()));
+                }
                 Declared { value, lines, faults: Vec::new() }.with(package)?
             }
             None => package,

@@ -3,13 +3,15 @@
 //!
 //! The file is read as data, without running code, and converted to the terms of `guild-member.json`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 
 use super::{
-    CheckoutScope, ComponentSpec, Declared, Lines, ManifestError, SESSION_TOOLS, TOOLS, WORKER, check_slips, read,
+    CheckoutScope, ComponentSpec, Declared, Lines, ManifestError, SESSION_TOOLS, Shape, TOOLS, WORKER, check_slips,
+    read,
 };
 use crate::{ids::MemberKey, job::bounds::Bounds};
 
@@ -36,6 +38,8 @@ const KEYS: [&str; 14] = [
 ];
 /// The keys of [`Identity`].
 const IDENTITY: [&str; 5] = ["name", "description", "displayTitle", "portraitPath", "guidance"];
+/// The schema of the file.
+static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of::<File>);
 /// The keys of a package, with their paths in `guild-member.json`. If two keys have one path, the later one takes
 /// precedence.
 const SAME: [(&str, &str); 16] = [
@@ -57,7 +61,7 @@ const SAME: [(&str, &str); 16] = [
     ("component.resources", "guildHall.resourceDefaults"),
 ];
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct File {
     name: String,
     version: Option<String>,
@@ -65,7 +69,7 @@ struct File {
     package: Package,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Package {
     #[serde(rename = "type")]
@@ -88,7 +92,7 @@ struct Package {
     component: Option<ComponentSpec>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Identity {
     name: Option<String>,
@@ -112,7 +116,7 @@ pub(super) fn declared(text: &[u8]) -> Result<Declared, ManifestError> {
     let said = Lines::of(FILE_NAME, str::from_utf8(text).unwrap_or_default());
     check_slips(&said, KEY, &KEYS)?;
     check_slips(&said, "guildHall.identity", &IDENTITY)?;
-    let File { name, version, package } = read(FILE_NAME, text)?;
+    let (File { name, version, package }, whole) = read(text, &said, &SHAPE)?;
     let mut faults = Vec::new();
     let mut fault = |key: &str, why: String| {
         let key = format!("{KEY}.{key}");
@@ -171,7 +175,6 @@ pub(super) fn declared(text: &[u8]) -> Result<Declared, ManifestError> {
         return Ok(keys);
     }
     // The value as it was written, without defaults for missing keys.
-    let whole: Value = read(FILE_NAME, text)?;
     let component = whole.get(KEY).and_then(|package| package.get("component"));
     let mut lines = Lines::none_of(FILE_NAME);
     lines.adopt("component", &said, "guildHall.component");

@@ -1,5 +1,6 @@
 //! Defines the requests of a component (`component.grants`), each of which the operator may refuse.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fault, NAME_BYTES, has_unseen, unseen};
@@ -7,7 +8,7 @@ use crate::manifest::check_host;
 
 /// The requests of a component: the `guild:worker` interfaces that it imports, and the extent to which the component
 /// and its sessions need them. `{}` requests the least of an interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct RequestedGrants {
     /// Writes lines into the job's log.
@@ -86,26 +87,27 @@ impl RequestedGrants {
 }
 
 /// A request without details.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object: write {} to ask for it")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("$comment" = "write {} to ask for it"))]
 pub struct PlainRequest {}
 
 /// `lore`: the project's `.lore/`, which every worker of a commission can read; `worktree`: the other files that are
 /// checked out for the commission.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "an object: write {\"write\": true} to ask for writing")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("$comment" = "write {\"write\": true} to ask for writing"))]
 pub struct WriteRequest {
     /// Requests permission to write and change files there.
     pub write: bool,
 }
 
 /// `hall`: the workers, commissions and meetings of the hall that the host serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    default,
-    deny_unknown_fields,
-    expecting = "an object: write {\"read\": true} to ask for reading; the manager asks for {\"manage\": true} too"
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend(
+    "$comment" = "write {\"read\": true} to ask for reading; the manager asks for {\"manage\": true} too"
+))]
 pub struct HallRequest {
     /// Requests permission to read the hall.
     pub read: bool,
@@ -114,24 +116,18 @@ pub struct HallRequest {
 }
 
 /// `memory`: the member's memory, to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    default,
-    deny_unknown_fields,
-    expecting = "an object: write {} to ask for reading, or {\"write\": true} to store and delete too"
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("$comment" = "write {} to ask for reading, or {\"write\": true} to store and delete too"))]
 pub struct MemoryRequest {
     /// Requests permission to store and delete memories.
     pub write: bool,
 }
 
 /// `files`: reading under the granted roots.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    default,
-    deny_unknown_fields,
-    expecting = "an object: write {} to ask for all read roots, or {\"roots\": [\"NAME\"]} for those"
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("$comment" = "write {} to ask for all read roots, or {\"roots\": [\"NAME\"]} for those"))]
 pub struct FilesRequest {
     /// The names of the requested roots, with `*` for any characters; an empty list requests all roots.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -139,12 +135,9 @@ pub struct FilesRequest {
 }
 
 /// `web`: the web, through the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    default,
-    deny_unknown_fields,
-    expecting = "an object: write {\"hosts\": [\"HOST\"]} to ask for these hosts, or {} for all that are opened"
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("$comment" = "write {\"hosts\": [\"HOST\"]} to ask for these hosts, or {} for all that are opened"))]
 pub struct WebRequest {
     /// The requested hosts, as patterns of `[web]`; an empty list requests all hosts that the operator opened.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -154,21 +147,20 @@ pub struct WebRequest {
 }
 
 /// `agent`: agent sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    default,
-    deny_unknown_fields,
-    expecting = "an object: write {} to ask for it, or {\"ownTools\": true} to give sessions tools of your own too"
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[schemars(extend(
+    "$comment" = "write {} to ask for it, or {\"ownTools\": true} to give sessions tools of your own too"
+))]
 pub struct AgentRequest {
     /// Requests permission to give sessions the component's own tools.
     pub own_tools: bool,
 }
 
 /// `artifacts`: bounds below the operator's limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "an object: write {\"bytes\": N, \"entries\": N}, either or both")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("$comment" = "write {\"bytes\": N, \"entries\": N}, either or both"))]
 pub struct ArtifactsRequest {
     /// Bytes of all files of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
