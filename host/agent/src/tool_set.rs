@@ -58,7 +58,9 @@ impl ToolSet {
     /// A tool set made of whole sets: the job's internal tools, and the tools that a component answers itself. Of two
     /// tools with the same name, the first set's is used. `session` is the session's number in its job.
     ///
-    /// # Errors `InvalidInput` names a tool whose name is that of a tool that writes files or runs commands.
+    /// # Errors
+    ///
+    /// `InvalidInput` names a tool whose name is that of a tool that writes files or runs commands.
     pub fn new(session: u32, sets: impl IntoIterator<Item = Arc<dyn Tools>>) -> Result<Self, ToolError> {
         let mut tools = Self {
             session,

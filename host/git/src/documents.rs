@@ -35,7 +35,9 @@ impl DocumentQuota {
     /// Checks a change of a project's documents. A project that exceeds the quota already may still reduce its
     /// documents.
     ///
-    /// # Errors A sentence names the limit and the remedy.
+    /// # Errors
+    ///
+    /// A sentence names the limit and the remedy.
     pub fn check(&self, before: DocumentUsage, after: DocumentUsage) -> Result<(), String> {
         let both = [
             ("files", "limits.project_documents", before.files, after.files, self.files),

@@ -75,7 +75,9 @@ impl Origin {
     /// Makes a pull request of [`INTEGRATION_BRANCH`] for the default branch. If one is open, it is returned, since it
     /// has the pushed commits.
     ///
-    /// # Errors [`GitError::GhNotInstalled`], [`GitError::GhFailed`] with its output, and errors of running it.
+    /// # Errors
+    ///
+    /// [`GitError::GhNotInstalled`], [`GitError::GhFailed`] with its output, and errors of running it.
     pub async fn create_pull_request(&self, title: &str, body: &str) -> Result<PullRequest, GitError> {
         let create = [
             format!("--base={}", self.default_branch()),

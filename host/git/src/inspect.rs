@@ -197,7 +197,9 @@ struct Shown<'a> {
 impl Integration {
     /// The files that differ from the last commit.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn status_view(&self) -> Result<StatusView, GitError> {
         let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"];
         let said = self.look(&status).await?.arg("--ignore-submodules=all").run().await?;
@@ -223,7 +225,9 @@ impl Integration {
 
     /// The last commits, the newest first.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn log_view(&self, options: &LogOptions) -> Result<Vec<CommitView>, GitError> {
         let mut filters = vec![format!("--max-count={}", options.count.unwrap_or(COMMITS).min(MOST_COMMITS))];
         for (option, value) in [("since", &options.since), ("author", &options.author)] {
@@ -236,7 +240,9 @@ impl Integration {
 
     /// Differences, as a patch or as a table.
     ///
-    /// # Errors [`GitError::NoCommitOfThatName`], or git failed.
+    /// # Errors
+    ///
+    /// [`GitError::NoCommitOfThatName`], or git failed.
     pub async fn diff_view(&self, options: &DiffOptions) -> Result<String, GitError> {
         let mut compared = Vec::new();
         if options.staged {
@@ -258,7 +264,9 @@ impl Integration {
 
     /// A commit.
     ///
-    /// # Errors [`GitError::NoCommitOfThatName`], or git failed.
+    /// # Errors
+    ///
+    /// [`GitError::NoCommitOfThatName`], or git failed.
     pub async fn show_view(&self, options: &ShowOptions) -> Result<ShowView, GitError> {
         let id = self.resolve(&options.rev).await?;
         let commit = self.commits(&["--max-count=1".to_owned()], id.as_str()).await?.into_iter().next();
@@ -290,7 +298,9 @@ impl Integration {
 
     /// The branches.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn branch_view(&self, options: BranchOptions) -> Result<Vec<BranchView>, GitError> {
         let places: &[&str] = match options {
             BranchOptions { all: true, .. } => &["refs/heads/", "refs/remotes/"],

@@ -84,7 +84,9 @@ pub struct Upstream {
 impl Repository {
     /// The remote repository `origin`; `None` if the project has none.
     ///
-    /// # Errors [`GitError::RefusedSetting`] if it cannot be reached safely.
+    /// # Errors
+    ///
+    /// [`GitError::RefusedSetting`] if it cannot be reached safely.
     pub async fn origin(&self) -> Result<Option<Origin>, GitError> {
         let listed = self.call(&["config", "--list", "-z"]).run().await?;
         let refuse = |key: &str, why| GitError::RefusedSetting { path: self.path.clone(), key: key.to_owned(), why };
@@ -121,7 +123,9 @@ impl Repository {
 
     /// Whether a commit is or descends from another one. `false` also if the other commit is missing here.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn contains(&self, commit: &CommitId, earlier: &CommitId) -> Result<bool, GitError> {
         let ask = ["merge-base", "--is-ancestor", earlier.as_str(), commit.as_str()];
         Ok(self.call(&ask).codes(&[0, 1, 128]).await?.0 == 0)
@@ -132,7 +136,9 @@ impl Origin {
     /// Fetches the default branch, and looks for `claude/main`. No branch of the user changes, also none below
     /// `refs/remotes`, since a user's `git push --force-with-lease` relies on them.
     ///
-    /// # Errors [`GitError::NotAtOrigin`], or `origin` cannot be reached.
+    /// # Errors
+    ///
+    /// [`GitError::NotAtOrigin`], or `origin` cannot be reached.
     pub async fn fetch(&self) -> Result<Upstream, GitError> {
         let repository = &self.repository;
         let default = format!("refs/heads/{}", repository.default_branch());
@@ -177,7 +183,9 @@ impl Origin {
     /// branch has or had, and only if nobody has pushed since it was read (`--force-with-lease` with a commit). Commits
     /// that others pushed there, such as a change after a review, are never overwritten.
     ///
-    /// # Errors [`GitError::OthersCommits`], or `origin` did not accept the push.
+    /// # Errors
+    ///
+    /// [`GitError::OthersCommits`], or `origin` did not accept the push.
     pub async fn push(&self, commit: &CommitId, seen: Option<&CommitId>) -> Result<(), GitError> {
         let repository = &self.repository;
         if let Some(seen) = seen {

@@ -25,7 +25,9 @@ pub struct FoundBranch {
 impl Repository {
     /// The branches of attempts and meetings, in the order of their names.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn attempt_branches(&self) -> Result<Vec<FoundBranch>, GitError> {
         let list = self.call(&["for-each-ref", "--format=%(objectname) %(refname) %(worktreepath)"]);
         let listed = FAMILIES.iter().fold(list, |list, family| list.arg(family)).line().await?;
@@ -42,7 +44,9 @@ impl Repository {
 
     /// The last commits of the branches that were merged into [`crate::INTEGRATION_BRANCH`], by its commit messages.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn merged_commits(&self) -> Result<BTreeSet<String>, GitError> {
         if self.tip(INTEGRATION_REF).await?.is_none() {
             return Ok(BTreeSet::new());
@@ -60,7 +64,9 @@ impl Repository {
     /// Removes a branch that is still at this commit. `false`: it has another commit, or is gone. Its commits stay
     /// until git collects garbage.
     ///
-    /// # Errors Git cannot remove it.
+    /// # Errors
+    ///
+    /// Git cannot remove it.
     pub async fn remove_branch(&self, branch: &AttemptBranch, commit: &CommitId) -> Result<bool, GitError> {
         let full = branch.full();
         free(&self.data.join(format!("{full}.lock")), self.git.longest_run()).await?;

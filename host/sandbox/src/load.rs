@@ -27,7 +27,9 @@ pub struct Candidate {
 impl Candidate {
     /// Reads a component's file, of at most `max` bytes.
     ///
-    /// # Errors The file cannot be read, is too large, or is no component.
+    /// # Errors
+    ///
+    /// The file cannot be read, is too large, or is no component.
     pub fn read(member: &Dir, file: &str, max: u64) -> Result<Self, LoadError> {
         Self::of(read(member, file, max)?)
     }
@@ -39,7 +41,9 @@ impl Candidate {
 
     /// A candidate of these bytes.
     ///
-    /// # Errors The bytes are no component.
+    /// # Errors
+    ///
+    /// The bytes are no component.
     pub fn of(bytes: Vec<u8>) -> Result<Self, LoadError> {
         let outside = guild_inspect::outside(&bytes)?;
         Ok(Self { sha256: Sha256::digest(&bytes).into(), outside, bytes: bytes.into() })

@@ -37,7 +37,9 @@ pub struct Api {
 impl Api {
     /// Makes a runtime without sending a request.
     ///
-    /// # Errors The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
+    /// # Errors
+    ///
+    /// The base URL is invalid, or the key would travel to it unencrypted. The text names the setting.
     pub fn new(options: ApiOptions) -> Result<Self, String> {
         let endpoint = options.endpoint()?;
         Ok(Self { options, endpoint, client: OnceLock::new() })

@@ -52,8 +52,9 @@ pub struct Claude {
 impl Claude {
     /// Makes a runtime with these options. [`AgentRuntime::check`] looks for the CLI later.
     ///
-    /// # Errors The options exclude each other, or the state directory is not the host's own. The text names the
-    /// setting.
+    /// # Errors
+    ///
+    /// The options exclude each other, or the state directory is not the host's own. The text names the setting.
     pub fn new(options: ClaudeOptions) -> Result<Self, String> {
         options.check()?;
         if let Some(state) = &options.state {

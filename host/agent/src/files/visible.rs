@@ -107,7 +107,9 @@ impl Rules {
     /// Adds the `.gitignore` of a directory, and returns whether it has one. `at` is its path in the root, `from` its
     /// path in `dir`.
     ///
-    /// # Errors Describes a file beyond the bounds.
+    /// # Errors
+    ///
+    /// Describes a file beyond the bounds.
     fn enter(&mut self, root: &str, dir: &Dir, from: &str, at: &str) -> Result<bool, String> {
         let file = if from.is_empty() { ".gitignore".to_owned() } else { format!("{from}/.gitignore") };
         if !dir.symlink_metadata(&file).is_ok_and(|meta| meta.is_file()) {

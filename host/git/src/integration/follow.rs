@@ -95,8 +95,10 @@ impl Integration {
     ///
     /// A conflict changes nothing, also below `.lore/`, since the default branch has the user's decisions there, too.
     ///
-    /// # Errors As [`crate::Repository::integration`], and the errors of a tree with forbidden files. The branch is
-    /// unchanged then.
+    /// # Errors
+    ///
+    /// As [`crate::Repository::integration`], and the errors of a tree with forbidden files. The branch is unchanged
+    /// then.
     pub async fn follow(
         &self,
         default: &CommitId,

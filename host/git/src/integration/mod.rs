@@ -78,8 +78,10 @@ impl Repository {
     /// The integration worktree at `dir`, an absolute path. The branch begins at the default branch's tip if it is
     /// missing. A missing worktree is made, also again.
     ///
-    /// # Errors [`GitError::CheckedOutElsewhere`], [`GitError::NotAWorktree`] or [`GitError::OtherBranch`] if another
-    /// worktree or file is in the way, and the errors of committing loose changes.
+    /// # Errors
+    ///
+    /// [`GitError::CheckedOutElsewhere`], [`GitError::NotAWorktree`] or [`GitError::OtherBranch`] if another worktree
+    /// or file is in the way, and the errors of committing loose changes.
     pub async fn integration(&self, dir: &Path) -> Result<Integration, GitError> {
         let integration = Integration { repository: self.clone(), dir: dir.to_owned(), alone: Mutex::default() };
         integration.sync().await?;
@@ -137,7 +139,9 @@ impl Integration {
     /// As [`Self::with_files`], and commits the changes that `work` made. `work` returns the message of the commit,
     /// too. Earlier loose changes become a commit of their own.
     ///
-    /// # Errors As [`Self::commit_loose`]. The changes stay there then, and the next operation commits them.
+    /// # Errors
+    ///
+    /// As [`Self::commit_loose`]. The changes stay there then, and the next operation commits them.
     pub async fn edit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> (T, String) + Send + 'static,
@@ -196,7 +200,9 @@ impl Integration {
     /// If both sides changed the same places only in files below `.lore/`, the attempt's files are taken. For a branch
     /// that was merged before, this returns that commit.
     ///
-    /// # Errors [`GitError::NoBranch`], the errors of a tree with forbidden files, [`GitError::DocumentQuota`], and as
+    /// # Errors
+    ///
+    /// [`GitError::NoBranch`], the errors of a tree with forbidden files, [`GitError::DocumentQuota`], and as
     /// [`Repository::integration`]. Nothing was merged then.
     pub async fn merge_squash(&self, branch: &AttemptBranch, message: &str) -> Result<Merge, GitError> {
         let repository = &self.repository;
@@ -340,7 +346,9 @@ impl Integration {
 
     /// Moves the files from their tree to the branch's tip, and then the base. `false`: another process moved the base.
     ///
-    /// # Errors A file was written since. No file was changed then.
+    /// # Errors
+    ///
+    /// A file was written since. No file was changed then.
     async fn show(&self, dir: &Path, files: &str, base: &Tip, tip: &Tip) -> Result<bool, GitError> {
         let repository = &self.repository;
         let read = || repository.git.call(dir, &["read-tree", "-m", "-u", files, &tip.tree]).run();

@@ -64,7 +64,9 @@ impl Repository {
     /// `None` chooses the first that exists of: the branch that `origin/HEAD` names, `main`, `master`, the branch that
     /// is checked out.
     ///
-    /// # Errors [`GitError`] has a variant for each reason that it cannot be a project.
+    /// # Errors
+    ///
+    /// [`GitError`] has a variant for each reason that it cannot be a project.
     pub async fn open(git: &Git, path: &Path, default_branch: Option<&str>) -> Result<Self, GitError> {
         let path = fs::canonicalize(path).map_err(|source| GitError::File { path: path.to_owned(), source })?;
         has_dot_git(&path)?;
@@ -134,7 +136,9 @@ impl Repository {
 
     /// Whether the user's working tree or index has uncommitted changes or untracked files.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn is_dirty(&self) -> Result<bool, GitError> {
         self.check_settings(&self.path).await?;
         let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all"];
@@ -143,7 +147,9 @@ impl Repository {
 
     /// Whether the branch of an attempt exists.
     ///
-    /// # Errors Git failed.
+    /// # Errors
+    ///
+    /// Git failed.
     pub async fn branch_exists(&self, branch: &AttemptBranch) -> Result<bool, GitError> {
         Ok(self.tip(&branch.full()).await?.is_some())
     }

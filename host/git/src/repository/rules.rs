@@ -48,7 +48,9 @@ impl RulesUsage {
 
     /// Checks the files that an attempt writes together.
     ///
-    /// # Errors The exceeded bound.
+    /// # Errors
+    ///
+    /// The exceeded bound.
     pub fn check(self) -> Result<(), String> {
         self.within(Whose::Attempt)
     }
@@ -73,7 +75,9 @@ pub fn is_rules_file(name: &str) -> bool {
 
 /// Checks the contents of an ignore or attribute file.
 ///
-/// # Errors The exceeded bound.
+/// # Errors
+///
+/// The exceeded bound.
 pub fn check_rules(contents: &[u8]) -> Result<(), String> {
     if contents.len() > RULES_BYTES {
         return Err(too_large(contents.len()));
@@ -117,8 +121,10 @@ pub(crate) fn check_file(path: &Path, worktree: &Path) -> Result<(), GitError> {
 
 /// A path of the configuration, as git reads it in a worktree: its home directory is `/dev/null`.
 ///
-/// # Errors [`GitError::RefusedSetting`] if git reads another file than the checked one: a file in a user's home, a
-/// file beside the program, or an optional file.
+/// # Errors
+///
+/// [`GitError::RefusedSetting`] if git reads another file than the checked one: a file in a user's home, a file beside
+/// the program, or an optional file.
 pub(crate) fn configured(key: &str, value: &str, worktree: &Path) -> Result<PathBuf, GitError> {
     if value.starts_with("~/") {
         return Ok(PathBuf::from("/dev/null"));

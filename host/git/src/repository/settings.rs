@@ -37,7 +37,9 @@ fn refused(key: &str) -> Option<&'static str> {
 
 /// Checks the settings of a worktree, and the repository's own files of patterns.
 ///
-/// # Errors [`GitError::RefusedSetting`], [`GitError::Rules`], or the settings cannot be read.
+/// # Errors
+///
+/// [`GitError::RefusedSetting`], [`GitError::Rules`], or the settings cannot be read.
 pub(crate) async fn check(git: &Git, worktree: &Path) -> Result<(), GitError> {
     let list = git.call(worktree, &["config", "--list", "-z"]).run().await?;
     for entry in String::from_utf8_lossy(&list).split('\0') {

@@ -110,7 +110,9 @@ pub struct Git {
 impl Git {
     /// Finds the program and asks for its version.
     ///
-    /// # Errors [`GitError::NotInstalled`], [`GitError::TooOld`], [`GitError::NotGit`], or the program cannot be run.
+    /// # Errors
+    ///
+    /// [`GitError::NotInstalled`], [`GitError::TooOld`], [`GitError::NotGit`], or the program cannot be run.
     pub async fn find(options: GitOptions) -> Result<Self, GitError> {
         let beside = options.program.as_deref().and_then(Path::parent).map(Arc::from);
         let program = match options.program {

@@ -25,7 +25,9 @@ impl Repository {
     /// The files among `paths` that git excludes from a commit of a worktree, each with its rule. Tracked files are
     /// never excluded.
     ///
-    /// # Errors [`GitError::NotAWorktree`], or git failed.
+    /// # Errors
+    ///
+    /// [`GitError::NotAWorktree`], or git failed.
     pub async fn ignored(&self, dir: &Path, paths: &[&str]) -> Result<Vec<IgnoreRule>, GitError> {
         let Worktree { dir, .. } = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
         self.check_settings(&dir).await?;

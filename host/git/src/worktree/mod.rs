@@ -23,7 +23,9 @@ const REMOVED: &str = ".removed-";
 
 /// Removes the rest of worktrees in a directory whose removal a crash interrupted. It blocks.
 ///
-/// # Errors The directory cannot be read. A worktree that cannot be removed is logged.
+/// # Errors
+///
+/// The directory cannot be read. A worktree that cannot be removed is logged.
 pub fn sweep_removed(worktrees: &Path) -> io::Result<()> {
     for entry in fs::read_dir(worktrees)? {
         let entry = entry?;
@@ -187,7 +189,9 @@ impl Repository {
 
     /// Removes git's data of missing worktrees that are in the way of a new one.
     ///
-    /// # Errors [`GitError::CheckedOutElsewhere`]; `error` if no worktree is in the way.
+    /// # Errors
+    ///
+    /// [`GitError::CheckedOutElsewhere`]; `error` if no worktree is in the way.
     async fn make_room(&self, dir: &Path, branch: &str, error: GitError) -> Result<(), GitError> {
         let mut error = Some(error);
         for (at, on) in self.listed_worktrees().await? {
@@ -208,7 +212,9 @@ impl Repository {
     /// Removes the worktree of an attempt, whole or half-made, with its uncommitted changes. The branch stays. A
     /// missing worktree is no error.
     ///
-    /// # Errors [`GitError::NotAWorktree`] if the directory is no worktree of an attempt.
+    /// # Errors
+    ///
+    /// [`GitError::NotAWorktree`] if the directory is no worktree of an attempt.
     pub async fn remove_worktree(&self, dir: &Path) -> Result<(), GitError> {
         let dir = &place(dir)?;
         // This comes first, since git lists the worktree at its place only then.
@@ -282,8 +288,10 @@ impl Repository {
     ///
     /// Files that the project ignores are left out, except below `.lore`, where all files are work.
     ///
-    /// # Errors [`GitError::NotAWorktree`], [`GitError::OtherBranch`], and the errors of a tree with submodules, files
-    /// in LFS, other repositories, `.lore` as a link, or ignore and attribute files beyond their bounds.
+    /// # Errors
+    ///
+    /// [`GitError::NotAWorktree`], [`GitError::OtherBranch`], and the errors of a tree with submodules, files in LFS,
+    /// other repositories, `.lore` as a link, or ignore and attribute files beyond their bounds.
     pub async fn commit_all(
         &self,
         branch: &AttemptBranch,

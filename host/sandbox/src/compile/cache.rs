@@ -32,7 +32,9 @@ impl Code {
 
     /// Loads it into an engine.
     ///
-    /// # Errors The code is for another engine, or the component exceeds the engine's limits.
+    /// # Errors
+    ///
+    /// The code is for another engine, or the component exceeds the engine's limits.
     pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Component> {
         // SAFETY: the bytes were made by `Engine::precompile_component` of a compatible engine (its hash is in the name
         // of a cache entry, and `deserialize` checks it again). They come from this program's own compiler, through a
@@ -63,7 +65,9 @@ impl CompileCache {
 
     /// Opens the cache directory, or makes it (0700). `max_bytes` bounds all entries together.
     ///
-    /// # Errors The directory is a symlink, belongs to another user, or can be entered by one.
+    /// # Errors
+    ///
+    /// The directory is a symlink, belongs to another user, or can be entered by one.
     pub fn open(path: &Path, max_bytes: u64) -> io::Result<Self> {
         let refuse = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {why}", path.display()));
         let parent = path.parent().ok_or_else(|| refuse("the compile cache needs a directory of its own"))?;

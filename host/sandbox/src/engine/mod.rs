@@ -42,7 +42,9 @@ pub struct Sandbox {
 impl Sandbox {
     /// Makes an engine.
     ///
-    /// # Errors The machine does not support the engine; the text tells why.
+    /// # Errors
+    ///
+    /// The machine does not support the engine; the text tells why.
     pub fn new(limits: Arc<Limits>, cache: CompileCache) -> Result<Arc<Self>, LoadError> {
         let refused = |e: wasmtime::Error| LoadError::Refused(e.root_cause().to_string());
         let cores = thread::available_parallelism().map_or(2, usize::from);

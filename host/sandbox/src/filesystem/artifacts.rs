@@ -29,7 +29,9 @@ impl Artifacts {
     /// Makes a change below the directory, in order and where blocking is allowed. Dropping the future does not
     /// interrupt a change that has begun.
     ///
-    /// # Errors The error code for the component. A reached limit is logged in the job's log.
+    /// # Errors
+    ///
+    /// The error code for the component. A reached limit is logged in the job's log.
     pub(crate) async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused> + Send + 'static,

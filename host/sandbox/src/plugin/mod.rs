@@ -357,7 +357,9 @@ impl Sandbox {
 
     /// As [`Self::prepare`], with bounded effort, and without the tools of a toolbox, which [`Unlisted::listed`] adds.
     ///
-    /// # Errors See [`LoadError`]. The error is [`LoadError::Later`] if more effort is needed.
+    /// # Errors
+    ///
+    /// See [`LoadError`]. The error is [`LoadError::Later`] if more effort is needed.
     pub fn prepare_unlisted(
         self: &Arc<Self>,
         member: &MemberKey,
