@@ -93,7 +93,8 @@ impl HallClient {
     /// Nothing is sent before the first call of [`TurnEvents::next`].
     ///
     /// # Errors
-    /// The id does not fit into an address.
+    ///
+    /// Returns an error when the hall's address cannot have a path.
     pub fn join_turn(&self, id: &str, after: u64) -> Result<TurnEvents, Error> {
         Ok(TurnEvents { meeting: Some(id.to_owned()), after, ..self.turn_events()? })
     }

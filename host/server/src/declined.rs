@@ -4,6 +4,7 @@
 //! All three have the same HTTP status. MCP clients can read the JSON-RPC error.
 
 use axum::{
+    body::Body,
     http::{
         HeaderMap, StatusCode,
         header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -70,18 +71,21 @@ impl Declined {
     }
 
     /// The response in the hall's API.
-    pub(crate) fn json(mut self) -> Response {
-        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        (self.status, self.headers, json!({"error": self.error.message}).to_string()).into_response()
+    pub(crate) fn json(self) -> Response {
+        (self.headers, json_response(self.status, json!({"error": self.error.message}).to_string())).into_response()
     }
 
     /// The response at an endpoint. `id` is the id of the request as it is written, if known.
-    pub(crate) fn message(mut self, id: Option<&str>) -> Response {
+    pub(crate) fn message(self, id: Option<&str>) -> Response {
         let (id, error) = (id.unwrap_or("null"), to_json(&self.error));
         let body = [b"{\"jsonrpc\":\"2.0\",\"id\":", id.as_bytes(), b",\"error\":", &error, b"}"].concat();
-        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        (self.status, self.headers, body).into_response()
+        (self.headers, json_response(self.status, body)).into_response()
     }
+}
+
+/// A response with a JSON text.
+pub(crate) fn json_response(status: StatusCode, json: impl Into<Body>) -> Response {
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], json.into()).into_response()
 }
 
 /// A failure that is not the caller's fault.

@@ -30,7 +30,7 @@ use tokio::{
 };
 
 use crate::{
-    declined::{Declined, Shape},
+    declined::{Declined, Shape, json_response},
     events,
     hall::{Api, NO_HALL},
     input::body::{is_json, not_json, whole},
@@ -40,7 +40,6 @@ use crate::{
     sdk::{self, Services},
 };
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The paths of the MCP endpoints; [`Endpoint::at`] finds those that exist.
 const ENDPOINTS: [&str; 8] = [
     "/mcp",
@@ -163,7 +162,7 @@ async fn admit(
 async fn members(Extension(reading): Extension<Arc<Reading>>, Extension(caller): Extension<Caller>) -> Response {
     let mut report = reading.report();
     report.retain(|report| caller.is_for(&report.member));
-    json(guild_roster::to_json(&report))
+    json_response(StatusCode::OK, guild_roster::to_json(&report))
 }
 
 /// Streams the events of jobs.
@@ -225,18 +224,12 @@ async fn endpoint(
     };
     match answered {
         Answer::Json(answer) => match caller.respond(answer) {
-            Ok(answer) => json(answer),
+            Ok(answer) => json_response(StatusCode::OK, answer),
             Err(refused) => Declined::from(refused).message(id_of(&body)),
         },
         Answer::Nothing => StatusCode::ACCEPTED.into_response(),
         Answer::Refused(refused) => Declined::from(refused).message(id_of(&body)),
     }
-}
-
-fn json(json: Bytes) -> Response {
-    let mut response = Response::new(Body::from(json));
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
 }
 
 /// The id of the single request in a body.

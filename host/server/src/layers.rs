@@ -97,3 +97,38 @@ async fn log(request: Request, next: Next) -> Response {
     .instrument(span)
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        body::to_bytes,
+        http::{StatusCode, header::CONTENT_TYPE},
+        routing::get,
+    };
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_in_the_shape_of_the_route() {
+        async fn broken() -> &'static str {
+            panic!("a bug")
+        }
+        for (shape, content_type, body) in [
+            (Shape::Text, "text/plain; charset=utf-8", format!("{HANDLER_FAILED}\n")),
+            (Shape::Hall, "application/json", format!(r#"{{"error":"{HANDLER_FAILED}"}}"#)),
+            (
+                Shape::Message,
+                "application/json",
+                format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32603,"message":"{HANDLER_FAILED}"}}}}"#),
+            ),
+        ] {
+            let service = TowerToHyperService::new(Router::new().route("/", get(broken)).layer(panics(shape)));
+            let response = service.call(Request::new(Body::empty())).await.unwrap();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            assert_eq!(response.headers()[CONTENT_TYPE], content_type);
+            assert_eq!(to_bytes(response.into_body(), 1024).await.unwrap(), body);
+        }
+    }
+}

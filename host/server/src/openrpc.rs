@@ -20,7 +20,11 @@ const OPENRPC: &str = "1.3.2";
 /// Errors that any request can receive, regardless of its method: name, code, and cause.
 const ERRORS: [(&str, i32, &str); 5] = [
     ("ParseError", code::PARSE_ERROR, "The body is not JSON."),
-    ("InvalidRequest", code::INVALID_REQUEST, "The body is JSON, but not a request; or it nests too deep."),
+    (
+        "InvalidRequest",
+        code::INVALID_REQUEST,
+        "The body is JSON, but not a request; or it nests too deep, or takes too much memory.",
+    ),
     ("InternalError", code::INTERNAL_ERROR, "The host failed."),
     (
         "Busy",

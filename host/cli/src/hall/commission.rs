@@ -13,7 +13,7 @@ use guild_client::{
         CommissionDetail, CommissionDispatched, CommissionFilter, CommissionId, CommissionParams, CommissionStatus,
         CommissionView, CreateCommission, DispatchCommission, DispatchStatus, HallEvent, ListCommissions, Named,
         NewCommission, NoteCommission, NoteParams, ReadCommission, ReadCommissionParams, RedispatchCommission,
-        TimelineEntry,
+        TimelineEntry, label,
     },
 };
 use jiff::Timestamp;
@@ -386,7 +386,7 @@ fn write_event(out: &mut dyn Write, event: &HallEvent) -> io::Result<()> {
 
 /// The title of a commission.
 fn title(one: &CommissionView) -> &str {
-    one.title.strip_prefix("Commission: ").unwrap_or(&one.title)
+    label(&one.title)
 }
 
 /// The author of a commission or a meeting in one word.

@@ -27,9 +27,10 @@ use guild_contract::{
     misread::{self, Misread, TABLE},
     text::hex,
 };
+use serde::Deserialize as _;
 use sha2::{Digest as _, Sha256};
 use toml::{
-    Spanned,
+    Spanned, Table,
     de::{DeTable, Deserializer},
 };
 
@@ -215,7 +216,8 @@ impl Config {
         keys::check(tables.get_ref())?;
         let limits_set = keys::names(tables.get_ref(), "limits");
         let written: Written = misread::read(TABLE, Deserializer::from(tables.clone())).map_err(wrong)?;
-        let auth: WrittenAuth = misread::read(TABLE, Deserializer::from(tables)).map_err(wrong)?;
+        let auth: WrittenAuth = misread::read(TABLE, Deserializer::from(tables.clone())).map_err(wrong)?;
+        let as_written = Table::deserialize(Deserializer::from(tables)).map_err(syntax)?;
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
@@ -260,7 +262,7 @@ impl Config {
         let policy::Members { rules, agents, any_mcp, free_posture } = policy::members(written.member, &config.limits)?;
         (config.agents, config.any_mcp, config.free_posture) = (agents, any_mcp, free_posture);
         config.policy = Policy { rules, web: config.web.is_some(), manager, strict_imports: written.strict_imports };
-        config.written = toml::from_str(text).map_err(syntax)?;
+        config.written = as_written;
         Ok(config)
     }
 

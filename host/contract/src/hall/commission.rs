@@ -200,6 +200,14 @@ impl fmt::Display for Blocker {
     }
 }
 
+/// The beginning of a commission's title, before its label.
+pub const TITLE_PREFIX: &str = "Commission: ";
+
+/// The label in the title of a commission.
+pub fn label(title: &str) -> &str {
+    title.strip_prefix(TITLE_PREFIX).unwrap_or(title)
+}
+
 /// A commission.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CommissionView {

@@ -5,7 +5,11 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use guild_contract::{Decision, JobId, OperationError, hall::CommissionStatus, text::one_line};
+use guild_contract::{
+    Decision, JobId, OperationError,
+    hall::{CommissionStatus, TITLE_PREFIX, label},
+    text::one_line,
+};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
 
 use super::{
@@ -350,8 +354,8 @@ impl Commissions {
     async fn merge(&self, now: &Commission, end: &End, work: Work<'_>) -> Result<Merge, OperationError> {
         let id = &now.commission_id;
         self.commit(now, end, work, &format!("Commission completed: {id}")).await?;
-        let title = now.record.title.strip_prefix("Commission: ").unwrap_or(&now.record.title);
-        let merged = work.integration.merge_squash(work.branch, &format!("Commission: {id}\n\n{title}")).await;
+        let title = label(&now.record.title);
+        let merged = work.integration.merge_squash(work.branch, &format!("{TITLE_PREFIX}{id}\n\n{title}")).await;
         merged.map_err(|e: GitError| e.into())
     }
 }

@@ -6,7 +6,7 @@ use guild_contract::{
     OperationError,
     hall::{
         Author, CommissionChanges, CommissionCreated, CommissionId, CommissionStatus, HallEvent, NewCommission, Origin,
-        TimelineEntry,
+        TITLE_PREFIX, TimelineEntry, label,
     },
 };
 
@@ -52,7 +52,7 @@ impl Commissions {
             return self.answer_again(&stored).await;
         }
         let title = new.title.trim();
-        let title = title.strip_prefix("Commission: ").unwrap_or(title);
+        let title = label(title);
         check_text("title", title, TITLE_BYTES)?;
         // The title becomes the first line of a commit message.
         if title.contains(char::is_control) {
@@ -82,7 +82,7 @@ impl Commissions {
         };
         let created = [entry("created", "Commission created")];
         let record = Record {
-            title: format!("Commission: {title}"),
+            title: format!("{TITLE_PREFIX}{title}"),
             date: now.strftime("%Y-%m-%d").to_string(),
             source: source.map(|source| Origin { description: source.to_owned() }),
             worker: worker.display_name.clone(),

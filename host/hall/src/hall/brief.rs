@@ -2,7 +2,7 @@
 
 use guild_contract::{
     OperationError,
-    hall::{Author, CommissionFilter, CommissionStatus, CommissionView, MeetingStatus},
+    hall::{Author, CommissionFilter, CommissionStatus, CommissionView, MeetingStatus, label},
     text::one_line,
 };
 
@@ -97,7 +97,7 @@ fn commission(view: &CommissionView) -> Item {
         (blockers, _) => format!(", blocked by {}", blockers.join(", ")),
     };
     let queued = if view.queued { " and queued" } else { "" };
-    let title = view.title.strip_prefix("Commission: ").unwrap_or(&view.title);
+    let title = label(&view.title);
     let CommissionView { id, status, worker, project_name, current_progress, relevant_date, .. } = view;
     let progress = if current_progress.is_empty() { "" } else { ": " };
     Item::new(

@@ -109,7 +109,7 @@ impl SessionState {
     pub(super) fn poll_next(&mut self) -> Option<SessionEvent> {
         let _ = self.ready().as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let next = self.next.take();
-        self.ended = matches!(next, Some(SessionEvent::Query(QueryEvent::Finished(..))));
+        self.ended |= matches!(next, Some(SessionEvent::Query(QueryEvent::Finished(..))));
         next
     }
 

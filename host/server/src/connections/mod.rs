@@ -208,11 +208,6 @@ impl Activity {
         Self { opened: Instant::now(), state: AtomicU64::new(0), closed: CancellationToken::new() }
     }
 
-    /// The activity of the connection that a request came by.
-    pub(crate) fn of(extensions: &Extensions) -> Option<Arc<Self>> {
-        extensions.get::<Arc<Self>>().cloned()
-    }
-
     fn waiting_since(&self) -> Option<Instant> {
         match self.state.load(Ordering::Acquire) {
             BUSY | CLOSED => None,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     body::Body,
-    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    http::{StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use guild_hall::{
 use serde_json::{Map, Value, json};
 
 use super::{events, files};
-use crate::events::event_stream;
+use crate::{declined::json_response, events::event_stream};
 
 /// A request for an operation.
 pub(super) struct Asked {
@@ -179,8 +179,5 @@ pub(super) fn error(status: StatusCode, why: &str) -> Response {
 }
 
 fn with(status: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    json_response(status, value.to_string())
 }

@@ -49,7 +49,7 @@ pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<
     // The usual case: the body arrived with the head, so there is nothing to time.
     let read = match poll!(&mut reading) {
         Poll::Ready(read) => Ok(read),
-        Poll::Pending => match Activity::of(&parts.extensions) {
+        Poll::Pending => match parts.extensions.get::<Arc<Activity>>() {
             Some(activity) => activity.waiting(timeout(patience, reading)).await,
             None => timeout(patience, reading).await,
         },

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use cap_std::fs::Dir;
 use guild_contract::{
     JobId, OperationError,
-    hall::{Author, CommissionId, CommissionStatus, HallEvent, TimelineEntry},
+    hall::{Author, CommissionId, CommissionStatus, HallEvent, TimelineEntry, label},
 };
 use guild_git::Checkout;
 use serde::{Deserialize, Serialize};
@@ -212,7 +212,7 @@ impl Commission {
             worker: self.worker_name.parse().ok()?,
             worker_name: record.worker.clone(),
             job: state.job.clone(),
-            title: record.title.strip_prefix("Commission: ").unwrap_or(&record.title).to_owned(),
+            title: label(&record.title).to_owned(),
             prompt: record.prompt.clone(),
             dependencies: record.dependencies.clone(),
             overrides: record.resource_overrides.clone(),

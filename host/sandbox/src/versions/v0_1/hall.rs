@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use guild_contract::{
     capability::HALL,
-    hall::{Author, CommissionView},
+    hall::{Author, CommissionView, label},
 };
 use guild_session::{
     hall::{HallMeeting, HallView, HallWorker},
@@ -75,7 +75,7 @@ fn commission(one: CommissionView) -> CommissionInfo {
     CommissionInfo {
         id: one.id.to_string(),
         project: one.project_name,
-        title: one.title.strip_prefix("Commission: ").unwrap_or(&one.title).to_owned(),
+        title: label(&one.title).to_owned(),
         status: one.status.to_string(),
         worker: one.worker,
         by_manager: one.created_by == Author::Manager,
