@@ -9,10 +9,11 @@ use futures::future::BoxFuture;
 use guild_auth::{Audit, Caller, LARGE, Operation};
 use guild_contract::{
     JobId,
+    json::parsed_bytes,
     operation::{self as contract, Row},
     rpc::{
-        CancelJob, DeleteJob, DispatchJob, Dispatched, JobLog, JobResult, JobStatusOf, ListJobs, ListParams,
-        ResultView, ResumeJob, RpcError, code,
+        CancelJob, DeleteJob, DispatchJob, Dispatched, JobList, JobLog, JobResult, JobStatusOf, ListJobs, ListParams,
+        Listed, ResultView, ResumeJob, RpcError, code,
     },
     schema,
 };
@@ -129,6 +130,14 @@ pub(crate) async fn list(member: &Member, caller: &Caller, params: ListParams) -
     // The list as entries, and as JSON in a growing buffer.
     caller.reserve(store.list_bytes(&params).saturating_mul(3)).await?;
     member.list(params).await
+}
+
+/// The jobs of `worker/list`, once there is memory for them.
+pub(crate) async fn jobs(member: &Member, caller: &Caller, params: ListParams) -> Result<Vec<Listed>, RpcError> {
+    let json = list(member, caller, params).await?;
+    caller.reserve(parsed_bytes(&json)).await?;
+    let JobList { jobs } = serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
+    Ok(jobs)
 }
 
 /// Handles `worker/result`, once there is memory for the answer.

@@ -139,7 +139,7 @@ impl Plugin {
         let hall = Some((scope.hall, scope.host));
         let context = CallContext { files: scope.files, memory: Some(scope.memory), hall, ..context };
         let preopens = self.memory_preopen("activate", &context)?;
-        let deadline = (self.limits.activate_seconds, "limits.activate_seconds");
+        let deadline = Deadline { seconds: self.limits.activate_seconds, source: "limits.activate_seconds" };
         let mut call = self.call("activate", deadline, preopens, None, context);
         let answer =
             call.bounded(async |store, instance| self.exports.activate(store, instance, activation).await).await;
@@ -261,8 +261,12 @@ impl Plugin {
         if artifacts.is_some() {
             preopens.push(Preopen { guest: "/job/artifacts", dir: scope.artifacts_dir, writable: true });
         }
-        let most = (self.limits.run_seconds, "limits.run_seconds");
-        let deadline = if scope.seconds < most.0 { (scope.seconds, "the job's own") } else { most };
+        let most = Deadline { seconds: self.limits.run_seconds, source: "limits.run_seconds" };
+        let deadline = if scope.seconds < most.seconds {
+            Deadline { seconds: scope.seconds, source: "the job's own" }
+        } else {
+            most
+        };
         let mut call = self.call("run", deadline, preopens, artifacts, context);
         call.bounded(async |store, instance| self.exports.run(store, instance, activation).await).await
     }
@@ -279,7 +283,7 @@ impl Plugin {
     pub(crate) fn call(
         &self,
         name: &'static str,
-        deadline: (u32, &'static str),
+        deadline: Deadline,
         preopens: Vec<Preopen>,
         artifacts: Option<Arc<Artifacts>>,
         context: CallContext,
@@ -379,11 +383,18 @@ impl Sandbox {
     }
 }
 
+/// The time that a call may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline {
+    pub(crate) seconds: u32,
+    /// The limit that sets it, for errors.
+    pub(crate) source: &'static str,
+}
+
 /// One call, with a Store of its own and one deadline for all of it.
 pub(crate) struct Call<'a> {
     name: &'static str,
-    /// The seconds, and the source of the deadline.
-    deadline: (u32, &'static str),
+    deadline: Deadline,
     store: Store<State>,
     plugin: &'a Plugin,
     _tick: Ticking,
@@ -396,7 +407,7 @@ impl Call<'_> {
         &mut self,
         body: impl AsyncFnOnce(&mut Store<State>, Instance) -> wasmtime::Result<R>,
     ) -> Result<R, CallError> {
-        let (seconds, whose) = self.deadline;
+        let Deadline { seconds, source } = self.deadline;
         let deadline = Duration::from_secs(seconds.into());
         let whole = async {
             let instance = self.plugin.pre.instantiate_async(&mut self.store).await?;
@@ -405,7 +416,7 @@ impl Call<'_> {
         let error = match time::timeout(deadline, whole).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => reason(self.name, &error, &self.plugin.limits, &self.store.data().usage),
-            Err(_) => CallError::Deadline { call: self.name, seconds, whose },
+            Err(_) => CallError::Deadline { call: self.name, seconds, whose: source },
         };
         Err(match self.store.data().notes(self.name) {
             Some(notes) => CallError::Noted { error: Box::new(error), notes },

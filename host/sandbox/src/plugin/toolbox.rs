@@ -16,7 +16,7 @@ use crate::{
     state::CallContext,
 };
 
-use super::{Plugin, cut, noted};
+use super::{Deadline, Plugin, cut, noted};
 
 /// The export `toolbox` of a component.
 pub(crate) struct Toolbox {
@@ -114,7 +114,7 @@ impl Plugin {
     async fn list_tools_here(&self) -> Result<Vec<WrittenTool>, CallError> {
         let log = LogSink::Host(Arc::new(HostLog::new(self.member.clone(), None)));
         let context = CallContext::new(&self.grants, log);
-        let deadline = (self.limits.list_tools_seconds, "limits.list_tools_seconds");
+        let deadline = Deadline { seconds: self.limits.list_tools_seconds, source: "limits.list_tools_seconds" };
         let mut call = self.call("list-tools", deadline, Vec::new(), None, context);
         call.bounded(async |store, instance| self.exports.list_tools(store, instance).await).await
     }
@@ -167,7 +167,7 @@ impl Plugin {
             ..CallContext::new(&self.grants, log)
         };
         let preopens = self.memory_preopen(CALL_TOOL, &context)?;
-        let deadline = (self.limits.call_tool_seconds, "limits.call_tool_seconds");
+        let deadline = Deadline { seconds: self.limits.call_tool_seconds, source: "limits.call_tool_seconds" };
         let mut call = self.call(CALL_TOOL, deadline, preopens, None, context);
         let answer =
             call.bounded(async |store, instance| self.exports.call_tool(store, instance, &tool.name, input).await);

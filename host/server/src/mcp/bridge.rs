@@ -8,8 +8,7 @@ use std::sync::LazyLock;
 use guild_auth::{Access, Caller};
 use guild_contract::{
     JobId, JobStatus,
-    json::parsed_bytes,
-    rpc::{JobList, ListParams, Listed, RpcError, method},
+    rpc::{ListParams, Listed, RpcError, method},
     text::{nearest::either, one_line},
 };
 use guild_roster::members::member::Member;
@@ -284,9 +283,7 @@ pub(crate) async fn described(
     caller: &Caller,
     params: ListParams,
 ) -> Result<Vec<Described>, RpcError> {
-    let json = worker::list(worker, caller, params).await?;
-    caller.reserve(parsed_bytes(&json)).await?;
-    let JobList { jobs } = serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
+    let jobs = worker::jobs(worker, caller, params).await?;
     caller.reserve((jobs.len() * 4 * LABEL_CHARS) as u64).await?;
     Ok(jobs.into_iter().map(|listed| Described::of(worker, listed)).collect())
 }

@@ -9,8 +9,7 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
 
 use guild_auth::{Access, Audit, Caller};
 use guild_contract::{
-    json::parsed_bytes,
-    rpc::{JobList, RpcError, code, method},
+    rpc::{RpcError, code, method},
     text::{
         harmless,
         nearest::{choices, either},
@@ -470,10 +469,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
         let (mut all, mut count) = (Vec::new(), 0);
         for worker in workers {
             let before = caller.reserved();
-            let json = worker::list(worker, caller, params.clone()).await?;
-            caller.reserve(parsed_bytes(&json)).await?;
-            let JobList { jobs } =
-                serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
+            let jobs = worker::jobs(worker, caller, params.clone()).await?;
             count += jobs.len();
             all.extend(jobs.into_iter().take(MOST_JOBS).map(|listed| {
                 let made = worker.store().brief(listed.job_id.as_str());
