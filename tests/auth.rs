@@ -450,7 +450,7 @@ fn a_host_that_others_can_reach_speaks_tls_and_wants_a_token() {
     let home = home(&toml);
     home.quick("quick");
     let refused = guild(&home, &["serve", "--members", "members", "--port", "0"]);
-    assert!(stderr(&refused).contains("make a token with `guild token add NAME --config  "), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("make a token with `guild token add NAME --config "), "{}", stderr(&refused));
     let token = add(&home, &["ci"]);
     let refused = guild(&home, &["serve", "--members", "members", "--port", "0"]);
     assert_eq!(refused.status.code(), Some(1));
