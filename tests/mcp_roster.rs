@@ -245,7 +245,7 @@ fn tools_of_exactly_the_limit_are_listed_and_with_one_byte_less_the_last_is_foun
     assert_eq!(listed(&format!("[limits]\nlisted_tools_bytes = {bytes}\n")), all);
     let fewer = listed(&format!("[limits]\nlisted_tools_bytes = {}\n", bytes - 1));
     assert_eq!(mcp::names(&fewer), ["find_tools", "call_tool", "a__first", "b__third"]);
-    assert!(fewer[0]["description"].as_str().unwrap().contains("there are 1 more"), "{fewer}");
+    assert!(fewer[0]["description"].as_str().unwrap().contains("are not listed: 1"), "{fewer}");
 }
 
 #[test]

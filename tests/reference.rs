@@ -113,8 +113,12 @@ struct Table {
 /// The keys of `guild.toml`, out of the types that it is read into.
 fn tables() -> Vec<Table> {
     let mut structs = BTreeMap::new();
-    let files = fs::read_dir(root().join(CONFIG)).unwrap().map(|entry| entry.unwrap().path());
-    for path in files.filter(|path| path.is_file()) {
+    let mut paths = vec![root().join(CONFIG)];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
         let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
         let found =
             file.items.into_iter().filter_map(|item| if let Item::Struct(item) = item { Some(item) } else { None });

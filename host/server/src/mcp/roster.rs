@@ -94,7 +94,7 @@ pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
         tools.push(own(
             FIND_TOOLS,
             "Find tools",
-            &format!("Finds tools, with their schemas: {left} tools are not listed."),
+            &format!("Finds the tools that are not listed: {left}. Each has its schema."),
             Annotations::READS,
             &OF_FIND_TOOLS,
         ));
