@@ -305,6 +305,26 @@ await step('one is accepted, and begins', async () => {
     await answers().first().waitFor();
 });
 
+await step('an issue is made by the form, and is an artifact of the project', async () => {
+    await visit(project);
+    await button('New Issue').click();
+    await page.getByLabel('Title').fill('The lamp is out');
+    await page.getByLabel('Body (optional)').fill('Nobody lit it.');
+    await button('Create Issue').click();
+    await page.getByText('Issue created: the-lamp-is-out').waitFor();
+    await visit(`${project}/artifacts/issues/the-lamp-is-out.md`);
+    await page.getByText('Nobody lit it.').first().waitFor();
+});
+
+await step('the standing orders are given to the manager by the button of the project', async () => {
+    await visit('/');
+    const ticked = page.waitForResponse('**/api/heartbeat/*/tick');
+    await button('Tick Now (1)').click();
+    assert.equal((await ticked).status(), 200);
+    await visit(`${project}?tab=commissions`);
+    await link(/Heartbeat/).first().waitFor();
+});
+
 await browser.close();
 relaying.close();
 end();

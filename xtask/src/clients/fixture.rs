@@ -63,6 +63,16 @@ impl Fixture {
         Ok(Self { directory, process: None, port: 0 })
     }
 
+    /// Makes an installed member the manager of the hall.
+    pub(super) fn appoint(&self, member: &str) -> Result<(), String> {
+        let to = self.members().join(member);
+        let config = format!("{CONFIG}\n[hall]\nmanager = {member:?}\n");
+        fs::create_dir_all(&to)
+            .and_then(|()| copy_all(&root().join("guild-members").join(member), &to))
+            .and_then(|()| fs::write(config_file(&self.directory), config))
+            .map_err(|e| format!("cannot make {member} the manager: {e}"))
+    }
+
     /// Starts the host.
     pub(super) fn serve(&mut self, guild: &Path, more: &[&OsStr]) -> Result<(), String> {
         let log = File::create(self.log()).map_err(|e| format!("{}: {e}", self.log().display()))?;
@@ -156,15 +166,19 @@ impl Drop for Fixture {
     }
 }
 
+fn config_file(directory: &Path) -> PathBuf {
+    directory.join("home/XDG_CONFIG_HOME/guild/guild.toml")
+}
+
 fn furnish(directory: &Path) -> std::io::Result<()> {
     if directory.exists() {
         fs::remove_dir_all(directory)?;
     }
     let documents = directory.join("documents");
     fs::create_dir_all(&documents)?;
-    let config = directory.join("home/XDG_CONFIG_HOME/guild");
-    fs::create_dir_all(&config)?;
-    fs::write(config.join("guild.toml"), CONFIG)?;
+    let config = config_file(directory);
+    fs::create_dir_all(config.parent().unwrap_or(directory))?;
+    fs::write(config, CONFIG)?;
     for (name, text) in DOCUMENTS {
         fs::write(documents.join(name), text)?;
     }

@@ -21,14 +21,17 @@ use crate::{
 
 /// The project of the commissions.
 const PROJECT: &str = "vellmar";
-/// The project's files besides documents: an image, and a page with a script.
-const FILES: [(&str, &str); 2] = [
+/// The project's files besides documents: an image, a page with a script, and a standing order.
+const FILES: [(&str, &str); 3] = [
     ("lantern.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"17\" height=\"17\"><circle r=\"9\"/></svg>\n"),
     (
         "mockup.html",
         "<!doctype html><p></p><script>document.querySelector('p').textContent = 'from a script';</script>\n",
     ),
+    ("heartbeat.md", "# Heartbeat\n\n## Standing Orders\n\n- Count the lanterns.\n"),
 ];
+/// The member that manages the hall.
+const MANAGER: &str = "guild-master";
 
 /// The topics of the meetings that the worker requests; the test accepts, declines and answers them.
 const REQUESTS: [&str; 3] = ["the winter", "the market", "the brass"];
@@ -48,6 +51,7 @@ pub(crate) fn original(checkout: &Path) -> Result<(), String> {
     }
     let (site, browser) = (web::site(&bundler, checkout)?, web::browser()?);
     let mut fixture = Fixture::furnished("guild-hall")?;
+    fixture.appoint(MANAGER)?;
     let home = fixture.directory().join("hall");
     let project = fixture.directory().join("project");
     let lore = project.join(".lore");
