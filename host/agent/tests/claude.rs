@@ -388,7 +388,7 @@ async fn sessions_of_one_job_are_bounded_by_what_all_of_them_have_cost_so_far() 
     let of_job = || Session { meter: job.for_session(Bounds::default()), ..asked(Vec::new()).0 };
     let (claude, session) = (first.claude(), of_job());
     let running = tokio::spawn(async move { claude.run(session).await });
-    until(|| job.account().usage.turns == 1 && job.left().max_budget_usd.unwrap() < 2.0).await;
+    until(|| job.account().usage.turns == 1 && job.left().unwrap().max_budget_usd.unwrap() < 2.0).await;
     assert_eq!(second.claude().run(of_job()).await.ending, Ending::Success);
     fs::write(file, "").unwrap();
     assert_eq!(running.await.unwrap().ending, Ending::MaxBudget);

@@ -6,6 +6,7 @@ use std::{
 };
 
 use guild_config::Config;
+use guild_contract::SpendError;
 
 use crate::{
     audit_log::Event,
@@ -89,23 +90,23 @@ impl Ingress {
     ///
     /// # Errors
     ///
-    /// Returns a text with the cap and the time of its end when the cap is reached.
-    pub fn may_spend(&self, token: Option<&str>) -> Result<Option<f64>, String> {
+    /// Returns an error when a cap is reached, or there is a cap and the ledger cannot be read.
+    pub fn may_spend(&self, token: Option<&str>) -> Result<Option<f64>, SpendError> {
         let rules = self.rules();
         let own = token.and_then(|name| Some((name, rules.cap_of_token(name)?)));
         if own.is_none() && rules.spend.host_usd_per_day.is_none() {
             return Ok(None);
         }
-        let (all, of_token) = self.ledger.spent(token)?;
+        let (all, of_token) = self.ledger.spent(token).map_err(SpendError::Unreadable)?;
         let host = rules.spend.host_usd_per_day.map(|cap| (cap, all, "the host".to_owned(), "spend.host_usd_per_day"));
         let own = own.map(|(name, (cap, key))| (cap, of_token, format!("the token {name}"), key));
         let mut left = f64::INFINITY;
         for (cap, spent, who, key) in host.into_iter().chain(own) {
             if spent >= cap {
-                return Err(format!(
+                return Err(SpendError::Cap(format!(
                     "{who} has spent {spent:.2} US dollars today, and {key} = {cap} is reached; try again after {}",
                     tomorrow()
-                ));
+                )));
             }
             left = left.min(cap - spent);
         }
@@ -149,5 +150,25 @@ impl Ingress {
     /// Whether connections need their local address.
     pub fn own_address(&self) -> bool {
         !self.address.ip().is_loopback()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guild_config::Spend;
+
+    use super::*;
+
+    #[test]
+    fn an_unreadable_ledger_is_not_called_a_reached_cap() {
+        let dir = tempfile::tempdir().unwrap();
+        let spend = Spend { host_usd_per_day: Some(1.0), ..Spend::default() };
+        let config = Config { spend, ..Config::default() };
+        let ledger = Ledger::at(dir.path().to_owned(), "ledger.json");
+        let ingress = Ingress { ledger, ..Ingress::of_this_machine(&config) };
+        assert_eq!(ingress.may_spend(None), Ok(Some(1.0)));
+        std::fs::write(dir.path().join("ledger.json"), "[]").unwrap();
+        let Err(SpendError::Unreadable(why)) = ingress.may_spend(None) else { panic!("it was read") };
+        assert!(why.contains("ledger.json"), "{why}");
     }
 }

@@ -109,6 +109,12 @@ impl Ledger {
         Arc::new(Self { place, state: Mutex::default() })
     }
 
+    /// The ledger in a file of this directory.
+    #[cfg(test)]
+    pub(crate) fn at(directory: PathBuf, name: &str) -> Arc<Self> {
+        Arc::new(Self { place: Some((directory, name.to_owned())), state: Mutex::default() })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -259,8 +265,7 @@ mod tests {
     use super::*;
 
     fn ledger(dir: &tempfile::TempDir) -> Arc<Ledger> {
-        let place = Some((dir.path().join("state/spend"), "one.json".to_owned()));
-        Arc::new(Ledger { place, state: Mutex::default() })
+        Ledger::at(dir.path().join("state/spend"), "one.json")
     }
 
     #[test]

@@ -57,6 +57,32 @@ impl OperationError {
     }
 }
 
+/// The reason that no money may be spent now, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SpendError {
+    /// A cap on today's spending is reached. The sentence names the cap, and the time until which it holds.
+    #[error("{0}")]
+    Cap(String),
+    /// The ledger cannot be read, so today's spending is not known. The sentence names the ledger.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl From<SpendError> for OperationError {
+    fn from(error: SpendError) -> Self {
+        match error {
+            SpendError::Cap(why) => Self::Spent(why),
+            SpendError::Unreadable(why) => Self::Internal(why),
+        }
+    }
+}
+
+impl From<SpendError> for RpcError {
+    fn from(error: SpendError) -> Self {
+        OperationError::from(error).into()
+    }
+}
+
 impl From<OperationError> for RpcError {
     fn from(error: OperationError) -> Self {
         Self::new(error.code(), error.to_string())

@@ -24,7 +24,7 @@ pub use capability::{
     Delegation,
     grants::{Grants, Policy},
 };
-pub use error::OperationError;
+pub use error::{OperationError, SpendError};
 pub use ids::{JobId, MemberKey};
 pub use job::{Decision, JobStatus, JobUsage, Meta, Resumption, Usage};
 pub use job::{

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_contract::{Bounds, Limits, Usage};
+use guild_contract::{Bounds, Limits, SpendError, Usage};
 
 /// The way in which a session ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub trait Observer: Send + Sync {
     /// # Errors
     ///
     /// Returns the reason when no more may be spent.
-    fn may_spend(&self) -> Result<Option<f64>, String> {
+    fn may_spend(&self) -> Result<Option<f64>, SpendError> {
         Ok(None)
     }
 }
@@ -139,7 +139,11 @@ impl Meter {
 
     /// The rest of the bounds of this meter and its parents: turns, and dollars as far as costs are known. Zero means
     /// that a bound is reached.
-    pub fn left(&self) -> Bounds {
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence when it is not known how much may be spent.
+    pub fn left(&self) -> Result<Bounds, String> {
         let used = self.counted().usage;
         let own = Bounds {
             max_turns: self.bounds.max_turns.map(|max| max.saturating_sub(used.turns)),
@@ -148,25 +152,32 @@ impl Meter {
         };
         let own = match &self.observer {
             Some(observer) => {
-                let max_budget_usd = observer.may_spend().unwrap_or(Some(0.0));
+                let max_budget_usd = match observer.may_spend() {
+                    Ok(left) => left,
+                    Err(SpendError::Cap(_)) => Some(0.0),
+                    Err(SpendError::Unreadable(why)) => return Err(why),
+                };
                 own.min(Bounds { max_budget_usd, ..Bounds::default() })
             }
             None => own,
         };
-        self.parent.as_ref().map_or(own, |parent| own.min(parent.left()))
+        self.parent.as_ref().map_or(Ok(own), |parent| Ok(own.min(parent.left()?)))
     }
 
     /// The reason for an ending other than success. A session is out of dollars if its budget is spent, or if no more
     /// may be spent at all.
     pub fn reason(&self, ending: &Ending) -> Option<String> {
         match ending {
-            Ending::MaxBudget => self.refusal().or_else(|| ending.reason(&self.bounds)),
+            Ending::MaxBudget => match self.refusal() {
+                Some(SpendError::Cap(why)) => Some(why),
+                Some(SpendError::Unreadable(_)) | None => ending.reason(&self.bounds),
+            },
             ending => ending.reason(&self.bounds),
         }
     }
 
     /// The reason other than the job's own budget that no more may be spent.
-    fn refusal(&self) -> Option<String> {
+    fn refusal(&self) -> Option<SpendError> {
         let own = self.observer.as_ref().and_then(|observer| observer.may_spend().err());
         own.or_else(|| self.parent.as_ref()?.refusal())
     }
@@ -176,8 +187,10 @@ impl Meter {
         if Instant::now() >= self.deadline {
             return Err(Ending::Deadline);
         }
-        if self.refusal().is_some() {
-            return Err(Ending::MaxBudget);
+        match self.refusal() {
+            Some(SpendError::Cap(_)) => return Err(Ending::MaxBudget),
+            Some(SpendError::Unreadable(why)) => return Err(Ending::Error(why)),
+            None => {}
         }
         {
             let mut account = self.counted();
@@ -287,15 +300,18 @@ pub fn session_limits(limits: &Limits) -> Bounds {
 mod tests {
     use super::*;
 
-    /// An observer with a cap besides a job's own budget.
+    /// An observer with a cap besides a job's own budget; the cap of a negative amount has an unreadable ledger.
     struct Cap(Mutex<f64>);
 
     impl Observer for Cap {
         fn changed(&self, _: &Account) {}
 
-        fn may_spend(&self) -> Result<Option<f64>, String> {
-            let left = *self.0.lock().unwrap();
-            if left > 0.0 { Ok(Some(left)) } else { Err("all is spent today".to_owned()) }
+        fn may_spend(&self) -> Result<Option<f64>, SpendError> {
+            match *self.0.lock().unwrap() {
+                left if left > 0.0 => Ok(Some(left)),
+                0.0 => Err(SpendError::Cap("all is spent today".to_owned())),
+                _ => Err(SpendError::Unreadable("today's spending is not known".to_owned())),
+            }
         }
     }
 
@@ -309,10 +325,15 @@ mod tests {
         let cap = Arc::new(Cap(Mutex::new(0.25)));
         let job = Meter::for_job(Bounds::default(), &Limits::default(), Account::default(), 0.0, cap.clone());
         let session = job.for_session(Bounds::default());
-        assert_eq!((session.take_turn(), session.left().max_budget_usd), (Ok(()), Some(0.25)));
+        let dollars = || session.left().map(|left| left.max_budget_usd);
+        assert_eq!((session.take_turn(), dollars()), (Ok(()), Ok(Some(0.25))));
         *cap.0.lock().unwrap() = 0.0;
-        assert_eq!((session.take_turn(), session.left().max_budget_usd), (Err(Ending::MaxBudget), Some(0.0)));
+        assert_eq!((session.take_turn(), dollars()), (Err(Ending::MaxBudget), Ok(Some(0.0))));
         assert_eq!(session.reason(&Ending::MaxBudget).unwrap(), "all is spent today");
+        // An unknown spending ends a session too, but not as a reached budget.
+        *cap.0.lock().unwrap() = -1.0;
+        let unknown = "today's spending is not known".to_owned();
+        assert_eq!((session.take_turn(), dollars()), (Err(Ending::Error(unknown.clone())), Err(unknown)));
         assert_eq!(session.account().usage.turns, 1);
     }
 
@@ -327,7 +348,7 @@ mod tests {
         assert!(first.take_turn().is_ok() && first.take_turn().is_ok());
         assert_eq!(first.take_turn(), Err(Ending::MaxTurns));
         let second = job.for_session(Bounds::default());
-        assert_eq!(second.left().max_turns, Some(1));
+        assert_eq!(second.left().unwrap().max_turns, Some(1));
         assert_eq!((second.take_turn(), second.take_turn()), (Ok(()), Err(Ending::MaxTurns)));
         assert_eq!(job.account().usage.turns, 3);
     }
@@ -346,7 +367,7 @@ mod tests {
         let job = job(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
         job.book(spent(Some(0.4)), None);
         drop(job.for_session(Bounds::default()).open_cost());
-        assert!((job.left().max_budget_usd.unwrap() - 0.1).abs() < 1e-9);
+        assert!((job.left().unwrap().max_budget_usd.unwrap() - 0.1).abs() < 1e-9);
         job.book(spent(Some(0.1)), None);
         assert_eq!(job.take_turn(), Err(Ending::MaxBudget));
     }

@@ -44,7 +44,7 @@ impl Api {
         if Instant::now() >= meter.deadline() {
             return Err(Ending::Deadline);
         }
-        if meter.left().max_budget_usd.is_some_and(|left| left <= 0.0) {
+        if meter.left().map_err(Ending::Error)?.max_budget_usd.is_some_and(|left| left <= 0.0) {
             return Err(Ending::MaxBudget);
         }
         if self.options.prices.knows(model) {

@@ -65,7 +65,10 @@ impl Conversation {
     }
 
     async fn run_to_end(self: &Arc<Self>) -> Result<SessionEnd, Lost> {
-        let left = self.session.meter.left();
+        let left = match self.session.meter.left() {
+            Ok(left) => left,
+            Err(why) => return Ok(Ending::Error(why).into()),
+        };
         if let Some(ending) = reached(&left, self.session.meter.deadline()) {
             return Ok(ending.into());
         }

@@ -95,7 +95,7 @@ impl Core {
     /// Checks that a worker's session may spend money now.
     pub(crate) fn check_spend(&self, worker: &str, token: Option<&str>) -> Result<(), OperationError> {
         let Ok(key) = worker.parse() else { return Ok(()) };
-        self.workers()?.may_spend(&key, token).map_err(OperationError::Spent)
+        Ok(self.workers()?.may_spend(&key, token)?)
     }
 }
 

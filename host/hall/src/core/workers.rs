@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use guild_contract::{
-    Decision, JobId, MemberKey, OperationError,
+    Decision, JobId, MemberKey, OperationError, SpendError,
     hall::{CommissionId, MeetingId, Model, Overrides},
 };
 use guild_git::Checkout;
@@ -254,8 +254,8 @@ pub trait Workers: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Returns a sentence with the time until which a cap on today's spending holds.
-    fn may_spend(&self, _worker: &MemberKey, _token: Option<&str>) -> Result<(), String> {
+    /// Returns an error when a cap on today's spending is reached, or today's spending is not known.
+    fn may_spend(&self, _worker: &MemberKey, _token: Option<&str>) -> Result<(), SpendError> {
         Ok(())
     }
 }

@@ -34,7 +34,8 @@ pub(crate) fn condenser(
     let (resources, ingress, key) = (resources.clone(), ingress.clone(), key.clone());
     let condense: Condense = Arc::new(move |notes, max_chars, bounds| {
         let (ingress, key) = (ingress.clone(), key.clone());
-        let slot = may_spend(&ingress, agent, None).and_then(|_| resources.runtimes.get(agent));
+        let slot =
+            may_spend(&ingress, agent, None).map_err(|e| e.to_string()).and_then(|_| resources.runtimes.get(agent));
         Box::pin(async move {
             let slot = match slot {
                 Ok(slot) => slot,

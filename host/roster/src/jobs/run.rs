@@ -14,7 +14,7 @@ use guild_agent::ToolSet;
 use guild_auth::Ingress;
 use guild_config::Runtime;
 use guild_contract::{
-    Bounds, Grants, JobUsage, MemberKey, Usage,
+    Bounds, Grants, JobUsage, MemberKey, SpendError, Usage,
     manifest::FILE_TOOLS,
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
@@ -476,7 +476,7 @@ impl Observer for Clock {
         self.show(account);
     }
 
-    fn may_spend(&self) -> Result<Option<f64>, String> {
+    fn may_spend(&self) -> Result<Option<f64>, SpendError> {
         may_spend(&self.ingress, self.agent, self.token.as_deref())
     }
 }
@@ -573,7 +573,7 @@ impl Sessions for OwnSessions {
         });
         let slot = ready.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()));
         let slot = slot.map_err(ToolError::Unavailable)?;
-        if let Some(bound) = used_up(&self.meter.left()) {
+        if let Some(bound) = used_up(&self.meter.left().map_err(ToolError::Unavailable)?) {
             return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
         }
         let most = work.context.limits.job_sessions;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
-    Decision, Grants, JobId, JobStatus, Manifest, MemberKey, OperationError, Resumption,
+    Decision, Grants, JobId, JobStatus, Manifest, MemberKey, OperationError, Resumption, SpendError,
     capability::{MANAGER, grants::Verdict},
     hall::{Model, Overrides},
     manifest::CheckoutScope,
@@ -159,7 +159,7 @@ impl Workers for Commissions {
         Config::load(Some(file)).map(drop).map_err(|e| e.to_string())
     }
 
-    fn may_spend(&self, worker: &MemberKey, token: Option<&str>) -> Result<(), String> {
+    fn may_spend(&self, worker: &MemberKey, token: Option<&str>) -> Result<(), SpendError> {
         // A member that is not in service passes here: it is refused for that reason.
         self.member(worker).map_or(Ok(()), |member| member.may_spend(token))
     }
@@ -207,7 +207,11 @@ impl WorkerJobs for Commissions {
         if known.unwrap_or(false) {
             return Ok(());
         }
-        member.may_spend(attempt.token.as_deref()).map_err(NotBegun::Refused)?;
+        member.may_spend(attempt.token.as_deref()).map_err(|e| match e {
+            SpendError::Cap(why) => NotBegun::Refused(why),
+            // The next try may be able to read the ledger.
+            SpendError::Unreadable(why) => NotBegun::Busy(why),
+        })?;
         let params = DispatchParams {
             description: attempt.title.clone(),
             task: attempt.prompt.clone(),

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use guild_agent::{api::Api, claude::Claude};
 use guild_auth::Ingress;
 use guild_config::{Config, Runtime, directories};
-use guild_contract::{Grants, MemberKey};
+use guild_contract::{Grants, MemberKey, SpendError};
 use guild_extractive::{Extractive, LocalSearch};
 use guild_session::{
     files::Files,
@@ -122,8 +122,8 @@ pub(crate) fn claude(config: &Config) -> Result<Claude, String> {
 ///
 /// # Errors
 ///
-/// Returns a sentence when the limit of today is spent; the sentence says when spending is permitted again.
-pub(crate) fn may_spend(ingress: &Ingress, agent: Runtime, token: Option<&str>) -> Result<Option<f64>, String> {
+/// Returns the errors of [`Ingress::may_spend`].
+pub(crate) fn may_spend(ingress: &Ingress, agent: Runtime, token: Option<&str>) -> Result<Option<f64>, SpendError> {
     match agent {
         Runtime::Extractive => Ok(None),
         Runtime::Claude | Runtime::Api => ingress.may_spend(token),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use guild_config::Runtime;
-use guild_contract::{Bounds, JobStatus, Usage, rpc::RpcError};
+use guild_contract::{Bounds, JobStatus, SpendError, Usage, rpc::RpcError};
 use guild_hall::{
     NoSession,
     meeting::event::{CONVERSATION, INTERRUPTED},
@@ -302,7 +302,7 @@ impl Observer for Turn {
         self.clock.show(&sum(&self.before, turn));
     }
 
-    fn may_spend(&self) -> Result<Option<f64>, String> {
+    fn may_spend(&self) -> Result<Option<f64>, SpendError> {
         self.clock.may_spend()
     }
 }

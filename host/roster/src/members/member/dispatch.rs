@@ -96,7 +96,7 @@ impl Member {
         let limits = &context.limits;
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
-        may_spend(&context.ingress, agent, token).map_err(RpcError::busy)?;
+        may_spend(&context.ingress, agent, token)?;
         let (request, request_bytes) = self.request(params)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
             RpcError::busy(format!(

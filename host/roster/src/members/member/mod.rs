@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Instant};
 
 use guild_config::Runtime;
 use guild_contract::{
-    Bounds, Grants, Manifest, MemberKey, MemberLimits, Narrowed,
+    Bounds, Grants, Manifest, MemberKey, MemberLimits, Narrowed, SpendError,
     hall::{Model, Overrides},
     manifest::ComponentSpec,
     rpc::{RpcError, code},
@@ -196,7 +196,7 @@ impl Member {
     }
 
     /// Whether its sessions may begin to spend; see [`may_spend`].
-    pub(crate) fn may_spend(&self, token: Option<&str>) -> Result<(), String> {
+    pub(crate) fn may_spend(&self, token: Option<&str>) -> Result<(), SpendError> {
         may_spend(&self.context.ingress, self.agent, token).map(drop)
     }
 
