@@ -7,6 +7,7 @@ use std::{
 };
 
 use guild_contract::OperationError;
+use guild_session::task::TaskError;
 
 /// The longest wait for one project of a caller that reads several projects.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,7 +17,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
 ) -> Result<T, OperationError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned())))
+    done.unwrap_or_else(|e| Err(TaskError::from(e).into()))
 }
 
 /// Runs a task that continues when its caller stops waiting.
@@ -27,7 +28,7 @@ pub(crate) async fn in_background<T: Send + 'static>(
         Ok(done) => done,
         // The host is stopping, and the caller with it: this must not be taken for a failure.
         Err(e) if e.is_cancelled() => pending().await,
-        Err(e) => Err(OperationError::Internal(e.to_string())),
+        Err(e) => Err(TaskError::from(e).into()),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use guild_contract::rpc::RpcError;
+use guild_session::task::TaskError;
 use serde::Serialize;
 
 /// Runs work that blocks on storage, on a thread that may block.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(TaskError::from(e).into()))
 }
 
 /// Writes a value of the wire as JSON. This cannot fail: these types have string keys only.

@@ -16,6 +16,7 @@ pub mod meter;
 pub mod process;
 pub mod queue;
 pub mod session;
+pub mod task;
 pub mod tools;
 pub mod transcript;
 pub mod web;

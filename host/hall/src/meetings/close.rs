@@ -9,7 +9,7 @@ use guild_contract::{
 };
 use guild_fs::durable::{Survives, if_there, replace};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
-use guild_session::transcript::Line;
+use guild_session::{task::TaskError, transcript::Line};
 
 use super::{
     Meetings, NewRequest, StoredMeeting,
@@ -61,7 +61,7 @@ impl Meetings {
         // The task continues when its caller goes away.
         let meetings = self.clone();
         let finished = tokio::spawn(async move { meetings.finish(&stored).await }).await;
-        finished.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned())))
+        finished.unwrap_or_else(|e| Err(TaskError::from(e).into()))
     }
 
     /// Continues the end of a meeting. Returns the notes.

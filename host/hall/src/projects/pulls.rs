@@ -16,6 +16,7 @@ use guild_contract::{
 };
 use guild_fs::durable::{Survives, if_there, read_whole, replace};
 use guild_git::{CommitId, Followed, GitError, Proposed, PullState};
+use guild_session::task::TaskError;
 use serde::{Deserialize, Serialize};
 
 use super::Projects;
@@ -126,7 +127,7 @@ impl Projects {
         // The task continues after its caller stops waiting.
         let work = tokio::spawn(async move { projects.sync_project(&project).await });
         let done = match tokio::time::timeout(SYNC_PATIENCE, work).await {
-            Ok(done) => done.unwrap_or_else(|_| Err(OperationError::Internal("the host is stopping".to_owned()))),
+            Ok(done) => done.unwrap_or_else(|e| Err(TaskError::from(e).into())),
             Err(_) => Err(OperationError::Conflict(format!(
                 "the sync takes more than {} s, and continues in the background; git or the origin may hang",
                 SYNC_PATIENCE.as_secs()

@@ -7,6 +7,7 @@ use std::{fmt, sync::Arc};
 
 use guild_auth::audit_log::{Event, Outcome};
 use guild_config::{Change, Config, KeySource, SearchOptions, changes};
+use guild_session::task::TaskError;
 use tokio::{sync::Notify, task::spawn_blocking};
 
 use crate::{Host, NOTICE, members::opener::Prepared};
@@ -57,7 +58,7 @@ impl Reloads {
     async fn once(&self, host: &Arc<Host>, started: &Config) -> Result<String, String> {
         let (read, reads) = (self.read.clone(), host.clone());
         let prepared = spawn_blocking(move || prepare(&*read, &reads)).await;
-        let prepared = prepared.map_err(|_| "the host is stopping".to_owned())??;
+        let prepared = prepared.map_err(|e| TaskError::from(e).to_string())??;
         let (old, new) = (host.config(), prepared.context.config.clone());
         let has_other_certificate = prepared.rules.has_other_certificate(&host.ingress().rules());
         host.renew(prepared).await?;

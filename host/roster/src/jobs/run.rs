@@ -28,6 +28,7 @@ use guild_session::{
     meter::{Account, Ending, Meter, Observer, session_limits},
     queue::Permit,
     session::{AgentRuntime, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Wanted},
+    task::TaskError,
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
 };
@@ -571,8 +572,7 @@ impl Sessions for OwnSessions {
             let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
             resources.runtimes.ready(agent, &wanted)
         });
-        let slot = ready.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()));
-        let slot = slot.map_err(ToolError::Unavailable)?;
+        let slot = ready.await.map_err(TaskError::from)?.map_err(ToolError::Unavailable)?;
         if let Some(bound) = used_up(&self.meter.left().map_err(ToolError::Unavailable)?) {
             return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
         }

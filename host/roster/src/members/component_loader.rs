@@ -13,10 +13,11 @@ use guild_contract::{
 };
 use guild_inspect::InspectError;
 use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
+use guild_session::task::TaskError;
 use guild_trust::{Approval, Refused, Standing, Trusted};
 use tokio::{
     sync::{Semaphore, watch},
-    task::{JoinError, spawn_blocking},
+    task::spawn_blocking,
 };
 
 use crate::{
@@ -80,6 +81,17 @@ impl WantedComponent {
     }
 }
 
+/// The reason that a component is not loaded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotLoaded {
+    /// The work did not end, so nothing is known of the component.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// The component cannot be in service. The text is a sentence for the operator.
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// A component without its tools, and how it stands with its approval, where it was read for this.
 type Begun = (Option<Standing>, Unlisted);
 
@@ -108,13 +120,13 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// Returns an error when the host is stopping.
+    /// Returns an error when the work did not end.
     pub(crate) async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, JoinError> {
+    ) -> Result<T, TaskError> {
         let _turn = self.turns.acquire().await;
-        spawn_blocking(work).await
+        Ok(spawn_blocking(work).await?)
     }
 
     /// Loads a component, and sends the result.
@@ -126,7 +138,10 @@ impl Loader {
                 decide(Ok(()));
                 Component::Ready(Arc::new(loaded))
             }
+            // The next host loads it, and decides on the interrupted jobs.
+            Err(NotLoaded::Task(TaskError::Stopping)) => return,
             Err(why) => {
+                let why = why.to_string();
                 let (key, file) = (&wanted.key, &wanted.spec.file);
                 tracing::error!(member = %key, file, "its component is not in service: {why}");
                 decide(Err(format!("its component is not in service: {why}")));
@@ -138,19 +153,18 @@ impl Loader {
     }
 
     /// Reads, checks, loads and pins a component, each part when it has a turn; `done` is sent that it has to be
-    /// compiled. While it lists its tools, which can take
-    /// long, it has none. The error says why it cannot be in service.
+    /// compiled. While it lists its tools, which can take long, it has none.
     pub(crate) async fn prepare(
         self: &Arc<Self>,
         wanted: Arc<WantedComponent>,
         interrupted: Option<Arc<InterruptedJobs>>,
         done: &watch::Sender<Component>,
-    ) -> Result<Loaded, String> {
-        let stopping = |_| "the host is stopping".to_owned();
+    ) -> Result<Loaded, NotLoaded> {
+        let refused = |wanted: &_, why: &_| NotLoaded::Refused(refusal(wanted, why));
         let queues = [(Effort::Cached, &self.turns), (Effort::Short, &self.short), (Effort::Full, &self.full)];
-        let mut begun = Err(Refused::Load(LoadError::Later));
+        let mut begun = None;
         for (effort, queue) in queues {
-            if !matches!(begun, Err(Refused::Load(LoadError::Later))) {
+            if begun.is_some() {
                 break;
             }
             if effort == Effort::Short {
@@ -159,10 +173,10 @@ impl Loader {
             }
             let (this, of, interrupted) = (self.clone(), wanted.clone(), interrupted.clone());
             let _turn = queue.acquire().await;
-            begun = spawn_blocking(move || this.begin(&of, interrupted, effort)).await.map_err(stopping)??;
+            begun = spawn_blocking(move || this.begin(&of, interrupted, effort)).await.map_err(TaskError::from)??;
         }
-        let (standing, unlisted) = begun.map_err(|e| refusal(&wanted, &e))?;
-        let plugin = unlisted.listed().await.map_err(|e| refusal(&wanted, &e.into()))?;
+        let (standing, unlisted) = begun.ok_or_else(|| refused(&wanted, &LoadError::Later.into()))?;
+        let plugin = unlisted.listed().await.map_err(|e| refused(&wanted, &e.into()))?;
         let ended = self.in_turn(move || {
             let loaded = loaded(&wanted, plugin).map_err(Refused::from);
             let loaded = loaded.and_then(|loaded| {
@@ -172,48 +186,56 @@ impl Loader {
                 approval.check_signature(&standing)?;
                 interrupted.map_or(Ok(()), |interrupted| pin(&approval, &standing, &interrupted)).map(|()| loaded)
             });
-            loaded.map_err(|e| refusal(&wanted, &e))
+            loaded.map_err(|e| refused(&wanted, &e))
         });
-        ended.await.map_err(stopping)?
+        ended.await?
     }
 
-    /// Reads, checks and compiles a component, with so much effort; or links the one anew that is in service. It
-    /// blocks.
+    /// Reads, checks and compiles a component; or links the one anew that is in service. `None` if the compilation
+    /// takes more than this effort. It blocks.
     ///
     /// # Errors
     ///
-    /// The outer error comes from the host or the manifest, the inner error from the component.
+    /// Returns the reason when the component cannot be in service.
     fn begin(
         &self,
         wanted: &WantedComponent,
         interrupted: Option<Arc<InterruptedJobs>>,
         effort: Effort,
-    ) -> Result<Result<Begun, Refused>, String> {
+    ) -> Result<Option<Begun>, NotLoaded> {
         let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
-        let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
+        let sandbox = sandbox.as_ref().map_err(|why| NotLoaded::Refused(why.clone()))?;
         if effort == Effort::Cached {
-            check_config_schema(&wanted.spec, &wanted.limits)?;
+            check_config_schema(&wanted.spec, &wanted.limits).map_err(NotLoaded::Refused)?;
         }
+        match Self::begin_with(sandbox, wanted, interrupted, effort) {
+            Err(Refused::Load(LoadError::Later)) => Ok(None),
+            begun => begun.map(Some).map_err(|why| NotLoaded::Refused(refusal(wanted, &why))),
+        }
+    }
+
+    fn begin_with(
+        sandbox: &Arc<Sandbox>,
+        wanted: &WantedComponent,
+        interrupted: Option<Arc<InterruptedJobs>>,
+        effort: Effort,
+    ) -> Result<Begun, Refused> {
         let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
         if let Some(running) = &wanted.running {
-            return Ok(running
-                .linked_anew(&wanted.spec, grants, limits)
-                .map(|linked| (None, linked))
-                .map_err(Refused::from));
+            return Ok((None, running.linked_anew(&wanted.spec, grants, limits)?));
         }
-        Ok(read(wanted).and_then(|(candidate, standing)| {
-            if let Err(refused) = wanted.approval.admit(&standing) {
-                // An approval that comes later finds nothing that a directory without a pin brought along.
-                if let (None, Some(interrupted)) = (standing.trusted.pin(), interrupted)
-                    && let Err(e) = interrupted.end_all_of_a_new_member()
-                {
-                    tracing::warn!(member = %wanted.key, "the jobs that it brought along cannot be read: {e}");
-                }
-                return Err(refused);
+        let (candidate, standing) = read(wanted)?;
+        if let Err(refused) = wanted.approval.admit(&standing) {
+            // An approval that comes later finds nothing that a directory without a pin brought along.
+            if let (None, Some(interrupted)) = (standing.trusted.pin(), interrupted)
+                && let Err(e) = interrupted.end_all_of_a_new_member()
+            {
+                tracing::warn!(member = %wanted.key, "the jobs that it brought along cannot be read: {e}");
             }
-            let linked = sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, effort)?;
-            Ok((Some(standing), linked))
-        }))
+            return Err(refused);
+        }
+        let linked = sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, effort)?;
+        Ok((Some(standing), linked))
     }
 
     /// Whether a component's file is still what is in service, and may be. It blocks.

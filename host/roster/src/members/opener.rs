@@ -8,10 +8,11 @@ use std::{
 use guild_agent::ReadRoots;
 use guild_auth::Rules;
 use guild_contract::Limits;
+use guild_session::task::TaskError;
 use tokio::sync::watch;
 
 use super::{
-    component_loader::{Load, Loader, WantedComponent},
+    component_loader::{Load, Loader, NotLoaded, WantedComponent},
     error::OpenError,
     member::Member,
     roster::{MemberState, Roster},
@@ -136,7 +137,7 @@ impl Opener {
             Some(sha256) => {
                 let (wanted, interrupted) = (wanted.clone(), interrupted.clone());
                 let looked = self.loader.in_turn(move || Loader::is_still(&wanted, &sha256, &interrupted));
-                looked.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()))
+                looked.await.map_err(NotLoaded::from).and_then(|is_still| is_still.map_err(NotLoaded::Refused))
             }
             None => Ok(false),
         };
@@ -150,7 +151,10 @@ impl Opener {
                 done.send_replace(Component::Ready(Arc::new(loaded)));
                 Ok(Change::Another(member))
             }
+            // The next host looks at the directory.
+            Err(NotLoaded::Task(TaskError::Stopping)) => Ok(Change::Nothing),
             Err(why) => {
+                let why = why.to_string();
                 // A component that is still being loaded or linked anew may be the one that stays in service.
                 before.loaded().await;
                 if before.component().ready().is_some() {

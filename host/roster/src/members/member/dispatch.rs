@@ -19,6 +19,7 @@ use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
     activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
     session::Wanted,
+    task::TaskError,
     tools::Tools as _,
 };
 use serde_json::Value;
@@ -195,7 +196,7 @@ impl Member {
             tokio::spawn(run::carry_out(assignment, held));
             Ok(Dispatched { job_id })
         });
-        started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
+        started.await.unwrap_or_else(|e| Err(TaskError::from(e).into()))
     }
 
     /// The request, within the limits, and the bytes that the host keeps of it until its job has ended.
