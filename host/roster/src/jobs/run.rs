@@ -21,7 +21,7 @@ use guild_contract::{
 };
 use guild_hall::{Attempt, NO_RESULT};
 use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
-use guild_sandbox::{Plugin, RunScope};
+use guild_sandbox::{CallError, Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
     files::Files,
@@ -110,13 +110,16 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
             (Plan::OwnRun(bounds), JobRequest::OwnRun(plugin, activation)) => {
                 work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
             }
-            _ => Err("its plugin is not there to carry it out".to_owned()),
+            _ => Err(RunError::Failed("its plugin is not there to carry it out".to_owned())),
         }
     };
     let outcome = match tokio::spawn(carried_out.instrument(span.clone())).await {
         // The last text of a session is the result of a dispatched job, but not of a commission.
         Ok(Ok(_)) if is_commission && !job.has_submission() => Err(NO_RESULT.to_owned()),
-        Ok(outcome) => outcome,
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(RunError::Failed(why))) => Err(why),
+        // The caller that cancelled it has stored its end.
+        Ok(Err(RunError::Cancelled)) => return drop(held),
         // The host stops and this task with it. The next host resumes the job.
         Err(e) if e.is_cancelled() => return pending().await,
         Err(_) => Err("the host failed while it carried the job out".to_owned()),
@@ -144,8 +147,34 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
     drop(held);
 }
 
-/// A job's final text, if it has one besides the submitted result; or the reason of its failure.
-type Outcome = Result<Option<String>, String>;
+/// The reason that a job has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// A caller cancelled the job, and stored its end.
+    #[error("the job was cancelled")]
+    Cancelled,
+    /// The job failed. The text is the reason for `meta.json`.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for RunError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<CallError> for RunError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Cancelled => Self::Cancelled,
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+/// A job's final text, if it has one besides the submitted result; or the reason that it has none.
+type Outcome = Result<Option<String>, RunError>;
 
 /// The tools on a job, and the tools of its sessions, which have further ones in a commission (REQ-WKR-10).
 async fn tools(
@@ -277,7 +306,7 @@ impl Work {
         drop(permit);
         match meter.reason(&end.ending) {
             None => Ok(Some(end.text)),
-            Some(reason) => Err(reason),
+            Some(reason) => Err(RunError::Failed(reason)),
         }
     }
 
@@ -303,7 +332,7 @@ impl Work {
     ) -> Outcome {
         let (data, limits) = (self.data.clone(), self.context.limits.clone());
         queue(&self.job, agent);
-        let permit = plugin.permit(&self.job).await.map_err(|e| e.to_string())?;
+        let permit = plugin.permit(&self.job).await?;
         // Time in the queue does not count.
         let clock = Clock::start(&self, agent, Account::default(), 0.0);
         let meter = Meter::for_run(bounds, &limits, Arc::new(clock.clone()));
@@ -338,11 +367,14 @@ impl Work {
             Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
             Ok(Ok(text)) => {
                 let submitted = blocking(move || Ok(tools.job().submit_result(&text, None))).await;
-                submitted.map_err(|e| e.message)?.map(|()| None).map_err(|e| e.to_string())
+                submitted.map_err(|e| e.message)?.map_err(|e| e.to_string())?;
+                Ok(None)
             }
-            Ok(Err(text)) if text.trim().is_empty() => Err("the plugin gave up without a reason".to_owned()),
-            Ok(Err(text)) => Err(text),
-            Err(e) => Err(e.to_string()),
+            Ok(Err(text)) if text.trim().is_empty() => {
+                Err(RunError::Failed("the plugin gave up without a reason".to_owned()))
+            }
+            Ok(Err(text)) => Err(RunError::Failed(text)),
+            Err(e) => Err(e.into()),
         }
     }
 
@@ -377,7 +409,7 @@ impl Work {
 fn ended_before(history: &[Entry]) -> Option<Outcome> {
     history.iter().rev().find_map(|entry| match entry {
         Entry::End { ending, text, .. } if ending == SUCCESS => Some(Ok(Some(text.clone()))),
-        Entry::End { ending, .. } => Some(Err(ending.clone())),
+        Entry::End { ending, .. } => Some(Err(RunError::Failed(ending.clone()))),
         _ => None,
     })
 }
@@ -503,13 +535,13 @@ async fn resumed(
     member: &MemberKey,
     job: &Arc<RunningJob>,
     agent: Runtime,
-) -> Result<Place, String> {
+) -> Result<Place, RunError> {
     let (slot, resumptions) = (context.resources.runtimes.get(agent)?, &context.resumptions);
     loop {
         queue(job, agent);
         let turn = tokio::select! {
             turn = resumptions.turn(job) => turn,
-            () = job.cancelled().cancelled() => return Err("the job was cancelled".to_owned()),
+            () = job.cancelled().cancelled() => return Err(RunError::Cancelled),
         };
         let permit = permit(&slot, job, agent, member).await?;
         if let Some(trial) = resumptions.trial(turn) {
@@ -525,14 +557,14 @@ async fn permit(
     job: &Arc<RunningJob>,
     agent: Runtime,
     member: &MemberKey,
-) -> Result<Permit<MemberKey>, String> {
+) -> Result<Permit<MemberKey>, RunError> {
     if let Some(permit) = slot.queue.try_acquire(member, 1) {
         return Ok(permit);
     }
     queue(job, agent);
     tokio::select! {
         permit = slot.queue.acquire(member, 1) => Ok(permit),
-        () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
+        () = job.cancelled().cancelled() => Err(RunError::Cancelled),
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::Instrument as _;
 
-use super::{Clock, Opened, Work, permit, run, run_in_time, span};
+use super::{Clock, Opened, RunError, Work, permit, run, run_in_time, span};
 use crate::{answer::blocking, resources::runtimes::Slot};
 
 /// The bounds of a session that writes notes.
@@ -194,10 +194,11 @@ impl Conversation {
         let observer = Arc::new(Turn { clock, before: account });
         let permit = tokio::select! {
             permit = permit(&slot, &job, agent, &work.data.key) => permit,
-            () = cancel.cancelled() => Err(INTERRUPTED.to_owned()),
+            () = cancel.cancelled() => Err(RunError::Cancelled),
         };
         let (ending, text, usage) = match permit {
-            Err(why) => (why, String::new(), Usage::default()),
+            Err(RunError::Cancelled) => (INTERRUPTED.to_owned(), String::new(), Usage::default()),
+            Err(RunError::Failed(why)) => (why, String::new(), Usage::default()),
             Ok(permit) => {
                 // Its bounds are those of one turn (REQ-WKR-19), and the time in the queue does not count.
                 let bounds = plan.bounds.min(ceiling);
@@ -265,7 +266,7 @@ impl Conversation {
         let permit = timeout(QUEUED, permit(&slot, &job, agent, &work.data.key)).await;
         let permit = permit
             .map_err(|_| NoSession::Now("no session could begin in time, as many others were under way".to_owned()))?
-            .map_err(NoSession::Never)?;
+            .map_err(|e| NoSession::Never(e.to_string()))?;
         let meter = Meter::for_job(bounds, &work.context.limits, Account::default(), 0.0, observer);
         let session = Session {
             number,
