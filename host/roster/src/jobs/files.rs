@@ -25,6 +25,14 @@ pub use guild_jobs::{
     usage::{MemberUsage, Sum, of_member as usage},
 };
 
+/// The owner of a member.
+enum Ownership {
+    /// This process, as long as it has the lock.
+    Own(OwnerLock),
+    /// A host that answers at this URL.
+    Host { url: String },
+}
+
 /// A member's jobs, and the process that owns the member.
 pub struct OfflineJobs {
     dir: Dir,
@@ -198,14 +206,14 @@ impl OfflineJobs {
     /// Returns an error when the member cannot be locked, its jobs cannot be opened, or its owner does not answer.
     pub fn prune(&self, older_than: Duration, statuses: &[JobStatus], limits: &Limits) -> Result<Pruning, String> {
         match self.own()? {
-            Ok(_lock) => {
+            Ownership::Own(_lock) => {
                 let store = open_store(&self.dir, limits).map_err(|e| format!("cannot open its jobs: {e}"))?;
                 // The next host resumes them.
                 store.defer_recovery();
                 store.load();
                 Ok(Pruning::Done(store.prune(older_than, statuses)))
             }
-            Err(url) => Ok(Pruning::Owned(url)),
+            Ownership::Host { url } => Ok(Pruning::Owned(url)),
         }
     }
 
@@ -216,7 +224,10 @@ impl OfflineJobs {
     /// Returns an error when the job is not held back, a process owns the member, or the job's record cannot be read or
     /// written.
     pub fn let_on(&self, id: &JobId, limits: &Limits) -> Result<(), String> {
-        let _lock = self.own()?.map_err(|url| format!("a host serves it by now, at {url}; try again"))?;
+        let _lock = match self.own()? {
+            Ownership::Own(lock) => lock,
+            Ownership::Host { url } => return Err(format!("a host serves it by now, at {url}; try again")),
+        };
         let let_on = self.records().and_then(|records| records.let_on(id, limits));
         match let_on.map_err(|e| format!("the record of the job {id} cannot be changed: {e}"))? {
             true => Ok(()),
@@ -224,14 +235,14 @@ impl OfflineJobs {
         }
     }
 
-    /// Becomes the member's owner, or returns the URL of the host that is.
-    fn own(&self) -> Result<Result<OwnerLock, String>, String> {
+    /// Becomes the member's owner, unless a host is.
+    fn own(&self) -> Result<Ownership, String> {
         let owner = match OwnerLock::try_acquire(&self.dir, "").map_err(|e| format!("cannot lock it: {e}"))? {
-            Ok(lock) => return Ok(Ok(lock)),
+            Ok(lock) => return Ok(Ownership::Own(lock)),
             Err(owner) => owner,
         };
         if owner.is_alive() && !owner.url.is_empty() {
-            return Ok(Err(owner.url));
+            return Ok(Ownership::Host { url: owner.url });
         }
         Err(match (owner.is_alive(), Owner::other_user(&self.dir)) {
             (true, _) => format!("process {} works on it; try again when that has ended", owner.pid),
