@@ -65,11 +65,22 @@ impl Commissions {
     }
 }
 
+/// The reason that nobody can talk with the worker of a meeting.
+#[derive(Debug, thiserror::Error)]
+enum NotConversing {
+    /// The job has ended, so nobody ever will.
+    #[error("the job {0} of the meeting has ended, so nobody can talk in it any more; close the meeting")]
+    Ended(JobId),
+    /// The worker cannot answer now. The text is a sentence for the user.
+    #[error("{0}")]
+    Now(String),
+}
+
 impl Commissions {
     /// The worker of a meeting that can answer, and its job. After a restart this waits a while until the worker's
     /// component is loaded.
-    async fn conversing(&self, meeting: &Attempt) -> Result<(Arc<Member>, Arc<RunningJob>), String> {
-        let member = self.member(&meeting.worker).ok_or_else(|| not_served(&meeting.worker))?;
+    async fn conversing(&self, meeting: &Attempt) -> Result<(Arc<Member>, Arc<RunningJob>), NotConversing> {
+        let member = self.member(&meeting.worker).ok_or_else(|| NotConversing::Now(not_served(&meeting.worker)))?;
         let id = meeting.job.as_str();
         let (store, job) = (member.store().clone(), meeting.job.clone());
         // It waits until the jobs are read at the start of a host.
@@ -80,19 +91,17 @@ impl Commissions {
             let now = component.borrow_and_update().clone();
             conversing.borrow_and_update();
             let Some(job) = member.store().running(id) else {
-                return Err(format!(
-                    "the job {id} of the meeting has ended, so nobody can talk in it any more; close the meeting"
-                ));
+                return Err(NotConversing::Ended(meeting.job.clone()));
             };
             if member.data.is_conversing(id) {
                 return Ok((member, job));
             }
             if let Component::Failed(why) = now {
-                return Err(format!(
+                return Err(NotConversing::Now(format!(
                     "its worker {} is not in service: {why}. The meeting goes on once it is; without it, end its job with \
                      `guild cancel {id}`, and close it then",
                     meeting.worker
-                ));
+                )));
             }
             let mut changes = job.changes();
             // An end before the changes are listened for is not missed.
@@ -105,7 +114,8 @@ impl Commissions {
                 Ok(()) = conversing.changed() => {}
                 _ = changes.changed() => {}
                 () = tokio::time::sleep_until(until) => {
-                    return Err("the meeting is still being resumed after a restart of the host; try again".to_owned());
+                    let why = "the meeting is still being resumed after a restart of the host; try again";
+                    return Err(NotConversing::Now(why.to_owned()));
                 }
             }
         }
@@ -226,18 +236,18 @@ impl WorkerJobs for Commissions {
     }
 
     async fn conversation(&self, meeting: &Attempt) -> Result<Arc<RunningJob>, String> {
-        self.conversing(meeting).await.map(|(_, job)| job)
+        self.conversing(meeting).await.map(|(_, job)| job).map_err(|e| e.to_string())
     }
 
     async fn say(&self, meeting: &Attempt, message: &str, cancel: &CancellationToken) -> Result<(), String> {
-        let (member, job) = self.conversing(meeting).await?;
+        let (member, job) = self.conversing(meeting).await.map_err(|e| e.to_string())?;
         member.conversation(meeting, job).await.map_err(|e| e.to_string())?.say(message, cancel).await
     }
 
     async fn write(&self, meeting: &Attempt, system_prompt: &str, prompt: String) -> Result<String, NoSession> {
-        let (member, job) = self.conversing(meeting).await.map_err(|why| match self.member(&meeting.worker) {
-            Some(member) if member.store().running(meeting.job.as_str()).is_none() => NoSession::Never(why),
-            _ => NoSession::Now(why),
+        let (member, job) = self.conversing(meeting).await.map_err(|e| match e {
+            NotConversing::Ended(_) => NoSession::Never(e.to_string()),
+            NotConversing::Now(why) => NoSession::Now(why),
         })?;
         member.writer(meeting, job).await?.write(system_prompt, prompt).await
     }
@@ -249,12 +259,8 @@ impl WorkerJobs for Commissions {
                 let ended = blocking(move || Ok(job.complete(Some(&notes))?)).await;
                 ended.map_err(|e| format!("the end of its job cannot be stored: {}", e.message))?;
             }
-            Err(why) => {
-                let member = self.member(&meeting.worker).ok_or_else(|| not_served(&meeting.worker))?;
-                if member.store().running(meeting.job.as_str()).is_some() {
-                    return Err(why);
-                }
-            }
+            Err(NotConversing::Ended(_)) => {}
+            Err(NotConversing::Now(why)) => return Err(why),
         }
         Ok(self.ended(meeting).await.1)
     }
