@@ -6,6 +6,7 @@ use guild_contract::{
     Limits,
     capability::{
         self, Capability, FILES, KINDS, OWN_TOOLS, WEB,
+        denial::Denial,
         grants::{Names, Verdict, wildcard},
         interfaces::Link,
     },
@@ -208,7 +209,7 @@ fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>
         None => (ImportState::NeedsGrant, None),
         Some(member) if member.grants.holds(interface.kind()) => (ImportState::Granted, None),
         Some(member) => match member.grants.denial(interface.kind()) {
-            Some(why) => (ImportState::Denied, Some(why.to_owned())),
+            Some(why) => (ImportState::Denied, Some(why.to_string())),
             None => {
                 let error = InspectError::NotAsked(BTreeMap::from([(interface, cut(name))]));
                 (ImportState::NotAsked, Some(error.to_string()))
@@ -264,7 +265,7 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
     };
     for kind in KINDS.into_iter().filter(|kind| member.spec.asks(kind)) {
         let became = match grants.requested.get(kind.name) {
-            Some(Verdict::Denied(why)) => (RequestState::Denied, Some(why.clone())),
+            Some(Verdict::Denied(why)) => (RequestState::Denied, Some(why.to_string())),
             _ => (RequestState::Granted, None),
         };
         add(kind.name.to_owned(), kind.key, became, used_by(kind));
@@ -282,9 +283,10 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
 }
 
 /// What became of one name, or pattern of names, that was asked for.
-fn named(names: Option<&Names>, name: &str, denial: Option<&str>) -> (RequestState, Option<String>) {
+fn named(names: Option<&Names>, name: &str, denial: Option<&Denial>) -> (RequestState, Option<String>) {
     let Some(names) = names else {
-        return (RequestState::Denied, Some(denial.unwrap_or("the interface is not granted").to_owned()));
+        let why = denial.map_or_else(|| "the interface is not granted".to_owned(), ToString::to_string);
+        return (RequestState::Denied, Some(why));
     };
     let is_pattern = name.contains('*');
     // A pattern that was asked for is granted where nothing narrows it.

@@ -228,13 +228,13 @@ pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result
                 if !spec.asks(interface.kind()) {
                     not_asked.insert(interface, import.clone());
                 }
-                grants.denial(interface.kind())
+                grants.denial(interface.kind()).map(ToString::to_string)
             }
-            Link::Denied => Some(NO_NETWORK),
+            Link::Denied => Some(NO_NETWORK.to_owned()),
             Link::Exported => return Err(InspectError::UnknownImport(import.clone())),
         };
         if let Some(why) = denied.filter(|_| grants.strict_imports) {
-            not_granted.entry(why.to_owned()).or_default().insert(import.clone());
+            not_granted.entry(why).or_default().insert(import.clone());
         }
     }
     if !not_asked.is_empty() {

@@ -121,7 +121,7 @@ fn shown_grants(member: &FoundMember, granted: &Granted, preview: &Preview) -> O
         bounds: ceiling(spec, &limits.limits),
         artifacts_bytes: limits.limits.artifacts_bytes,
         artifacts_entries: limits.limits.artifacts_entries,
-        grants: (**grants).clone(),
+        grants: Grants::clone(grants).in_words(),
     })
 }
 
@@ -201,7 +201,7 @@ fn write_verdict(out: &mut dyn Write, name: &str, verdict: &Verdict) -> io::Resu
         }
         Verdict::Denied(why) => {
             let style = AnsiColor::Yellow.on_default();
-            writeln!(out, "  {name:<18} {style}denied{style:#}   {}", one_line(why, usize::MAX))
+            writeln!(out, "  {name:<18} {style}denied{style:#}   {}", one_line(&why.to_string(), usize::MAX))
         }
     }
 }

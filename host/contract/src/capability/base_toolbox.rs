@@ -4,18 +4,19 @@
 //! An operator's rule can remove each of them. A member that was approved before a tool became a part of the toolbox
 //! needs another approval for the tool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    capability::{FILES, KINDS, Kind, MEMORY_GLOBAL_WRITE, MEMORY_PROJECT_WRITE, Unasked, policy::Names},
+    capability::{
+        FILES, KINDS, Kind, MEMORY_GLOBAL_WRITE, MEMORY_PROJECT_WRITE, Unasked, denial::Denial, policy::Names,
+    },
     manifest::{FILE_TOOLS, Scope},
 };
-
-/// The reason for a missing part that a later version of the host added after the member's approval.
-const WAITS: &str = "a later version of the host than the one under which this member was approved added it; the \
-    operator reviews it with `guild approve`";
 
 /// The parts of the base toolbox, as `guild.lock` and `guild approve` name them: tools and capabilities.
 pub fn parts() -> impl Iterator<Item = &'static str> {
@@ -32,9 +33,9 @@ pub struct BaseToolbox {
     parts: BTreeSet<String>,
     /// The read roots of the worktree that the tools read; `None` for the roots that the member is granted.
     pub roots: Option<Names>,
-    /// The reasons for missing parts, with the lines that would change that, by the parts' names.
+    /// The reasons for missing parts, by the parts' names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub denied: BTreeMap<String, String>,
+    pub denied: BTreeMap<String, Denial>,
 }
 
 impl BaseToolbox {
@@ -44,7 +45,7 @@ impl BaseToolbox {
         let mut base = Self::default();
         let mut add = |part: &str, denied: Option<String>| match denied {
             None => _ = base.parts.insert(part.to_owned()),
-            Some(why) => _ = base.denied.insert(part.to_owned(), why),
+            Some(why) => _ = base.denied.insert(part.to_owned(), Denial::Reason(why)),
         };
         for tool in FILE_TOOLS {
             add(tool, denial(&FILES));
@@ -66,10 +67,12 @@ impl BaseToolbox {
         Self { parts: parts.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
 
-    /// Removes some capabilities.
+    /// Removes some capabilities, for this reason.
     #[must_use]
-    pub fn without(mut self, kinds: &[&Kind]) -> Self {
-        self.parts.retain(|part| kinds.iter().all(|kind| kind.name != part));
+    pub fn without(mut self, kinds: &[&Kind], why: &str) -> Self {
+        for kind in kinds.iter().filter(|kind| self.parts.remove(kind.name)) {
+            self.denied.insert(kind.name.to_owned(), Denial::Reason(why.to_owned()));
+        }
         self
     }
 
@@ -77,7 +80,7 @@ impl BaseToolbox {
     pub(crate) fn approved(mut self, is_approved: impl Fn(&str) -> bool) -> Self {
         for part in parts().filter(|part| !is_approved(part)) {
             self.parts.remove(part);
-            self.denied.entry(part.to_owned()).or_insert_with(|| WAITS.to_owned());
+            self.denied.entry(part.to_owned()).or_insert(Denial::AwaitsApproval);
         }
         if !FILE_TOOLS.into_iter().all(&is_approved) {
             self.roots = None;
@@ -86,14 +89,19 @@ impl BaseToolbox {
         let reads = |kind: &&Kind| kind.part_of.is_some_and(|whole| self.has(whole.name));
         let unread: Vec<_> = [&MEMORY_PROJECT_WRITE, &MEMORY_GLOBAL_WRITE].into_iter().filter(|k| !reads(k)).collect();
         for kind in unread {
-            self.parts.remove(kind.name);
+            if self.parts.remove(kind.name) {
+                self.denied.insert(kind.name.to_owned(), Denial::AwaitsApproval);
+            }
         }
         self
     }
 
     /// Keeps the parts that both toolboxes have.
     pub(crate) fn and(mut self, then: &Self) -> Self {
-        self.parts.retain(|part| then.parts.contains(part));
+        let parts = mem::take(&mut self.parts).into_iter();
+        let (held, missing): (_, BTreeSet<String>) = parts.partition(|part| then.parts.contains(part));
+        self.parts = held;
+        self.denied.extend(missing.into_iter().map(|part| (part, Denial::BeganWithout)));
         if then.roots.is_none() {
             self.roots = None;
         }
@@ -117,7 +125,7 @@ impl BaseToolbox {
 
     /// The parts that wait for an approval.
     pub fn waiting(&self) -> impl Iterator<Item = &str> {
-        self.denied.iter().filter(|(_, why)| *why == WAITS).map(|(part, _)| part.as_str())
+        self.denied.iter().filter(|(_, why)| **why == Denial::AwaitsApproval).map(|(part, _)| part.as_str())
     }
 
     /// Checks whether sessions may write notes of a scope.
@@ -136,8 +144,7 @@ impl BaseToolbox {
 
     /// The reason that a part is missing, in a sentence.
     pub fn denial(&self, wanted: &Kind) -> String {
-        let why = self.denied.get(wanted.name);
-        let why = why.map_or("the job began without it", String::as_str);
-        format!("`{wanted}` is not granted to this member: {why}")
+        let why = self.denied.get(wanted.name).unwrap_or(&Denial::BeganWithout);
+        format!("`{wanted}` is not granted to this {}: {why}", why.whose())
     }
 }

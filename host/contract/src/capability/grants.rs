@@ -13,7 +13,7 @@ use crate::{
     MemberKey,
     capability::{
         ARTIFACTS, Capability, FILES, KINDS, Kind, MANAGER, MEMORY, MEMORY_PROJECT_WRITE, MEMORY_WRITE, SEARCH,
-        Unasked, WEB, base_toolbox::BaseToolbox,
+        Unasked, WEB, base_toolbox::BaseToolbox, denial::Denial,
     },
     manifest::{ComponentSpec, FILE_TOOLS, SESSION_TOOLS, Scope, WebRequest},
 };
@@ -26,8 +26,8 @@ pub use crate::capability::policy::{Names, Pattern, Policy, Rule, wildcard};
 pub enum Verdict {
     /// The request is allowed.
     Granted,
-    /// The request is not allowed. The text has the reason, and the line of `guild.toml` that would allow it.
-    Denied(String),
+    /// The request is not allowed.
+    Denied(Denial),
 }
 
 /// The permissions of a member, which are both requested and allowed. They are computed when the member's component is
@@ -70,9 +70,6 @@ pub struct SessionGrants {
     /// The read-only tools that the sessions may be given, if there are sources for them to read.
     pub tools: Vec<String>,
 }
-
-/// The reason that a resumed job does not hold a grant that its member received later.
-const BEGAN_WITHOUT: &str = "the job began without it; dispatch its task again";
 
 impl Grants {
     /// The grants of the member `key` with the manifest's `spec`, under `policy`.
@@ -118,7 +115,7 @@ impl Grants {
         let requested = kinds
             .map(|kind| (kind.name.to_owned(), denial(kind)))
             .chain(spec.tools.iter().map(|tool| (tool.clone(), tool_denial(tool))))
-            .map(|(name, denied)| (name, denied.map_or(Verdict::Granted, Verdict::Denied)))
+            .map(|(name, denied)| (name, denied.map_or(Verdict::Granted, |why| Verdict::Denied(Denial::Reason(why)))))
             .collect::<BTreeMap<_, _>>();
         let is_granted = |tool: &&String| requested.get(*tool) == Some(&Verdict::Granted);
         Self {
@@ -143,7 +140,7 @@ impl Grants {
         let both = |a: Option<Names>, b: &Option<Names>| Some(a?.and(b.clone()?));
         for (name, verdict) in &mut self.requested {
             if *verdict == Verdict::Granted && then.requested.get(name) != Some(&Verdict::Granted) {
-                *verdict = Verdict::Denied(BEGAN_WITHOUT.to_owned());
+                *verdict = Verdict::Denied(Denial::BeganWithout);
             }
         }
         let sessions = &then.sessions;
@@ -208,7 +205,7 @@ impl Grants {
     /// capability.
     pub fn refusal(&self, kind: &Kind) -> String {
         match self.denial(kind) {
-            Some(BEGAN_WITHOUT) => format!("`{kind}` is not granted to this job: {BEGAN_WITHOUT}"),
+            Some(why @ Denial::BeganWithout) => format!("`{kind}` is not granted to this job: {why}"),
             Some(why) => format!("the operator did not grant `{kind}` to this member: {why}"),
             None => format!("the manifest does not ask for `{kind}`; {}", kind.how_to_ask()),
         }
@@ -216,7 +213,8 @@ impl Grants {
 
     /// The reason that a read root is not granted to the member `key` with the manifest's `spec`, and the line that
     /// would allow it.
-    pub fn root_denial(&self, root: &str, key: &MemberKey, spec: &ComponentSpec) -> Option<String> {
+    pub fn root_denial(&self, root: &str, key: &MemberKey, spec: &ComponentSpec) -> Option<Denial> {
+        let reason = |why: String| Some(Denial::Reason(why));
         let Some(roots) = &self.roots else {
             let denied = self.requested.iter().find_map(|(name, verdict)| match verdict {
                 Verdict::Denied(why)
@@ -226,24 +224,35 @@ impl Grants {
                 }
                 _ => None,
             });
-            return Some(denied.unwrap_or_else(|| "its manifest asks for nothing that reads files".to_owned()));
+            return denied.or_else(|| reason("its manifest asks for nothing that reads files".to_owned()));
         };
         if let Some(denied) = roots.none_of.iter().find(|pattern| wildcard(pattern, root)) {
             let denied = Capability::Root(denied.clone()).to_string();
-            return Some(format!("{denied:?} in a `deny` of guild.toml names it; remove it to allow the root"));
+            return reason(format!("{denied:?} in a `deny` of guild.toml names it; remove it to allow the root"));
         }
         let names = |patterns: &[String]| patterns.iter().any(|pattern| wildcard(pattern, root));
         let asked = spec.grants.files.iter().flat_map(|files| &files.roots).cloned().collect::<Vec<_>>();
         if !asked.is_empty() && !names(&asked) {
             let why = "its manifest does not ask for it: `component.grants.files.roots` names only other roots";
-            return Some(why.to_owned());
+            return reason(why.to_owned());
         }
         let allowed = roots.all_of.iter().all(|patterns| names(patterns));
-        (!allowed).then(|| not_allowed(&Capability::Root(root.to_owned()), key))
+        if allowed { None } else { reason(not_allowed(&Capability::Root(root.to_owned()), key)) }
+    }
+
+    /// The grants for people: every reason is its sentence, also in JSON.
+    #[must_use]
+    pub fn in_words(mut self) -> Self {
+        let denied = self.requested.values_mut().filter_map(|verdict| match verdict {
+            Verdict::Denied(why) => Some(why),
+            Verdict::Granted => None,
+        });
+        denied.chain(self.base.denied.values_mut()).for_each(|why| *why = Denial::Reason(why.to_string()));
+        self
     }
 
     /// The reason that a requested capability is not granted.
-    pub fn denial(&self, kind: &Kind) -> Option<&str> {
+    pub fn denial(&self, kind: &Kind) -> Option<&Denial> {
         match self.requested.get(kind.name) {
             Some(Verdict::Denied(why)) => Some(why),
             _ => None,
@@ -429,7 +438,7 @@ mod tests {
         );
         assert_eq!(roots(&without), ["docs"]);
         assert_eq!(without.sessions.tools, ["Read"]);
-        assert!(without.denial(&WEB).unwrap().contains("no [web]"));
+        assert!(without.denial(&WEB).unwrap().to_string().contains("no [web]"));
     }
 
     #[test]
@@ -440,7 +449,7 @@ mod tests {
         assert_eq!(roots(&grants), ["docs"]);
         assert!(!grants.holds(&MEMORY) && !grants.memory && !grants.holds(&MEMORY_WRITE) && !grants.artifacts);
         assert!(!grants.sessions.memory);
-        let why = grants.denial(&MEMORY).unwrap();
+        let why = grants.denial(&MEMORY).unwrap().to_string();
         assert!(why.contains(r#"add "memory" to `allow` of [member."team/ann"]"#), "{why}");
     }
 
@@ -460,7 +469,7 @@ mod tests {
 
         let none = grants(wanted, vec![rule("team/ann", Some(&["*"]), &[]), rule("*", None, &["files", "web"])]);
         assert!(!none.holds(&FILES) && none.roots.is_none() && none.hosts.is_none() && none.sessions.tools.is_empty());
-        let why = none.denial(&FILES).unwrap();
+        let why = none.denial(&FILES).unwrap().to_string();
         assert!(why.contains(r#"[member."*"]"#) && why.contains(r#"take "files" out of its `deny`"#), "{why}");
     }
 
@@ -498,7 +507,7 @@ mod tests {
         }
         let allowed = grants(wanted, vec![rule("*", Some(&["lore:write", "memory:project"]), &[])]);
         assert_eq!(of(&allowed), (true, false, true, false));
-        let Verdict::Denied(why) = &allowed.requested["worktree:write"] else { panic!("it is granted") };
+        let why = allowed.denial(&WORKTREE_WRITE).unwrap().to_string();
         assert!(why.contains(r#"add "worktree:write" to `allow` of [member."team/ann"]"#), "{why}");
     }
 
@@ -509,7 +518,7 @@ mod tests {
             let manager = manager.map(|key| key.parse().unwrap());
             Grants::of(&key.parse().unwrap(), &asked, &Policy { rules, manager, ..Policy::default() })
         };
-        let why = |grants: &Grants| grants.denial(&MANAGER).unwrap_or_default().to_owned();
+        let why = |grants: &Grants| grants.denial(&MANAGER).map(ToString::to_string).unwrap_or_default();
         let granted = of("guild-master", Some("guild-master"), Vec::new());
         assert!(granted.holds(&HALL) && granted.holds(&MANAGER));
         let another = of("copy", Some("guild-master"), vec![rule("*", Some(&["*"]), &[])]);
@@ -553,12 +562,26 @@ mod tests {
         );
         assert!(both.holds(&FILES) && !both.holds(&LOG) && !both.holds(&MEMORY_WRITE) && !both.sessions.memory);
         // A refusal has the reason, and does not suggest a request that the manifest has.
-        assert_eq!((both.denial(&LOG), both.denial(&MEMORY_WRITE)), (Some(BEGAN_WITHOUT), now.denial(&MEMORY_WRITE)));
+        assert_eq!(
+            (both.denial(&LOG), both.denial(&MEMORY_WRITE)),
+            (Some(&Denial::BeganWithout), now.denial(&MEMORY_WRITE))
+        );
         assert!(both.denial(&MEMORY_WRITE).is_some() && both.refusal(&LOG).contains("dispatch its task again"));
-        assert_eq!((now.clone().and(&now), both.and(&now).roots.is_some()), (now.clone(), true));
-        let kept: Grants = serde_json::from_value(json!(then)).unwrap();
-        assert_eq!(kept, then);
+        assert_eq!((now.clone().and(&now), both.clone().and(&now).roots.is_some()), (now.clone(), true));
+        let kept: Grants = serde_json::from_value(json!(both)).unwrap();
+        assert_eq!(kept, both);
+        let shown = json!(both.in_words());
+        assert_eq!(shown["requested"]["log"]["reason"], "the job began without it; dispatch its task again");
         assert_eq!(serde_json::from_value::<Grants>(json!({})).unwrap(), Grants::default());
+    }
+
+    #[test]
+    fn a_part_that_a_resumed_job_began_without_is_said_to_be_missing_in_the_job() {
+        let then = grants(json!({}), vec![rule("*", None, &["lore:write"])]);
+        let both = grants(json!({}), Vec::new()).and(&then);
+        let why = "`lore:write` is not granted to this job: the job began without it; dispatch its task again";
+        assert_eq!(both.base.denial(&LORE_WRITE), why);
+        assert!(then.base.denial(&LORE_WRITE).starts_with("`lore:write` is not granted to this member: [member."));
     }
 
     #[test]
@@ -586,13 +609,13 @@ mod tests {
         let asked = json!({"grants": {"files": {"roots": ["docs", "src"]}}});
         let rules = || vec![rule("*", Some(&["files:docs"]), &["files:s*t"])];
         assert_eq!(denial_of(asked.clone(), rules(), "docs"), None);
-        let why = |root: &str| denial_of(asked.clone(), rules(), root).unwrap();
+        let why = |root: &str| denial_of(asked.clone(), rules(), root).unwrap().to_string();
         assert!(why("src").contains(r#"add "files:src" to `allow` of [member."team/ann"]"#), "{}", why("src"));
         assert!(why("secret").contains(r#""files:s*t" in a `deny`"#), "{}", why("secret"));
         assert!(why("other").contains("`component.grants.files.roots`"), "{}", why("other"));
-        let closed = denial_of(asked.clone(), vec![rule("*", None, &["files"])], "docs").unwrap();
+        let closed = denial_of(asked.clone(), vec![rule("*", None, &["files"])], "docs").unwrap().to_string();
         assert!(closed.contains(r#"take "files" out"#), "{closed}");
-        assert!(denial_of(json!({}), Vec::new(), "docs").unwrap().contains("asks for nothing"));
+        assert!(denial_of(json!({}), Vec::new(), "docs").unwrap().to_string().contains("asks for nothing"));
     }
 
     #[test]
@@ -635,7 +658,7 @@ mod tests {
             let left: Vec<_> = all_parts().filter(|part| !gone.contains(part)).collect();
             assert_eq!(parts(&some), left, "{denied}");
             for part in gone {
-                assert!(some.base.denied[*part].contains("take "), "{denied}: {:?}", some.base.denied);
+                assert!(some.base.denied[*part].to_string().contains("take "), "{denied}: {:?}", some.base.denied);
             }
         }
         // With an `allow`, everything else is denied.
@@ -666,7 +689,7 @@ mod tests {
             assert_eq!(may(&wanted, Some(&["*", NOTES[0]])), [true, false], "{wanted}");
             assert_eq!(may(&wanted, Some(&["*", NOTES[1]])), [false, true], "{wanted}");
         }
-        let why = grants(json!({"tools": ["WebFetch"]}), Vec::new()).base.denied[NOTES[0]].clone();
+        let why = grants(json!({"tools": ["WebFetch"]}), Vec::new()).base.denied[NOTES[0]].to_string();
         assert!(why.contains("have the web") && why.contains(r#"allow = ["*", "memory:project:write"]"#), "{why}");
         assert!(why.contains(r#"[member."team/ann"] in guild.toml"#), "{why}");
         // A member that asks for the memories of all projects may only read them.

@@ -5,6 +5,7 @@
 //! enforces a capability calls [`Grants::holds`](crate::Grants::holds).
 
 pub mod base_toolbox;
+pub mod denial;
 pub mod grants;
 pub mod interfaces;
 mod policy;

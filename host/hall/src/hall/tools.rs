@@ -18,6 +18,10 @@ use crate::{
     tools::{ActivityTools, Worktree},
 };
 
+/// The reason that sessions of a meeting on a whole project change nothing: a change of the integration worktree would
+/// be committed for all workers.
+const READ_ONLY: &str = "a meeting on a whole project changes no documents; commission the change";
+
 impl Hall {
     /// The tools of a running attempt or an open meeting. `job` has the tools and the memories that these grants allow.
     /// Reports are recorded in the commission or the meeting.
@@ -35,9 +39,8 @@ impl Hall {
         let (_, integration) = self.core.integration(&attempt.project).await?;
         let of_project = Arc::new(ProjectTools::new(self.clone(), attempt, grants));
         let grants = match &attempt.activity {
-            // The integration worktree is read-only: changes there would be committed for all workers.
             Activity::Meeting(_, MeetingScope::Project) => {
-                let base = grants.base.clone().without(&[&LORE_WRITE, &WORKTREE_WRITE]);
+                let base = grants.base.clone().without(&[&LORE_WRITE, &WORKTREE_WRITE], READ_ONLY);
                 Arc::new(Grants { base, ..(**grants).clone() })
             }
             _ => grants.clone(),

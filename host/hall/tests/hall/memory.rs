@@ -11,7 +11,7 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
     Bounds, Grants, Limits,
-    capability::{base_toolbox::BaseToolbox, grants::SessionGrants},
+    capability::{base_toolbox::BaseToolbox, denial::Denial, grants::SessionGrants},
     hall::Overrides,
     manifest::Scope,
 };
@@ -291,7 +291,8 @@ async fn a_scope_that_was_not_granted_names_the_grant_and_is_not_made() {
     let scopes = world.scopes();
     let mut grants = granted(&[]);
     for part in ["memory:project", "memory:project:write", "memory:global:write"] {
-        grants.base.denied.insert(part.to_owned(), "[member.\"ann\"] in guild.toml denies it".to_owned());
+        let why = "[member.\"ann\"] in guild.toml denies it".to_owned();
+        grants.base.denied.insert(part.to_owned(), Denial::Reason(why));
     }
     let grants = Arc::new(grants);
     let (tools, _job) = world.session(&scopes, "ann", &grants);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use guild_config::{Config, HostPattern};
 use guild_contract::{
     Bounds, Grants, Limits, MemberLimits,
-    capability::{Kind, grants::Verdict},
+    capability::{Kind, denial::Denial, grants::Verdict},
     manifest::{ComponentSpec, SESSION_TOOLS, World},
 };
 use guild_session::meter::session_limits;
@@ -64,9 +64,9 @@ impl Granted {
     }
 
     /// The denied requests, with the reasons.
-    pub fn denied(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn denied(&self) -> impl Iterator<Item = (&str, &Denial)> {
         self.grants.verdicts().filter_map(|(name, verdict)| match verdict {
-            Verdict::Denied(why) => Some((name, why.as_str())),
+            Verdict::Denied(why) => Some((name, why)),
             Verdict::Granted => None,
         })
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
     Decision, Grants, JobId, JobStatus, Manifest, MemberKey, OperationError, Resumption, SpendError,
-    capability::{MANAGER, grants::Verdict},
+    capability::{MANAGER, denial::Denial, grants::Verdict},
     hall::{Model, Overrides},
     manifest::CheckoutScope,
     rpc::{DispatchParams, RpcError, code},
@@ -324,10 +324,10 @@ impl WorkerJobs for Commissions {
 /// What a member asks for and the operator withholds, with the reason: no worker begins a commission with a part of its
 /// tools (REQ-WKR-13). On a host without `[web]` there is no web for anybody to be granted, and whoever asks for it
 /// goes without.
-fn withheld(grants: &Grants, has_web: bool) -> Option<(&str, &str)> {
+fn withheld(grants: &Grants, has_web: bool) -> Option<(&str, &Denial)> {
     let is_of_web = |wanted: &str| wanted.starts_with("web") || ["WebFetch", "WebSearch"].contains(&wanted);
     grants.verdicts().find_map(|(wanted, verdict)| match verdict {
-        Verdict::Denied(why) if has_web || !is_of_web(wanted) => Some((wanted, why.as_str())),
+        Verdict::Denied(why) if has_web || !is_of_web(wanted) => Some((wanted, why)),
         _ => None,
     })
 }
