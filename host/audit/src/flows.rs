@@ -12,7 +12,10 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{evidence::hosts, rules::Severity};
+use crate::{
+    evidence::hosts::{self, Open},
+    rules::Severity,
+};
 
 /// What a member can reach: its manifest under the operator's policy, without the words for it.
 #[derive(Clone, Debug, Default)]
@@ -293,7 +296,7 @@ fn judge_host(host: &str, is_root: bool, declared: &str) -> (Severity, String) {
 /// Whether a pattern is of no party in particular.
 fn is_any(pattern: &str) -> bool {
     let name = pattern.split(':').next().unwrap_or_default();
-    name == "*" || (name.starts_with("*.") && hosts::open(pattern).is_some_and(|why| why.contains("below .")))
+    name == "*" || (name.starts_with("*.") && matches!(hosts::open(pattern), Some(Open::PublicSuffix(_))))
 }
 
 /// Whether texts name a host: as it is, or, of one party's, by the name that was registered, as a name is written

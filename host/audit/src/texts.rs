@@ -267,7 +267,7 @@ impl Texts {
 
     fn hosts_in(&mut self, place: &str, bytes: &[u8], bare: Bare, origin: Origin) {
         for (host, found) in hosts(bytes, bare) {
-            let open = hosts::open(&host);
+            let open = hosts::open(&host).map(|open| open.to_string());
             let named =
                 NamedHost { host: host.clone(), shown: found.shown, place: place.to_owned(), asked: false, open };
             // A text says more of a host than data.

@@ -126,17 +126,15 @@ pub(crate) fn check_worker(directory: &Path, local: &LocalArgs, config: &Config)
     }))
 }
 
-/// Adds the command that approves the member in a directory, or one of its toolboxes, to a failure for want of an
+/// Adds the command that approves the member in a directory, or one of its toolboxes, to a failure while that awaits an
 /// approval. The host only says that an approval is missing: the command has paths, which are not for every client.
 pub(crate) fn with_approval(failure: Failure, directory: &Path, local: &LocalArgs, config: &Config) -> Failure {
-    let Some(message) = failure.message.as_deref().filter(|message| message.contains("`guild approve`")) else {
-        return failure;
-    };
+    let Some(message) = &failure.message else { return failure };
     let approval = Approval::new(config);
     let command = |FoundMember { key, dir, manifest, .. }: &FoundMember| {
         let (_, standing) =
             approval.look(key, dir, manifest.component.as_ref()?, config.limits.component_bytes).ok()?;
-        Some(approval.check(&standing).err()?.command()?.to_owned())
+        Some(format!("{key} awaits an approval: `{}`", approval.check(&standing).err()?.command()?))
     };
     let found = || {
         let own = member(directory, local, config).ok()?;
@@ -146,7 +144,7 @@ pub(crate) fn with_approval(failure: Failure, directory: &Path, local: &LocalArg
         command(&own).or_else(|| toolboxes().find_map(of_toolbox))
     };
     match found() {
-        Some(command) => Failure { message: Some(format!("{message}; the command is `{command}`")), ..failure },
+        Some(awaits) => Failure { message: Some(format!("{message}; {awaits}")), ..failure },
         None => failure,
     }
 }

@@ -1,6 +1,6 @@
 //! Finds hosts that a text names, and tells whether anybody can have a name or an address on a host.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
 use regex::bytes::Regex;
 
@@ -125,27 +125,51 @@ fn is_below(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
 }
 
+/// The reason that data which is sent to a host, or to a pattern of hosts, can reach anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// The pattern has every host.
+    Any,
+    /// Anybody can have an address on this host.
+    Address(&'static str),
+    /// Anybody can register a name below this suffix, as `com`, and the pattern has all of them.
+    PublicSuffix(String),
+    /// Anybody can register a name below this suffix, which belongs to one party, as `github.io`.
+    PrivateSuffix(String),
+}
+
+impl fmt::Display for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("it is any host"),
+            Self::Address(host) => write!(f, "anybody can have an address on {host}"),
+            Self::PublicSuffix(suffix) => write!(f, "anybody can register a name below .{suffix}"),
+            Self::PrivateSuffix(suffix) => write!(f, "anybody can register a name below {suffix}"),
+        }
+    }
+}
+
 /// Why what is sent to a host, or to a pattern of hosts such as `*.github.io`, can reach anybody; none of a host that
 /// belongs to one party as far as is known.
-pub fn open(pattern: &str) -> Option<String> {
+pub fn open(pattern: &str) -> Option<Open> {
     let name = pattern.split(':').next().unwrap_or_default().to_ascii_lowercase();
     let is_pattern = name.contains('*');
     let name = name.trim_start_matches("*.");
     if name.is_empty() || name.contains('*') {
-        return Some("it is any host".to_owned());
+        return Some(Open::Any);
     }
     let listed =
         OPEN.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
     if let Some(open) = listed.into_iter().find(|open| is_below(name, open)) {
-        return Some(format!("anybody can have an address on {open}"));
+        return Some(Open::Address(open));
     }
     let suffix = psl::suffix(name.as_bytes())?;
     let is_suffix = suffix.as_bytes().len() == name.len();
     let is_private = suffix.is_known() && suffix.typ() == Some(psl::Type::Private);
     match (is_pattern && is_suffix, is_private) {
-        (true, false) => Some(format!("anybody can register a name below .{name}")),
+        (true, false) => Some(Open::PublicSuffix(name.to_owned())),
         // A name below a private suffix belongs to one party, but anybody can be that party.
-        (_, true) => Some(format!("anybody can register a name below {}", String::from_utf8_lossy(suffix.as_bytes()))),
+        (_, true) => Some(Open::PrivateSuffix(String::from_utf8_lossy(suffix.as_bytes()).into_owned())),
         _ => None,
     }
 }
