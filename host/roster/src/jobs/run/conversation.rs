@@ -147,9 +147,9 @@ impl Conversation {
         let (resources, files, model) = (work.context.resources.clone(), work.reach.files.clone(), plan.model.clone());
         let slot = blocking(move || {
             let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
-            resources.runtimes.ready(agent, &wanted).map_err(RpcError::internal)
+            Ok(resources.runtimes.ready(agent, &wanted))
         });
-        let slot = slot.await.map_err(|e| NoSession::Never(e.message))?;
+        let slot = slot.await.map_err(|e| NoSession::Now(e.message))?.map_err(NoSession::Never)?;
         Ok(Self { work, agent, slot, plan, ceiling, toolboxes })
     }
 
