@@ -382,9 +382,9 @@ fn a_members_own_limits_hold_for_it_and_for_nobody_else() {
     };
     assert!(dispatch("ann", 10).is_ok());
     let why = dispatch("ann", 11).unwrap_err();
-    assert!(why.contains("`description` has 11 bytes, more than limits.description_bytes = 10"), "{why}");
+    assert!(why.contains("`description` has 11 bytes, more than the fixed limit description_bytes = 10"), "{why}");
     assert!(dispatch("bob", 20).is_ok());
-    assert!(dispatch("bob", 21).unwrap_err().contains("limits.description_bytes = 20"));
+    assert!(dispatch("bob", 21).unwrap_err().contains("the fixed limit description_bytes = 20"));
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_al
     let config = home.write("small.toml", "[limits]\nplan_bytes = 64\n");
     let probe = Probe::new(&["--config", config.to_str().unwrap(), "--sources", &docs]);
     let (_, outcomes) = probe.report("ask where were kites flown, and by whom, and for what, and how often");
-    assert!(outcomes.values().next().unwrap().contains("limits.plan_bytes"), "{outcomes:?}");
+    assert!(outcomes.values().next().unwrap().contains("the fixed limit plan_bytes"), "{outcomes:?}");
 
     // What the host stores for them counts as the component's memory too, until they are dropped.
     let config = home.write("memory.toml", "[limits]\nmemory_bytes = 8388608\n");
@@ -249,7 +249,7 @@ fn stdout_and_stderr_go_to_the_jobs_log_bounded() {
     assert!(log.len() <= (1 << 20) + 1024, "{}", log.len());
     assert!(!log.contains("line 199999"), "the flood was cut");
     let last = log.lines().last().unwrap();
-    assert!(last.contains("dropped") || last.contains("limits.log_bytes"), "{last}");
+    assert!(last.contains("dropped") || last.contains("the fixed limit log_bytes"), "{last}");
     assert!(!probe.host.output().contains("of a flood"), "nothing of it reaches the host's own output");
 }
 

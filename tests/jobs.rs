@@ -219,7 +219,7 @@ fn a_dispatch_that_is_not_accepted_leaves_no_job() {
         (json!({"description": "d", "task": "t", "config": {"maxTurn": 3}}), "maxTurn"),
         (json!({"description": "d", "task": "t", "config": {"maxTurns": "many"}}), "maxTurns"),
         (json!({"description": "d", "task": "t", "config": {"maxBudgetUsd": -1}}), "maxBudgetUsd"),
-        (json!({"description": "x".repeat(1025), "task": "t"}), "limits.description_bytes"),
+        (json!({"description": "x".repeat(1025), "task": "t"}), "the fixed limit description_bytes"),
         (json!({"description": "d", "task": "x".repeat((1 << 20) + 1)}), "limits.task_bytes"),
     ];
     for (params, named) in refusals {
@@ -309,10 +309,10 @@ fn a_dispatch_of_exactly_the_limits_is_accepted_and_one_byte_more_makes_no_job()
     };
     assert_eq!(refused("", "t", json!({})), "Invalid params: `description` must not be empty");
     assert_eq!(refused("d", " \n", json!({})), "Invalid params: `task` must not be empty");
-    let over = "`description` has 6 bytes, more than limits.description_bytes = 5";
+    let over = "`description` has 6 bytes, more than the fixed limit description_bytes = 5";
     assert_eq!(refused("123456", "t", json!({})), over);
     assert_eq!(refused("d", "1234567", json!({})), "`task` has 7 bytes, more than limits.task_bytes = 6");
-    assert_eq!(refused("d", "t", config(21)), "`config` has 21 bytes, more than limits.config_bytes = 20");
+    assert_eq!(refused("d", "t", config(21)), "`config` has 21 bytes, more than the fixed limit config_bytes = 20");
     assert_eq!(client.call("worker/list", json!({})).unwrap()["jobs"], json!([]));
 
     let id = dispatch("12345", "123456", config(20)).unwrap();

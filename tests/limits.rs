@@ -191,7 +191,7 @@ async fn activated(limits: Limits, component: &[u8], grants: Value) -> Result<()
 }
 
 fn limit(name: &str, max: u64) -> Result<(), CallError> {
-    Err(CallError::Limit { call: "activate", limit: format!("limits.{name} = {max}") })
+    Err(CallError::Limit { call: "activate", limit: format!("{} = {max}", Limits::cited(name)) })
 }
 
 #[tokio::test]
@@ -361,14 +361,14 @@ fn functions_of_exactly_the_limits_are_compiled() {
     let said = |refused: Result<Arc<Plugin>, LoadError>| refused.err().unwrap().to_string();
     let (within, beyond) = with(&|limits, less| limits.function_locals = 3 - less);
     assert!(within.is_ok());
-    assert!(said(beyond).ends_with("has 3 local variables, more than limits.function_locals = 2"));
+    assert!(said(beyond).ends_with("has 3 local variables, more than the fixed limit function_locals = 2"));
     let (within, beyond) = with(&|limits, less| limits.function_nesting = 40 - less);
     assert!(within.is_ok());
-    assert!(said(beyond).ends_with("nests deeper than limits.function_nesting = 39"));
+    assert!(said(beyond).ends_with("nests deeper than the fixed limit function_nesting = 39"));
     // The other functions of the component are smaller.
     let (within, beyond) = with(&|limits, less| limits.function_bytes = 1 + 2 + 3 * 40 + 1 - u64::from(less));
     assert!(within.is_ok());
-    assert!(said(beyond).ends_with("has 124 bytes, more than limits.function_bytes = 123"));
+    assert!(said(beyond).ends_with("has 124 bytes, more than the fixed limit function_bytes = 123"));
 }
 
 #[test]
@@ -415,7 +415,7 @@ async fn a_plan_of_exactly_the_limit_is_accepted() {
     assert!(matches!(bench.activate(&plugin).await.unwrap().outcome, Ok(Plan::Session(_))));
     let plugin = bench.prepare(&planned(1002), worker()).unwrap();
     let error = bench.activate(&plugin).await.unwrap_err().to_string();
-    assert!(error.contains("limits.plan_bytes = 1001"), "{error}");
+    assert!(error.contains("the fixed limit plan_bytes = 1001"), "{error}");
 }
 
 #[tokio::test]
@@ -468,9 +468,12 @@ fn as_many_tools_as_the_limits_allow_are_offered_and_no_more() {
     let limits = || Limits { tools: 2, tools_bytes: bytes, ..Limits::default() };
     assert_eq!(refused(limits()), None);
     let error = refused(Limits { tools: 1, ..limits() }).unwrap();
-    assert!(error.contains("2 tools, more than limits.tools = 1"), "{error}");
+    assert!(error.contains("2 tools, more than the fixed limit tools = 1"), "{error}");
     let error = refused(Limits { tools_bytes: bytes - 1, ..limits() }).unwrap();
-    assert!(error.contains(&format!("{bytes} bytes, more than limits.tools_bytes = {}", bytes - 1)), "{error}");
+    assert!(
+        error.contains(&format!("{bytes} bytes, more than the fixed limit tools_bytes = {}", bytes - 1)),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -480,7 +483,7 @@ async fn a_tool_s_output_of_exactly_the_limit_is_an_answer_and_one_byte_more_is_
     let echoed = async |input: Value| plugin.call_tool("do", &input, bench.tool_scope()).await;
     assert_eq!(echoed(json!({"a": "1234"})).await, Ok(Ok(json!({"a": "1234"}))));
     let error = echoed(json!({"a": "12345"})).await.unwrap_err().to_string();
-    assert_eq!(error, "`call-tool` needs more than limits.tool_result_bytes = 12 for its output of 13 bytes");
+    assert_eq!(error, "`call-tool` needs more than the fixed limit tool_result_bytes = 12 for its output of 13 bytes");
 }
 
 #[tokio::test]
@@ -541,5 +544,8 @@ async fn polling_nothing_fails_the_call_and_polling_much_is_bounded() {
         .build();
     let plugin = bench.prepare(&many, worker()).unwrap();
     let ended = bench.activate(&plugin).await;
-    assert!(matches!(&ended, Err(CallError::Limit { limit, .. }) if limit.starts_with("limits.handles")), "{ended:?}");
+    assert!(
+        matches!(&ended, Err(CallError::Limit { limit, .. }) if limit.starts_with("the fixed limit handles")),
+        "{ended:?}"
+    );
 }

@@ -227,7 +227,7 @@ fn limits() -> String {
         String::from("| name | default | for one member | a change holds | what it bounds |\n|---|---|---|---|---|\n");
     let mut fixed = String::from("| name | value | what it bounds |\n|---|---|---|\n");
     let limits = json!(Limits::default());
-    for Limit { name, about, of_member, setting } in Limits::ALL {
+    for Limit { name, about, of_member, setting, .. } in Limits::ALL {
         let (value, about) = (spelled(name, &limits[name]), about.trim());
         let member = if *of_member { "yes" } else { "" };
         let change = match setting {

@@ -208,7 +208,7 @@ fn a_limit_changes_at_once_or_is_named_as_one_of_the_next_start() {
     let ann = host.at("ann");
     let dispatch =
         |bytes: usize| ann.dispatch(json!({"description": "x".repeat(bytes), "task": "t"})).map_err(|e| e.message);
-    assert!(dispatch(11).unwrap_err().contains("limits.description_bytes = 10"));
+    assert!(dispatch(11).unwrap_err().contains("the fixed limit description_bytes = 10"));
     let first = dispatch(10).unwrap();
     let toml = "port = 1\n[limits]\nrunning_jobs = 1\ndescription_bytes = 20\nbody_bytes = 100000\n[extractive]\nsessions = 3\n";
     let log = reload(&home, &host, toml);
@@ -225,7 +225,7 @@ fn a_limit_changes_at_once_or_is_named_as_one_of_the_next_start() {
     assert_eq!(ann.status(&first).unwrap()["status"], "running");
     let second = dispatch(20).unwrap();
     assert!(dispatch(20).unwrap_err().contains("limits.running_jobs = 2"));
-    assert!(dispatch(21).unwrap_err().contains("limits.description_bytes = 20"));
+    assert!(dispatch(21).unwrap_err().contains("the fixed limit description_bytes = 20"));
     let large = host.at("ann").post(&" ".repeat(100_001)).unwrap();
     assert_eq!(large.0, 413, "{}", large.1);
     for id in [first, second] {
@@ -407,7 +407,7 @@ fn a_request_is_let_in_and_served_by_one_reading() {
         is_over.store(true, Ordering::Relaxed);
         asking.into_iter().flat_map(|asking| asking.join().unwrap()).collect()
     });
-    let (too_long, no_token) = (count(&answers, "limits.description_bytes = 10"), count(&answers, "401 "));
+    let (too_long, no_token) = (count(&answers, "the fixed limit description_bytes = 10"), count(&answers, "401 "));
     assert!(too_long > 0 && no_token > 0, "{too_long} {no_token}");
     let other = answers.iter().find(|answer| !answer.contains("description_bytes = 10") && !answer.starts_with("401 "));
     assert_eq!(other, None);

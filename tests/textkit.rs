@@ -111,10 +111,10 @@ fn what_takes_the_textkit_longest_ends_within_a_call() {
     let numbers = |of: usize| (0..45_000).map(|n| format!("{}\n", n * of % 977)).collect::<String>();
     let answered = tools.call("diff", json!({"before": numbers(7), "after": numbers(11), "context": 0}));
     // The difference is larger than an answer may be, and the error says so.
-    assert!(answered.unwrap_err().contains("limits.tool_result_bytes"));
+    assert!(answered.unwrap_err().contains("the fixed limit tool_result_bytes"));
     let text = "a".repeat(400_000);
     let search = json!({"text": text, "find": "(a+)+b", "replace": "", "regex": true});
-    assert!(tools.call("find_replace", search).unwrap_err().contains("limits.tool_result_bytes"));
+    assert!(tools.call("find_replace", search).unwrap_err().contains("the fixed limit tool_result_bytes"));
     let rows = (0..40_000).map(|n| format!("{n},{}\n", n % 13)).collect::<String>();
     let sort = json!({"text": format!("n,k\n{rows}"), "sort": [{"column": "k"}, {"column": "n", "descending": true}]});
     assert_eq!(tools.call("query_table", sort).unwrap()["rows"][0], json!({"n": 39_999 - 39_999 % 13, "k": 0}));

@@ -82,7 +82,7 @@ fn a_component_that_cannot_list_its_tools_is_not_loaded() {
         ("unreachable", "the component failed in `list-tools`: wasm `unreachable` instruction executed"),
         (
             "(loop (br 0)) (i32.const 0)",
-            "`list-tools` did not end within its deadline of 1 s (limits.list_tools_seconds)",
+            "`list-tools` did not end within its deadline of 1 s (the fixed limit list_tools_seconds)",
         ),
     ] {
         let error = bench.prepare(&Guest::default().list(list).build(), toolbox()).err().unwrap();

@@ -125,7 +125,7 @@ async fn exactly_the_limit_of_entries_can_be_made_of_whatever_kind() {
         assert_eq!((outcomes[&below].as_str(), taken(&job).1), ("ok 5", 5));
         let (outcomes, job) = probe.try_each(&[&above]).await;
         assert_eq!((outcomes[&above].clone(), taken(&job).1), (format!("ok 5, then {NO_SPACE}"), 5), "{step}");
-        assert_eq!(job.log().matches("limits.artifacts_entries = 5").count(), 1);
+        assert_eq!(job.log().matches("the fixed limit artifacts_entries = 5").count(), 1);
     }
     let probe = Probe::with_quota(1 << 20, 5);
     let (outcomes, job) = probe.try_each(&["write /job/artifacts/a x", "links /job/artifacts/a 9"]).await;

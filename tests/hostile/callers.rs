@@ -155,7 +155,10 @@ fn json_that_takes_many_times_its_text_is_refused_whichever_way_it_comes() {
         ] {
             let answer = whole(send(case, &token, way, &body));
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{way}: {answer}");
-            assert!(answer.contains("-32600") && answer.contains("limits.parsed_bytes = 4194304"), "{way}: {answer}");
+            assert!(
+                answer.contains("-32600") && answer.contains("the fixed limit parsed_bytes = 4194304"),
+                "{way}: {answer}"
+            );
         }
     });
 }

@@ -49,8 +49,8 @@ fn a_function_with_more_than_the_limits_say_is_not_compiled() {
     let nested = format!("(func {}{})", "(block ".repeat(11), ")".repeat(11));
     let component = Guest::default().activate("unreachable").with("(func (local i64 i64 i64))").with(&nested).build();
     for (limit, why) in [
-        ("function_nesting = 10", "nests deeper than limits.function_nesting = 10"),
-        ("function_locals = 2", "has 3 local variables, more than limits.function_locals = 2"),
+        ("function_nesting = 10", "nests deeper than the fixed limit function_nesting = 10"),
+        ("function_locals = 2", "has 3 local variables, more than the fixed limit function_locals = 2"),
     ] {
         Hostile::worker(component.clone()).limit(limit).attacks(|case| {
             let error = case.client().dispatch(super::harness::task(1)).unwrap_err();

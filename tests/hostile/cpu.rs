@@ -104,7 +104,8 @@ fn a_million_pollables_are_over_the_limit_of_handles() {
     let component = Guest::importing(&["clocks/monotonic-clock", "io/poll"])
         .run("(loop (drop (call $monotonic-clock.subscribe-duration (i64.const -1))) (br 0)) unreachable")
         .build();
-    Hostile::autonomous(component).attacks(|case| drop(case.fails("`run` needs more than limits.handles = 4096")));
+    Hostile::autonomous(component)
+        .attacks(|case| drop(case.fails("`run` needs more than the fixed limit handles = 4096")));
 }
 
 /// All pollables that a guest may have, polled together again and again.

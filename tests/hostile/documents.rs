@@ -88,7 +88,8 @@ fn watched(case: &Case, act: impl FnOnce()) -> (usize, u64) {
 
 fn too_long(seconds: u32) -> String {
     format!(
-        "it took longer than {seconds} s (limits.search_seconds): ask for less, with a narrower path, glob or pattern"
+        "it took longer than {seconds} s (the fixed limit search_seconds): ask for less, with a narrower path, glob or \
+         pattern"
     )
 }
 
@@ -124,7 +125,7 @@ fn a_member_has_so_many_searches_at_a_time() {
     hostile.limit("search_seconds = 1").limit("searches = 1").attacks(|case| {
         let (most, _) = watched(case, || {
             let ids: Vec<String> = (0..4).map(|_| case.start(1)).collect();
-            let busy = "busy: 1 searches of this member are running (limits.searches); try again";
+            let busy = "busy: 1 searches of this member are running (the fixed limit searches); try again";
             let why: Vec<String> =
                 ids.iter().map(|id| case.client().ended(id)["error"].as_str().unwrap().to_owned()).collect();
             assert!(why.iter().all(|why| *why == too_long(1) || why == busy), "{why:?}");
@@ -140,8 +141,8 @@ fn a_search_has_no_more_memory_than_its_limit() {
     let hostile = searcher("a", "docs/a.txt").document("docs/a.txt", &"b".repeat(4 * MIB));
     hostile.limit("search_memory_bytes = 1048576").attacks(|case| {
         case.fails(
-            "it took more than 1048576 bytes of memory (limits.search_memory_bytes): ask for less, with a narrower path, \
-             glob or pattern",
+            "it took more than 1048576 bytes of memory (the fixed limit search_memory_bytes): ask for less, with a \
+             narrower path, glob or pattern",
         );
     });
 }

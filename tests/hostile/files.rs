@@ -393,7 +393,7 @@ fn a_disk_is_not_filled_with_entries_of_whatever_kind() {
             assert_eq!(outcomes[*step], format!("ok 0, then {NO_SPACE}"), "{step}");
         }
         let log = case.file(&id, "log.txt");
-        assert_eq!(log.matches(&format!("limits.artifacts_entries = {entries}")).count(), 1, "{log}");
+        assert_eq!(log.matches(&format!("the fixed limit artifacts_entries = {entries}")).count(), 1, "{log}");
     });
 }
 

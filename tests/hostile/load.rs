@@ -218,7 +218,7 @@ fn a_memory_of_4_gib_at_the_beginning_is_over_the_limit() {
 #[test]
 fn a_table_of_ten_million_elements_at_the_beginning_is_over_the_limit() {
     Hostile::worker(Guest::default().with("(table 10000000 funcref)").build())
-        .attacks(|case| refused(case, "the component begins with more than limits.table_elements = 100000"));
+        .attacks(|case| refused(case, "the component begins with more than the fixed limit table_elements = 100000"));
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn tools_are_not_listed(list: &str, why: &str) {
 
 #[test]
 fn tools_whose_listing_does_not_end_are_not_offered() {
-    let why = "`list-tools` did not end within its deadline of 1 s (limits.list_tools_seconds)";
+    let why = "`list-tools` did not end within its deadline of 1 s (the fixed limit list_tools_seconds)";
     tools_are_not_listed("(loop (br 0)) (i32.const 0)", why);
 }
 
@@ -429,7 +429,7 @@ fn listing(tools: u32) -> String {
 
 #[test]
 fn tools_whose_listing_is_a_gigabyte_are_not_offered() {
-    tools_are_not_listed(&listing(1024), "`list-tools` needs more than limits.hostcall_bytes = 16777216");
+    tools_are_not_listed(&listing(1024), "`list-tools` needs more than the fixed limit hostcall_bytes = 16777216");
 }
 
 #[test]

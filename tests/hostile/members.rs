@@ -81,7 +81,7 @@ fn own_tools_that_the_host_stores_count_as_memory_of_their_component() {
         let title = 5 * MIB + 4 + 2;
         case.case_fails(
             3,
-            &format!("the session's prompts and tools have {title} bytes; limits.plan_bytes allows 4194304"),
+            &format!("the session's prompts and tools have {title} bytes; the fixed limit plan_bytes allows 4194304"),
         );
     });
 }
@@ -323,7 +323,7 @@ fn toolboxes_whose_listings_do_not_end_do_not_block_the_loading_of_others() {
         install("after", &sound);
         wait_for("a toolbox to be loaded", || offers("after"));
         assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
-        let why = "`list-tools` did not end within its deadline of 1 s (limits.list_tools_seconds)";
+        let why = "`list-tools` did not end within its deadline of 1 s (the fixed limit list_tools_seconds)";
         wait_for("all of the others to be refused", || {
             let refused = |member: &&Value| member["error"].as_str().is_some_and(|error| error.contains(why));
             (case.host.members().iter().filter(refused).count() == LOOPING).then_some(())

@@ -43,7 +43,8 @@ fn a_table_that_grows_is_over_the_limit() {
         .with("(table $t 0 funcref)")
         .run("(loop (br_if 0 (i32.ne (table.grow $t (ref.null func) (i32.const 100)) (i32.const -1)))) unreachable")
         .build();
-    Hostile::autonomous(component).attacks(|case| drop(case.fails(&run_needs("limits.table_elements = 100000"))));
+    Hostile::autonomous(component)
+        .attacks(|case| drop(case.fails(&run_needs("the fixed limit table_elements = 100000"))));
 }
 
 /// How each function that takes a text or a list is called with one at 0 that has `$long` bytes. In WAT, `P` is where
@@ -147,7 +148,7 @@ fn a_text_beyond_the_memory_of_its_guest_is_a_trap_in_every_host_function() {
 fn a_text_of_20_mib_is_over_what_a_host_call_may_copy_in_every_host_function() {
     Hostile::autonomous(calling(20 << 20)).attacks(|case| {
         for n in 1..=CALLS.len() {
-            case.case_fails(n, &run_needs("limits.hostcall_bytes = 16777216"));
+            case.case_fails(n, &run_needs("the fixed limit hostcall_bytes = 16777216"));
         }
     });
 }
@@ -160,7 +161,7 @@ fn leaked_descriptors_are_over_the_limit_of_open_files() {
              unreachable",
         )
         .build();
-    Hostile::autonomous(component).attacks(|case| drop(case.fails(&run_needs("limits.open_files = 256"))));
+    Hostile::autonomous(component).attacks(|case| drop(case.fails(&run_needs("the fixed limit open_files = 256"))));
 }
 
 #[test]
@@ -185,7 +186,8 @@ fn random_bytes_without_end_are_refused() {
     let component = Guest::importing(&["random/random"])
         .run("(call $random.get-random-bytes (i64.const -1) (i32.const 8192)) unreachable")
         .build();
-    Hostile::autonomous(component).attacks(|case| drop(case.fails(&run_needs("limits.random_bytes = 1048576"))));
+    Hostile::autonomous(component)
+        .attacks(|case| drop(case.fails(&run_needs("the fixed limit random_bytes = 1048576"))));
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn floods(component: Vec<u8>, words: &str) {
         let id = case.fails(&format!("{LATE}{words}"));
         let log = case.file(&id, "log.txt");
         assert!(log.len() <= 65536 + 4096, "{} bytes", log.len());
-        assert!(log.lines().last().unwrap().contains("limits.log_bytes"), "{}", log.lines().last().unwrap());
+        assert!(log.lines().last().unwrap().contains("the fixed limit log_bytes"), "{}", log.lines().last().unwrap());
         // Of what a failed call quotes, a line reaches the host's own output, and with -vv a part of it another one.
         let shown = case.host.output().matches("aaaaaaaa").count();
         assert!(shown <= 2 * words.len() / 8, "{shown} times");

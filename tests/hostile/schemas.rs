@@ -121,7 +121,8 @@ fn a_schema_of_thousands_of_parts_takes_no_more_memory_than_the_limit() {
     hostile.limit("schema_memory_bytes = 33554432").attacks(|case| {
         let error = call(case, json!({"a": vec![1; 2000]}));
         let why =
-            "the input is not what t takes: checking it takes more memory than limits.schema_memory_bytes = 33554432";
+            "the input is not what t takes: checking it takes more memory than the fixed limit schema_memory_bytes = \
+             33554432";
         assert_eq!(error, why);
     });
 }
@@ -179,7 +180,10 @@ fn patterns_that_take_long_to_compile_delay_nobody() {
     let hostile = Hostile::worker(Guest::default().activate("unreachable").build()).config_schema(schema);
     hostile.limit("schema_seconds = 1").attacks(|case| {
         let refused = case.client().dispatch(task(1)).unwrap_err();
-        assert!(refused.message.contains("checking it takes longer than limits.schema_seconds = 1"), "{refused:?}");
+        assert!(
+            refused.message.contains("checking it takes longer than the fixed limit schema_seconds = 1"),
+            "{refused:?}"
+        );
     });
 }
 

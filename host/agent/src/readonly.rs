@@ -144,7 +144,7 @@ mod tests {
                 "properties": {
                     "query": {"type": "string", "description": "The search query, a few words."},
                     "limit": {
-                        "type": "integer", "minimum": 1, "maximum": 20, "description": "How many answers; 10 by default.",
+                        "type": "integer", "minimum": 1, "maximum": 20, "description": "The number of results; 10 by default.",
                     },
                 },
             })

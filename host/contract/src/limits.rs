@@ -15,6 +15,8 @@ const MIB: u64 = 1024 * KIB;
 pub struct Limit {
     /// The name, as `guild.toml` spells it.
     pub name: &'static str,
+    /// The limit in a sentence: `limits.NAME` for a key, and `the fixed limit NAME` for a limit that is none.
+    pub cited: &'static str,
     /// The bounded quantity, from which the table of `docs/reference/limits.md` is made.
     pub about: &'static str,
     /// Whether the limit bounds a component or its jobs. Such a key can be narrowed for one member, to at most the
@@ -63,6 +65,7 @@ macro_rules! limits {
             /// All limits.
             pub const ALL: &'static [Limit] = &[$(Limit {
                 name: stringify!($name),
+                cited: limits!(@cited $name $($setting)?),
                 about: concat!($($doc),+),
                 of_member: limits!(@member $($member)?),
                 setting: limits!(@setting $($setting)?),
@@ -104,6 +107,8 @@ macro_rules! limits {
             }
         }
     };
+    (@cited $name:ident fixed) => { concat!("the fixed limit ", stringify!($name)) };
+    (@cited $name:ident $($setting:ident)?) => { concat!("limits.", stringify!($name)) };
     (@member) => { false };
     (@member member) => { true };
     (@setting) => { Setting::Key };
@@ -112,6 +117,18 @@ macro_rules! limits {
 }
 
 impl Limits {
+    /// A limit in a sentence; see [`Limit::cited`].
+    pub fn cited(name: &str) -> &'static str {
+        let limit = Self::ALL.iter().find(|limit| limit.name == name);
+        debug_assert!(limit.is_some(), "there is no limit {name:?}");
+        limit.map_or("a limit", |limit| limit.cited)
+    }
+
+    /// Whether an operator cannot set a limit.
+    pub fn is_fixed(name: &str) -> bool {
+        Self::ALL.iter().any(|limit| limit.name == name && limit.setting == Setting::Fixed)
+    }
+
     /// Whether a component that was loaded under `other` has the same limits: all limits of a component and its jobs,
     /// and the time that its callers wait for their turn.
     pub fn same_for_components(&self, other: &Self) -> bool {
@@ -387,6 +404,13 @@ mod tests {
         assert!(none.check().unwrap_err().contains("limits.memory_bytes"));
         let nan = Limits { session_budget_usd: f64::NAN, ..Limits::default() };
         assert!(nan.check().is_err());
+    }
+
+    #[test]
+    fn a_sentence_cites_a_limit_as_a_key_only_if_it_is_one() {
+        assert_eq!(Limits::cited("task_bytes"), "limits.task_bytes");
+        assert_eq!(Limits::cited("memory_bytes"), "limits.memory_bytes");
+        assert_eq!(Limits::cited("plan_bytes"), "the fixed limit plan_bytes");
     }
 
     #[test]

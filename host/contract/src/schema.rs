@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(
             input::<crate::rpc::ListParams>()["properties"]["detail"],
             json!({
-                "description": "How much to tell of each job; without it, `simple`.",
+                "description": "The amount of detail for each job; `simple` by default.",
                 "type": "string",
                 "enum": ["simple", "detailed"],
             })

@@ -1,5 +1,7 @@
 //! Bounds the documents of a project, below `.lore/`.
 
+use guild_contract::Limits;
+
 /// The directories of the hall's own records, which do not count: only the hall writes there, and people read them.
 const RECORDS: [&str; 4] = [".lore/work/commissions/", ".lore/work/meetings/", ".lore/commissions/", ".lore/meetings/"];
 
@@ -40,13 +42,17 @@ impl DocumentQuota {
     /// A sentence names the limit and the remedy.
     pub fn check(&self, before: DocumentUsage, after: DocumentUsage) -> Result<(), String> {
         let both = [
-            ("files", "limits.project_documents", before.files, after.files, self.files),
-            ("bytes", "limits.project_documents_bytes", before.bytes, after.bytes, self.bytes),
+            ("files", "project_documents", before.files, after.files, self.files),
+            ("bytes", "project_documents_bytes", before.bytes, after.bytes, self.bytes),
         ];
         match both.into_iter().find(|(_, _, before, after, most)| after > most && after > before) {
-            Some((what, limit, _, found, most)) => Err(format!(
-                "the project's documents would be {found} {what}, more than {limit} = {most}; remove some, or raise the limit"
-            )),
+            Some((what, limit, _, found, most)) => {
+                let raise = if Limits::is_fixed(limit) { "" } else { ", or raise the limit" };
+                let limit = Limits::cited(limit);
+                Err(format!(
+                    "the project's documents would be {found} {what}, more than {limit} = {most}; remove some{raise}"
+                ))
+            }
             None => Ok(()),
         }
     }

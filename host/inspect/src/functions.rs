@@ -37,15 +37,16 @@ pub fn check(component: &[u8], limits: &Limits) -> Result<(), String> {
 fn beyond(body: &FunctionBody<'_>, limits: &Limits) -> Result<Option<String>, BinaryReaderError> {
     let bytes = body.range().len() as u64;
     if bytes > limits.function_bytes {
-        return Ok(Some(format!("has {bytes} bytes, more than limits.function_bytes = {}", limits.function_bytes)));
+        let (limit, most) = (Limits::cited("function_bytes"), limits.function_bytes);
+        return Ok(Some(format!("has {bytes} bytes, more than {limit} = {most}")));
     }
     let mut locals = 0_u64;
     for declared in body.get_locals_reader()? {
         locals = locals.saturating_add(u64::from(declared?.0));
     }
     if locals > u64::from(limits.function_locals) {
-        let most = limits.function_locals;
-        return Ok(Some(format!("has {locals} local variables, more than limits.function_locals = {most}")));
+        let (limit, most) = (Limits::cited("function_locals"), limits.function_locals);
+        return Ok(Some(format!("has {locals} local variables, more than {limit} = {most}")));
     }
     // Each level takes two bytes, so most functions cannot nest too deep.
     if bytes <= u64::from(limits.function_nesting) {
@@ -57,8 +58,8 @@ fn beyond(body: &FunctionBody<'_>, limits: &Limits) -> Result<Option<String>, Bi
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
                 depth = depth.saturating_add(1);
                 if depth > limits.function_nesting {
-                    let most = limits.function_nesting;
-                    return Ok(Some(format!("nests deeper than limits.function_nesting = {most}")));
+                    let (limit, most) = (Limits::cited("function_nesting"), limits.function_nesting);
+                    return Ok(Some(format!("nests deeper than {limit} = {most}")));
                 }
             }
             Operator::End => depth = depth.saturating_sub(1),

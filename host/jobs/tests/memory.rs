@@ -92,7 +92,7 @@ fn a_memory_that_could_never_be_injected_is_refused() {
     let error = memory.store("b", "12345678901", None).unwrap_err();
     assert!(error.to_string().contains("limits.memory_injection_chars"));
     memory.store("b", "b", None).unwrap();
-    assert!(memory.store("c", "c", None).unwrap_err().to_string().contains("limits.memory_entries"));
+    assert!(memory.store("c", "c", None).unwrap_err().to_string().contains("the fixed limit memory_entries"));
     memory.store("b", "again", None).unwrap();
     assert_eq!(memory.injection_text(), "again");
 }

@@ -315,15 +315,18 @@ fn the_worker_s_words_are_bounded() {
         assert_eq!(result, Err(ToolError::OverLimit(why.to_owned())));
     };
     assert_eq!(job.update_summary(fits), Ok(()));
-    is_over(job.update_summary(over), "the summary has 11 bytes; limits.summary_bytes allows 10");
+    is_over(job.update_summary(over), "the summary has 11 bytes; the fixed limit summary_bytes allows 10");
     assert_eq!(job.submit_result(fits, None), Ok(()));
     is_over(job.submit_result(over, None), "the result has 11 bytes; limits.result_bytes allows 10");
-    is_over(job.log_question(over), "the question has 11 bytes; limits.note_bytes allows 10");
-    is_over(job.record_decision(decision_of(11), None), "the decision has 11 bytes; limits.note_bytes allows 10");
+    is_over(job.log_question(over), "the question has 11 bytes; the fixed limit note_bytes allows 10");
+    is_over(
+        job.record_decision(decision_of(11), None),
+        "the decision has 11 bytes; the fixed limit note_bytes allows 10",
+    );
     assert!(matches!(job.log_question(" \n"), Err(ToolError::InvalidInput(_))));
     assert!(matches!(job.submit_result("\n", None), Err(ToolError::InvalidInput(_))));
 
-    let full = "the job's questions and decisions have reached limits.notes_bytes, 147 bytes";
+    let full = "the job's questions and decisions have reached the fixed limit notes_bytes, 147 bytes";
     assert_eq!(job.log_question(fits), Ok(()));
     is_over(job.record_decision(decision_of(10), None), full);
     assert_eq!(job.record_decision(decision_of(9), None), Ok(()));
@@ -376,7 +379,7 @@ fn log_and_transcript_keep_what_just_fits_and_say_once_that_more_was_dropped() {
     for texts in [&["a", "bb", "b"][..], &["a", "b", "", "b"]] {
         let [log, transcript] = written(&member, texts);
         let kept = texts.len() - 2;
-        let told = format!("(the log reached limits.log_bytes, {log_bytes} bytes; what followed was dropped)");
+        let told = format!("(the log reached the fixed limit log_bytes, {log_bytes} bytes; what followed was dropped)");
         let expected: Vec<&str> = two[0].lines().take(kept).chain([told.as_str()]).collect();
         assert_eq!(log.lines().collect::<Vec<_>>(), expected);
         let told = format!(

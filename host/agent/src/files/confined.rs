@@ -103,8 +103,9 @@ impl ChildSearch {
     async fn search(&self, roots: &[Arc<Root>], operation: Operation) -> Result<Vec<u8>, ToolError> {
         let busy = || {
             ToolError::Unavailable(format!(
-                "busy: {} searches of this member are running (limits.searches); try again",
-                self.searches
+                "busy: {} searches of this member are running ({}); try again",
+                self.searches,
+                Limits::cited("searches")
             ))
         };
         let broke = |error: String| ToolError::Unavailable(format!("the search failed: {error}"));
@@ -122,13 +123,14 @@ impl ChildSearch {
         let answer = Worker::new(&FILES_TASK, self.bounds).with_directories(directories).ask(request).await;
         answer.map_err(|ended| match ended {
             Ended::TooLong => ToolError::OverLimit(format!(
-                "it took longer than {} s (limits.search_seconds): ask for less, with a narrower path, glob or pattern",
-                self.bounds.seconds
+                "it took longer than {} s ({}): ask for less, with a narrower path, glob or pattern",
+                self.bounds.seconds,
+                Limits::cited("search_seconds")
             )),
             Ended::TooMuchMemory => ToolError::OverLimit(format!(
-                "it took more than {} bytes of memory (limits.search_memory_bytes): ask for less, with a narrower path, \
-                 glob or pattern",
-                self.bounds.memory_bytes
+                "it took more than {} bytes of memory ({}): ask for less, with a narrower path, glob or pattern",
+                self.bounds.memory_bytes,
+                Limits::cited("search_memory_bytes")
             )),
             Ended::Failed(why) => broke(why),
         })

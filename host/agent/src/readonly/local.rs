@@ -241,10 +241,10 @@ mod tests {
     fn an_error_names_the_field() {
         let text = |input| parse::<GrepInput>("Grep", input).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(text(json!({})).contains("`pattern`"));
-        assert!(text(json!({"pattern": 5})).contains("pattern: "));
-        assert!(text(json!({"pattern": "x", "-i": "yes"})).contains("-i: "));
-        assert!(text(json!({"pattern": "x", "-A": -1})).contains("-A: "));
-        assert!(text(json!({"pattern": "x", "output_mode": "all"})).contains("output_mode: "));
+        assert!(text(json!({"pattern": 5})).contains("`pattern`"));
+        assert!(text(json!({"pattern": "x", "-i": "yes"})).contains("`-i`"));
+        assert!(text(json!({"pattern": "x", "-A": -1})).contains("`-A`"));
+        assert!(text(json!({"pattern": "x", "output_mode": "all"})).contains("`output_mode`"));
         assert!(text(json!({"pattern": "x", "paths": "y"})).contains("`paths`"));
     }
 }

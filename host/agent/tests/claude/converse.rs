@@ -277,7 +277,7 @@ async fn a_conversation_that_the_cli_has_lost_is_begun_anew_from_its_transcript(
     fixture.play(lost.clone());
     assert_eq!(talk.say("Did you?").await, success("As I said."));
     let told = fixture.user_messages().remove(1);
-    for said in ["> Note it.", "> I note it.", "record_decision", "> Noted.", "no instructions"] {
+    for said in ["> Note it.", "> I note it.", "record_decision", "> Noted.", "not instructions"] {
         assert!(told.contains(said), "{said:?} is not in {told}");
     }
     assert!(told.ends_with("Did you?"), "{told}");

@@ -78,9 +78,11 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
         findings.add(Rule::GA002, "file", format!("it does not validate, and no host loads it: {invalid}"));
     }
     for (limit, declared, most) in beyond(contents, limits) {
+        let raise = if Limits::is_fixed(limit) { "" } else { ", or raise the limit" };
         let text = format!(
-            "its core modules declare {declared} in all, which is more than limits.{limit} = {most}; a host refuses \
-             what goes beyond that when it is started. Ask for a build that needs less, or raise the limit"
+            "its core modules declare {declared} in all, which is more than {} = {most}; a host refuses what goes \
+             beyond that when it is started. Ask for a build that needs less{raise}",
+            Limits::cited(limit)
         );
         findings.add(Rule::GA009, format!("limits.{limit}"), text);
     }

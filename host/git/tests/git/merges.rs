@@ -245,7 +245,7 @@ async fn an_attempt_whose_documents_exceed_the_quota_is_not_merged() {
     // The project has two documents.
     let quota = |files, bytes| GitOptions { documents: DocumentQuota { files, bytes }, ..options() };
     for (files, bytes, limit) in [
-        (3, 1000, Some("limits.project_documents =")),
+        (3, 1000, Some("the fixed limit project_documents =")),
         (4, 30, Some("limits.project_documents_bytes =")),
         (4, 1000, None),
     ] {

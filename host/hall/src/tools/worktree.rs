@@ -320,7 +320,8 @@ impl Worktree {
         let entries = written.files.len() as u64 + written.directories + change.made + u64::from(known.is_none());
         let Limits { worktree_bytes, worktree_entries, .. } = &*self.limits;
         let full = |limit: &str, max: u64| {
-            Err(ToolError::OverLimit(format!("the files of this attempt would exceed limits.{limit} = {max}")))
+            let limit = Limits::cited(limit);
+            Err(ToolError::OverLimit(format!("the files of this attempt would exceed {limit} = {max}")))
         };
         if others.saturating_add(change.bytes) > *worktree_bytes {
             return full("worktree_bytes", *worktree_bytes);

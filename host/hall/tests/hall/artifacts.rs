@@ -120,7 +120,7 @@ async fn documents_beyond_the_quota_of_the_project_are_refused() {
     hall.documents.write(PROJECT, "a.md", "a\n".to_owned()).await.unwrap();
     let refused = hall.documents.write(PROJECT, "b.md", "b\n".to_owned()).await.unwrap_err();
     assert!(
-        matches!(&refused, OperationError::Conflict(why) if why.contains("limits.project_documents = 2")),
+        matches!(&refused, OperationError::Conflict(why) if why.contains("the fixed limit project_documents = 2")),
         "{refused}"
     );
     let refused = hall.documents.write(PROJECT, "a.md", "a".repeat(100)).await.unwrap_err();

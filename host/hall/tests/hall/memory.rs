@@ -623,5 +623,5 @@ async fn what_exceeds_the_limit_is_condensed_each_scope_by_itself_and_says_from_
     // The limits of a host that reads guild.toml again hold for the stores that are open.
     scopes.set_limits(&Arc::new(Limits { memory_entries: 1, ..Limits::default() }));
     let full = tools.store_memory(Scope::Global, "c", "c", None).unwrap_err();
-    assert!(full.to_string().contains("limits.memory_entries"), "{full}");
+    assert!(full.to_string().contains("the fixed limit memory_entries"), "{full}");
 }

@@ -627,7 +627,7 @@ async fn what_an_attempt_writes_is_bounded_also_over_a_restart() {
     session.file("b", "1").await.unwrap();
     let session = session.restarted().await;
     let full = session.refused("workspace_write", json!({"path": "c", "content": ""})).await;
-    assert!(full.contains("limits.worktree_entries = 4"), "{full}");
+    assert!(full.contains("the fixed limit worktree_entries = 4"), "{full}");
     let full = session.refused("workspace_write", json!({"path": "b", "content": "12345"})).await;
     assert!(full.contains("limits.worktree_bytes = 10"), "{full}");
     session.file("b", "1234").await.unwrap();
@@ -918,7 +918,7 @@ async fn documents_are_bounded_for_the_whole_project() {
     let session = Session::with(Checkout::Full, all(), limits).await;
     session.artifact("a.md", "1234567890").await.unwrap();
     let full = session.refused("write_artifact", json!({"relativePath": "b.md", "content": "x"})).await;
-    assert!(full.contains("limits.project_documents = 2"), "{full}");
+    assert!(full.contains("the fixed limit project_documents = 2"), "{full}");
     let full = session.refused("workspace_write", json!({"path": ".lore/a.md", "content": "x".repeat(16)})).await;
     assert!(full.contains("limits.project_documents_bytes = 20"), "{full}");
     session.artifact("a.md", &"x".repeat(15)).await.unwrap();

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 
 use cap_std::fs::Dir;
-use guild_contract::JobId;
+use guild_contract::{JobId, Limits};
 use guild_fs::{
     durable::{Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
     tree::walk,
@@ -33,7 +33,8 @@ pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
     let Some(root) = root else { return paths };
     for (n, found) in (0..).zip(walk(&root)) {
         if n == max {
-            tracing::warn!(job = %id, "{ARTIFACTS}/ has more than limits.artifacts_entries, {max}; the rest is not listed");
+            let limit = Limits::cited("artifacts_entries");
+            tracing::warn!(job = %id, "{ARTIFACTS}/ has more than {limit}, {max}; the rest is not listed");
             break;
         }
         match found {
@@ -141,7 +142,6 @@ impl<'a> Names<'a> {
 #[cfg(test)]
 mod tests {
     use cap_tempfile::{TempDir, ambient_authority};
-    use guild_contract::Limits;
 
     use super::*;
 
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(full("a", b"1234"), "limits.artifacts_bytes = 10");
         write(&job, "own", b"1234567890", &quota).unwrap();
         write(&job, "own", b"", &quota).unwrap();
-        assert_eq!(full("a/b/c", b""), "limits.artifacts_entries = 3");
+        assert_eq!(full("a/b/c", b""), "the fixed limit artifacts_entries = 3");
         write(&job, "a/b", b"", &quota).unwrap();
         write(&job, "a/b", b"again", &quota).unwrap();
     }

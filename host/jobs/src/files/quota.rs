@@ -150,7 +150,7 @@ impl Room<'_> {
         }
         let full = |name: &str, max: u64, is_reported: &mut bool| {
             let first = !std::mem::replace(is_reported, true);
-            Err(Refused::Full(Full { limit: format!("limits.{name} = {max}"), first }))
+            Err(Refused::Full(Full { limit: format!("{} = {max}", Limits::cited(name)), first }))
         };
         if entries > self.state.entries {
             return full("artifacts_entries", self.quota.max_entries, &mut self.state.entries_reported);

@@ -286,7 +286,8 @@ impl MemoryStore {
         let entries = self.limits().memory_entries;
         if others().count() >= entries as usize {
             return Err(ToolError::OverLimit(format!(
-                "there are {entries} memories, as many as limits.memory_entries allows; overwrite or delete one"
+                "there are {entries} memories, as many as {} allows; overwrite or delete one",
+                Limits::cited("memory_entries")
             )));
         }
         let origin = source.map(|source| {

@@ -421,7 +421,10 @@ impl RunningJob {
     pub fn log(&self, line: &str) {
         let line = format!("{} {}", self.context.now(), visible(line));
         lock(&self.log).append(&self.context.jobs, line, |end| match end {
-            End::Full(limit) => format!("(the log reached limits.log_bytes, {limit} bytes; what followed was dropped)"),
+            End::Full(limit) => {
+                let cited = Limits::cited("log_bytes");
+                format!("(the log reached {cited}, {limit} bytes; what followed was dropped)")
+            }
             End::Unwritten => "(a line of the log could not be written; what followed was dropped)".to_owned(),
         });
     }
@@ -650,7 +653,8 @@ impl RunningJob {
         let cost = bytes as u64 + NOTE_COST;
         if files.notes + cost > limits.notes_bytes {
             return Err(ToolError::OverLimit(format!(
-                "the job's questions and decisions have reached limits.notes_bytes, {} bytes",
+                "the job's questions and decisions have reached {}, {} bytes",
+                Limits::cited("notes_bytes"),
                 limits.notes_bytes
             )));
         }
@@ -670,7 +674,7 @@ impl transcript::Journal for RunningJob {
 
 fn within(bytes: usize, limit: u64, what: &str, name: &str) -> Result<(), ToolError> {
     if bytes as u64 > limit {
-        return Err(ToolError::OverLimit(format!("{what} has {bytes} bytes; limits.{name} allows {limit}")));
+        return Err(ToolError::OverLimit(format!("{what} has {bytes} bytes; {} allows {limit}", Limits::cited(name))));
     }
     Ok(())
 }

@@ -223,9 +223,13 @@ fn bounds(limits: &Limits) -> Bounds {
 /// The finding of a child, or the limit that ended it.
 fn answered(answer: Result<Vec<u8>, Ended>, limits: &Limits) -> Result<Option<Problem>, String> {
     let answer = answer.map_err(|ended| match ended {
-        Ended::TooLong => format!("checking it takes longer than limits.schema_seconds = {}", limits.schema_seconds),
+        Ended::TooLong => {
+            let (limit, most) = (Limits::cited("schema_seconds"), limits.schema_seconds);
+            format!("checking it takes longer than {limit} = {most}")
+        }
         Ended::TooMuchMemory => {
-            format!("checking it takes more memory than limits.schema_memory_bytes = {}", limits.schema_memory_bytes)
+            let (limit, most) = (Limits::cited("schema_memory_bytes"), limits.schema_memory_bytes);
+            format!("checking it takes more memory than {limit} = {most}")
         }
         Ended::Failed(why) => format!("checking it failed: {why}"),
     })?;

@@ -76,7 +76,7 @@ pub enum CallError {
         call: &'static str,
         /// The deadline.
         seconds: u32,
-        /// The limit, as `guild.toml` spells it, or `the job's own`.
+        /// The limit, as [`Limit::cited`](guild_contract::limits::Limit::cited) has it, or `the job's own`.
         whose: &'static str,
     },
     /// The component exceeded a limit.
@@ -84,7 +84,7 @@ pub enum CallError {
     Limit {
         /// The function that was called, as `run`.
         call: &'static str,
-        /// The limit and its value, as `guild.toml` spells it.
+        /// The limit and its value.
         limit: String,
     },
     /// The component trapped.

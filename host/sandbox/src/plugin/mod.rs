@@ -318,7 +318,8 @@ impl Plugin {
                 let bytes = session.system_prompt.len() + session.prompt.len() + names;
                 if bytes as u64 > max {
                     return Err(invalid(format!(
-                        "its prompts and names have {bytes} bytes, more than limits.plan_bytes = {max}"
+                        "its prompts and names have {bytes} bytes, more than {} = {max}",
+                        Limits::cited("plan_bytes")
                     )));
                 }
                 if let Some(tool) = session.tools.iter().find(|tool| !activation.granted_tools.contains(tool)) {

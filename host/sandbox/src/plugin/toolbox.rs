@@ -114,7 +114,8 @@ impl Plugin {
     async fn list_tools_here(&self) -> Result<Vec<WrittenTool>, CallError> {
         let log = LogSink::Host(Arc::new(HostLog::new(self.member.clone(), None)));
         let context = CallContext::new(&self.grants, log);
-        let deadline = Deadline { seconds: self.limits.list_tools_seconds, source: "limits.list_tools_seconds" };
+        let deadline =
+            Deadline { seconds: self.limits.list_tools_seconds, source: Limits::cited("list_tools_seconds") };
         let mut call = self.call("list-tools", deadline, Vec::new(), None, context);
         call.bounded(async |store, instance| self.exports.list_tools(store, instance).await).await
     }
@@ -179,7 +180,8 @@ impl Plugin {
             Ok(output) => {
                 let max = self.limits.tool_result_bytes;
                 if output.len() as u64 > max {
-                    let limit = format!("limits.tool_result_bytes = {max} for its output of {} bytes", output.len());
+                    let (limit, bytes) = (Limits::cited("tool_result_bytes"), output.len());
+                    let limit = format!("{limit} = {max} for its output of {bytes} bytes");
                     return Err(CallError::Limit { call: CALL_TOOL, limit });
                 }
                 let (kept, max) = (parsed_bytes(output.as_bytes()), self.limits.memory_bytes);
@@ -203,12 +205,13 @@ const CALL_TOOL: &str = "call-tool";
 /// The definitions that a component listed, if they can be offered unchanged; the error names the invalid one.
 fn checked(listed: Vec<WrittenTool>, limits: &Limits) -> Result<Vec<Arc<ToolDefinition>>, String> {
     if listed.len() > limits.tools as usize {
-        return Err(format!("it has {} tools, more than limits.tools = {}", listed.len(), limits.tools));
+        let (limit, most) = (Limits::cited("tools"), limits.tools);
+        return Err(format!("it has {} tools, more than {limit} = {most}", listed.len()));
     }
     let bytes: usize = listed.iter().map(WrittenTool::text_bytes).sum();
     if bytes as u64 > limits.tools_bytes {
-        let max = limits.tools_bytes;
-        return Err(format!("the definitions of its tools have {bytes} bytes, more than limits.tools_bytes = {max}"));
+        let (limit, max) = (Limits::cited("tools_bytes"), limits.tools_bytes);
+        return Err(format!("the definitions of its tools have {bytes} bytes, more than {limit} = {max}"));
     }
     let kept = listed.iter().map(WrittenTool::memory_bytes).sum::<u64>();
     if kept > limits.memory_bytes {

@@ -32,9 +32,9 @@ pub(crate) struct ResourceUsage {
     reported: Mutex<Vec<&'static str>>,
 }
 
-/// A reached limit, as `guild.toml` spells it. It is the error if the component has to be ended.
+/// A reached limit. It is the error if the component has to be ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("limits.{name} = {max}")]
+#[error("{} = {max}", Limits::cited(.name))]
 pub(crate) struct Reached {
     pub(crate) name: &'static str,
     pub(crate) max: u64,

@@ -18,8 +18,8 @@ pub(crate) fn check(text: &[u8], limits: &Limits) -> Result<u64, String> {
         return Err(format!("JSON that nests deeper than {levels} levels"));
     }
     if measured.bytes > most {
-        let bytes = measured.bytes;
-        return Err(format!("JSON that takes some {bytes} bytes as values, more than limits.parsed_bytes = {most}"));
+        let (bytes, limit) = (measured.bytes, Limits::cited("parsed_bytes"));
+        return Err(format!("JSON that takes some {bytes} bytes as values, more than {limit} = {most}"));
     }
     Ok(measured.bytes)
 }
@@ -135,7 +135,7 @@ mod tests {
         let limits = Limits { parsed_bytes: 100_000, json_depth: 2, ..Limits::default() };
         let check_of = |piece: &str, times: usize| check(format!("[{}0]", piece.repeat(times)).as_bytes(), &limits);
         assert!(check_of("[],", 500).is_ok());
-        assert!(check_of("[],", 2000).unwrap_err().contains("limits.parsed_bytes = 100000"));
+        assert!(check_of("[],", 2000).unwrap_err().contains("the fixed limit parsed_bytes = 100000"));
         assert!(check_of("[[]],", 1).unwrap_err().contains("deeper than 2 levels"));
     }
 

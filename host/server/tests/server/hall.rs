@@ -698,7 +698,7 @@ async fn a_body_that_nests_deep_or_weighs_much_is_refused_as_on_the_port() {
     let world = World::with(Limits { parsed_bytes: 1_000_000, ..Limits::default() }).await;
     let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let heavy = format!(r#"{{"x":[{}0]}}"#, "[],".repeat(100_000));
-    for (body, why) in [(deep, "nests deeper"), (heavy, "limits.parsed_bytes")] {
+    for (body, why) in [(deep, "nests deeper"), (heavy, "the fixed limit parsed_bytes")] {
         let (status, answer) = world.ask("POST", NOTE, &body).await;
         assert_eq!(status, 400, "{answer}");
         assert!(answer["error"].as_str().unwrap().contains(why), "{answer}");

@@ -208,7 +208,7 @@ async fn json_that_takes_exactly_the_limit_as_values_is_read_and_one_byte_more_i
     assert_eq!(refused["code"], -32600);
     let told = refused["message"].as_str().unwrap();
     let weight = |told: &str| told.split(' ').find_map(|word| word.parse::<usize>().ok()).unwrap();
-    assert!(told.contains("more than limits.parsed_bytes = 100000"), "{told}");
+    assert!(told.contains("more than the fixed limit parsed_bytes = 100000"), "{told}");
     // Each byte of the text counts as one byte.
     let each = weight(told) - weight(why(padded(1999, 0)).await["message"].as_str().unwrap());
     let values = 2000 - (weight(told) - 100_000).div_ceil(each);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use guild_contract::{
-    JobId,
+    JobId, Limits,
     capability::{AGENT, MEMORY_WRITE, WEB},
     json::parsed_bytes,
     manifest::POSTURE,
@@ -207,7 +207,8 @@ impl Member {
             if bytes as u64 <= max {
                 return Ok(());
             }
-            Err(RpcError::invalid_params(format!("`{name}` has {bytes} bytes, more than limits.{limit} = {max}")))
+            let limit = Limits::cited(limit);
+            Err(RpcError::invalid_params(format!("`{name}` has {bytes} bytes, more than {limit} = {max}")))
         };
         for (name, text) in [("description", &params.description), ("task", &params.task)] {
             if text.trim().is_empty() {

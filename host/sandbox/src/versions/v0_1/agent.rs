@@ -72,7 +72,8 @@ fn within_plan(options: &Options, tools: &[WrittenTool], max: u64) -> Result<(),
     let bytes = options.prompt.len() + options.system_prompt.len() + tools;
     if bytes as u64 > max {
         return Err(ToolError::OverLimit(format!(
-            "the session's prompts and tools have {bytes} bytes; limits.plan_bytes allows {max}"
+            "the session's prompts and tools have {bytes} bytes; {} allows {max}",
+            Limits::cited("plan_bytes")
         )));
     }
     Ok(())
@@ -108,7 +109,8 @@ fn result(json: &str, limits: &Limits, usage: &Arc<ResourceUsage>) -> OwnToolRes
     let (bytes, max) = (json.len(), limits.tool_result_bytes);
     if bytes as u64 > max {
         return Err(ToolError::OverLimit(format!(
-            "the content has {bytes} bytes; limits.tool_result_bytes allows {max}"
+            "the content has {bytes} bytes; {} allows {max}",
+            Limits::cited("tool_result_bytes")
         )));
     }
     let memory = usage.memory(parsed_bytes(json.as_bytes())).map_err(|_| memory_is_full("the content", limits))?;
@@ -231,7 +233,7 @@ mod tests {
         // It is not JSON either, but the size is checked first.
         let over = result("[1,2,}", &limits, &usage).err().unwrap();
         assert!(
-            matches!(&over, ToolError::OverLimit(why) if why.contains("limits.tool_result_bytes allows 5")),
+            matches!(&over, ToolError::OverLimit(why) if why.contains("the fixed limit tool_result_bytes allows 5")),
             "{over}"
         );
         assert!(matches!(result("[1,}", &limits, &usage), Err(ToolError::InvalidInput(_))));
@@ -268,7 +270,10 @@ mod tests {
         let two = [tool("{}"), tool("no!")];
         assert_eq!(within_plan(&options(), &two, 24), Ok(()));
         let over = within_plan(&options(), &two, 23).unwrap_err();
-        assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.plan_bytes allows 23")), "{over}");
+        assert!(
+            matches!(&over, ToolError::OverLimit(why) if why.contains("the fixed limit plan_bytes allows 23")),
+            "{over}"
+        );
         assert!(matches!(two[1].clone().read(), Err(ToolError::InvalidInput(_))));
     }
 
