@@ -315,7 +315,7 @@ cXmo9vQSzo3YOmMjnRIMdy9iqimXsHzffKNTDb4FL8BshCWY5CXu4/IT8tJlZjuLh949rg8MJD9wsYG3
             (format!("{}untrusted comment: Bob\n", key("Ann", KEY)), 3, "missing"),
             (key("Ann", "RWQ"), 2, "public key"),
             (key("Ann", "RWQAAEIyAAAAAAAAAAAAAAAA"), 2, "public key"),
-            (format!("{}{}", key("Ann", KEY), key("Bob", KEY)), 4, "already"),
+            (format!("{}{}", key("Ann", KEY), key("Bob", KEY)), 4, "twice"),
         ];
         for (text, line, named) in cases {
             let error = Trust::parse(&text).unwrap_err().to_string();

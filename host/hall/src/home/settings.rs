@@ -356,7 +356,7 @@ mod tests {
             text.replace("/b #", &format!("{} #", serde_saphyr::to_string(&"/new: place").unwrap().trim_end()));
         assert_eq!(moved.text(), expected);
         let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
-        assert!(flow.moved("a", "/x").unwrap_err().to_string().contains("make \"/x\" the path of \"a\""));
+        assert!(flow.moved("a", "/x").unwrap_err().to_string().contains("set the path of \"a\" in it to \"/x\""));
     }
 
     #[test]
@@ -373,9 +373,9 @@ mod tests {
         assert_eq!(settings.grouped("c", Some("g")).unwrap_err().to_string(), "project 'c' not found");
         // The first line of a project is not removed by itself.
         let refused = settings.grouped("b", None).unwrap_err().to_string();
-        assert!(refused.contains("remove the group of \"b\" there"), "{refused}");
+        assert!(refused.contains("remove the group of \"b\" from it"), "{refused}");
         let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
-        assert!(flow.grouped("a", Some("g")).unwrap_err().to_string().contains("make \"g\" the group of \"a\""));
+        assert!(flow.grouped("a", Some("g")).unwrap_err().to_string().contains("set the group of \"a\" in it to \"g\""));
     }
 
     #[test]

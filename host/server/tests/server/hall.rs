@@ -439,7 +439,7 @@ async fn a_field_that_is_missing_is_named() {
     assert_eq!(bad, (400, json!({"error": "dependencies must be a list of texts"})));
     let (status, bad) = world.post(CREATE, with(commission(), json!({"resourceOverrides": {"maxTurns": "all"}}))).await;
     assert_eq!(status, 400);
-    assert!(bad["error"].as_str().unwrap().starts_with("resourceOverrides.maxTurns: "), "{bad}");
+    assert!(bad["error"].as_str().unwrap().starts_with("`resourceOverrides.maxTurns` is the text"), "{bad}");
     assert_eq!(world.ok(LIST).await, json!({"commissions": []}));
 }
 

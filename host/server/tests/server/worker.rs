@@ -272,7 +272,7 @@ async fn a_batch_whose_answers_grow_too_large_is_not_carried_out_further() {
     let answers = worker.server.ask(&json!([result, result, result, result, delete]).to_string()).await;
     assert_eq!(answers[3]["result"]["output"].as_str().unwrap().len(), 1000);
     assert_eq!(answers[4]["error"]["code"], -32000);
-    assert!(answers[4]["error"]["message"].as_str().unwrap().contains("over 4000 bytes"));
+    assert!(answers[4]["error"]["message"].as_str().unwrap().contains("exceed 4000 bytes"));
     worker.ask("status", id(&job)).await.unwrap();
 }
 
