@@ -9,12 +9,8 @@ use std::{future::poll_fn, sync::Arc};
 
 use axum::{
     Extension, Router,
-    body::Body,
     extract::{Request, State},
-    http::{
-        Extensions, HeaderValue, Method, StatusCode,
-        header::{ALLOW, CONTENT_TYPE},
-    },
+    http::{Extensions, HeaderValue, Method, StatusCode, header::ALLOW},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{any, get},

@@ -375,7 +375,9 @@ mod tests {
         let refused = settings.grouped("b", None).unwrap_err().to_string();
         assert!(refused.contains("remove the group of \"b\" from it"), "{refused}");
         let flow = Settings::parse("projects: [{name: a, path: /a}]\n").unwrap();
-        assert!(flow.grouped("a", Some("g")).unwrap_err().to_string().contains("set the group of \"a\" in it to \"g\""));
+        assert!(
+            flow.grouped("a", Some("g")).unwrap_err().to_string().contains("set the group of \"a\" in it to \"g\"")
+        );
     }
 
     #[test]

@@ -22,7 +22,6 @@ use std::{
 use axum::{
     Router,
     body::{Body, HttpBody},
-    http::Extensions,
     response::Response,
 };
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! Reads request bodies within bounds on size, time and memory.
 
-use std::{pin::pin, task::Poll, time::Duration};
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use axum::{
     body::{Body, BodyDataStream, HttpBody},
