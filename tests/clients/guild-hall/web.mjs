@@ -312,7 +312,7 @@ await step('an issue is made by the form, and is an artifact of the project', as
     await page.getByLabel('Body (optional)').fill('Nobody lit it.');
     await button('Create Issue').click();
     await page.getByText('Issue created: the-lamp-is-out').waitFor();
-    await visit(`${project}/artifacts/issues/the-lamp-is-out.md`);
+    await visit(`${project}/artifacts/work/issues/the-lamp-is-out.md`);
     await page.getByText('Nobody lit it.').first().waitFor();
 });
 
