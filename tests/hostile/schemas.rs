@@ -77,7 +77,7 @@ fn patterns_that_take_a_minute_delay_nobody_and_are_given_up() {
     answering(ANY, SLOW, &answer).limit("schema_seconds = 1").attacks(|case| {
         let errors = at_once(case, 8, &json!({}));
         let given_up = "the tool t did not answer what its output schema says: checking it takes longer than \
-                        limits.schema_seconds = 1";
+                        the fixed limit schema_seconds = 1";
         assert!(errors.iter().any(|errors| errors == given_up), "{errors:?}");
         let busy = "the inputs and answers of other calls of hostile are being checked; try again";
         assert!(errors.iter().all(|errors| errors == given_up || errors.contains(busy)), "{errors:?}");
@@ -98,7 +98,7 @@ fn a_schema_that_doubles_with_each_level_of_a_value_is_given_up() {
     answering(schema, ANY, "{}").limit("schema_seconds = 1").attacks(|case| {
         let error = call(case, value.clone());
         assert!(error.starts_with("the input is not what t takes: checking it takes "), "{error}");
-        assert!(error.contains("limits.schema_"), "{error}");
+        assert!(error.contains("the fixed limit schema_"), "{error}");
     });
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct WrittenHall {
     tidy_branches_after_days: Option<u32>,
 }
 
-/// A repository on which workers may work. Each repository has its own table; `guild project add` writes them.
+/// A repository on which workers may work. `guild project add` writes such a table for each one.
 ///
 /// A project that only `config.yaml` names is listed and never touched: agents can change that file.
 #[derive(Deserialize)]

@@ -198,7 +198,7 @@ pub(crate) struct WrittenApi {
     unknown_cost_tokens: Option<Spanned<u64>>,
 }
 
-/// A model's price, in US dollars for a million tokens. It takes precedence over the host's list of prices.
+/// A model's price in US dollars per million tokens. It takes precedence over the host's price list.
 #[derive(Deserialize)]
 pub(crate) struct WrittenPrice {
     /// The model's name, with or without its version, or a prefix of names followed by `*`.

@@ -5,8 +5,8 @@ use toml::Spanned;
 
 use crate::value::{Wrong, amount};
 
-/// Caps on the US dollars that may be spent in a day of UTC. They count all hosts that use this `guild.toml` and all
-/// runtimes, and survive a restart. Unknown costs do not count.
+/// Caps on the US dollars that may be spent in a day of UTC. They count all runtimes, and all hosts
+/// that use this `guild.toml`, and survive a restart. Unknown costs do not count.
 #[derive(Default, Deserialize)]
 pub(crate) struct WrittenSpend {
     /// The most that all jobs, commissions and meetings may spend together. Without this key, there is no such cap.
