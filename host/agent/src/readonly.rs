@@ -173,7 +173,7 @@ mod tests {
             json!({
                 "type": "string", "enum": ["content", "files_with_matches", "count"],
                 "description": "content: the lines that match; files_with_matches (the default): the files, newest first; \
-                                count: how many lines match in each file.",
+                                count: the number of matching lines in each file.",
             })
         );
         assert_eq!(

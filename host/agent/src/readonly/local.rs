@@ -244,7 +244,7 @@ mod tests {
         assert!(text(json!({"pattern": 5})).contains("`pattern`"));
         assert!(text(json!({"pattern": "x", "-i": "yes"})).contains("`-i`"));
         assert!(text(json!({"pattern": "x", "-A": -1})).contains("`-A`"));
-        assert!(text(json!({"pattern": "x", "output_mode": "all"})).contains("`output_mode`"));
+        assert!(text(json!({"pattern": "x", "output_mode": "all"})).contains("output_mode"));
         assert!(text(json!({"pattern": "x", "paths": "y"})).contains("`paths`"));
     }
 }
