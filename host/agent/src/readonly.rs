@@ -178,8 +178,8 @@ mod tests {
         );
         assert_eq!(
             grep["properties"]["-A"],
-            json!({"type": "integer", "minimum": 0, "description": "Lines to show after each match; for content."})
+            json!({"type": "integer", "minimum": 0, "description": "The number of lines to show after each match; for content."})
         );
-        assert_eq!(grep["properties"]["-i"], json!({"type": "boolean", "description": "Ignore case."}));
+        assert_eq!(grep["properties"]["-i"], json!({"type": "boolean", "description": "Ignores case."}));
     }
 }
