@@ -1,8 +1,8 @@
 //! Reads and indexes one document in a child process.
 //!
 //! A document can make its parser take time or memory in the square of its length, as an HTML tag with 100,000
-//! attributes does. So a child process parses and indexes it, and is killed if the document exceeds
-//! `limits.document_seconds` or `limits.document_memory_bytes`.
+//! attributes does. So a child process parses and indexes it, and is killed if the document exceeds the fixed limits
+//! `document_seconds` or `document_memory_bytes`.
 
 use std::time::Duration;
 

@@ -12,7 +12,10 @@ use guild_contract::{
     capability::{ARTIFACTS, Kind},
     manifest::Scope,
 };
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use guild_session::{
+    task::TaskError,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools, parse},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -301,7 +304,7 @@ impl Tools for JobTools {
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
         let tools = self.clone();
         let done = spawn_blocking(move || tools.call_blocking(call)).await;
-        let text = done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))??;
+        let text = done.map_err(TaskError::from)??;
         Ok(Value::String(text.to_owned()))
     }
 }

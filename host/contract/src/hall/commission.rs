@@ -169,9 +169,9 @@ pub struct TimelineEntry {
     /// The time: RFC 3339 in UTC, with milliseconds.
     pub timestamp: String,
     /// The kind of event. A commission has `created`, `overrides_cut`, `dispatch_asked`, `status_<state>`, `held_back`,
-    /// `progress_report`, `result_submitted`, `question`, `last_text`, `not_committed`, `user_note` and `manager_note`;
-    /// a meeting
-    /// has `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`, `declined` and `closed`.
+    /// `progress_report`, `result_submitted`, `question`, `last_text`, `not_committed`, `delegation_refused`,
+    /// `user_note` and `manager_note`; a meeting has `requested`, `deferred`, `opened`, `not_opened`, `overrides_cut`,
+    /// `progress_summary`, `renamed`, `delegation_refused`, `declined` and `closed`.
     pub event: String,
     /// The text of the event, or its reason.
     pub reason: String,

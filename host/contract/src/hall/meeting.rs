@@ -482,7 +482,7 @@ pub enum MeetingListView {
     Requests,
     /// The open meetings.
     Open,
-    /// The records of closed meetings.
+    /// The records of all meetings, open ones first; `status`, `offset` and `limit` do not apply.
     Artifacts,
 }
 

@@ -165,6 +165,7 @@ impl Commissions {
                     })
                     .await?;
             }
+            let mut held_back = None;
             loop {
                 if let Some(reason) = is_cancelled() {
                     return self
@@ -179,7 +180,10 @@ impl Commissions {
                     Ok(()) => break,
                     Err(NotBegun::Refused(why)) => return Err(OperationError::Internal(why)),
                     Err(NotBegun::Busy(why)) => {
-                        tracing::debug!(commission = %now.commission_id, "the attempt waits: {why}");
+                        if held_back.as_ref() != Some(&why) {
+                            tracing::info!(commission = %now.commission_id, "the attempt waits: {why}");
+                            held_back = Some(why);
+                        }
                         // A cancellation ends the wait.
                         let _ = tokio::time::timeout(BUSY, cancel.cancelled()).await;
                     }

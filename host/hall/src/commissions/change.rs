@@ -149,15 +149,12 @@ impl Commissions {
     /// Answers a repeated call once it is known whether the commission could be created.
     async fn answer_again(&self, stored: &StoredCommission) -> Result<CommissionCreated, OperationError> {
         let id = stored.now().commission_id.clone();
-        let is_forgotten = stored.hold().await.is_forgotten;
-        match is_forgotten {
-            false => {
-                let timeline = &stored.now().record.activity_timeline;
-                let cut = timeline.iter().filter(|entry| entry.event == CUT);
-                self.answer(stored, cut.map(|entry| entry.reason.clone()).collect()).await
-            }
-            true => Err(OperationError::NotFound(format!("the commission {id} was not made"))),
+        if stored.hold().await.is_forgotten {
+            return Err(OperationError::NotFound(format!("the commission {id} was not created")));
         }
+        let timeline = &stored.now().record.activity_timeline;
+        let cut = timeline.iter().filter(|entry| entry.event == CUT);
+        self.answer(stored, cut.map(|entry| entry.reason.clone()).collect()).await
     }
 
     /// Changes a commission that is not running: one that has not started, or whose attempt failed or was cancelled, so

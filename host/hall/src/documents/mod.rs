@@ -78,11 +78,10 @@ impl Documents {
     /// # Errors
     ///
     /// Returns the errors of [`Self::list`].
-    pub async fn recent(&self, project: &str, most: usize) -> Result<Artifacts, OperationError> {
+    pub async fn recent(&self, project: &str) -> Result<Artifacts, OperationError> {
         let mut found = self.list(project).await?;
         found.artifacts.retain(artifact::is_active);
         found.artifacts.sort_by_cached_key(|artifact| Reverse(artifact.last_modified.clone()));
-        found.artifacts.truncate(most);
         Ok(found)
     }
 

@@ -20,7 +20,7 @@ use crate::{
 
 /// The reason that sessions of a meeting on a whole project change nothing: a change of the integration worktree would
 /// be committed for all workers.
-const READ_ONLY: &str = "a meeting on a whole project changes no documents; commission the change";
+const READ_ONLY: &str = "a meeting on a whole project changes no documents but the heartbeat; commission the change";
 
 impl Hall {
     /// The tools of a running attempt or an open meeting. `job` has the tools and the memories that these grants allow.

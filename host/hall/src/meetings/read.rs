@@ -88,13 +88,8 @@ impl Meetings {
     ///
     /// Returns an error when there is no such meeting, or it belongs to another project.
     pub async fn read(&self, id: &str, project: Option<&str>) -> Result<MeetingDetail, OperationError> {
-        let missing = |e: OperationError| match e {
-            OperationError::NotFound(why) if why.starts_with("Meeting") => {
-                OperationError::NotFound(format!("Meeting not found: {id}"))
-            }
-            e => e,
-        };
-        let now = self.find(id, project).await.map_err(missing)?.now();
+        let found = self.records.find(id, project).await?;
+        let now = found.ok_or_else(|| OperationError::NotFound(format!("Meeting not found: {id}")))?.now();
         let lines = match (&now.session, now.worker_name.parse(), self.core.jobs().ok()) {
             (Some(session), Ok(worker), Some(jobs)) => jobs.transcript(&worker, &session.job).await,
             _ => Ok(Vec::new()),

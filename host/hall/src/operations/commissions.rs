@@ -13,7 +13,7 @@ use guild_contract::{
     },
 };
 
-use super::{Handle, Reply};
+use super::{Handle, Reply, check_limit};
 use crate::{Hall, Requester};
 
 const USER: Requester = Requester::User;
@@ -81,6 +81,7 @@ impl Handle for NoteCommission {
 
 impl Handle for ListCommissions {
     async fn handle(hall: Arc<Hall>, filter: CommissionFilter) -> Result<Reply<CommissionList>, OperationError> {
+        check_limit(filter.limit)?;
         Ok(hall.commissions.list(&filter).await?.into())
     }
 }

@@ -12,7 +12,7 @@ use guild_contract::{
     },
 };
 
-use super::{Handle, Reply};
+use super::{Handle, Reply, check_limit};
 use crate::{Hall, documents::artifact::ArtifactFile};
 
 /// The default for the most documents in a list of recent ones.
@@ -23,18 +23,13 @@ impl Handle for ListDocuments {
         hall: Arc<Hall>,
         DocumentFilter { project_name, recent, limit, offset }: DocumentFilter,
     ) -> Result<Reply<Artifacts>, OperationError> {
-        if limit == Some(0) {
-            return Err(OperationError::Invalid("Invalid limit parameter".to_owned()));
-        }
-        if recent {
-            let most = limit.unwrap_or(RECENT).saturating_add(offset);
-            let mut found = hall.documents.recent(&project_name, most).await?;
-            found.artifacts.drain(..offset.min(found.artifacts.len()));
-            return Ok(found.into());
-        }
-        let mut found = hall.documents.list(&project_name).await?;
+        check_limit(limit)?;
+        let (mut found, default) = match recent {
+            true => (hall.documents.recent(&project_name).await?, RECENT),
+            false => (hall.documents.list(&project_name).await?, usize::MAX),
+        };
         found.artifacts.drain(..offset.min(found.artifacts.len()));
-        let most = limit.unwrap_or(usize::MAX);
+        let most = limit.unwrap_or(default);
         found.more = found.artifacts.len().saturating_sub(most);
         found.artifacts.truncate(most);
         Ok(found.into())

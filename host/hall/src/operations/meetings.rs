@@ -16,7 +16,7 @@ use guild_contract::{
     },
 };
 
-use super::{Handle, Reply};
+use super::{Handle, Reply, check_limit};
 use crate::Hall;
 
 /// The notes of a meeting in which nothing was said.
@@ -59,6 +59,7 @@ impl Handle for DeferMeeting {
 impl Handle for ListMeetings {
     async fn handle(hall: Arc<Hall>, filter: MeetingFilter) -> Result<Reply<MeetingsAnswer>, OperationError> {
         let MeetingFilter { project_name: project, view, status, offset, limit } = filter;
+        check_limit(limit)?;
         let all = matches!(view, Some(Named::Known(MeetingListView::All)));
         if !all && project.is_none() {
             return Err(OperationError::Invalid("Missing required query parameter: projectName".to_owned()));

@@ -132,6 +132,11 @@ impl HallOperation {
     }
 }
 
+/// Refuses a list without items: its reader would never reach the end.
+fn check_limit(limit: Option<usize>) -> Result<(), OperationError> {
+    if limit == Some(0) { Err(OperationError::Invalid("Invalid limit parameter".to_owned())) } else { Ok(()) }
+}
+
 /// All operations of the hall.
 pub static OPERATIONS: LazyLock<Vec<HallOperation>> = LazyLock::new(|| {
     vec![

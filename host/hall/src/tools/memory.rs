@@ -14,7 +14,8 @@ use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
+
+use super::{blocking, is_offered};
 
 const READ: &str = "read_memory";
 const WRITE: &str = "write_memory";
@@ -178,11 +179,8 @@ impl Tools for MemoryTools {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        if !self.definitions.iter().any(|tool| tool.name == call.name) {
-            return Err(ToolError::InvalidInput(format!("there is no tool {:?}", call.name)));
-        }
+        is_offered(self, &call.name)?;
         let (job, grants) = (self.job.clone(), self.grants.clone());
-        let done = spawn_blocking(move || call_blocking(&job, &grants, call)).await;
-        done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))?
+        blocking(move || call_blocking(&job, &grants, call)).await
     }
 }

@@ -14,7 +14,10 @@ use async_trait::async_trait;
 use guild_contract::{Grants, capability::LORE_WRITE};
 use guild_git::Checkout;
 use guild_jobs::{ActivityKind, JobTools};
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
+use guild_session::{
+    task::TaskError,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools},
+};
 use schemars::JsonSchema;
 use serde_json::Value;
 
@@ -140,5 +143,5 @@ pub(crate) fn answer(text: &str) -> Value {
 /// Runs a closure that blocks on the file system.
 async fn blocking(work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static) -> Result<Value, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))?
+    done.map_err(TaskError::from)?
 }

@@ -118,14 +118,14 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
         Ok(Ok(_)) if is_commission && !job.has_submission() => Err(NO_RESULT.to_owned()),
         Ok(Ok(text)) => Ok(text),
         Ok(Err(RunError::Failed(why))) => Err(why),
-        // The caller that cancelled it has stored its end.
+        // The caller that cancelled it stores its end.
         Ok(Err(RunError::Cancelled)) => return drop(held),
         // The host stops and this task with it. The next host resumes the job.
         Err(e) if e.is_cancelled() => return pending().await,
         Err(_) => Err("the host failed while it carried the job out".to_owned()),
     };
     if job.cancelled().is_cancelled() {
-        // The caller that cancelled it has stored its end.
+        // The caller that cancelled it stores its end.
         return drop(held);
     }
     let id = job.id().clone();

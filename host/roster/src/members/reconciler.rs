@@ -13,6 +13,7 @@ use std::{
 
 use cap_std::fs::MetadataExt as _;
 use guild_contract::EventDetail;
+use guild_session::task::TaskError;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -251,7 +252,16 @@ impl Reconciler {
             let found = scanner.look();
             (scanner, found)
         });
-        let Ok((scanner, found)) = looked.await else { return };
+        let (scanner, found) = match looked.await {
+            Ok(looked) => looked,
+            Err(e) => {
+                tracing::error!(
+                    "changes of the members' directory are not noticed until a restart: {}",
+                    TaskError::from(e)
+                );
+                return;
+            }
+        };
         self.scanner = Some(scanner);
         let found = match found {
             Ok(found) => found,

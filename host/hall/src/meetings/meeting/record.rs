@@ -33,8 +33,7 @@ pub struct Record {
     /// Paths of the meeting's artifacts below `.lore/`.
     #[serde(default)]
     pub linked_artifacts: Vec<String>,
-    /// The events in order: `requested`, `deferred`, `opened`, `overrides_cut`, `progress_summary`, `renamed`,
-    /// `declined`, `closed`. Entries are only added.
+    /// The events in order, as [`TimelineEntry::event`] lists them. Entries are only added.
     #[serde(default)]
     pub meeting_log: Vec<TimelineEntry>,
     /// The notes: the text below the frontmatter.

@@ -262,6 +262,10 @@ impl Conversation {
         let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
         let clock = Clock::start(&work, agent, account.clone(), seconds);
         let observer = Arc::new(Turn { clock, before: account });
+        // The notes are written once the ledger can be read again.
+        if let Err(SpendError::Unreadable(why)) = observer.may_spend() {
+            return Err(NoSession::Now(why));
+        }
         let bounds = NOTES.min(ceiling);
         let permit = timeout(QUEUED, permit(&slot, &job, agent, &work.data.key)).await;
         let permit = permit
