@@ -86,18 +86,16 @@ fn of_port(app: Arc<App>) -> Router {
         // A stream of events has no head alone.
         .route(events::PATH, get(listen).head(not_get))
         .fallback(|| async { StatusCode::NOT_FOUND })
-        .layer(compression())
-        .layer(panics(Shape::Text))
-        .layer(gate(Shape::Text));
+        .layer((gate(Shape::Text), panics(Shape::Text), compression()));
     let endpoints = ENDPOINTS.into_iter().fold(Router::new(), |router, path| router.route(path, any(endpoint)));
     let hall: Router = match Api::of(&app.host) {
         Some(api) => api.router(),
         None => Router::new().fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NO_HALL).json() }),
     };
     let router = plain
-        .merge(endpoints.layer(panics(Shape::Message)).layer(gate(Shape::Message)))
+        .merge(endpoints.layer((gate(Shape::Message), panics(Shape::Message))))
         .with_state(app.clone())
-        .nest_service("/hall", hall.layer(compression()).layer(panics(Shape::Hall)).layer(gate(Shape::Hall)))
+        .nest_service("/hall", hall.layer((gate(Shape::Hall), panics(Shape::Hall), compression())))
         .merge(Router::new().route("/healthz", health.layer(from_fn_with_state(app, check_names))));
     of_connection(router)
 }

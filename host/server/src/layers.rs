@@ -50,18 +50,20 @@ pub(crate) fn panics(shape: Shape) -> CatchPanicLayer<impl ResponseForPanic<Resp
     })
 }
 
-/// Adds the layers that every request passes, whichever listener it came by.
+/// Adds the layers that every request passes, whichever listener it came by, the outermost first. They are one layer,
+/// since each layer of a router is boxed, and all boxes of a route are cloned for each request.
 pub(crate) fn of_connection(router: Router) -> Router {
-    router
-        .layer(from_fn(log))
-        .layer(PropagateRequestIdLayer::x_request_id())
-        .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
-        .layer(from_fn(check_id))
-        .layer(from_fn(work))
+    router.layer((
+        from_fn(receive),
+        SetRequestIdLayer::x_request_id(MakeRequestUuid),
+        PropagateRequestIdLayer::x_request_id(),
+        from_fn(log),
+    ))
 }
 
-/// Removes a request id that is not a plain word of 1 to 64 characters. The request gets a new id.
-async fn check_id(mut request: Request, next: Next) -> Response {
+/// Marks the connection as busy until the response is sent, and removes a request id that is not a plain word of 1 to
+/// 64 characters. The request gets a new id.
+async fn receive(Extension(activity): Extension<Arc<Activity>>, mut request: Request, next: Next) -> Response {
     let is_word = |id: &HeaderValue| {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         !id.is_empty() && id.len() <= ID_BYTES && id.as_bytes().iter().all(is_plain)
@@ -69,11 +71,6 @@ async fn check_id(mut request: Request, next: Next) -> Response {
     if request.headers().get(ID).is_some_and(|id| !is_word(id)) {
         request.headers_mut().remove(ID);
     }
-    next.run(request).await
-}
-
-/// Marks the connection as busy until the response is sent.
-async fn work(Extension(activity): Extension<Arc<Activity>>, request: Request, next: Next) -> Response {
     let working = activity.works().await;
     working.until_sent(next.run(request).await)
 }

@@ -67,7 +67,7 @@ impl Socket {
         let patience = Duration::from_secs(limits.client_seconds.into());
         let (http, router) = (
             connections::http(limits),
-            of_connection(api.clone().router().layer(panics(Shape::Hall)).layer(from_fn(admit))),
+            of_connection(api.clone().router().layer((from_fn(admit), panics(Shape::Hall)))),
         );
         let begin = |(stream, _), activity, graceful: Watcher| match process_of_user(&stream) {
             Ok(process) => {
