@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn the_schema_says_of_each_struct_that_it_is_an_object() {
         let schema = Shape::of::<Manifest>().schema.to_string();
-        // Of several types, an error would name no single one.
+        // An error about a value of several possible types would not name an object as the expected one.
         assert!(
             ["\"anyOf\"", "\"oneOf\"", "\"$ref\"", "\"type\":["].iter().all(|word| !schema.contains(word)),
             "{schema}"

@@ -97,7 +97,7 @@ impl Integration {
     ///
     /// # Errors
     ///
-    /// As [`crate::Repository::integration`], and the errors of a tree with forbidden files. The branch is unchanged
+    /// Returns the errors of [`crate::Repository::integration`] and a tree with forbidden files. The branch is unchanged
     /// then.
     pub async fn follow(
         &self,

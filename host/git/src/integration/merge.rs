@@ -37,7 +37,7 @@ impl Repository {
         self.change_tree(&tree, changed).await.map(Merged::Tree)
     }
 
-    /// As [`Self::merge_trees`], but every conflict stays unresolved, since both sides may be a person's.
+    /// Merges trees like [`Self::merge_trees`], but every conflict stays unresolved, since both sides may be a person's.
     pub(crate) async fn merge_cleanly(
         &self,
         dir: &Path,

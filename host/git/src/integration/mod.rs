@@ -107,7 +107,7 @@ impl Integration {
     /// its files.
     ///
     /// # Errors
-    /// As [`Repository::integration`].
+    /// Returns the errors of [`Repository::integration`].
     pub async fn start_attempt(&self, branch: &AttemptBranch, dir: &Path, checkout: Checkout) -> Result<(), GitError> {
         let (repository, full) = (&self.repository, branch.full());
         if let Some(whole) = repository.worktree(dir)? {
@@ -127,7 +127,7 @@ impl Integration {
     /// changes.
     ///
     /// # Errors
-    /// As [`Repository::integration`].
+    /// Returns the errors of [`Repository::integration`].
     pub async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> T + Send + 'static,
@@ -136,12 +136,12 @@ impl Integration {
         self.work(work).await
     }
 
-    /// As [`Self::with_files`], and commits the changes that `work` made. `work` returns the message of the commit,
+    /// Works like [`Self::with_files`], and commits the changes that `work` made. `work` returns the message of the commit,
     /// too. Earlier loose changes become a commit of their own.
     ///
     /// # Errors
     ///
-    /// As [`Self::commit_loose`]. The changes stay there then, and the next operation commits them.
+    /// Returns the errors of [`Self::commit_loose`]. The changes stay there then, and the next operation commits them.
     pub async fn edit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> (T, String) + Send + 'static,
@@ -156,7 +156,7 @@ impl Integration {
     /// The uncommitted files of the worktree.
     ///
     /// # Errors
-    /// As [`Repository::integration`].
+    /// Returns the errors of [`Repository::integration`].
     pub async fn loose(&self) -> Result<Vec<String>, GitError> {
         let _alone = self.alone.lock().await;
         self.list_loose().await
@@ -166,7 +166,7 @@ impl Integration {
     /// returns `false`.
     ///
     /// # Errors
-    /// As [`Self::commit_loose`].
+    /// Returns the errors of [`Self::commit_loose`].
     pub async fn commit_lore(&self, message: &str) -> Result<bool, GitError> {
         let _alone = self.alone.lock().await;
         let some = self.list_loose().await?.iter().any(|file| file.starts_with(LORE));
@@ -179,7 +179,7 @@ impl Integration {
     /// The tip of [`INTEGRATION_BRANCH`] after the loose changes were committed.
     ///
     /// # Errors
-    /// As [`Self::commit_loose`].
+    /// Returns the errors of [`Self::commit_loose`].
     pub async fn tip(&self) -> Result<CommitId, GitError> {
         let _alone = self.alone.lock().await;
         Ok(self.sync().await?.commit)
@@ -189,7 +189,7 @@ impl Integration {
     /// crash left it behind. Other operations do this first.
     ///
     /// # Errors
-    /// As [`Repository::integration`], and [`GitError::LooseConflict`].
+    /// Returns the errors of [`Repository::integration`] and [`GitError::LooseConflict`].
     pub async fn commit_loose(&self) -> Result<(), GitError> {
         let _alone = self.alone.lock().await;
         self.sync().await.map(drop)
@@ -295,7 +295,7 @@ impl Integration {
         self.sync_as(LOOSE).await
     }
 
-    /// As [`Self::sync`], with this message for the commit of loose changes.
+    /// Works like [`Self::sync`], with this message for the commit of loose changes.
     async fn sync_as(&self, message: &str) -> Result<Tip, GitError> {
         let repository = &self.repository;
         let worktree = match repository.worktree(&self.dir)? {

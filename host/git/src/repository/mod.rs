@@ -361,7 +361,7 @@ impl Repository {
         self.commit_trees(tree, &[parent], message, None).await
     }
 
-    /// As [`Self::commit_tree`], with all parents. `author` is another author: name, address and time.
+    /// Commits a tree like [`Self::commit_tree`], with all parents. `author` is another author: name, address and time.
     pub(crate) async fn commit_trees(
         &self,
         tree: &str,

@@ -52,7 +52,7 @@ impl Repository {
     /// among them, since all are committed.
     ///
     /// # Errors
-    /// As [`Self::ignored`].
+    /// Returns the errors of [`Self::ignored`].
     pub async fn left_out(&self, dir: &Path) -> Result<Vec<String>, GitError> {
         let Worktree { dir, .. } = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
         self.check_settings(&dir).await?;

@@ -360,7 +360,8 @@ impl Sandbox {
         self.prepare_unlisted(member, candidate, spec, grants, limits, Effort::Full)?.with_tools()
     }
 
-    /// As [`Self::prepare`], with bounded effort, and without the tools of a toolbox, which [`Unlisted::listed`] adds.
+    /// Prepares a plugin like [`Self::prepare`], but with bounded effort, and without the tools of a toolbox, which
+    /// [`Unlisted::listed`] adds.
     ///
     /// # Errors
     ///

@@ -56,7 +56,7 @@ impl Unlisted {
         listed.unwrap_or_else(|_| Err(LoadError::Tools("listing them failed".to_owned())))
     }
 
-    /// As [`Self::listed`], where blocking is allowed.
+    /// Lists the tools like [`Self::listed`], where blocking is allowed.
     ///
     /// # Errors
     /// [`LoadError::Tools`].
