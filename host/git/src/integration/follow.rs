@@ -97,8 +97,8 @@ impl Integration {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`crate::Repository::integration`] and a tree with forbidden files. The branch is unchanged
-    /// then.
+    /// Returns the errors of [`crate::Repository::integration`], and those of a tree with forbidden files. The branch is
+    /// unchanged then.
     pub async fn follow(
         &self,
         default: &CommitId,
