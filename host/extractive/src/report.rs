@@ -85,7 +85,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// The best sentence on a question, or the numbers of its passages.
+    /// The best sentence on a question, or the titles of its passages.
     fn summary(&self, answer: &Answer, text: &mut String) {
         if self.answers.len() > 1 {
             let _ = writeln!(text, "**{}**\n", shown(&answer.question));
@@ -96,11 +96,20 @@ impl<'a> Report<'a> {
             (true, _) if answer.terms.is_empty() => writeln!(text, "The question has no word to look for.\n"),
             (true, _) => writeln!(text, "Not found in the sources.\n"),
             (false, Some((sentence, number))) => writeln!(text, "- “{sentence}” [{number}]\n"),
-            (false, None) if answer.is_found() => writeln!(text, "- See {numbers}.\n"),
+            (false, None) if answer.is_found() => writeln!(text, "{}", self.titles(answer)),
             (false, None) => {
                 writeln!(text, "No passage has most of what was asked. The closest passages: {numbers}.\n")
             }
         };
+    }
+
+    /// The titles of a question's passages, as a list.
+    fn titles(&self, answer: &Answer) -> String {
+        let title = |hit: &Hit| {
+            let (document, passage) = self.corpus.passage(hit.passage)?;
+            Some(format!("- {} [{}]\n", shown(&document.heading(passage)), self.number(hit)))
+        };
+        answer.hits.iter().filter_map(title).collect()
     }
 
     /// The sentence that, with its heading, has most of a question's words, and the number of its passage.

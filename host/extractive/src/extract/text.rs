@@ -6,6 +6,9 @@ use guild_session::document::Format;
 
 use super::Page;
 
+/// The longest line of code that is read, in bytes. A program wrote a longer one for programs: minified code, or an index.
+const MAX_LINE_BYTES: usize = 10_000;
+
 /// Reads a page: blank lines part its blocks, except in a listing between fences. A heading is a line of Markdown with `#`,
 /// or a line above a line of `===`, `---` or `~~~`. Source code is a listing without headings.
 pub(super) fn page(format: Format, text: &str) -> Page {
@@ -30,7 +33,7 @@ pub(super) fn page(format: Format, text: &str) -> Page {
             page.heading(heading.trim_end_matches('#'));
         } else if !is_code && underlines(content) && first + 1 == number && !block.is_empty() {
             page.heading(&mem::take(&mut block));
-        } else if content.is_empty() {
+        } else if content.is_empty() || is_code && line.len() > MAX_LINE_BYTES {
             page.block(&mem::take(&mut block), first, is_code);
         } else {
             if block.is_empty() {
@@ -59,6 +62,15 @@ mod tests {
             (passage.line, page.headings[passage.heading as usize].clone(), passage.text.clone(), passage.code)
         };
         page.passages.iter().map(passage).collect()
+    }
+
+    #[test]
+    fn a_line_that_a_program_wrote_for_programs_is_no_part_of_a_passage() {
+        let text = format!("let a = 1;\n{}\nlet b = 2;\n", "x ".repeat(MAX_LINE_BYTES / 2 + 1));
+        let found = passages(Format::Code, &text);
+        assert_eq!(found, [(1, String::new(), "let a = 1;\n\nlet b = 2;".to_owned(), true)]);
+        let longest = "x ".repeat(MAX_LINE_BYTES / 2 - 1) + "\n";
+        assert!(passages(Format::Code, &longest).len() > 1);
     }
 
     #[test]
