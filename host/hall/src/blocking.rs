@@ -8,6 +8,7 @@ use std::{
 
 use guild_contract::OperationError;
 use guild_session::task::TaskError;
+use tokio::runtime::Handle;
 
 /// The longest wait for one project of a caller that reads several projects.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,10 +22,18 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// Runs a task that continues when its caller stops waiting.
-pub(crate) async fn in_background<T: Send + 'static>(
-    work: impl Future<Output = Result<T, OperationError>> + Send + 'static,
-) -> Result<T, OperationError> {
-    match tokio::spawn(work).await {
+pub(crate) async fn in_background<T: Send + 'static, E: From<TaskError> + Send + 'static>(
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E> {
+    on_runtime(&Handle::current(), work).await
+}
+
+/// Runs a task like [`in_background`] on the host's runtime, for a caller on the runtime of components.
+pub(crate) async fn on_runtime<T: Send + 'static, E: From<TaskError> + Send + 'static>(
+    runtime: &Handle,
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E> {
+    match runtime.spawn(work).await {
         Ok(done) => done,
         // The host is stopping, and the caller with it: this must not be taken for a failure.
         Err(e) if e.is_cancelled() => pending().await,

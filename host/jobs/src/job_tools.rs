@@ -1,8 +1,8 @@
 //! Implements the internal tools (REQ-WD-22 to REQ-WD-26), which components call with typed values and agent sessions
 //! with JSON.
 //!
-//! [`TABLE`] defines each tool for sessions: its name, input, answer, grant, the activities that replace it, and
-//! handler. A model reads the doc comments of the input types.
+//! [`TABLE`] defines each tool for sessions: its name, input, answer, grant, the activities that replace it, and its
+//! action. A model reads the doc comments of the input types.
 
 use std::sync::{Arc, LazyLock};
 
@@ -26,47 +26,60 @@ use crate::{
     running::RunningJob,
 };
 
-/// Receives a worker's reports on its job. By default each report goes to the job's own record. An attempt at a
-/// commission, for instance, reports to its hall too, for its component and its sessions. The methods block.
-pub trait Reporting: Send + Sync {
-    /// The job.
-    fn job(&self) -> &RunningJob;
-
+/// A worker's report on its job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobReport {
     /// See [`RunningJob::update_summary`].
-    fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
-        self.job().update_summary(summary)
-    }
-
+    Summary(String),
     /// See [`RunningJob::record_decision`].
-    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
-        self.job().record_decision(decision, call)
-    }
-
+    Decision(Decision),
     /// See [`RunningJob::log_question`].
-    fn log_question(&self, question: &str) -> Result<(), ToolError> {
-        self.job().log_question(question)
-    }
+    Question(String),
+    /// See [`RunningJob::write_artifact`].
+    Artifact {
+        /// The path below `artifacts/`.
+        path: String,
+        /// The whole file.
+        contents: Vec<u8>,
+    },
+    /// See [`RunningJob::submit_result`].
+    Result(String),
+}
 
-    /// The capability that [`Self::write_artifact`] needs.
+/// Receives a worker's reports on its job. By default each report goes to the job's own record. An attempt at a
+/// commission, for instance, reports to its hall too, for its component and its sessions.
+#[async_trait]
+pub trait Reporting: Send + Sync {
+    /// The capability that a [`JobReport::Artifact`] needs.
     fn artifacts_need(&self) -> &'static Kind {
         &ARTIFACTS
     }
 
-    /// See [`RunningJob::write_artifact`].
-    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
-        self.job().write_artifact(path, contents)
-    }
+    /// Records a report, even if the caller stops waiting. `call` identifies the tool call of a session.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error for the worker, which may report again.
+    async fn report(self: Arc<Self>, report: JobReport, call: Option<String>) -> Result<(), ToolError>;
+}
 
-    /// See [`RunningJob::submit_result`].
-    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
-        self.job().submit_result(output, call)
+#[async_trait]
+impl Reporting for RunningJob {
+    async fn report(self: Arc<Self>, report: JobReport, call: Option<String>) -> Result<(), ToolError> {
+        blocking(move || match report {
+            JobReport::Summary(summary) => self.update_summary(&summary),
+            JobReport::Decision(decision) => self.record_decision(decision, call.as_deref()),
+            JobReport::Question(question) => self.log_question(&question),
+            JobReport::Artifact { path, contents } => self.write_artifact(&path, &contents),
+            JobReport::Result(output) => self.submit_result(&output, call.as_deref()),
+        })
+        .await
     }
 }
 
-impl Reporting for RunningJob {
-    fn job(&self) -> &RunningJob {
-        self
-    }
+/// Runs a closure that blocks on the file system.
+async fn blocking(work: impl FnOnce() -> Result<(), ToolError> + Send + 'static) -> Result<(), ToolError> {
+    spawn_blocking(work).await.map_err(TaskError::from)?
 }
 
 /// A kind of work with other tools in place of some of these.
@@ -78,7 +91,7 @@ pub enum ActivityKind {
     Meeting,
 }
 
-/// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
+/// The internal tools, on one job. The methods for memories block on the file system; [`Tools::call`] does not.
 #[derive(Clone)]
 pub struct JobTools {
     job: Arc<RunningJob>,
@@ -154,17 +167,18 @@ impl JobTools {
         let notes = self.memory.scope(scope)?;
         self.job.while_running(|| notes.delete(key))
     }
-
-    fn call_blocking(&self, call: ToolCall) -> Result<&'static str, ToolError> {
-        let tool = self.tools.iter().find(|tool| tool.definition.name == call.name);
-        let tool = tool.ok_or_else(|| ToolError::InvalidInput(format!("there is no tool {:?}", call.name)))?;
-        (tool.call)(self, call)?;
-        Ok(tool.answer)
-    }
 }
 
-/// Parses the input of a call, and carries the call out.
-type Handler = Box<dyn Fn(&JobTools, ToolCall) -> Result<(), ToolError> + Send + Sync>;
+/// Parses the input of a call, and returns the action of the call.
+type Handler = Box<dyn Fn(ToolCall) -> Result<Action, ToolError> + Send + Sync>;
+
+/// The action of a call.
+enum Action {
+    /// The worker reports on its job.
+    Report(JobReport),
+    /// The worker stores a memory of its own.
+    Remember { key: String, content: String },
+}
 
 /// An internal tool, as sessions have it.
 struct Tool {
@@ -175,7 +189,7 @@ struct Tool {
     granted: fn(&Grants) -> bool,
     /// The activities in which sessions have another tool in its place.
     replaced_in: &'static [ActivityKind],
-    call: Handler,
+    action: Handler,
 }
 
 impl Tool {
@@ -185,14 +199,14 @@ impl Tool {
         name: &'static str,
         title: &str,
         answer: &'static str,
-        call: fn(&JobTools, T, &str) -> Result<(), ToolError>,
+        action: fn(T) -> Action,
     ) -> Self {
         Self {
             definition: Arc::new(ToolDefinition::of::<T>(name, Some(title), false)),
             answer,
             granted: |_| true,
             replaced_in: &[],
-            call: Box::new(move |tools, ToolCall { id, input, .. }| call(tools, parse(name, input)?, &id)),
+            action: Box::new(move |ToolCall { input, .. }| Ok(action(parse(name, input)?))),
         }
     }
 
@@ -207,31 +221,32 @@ impl Tool {
 
 static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
     [
-        Tool::new("update_summary", "Update summary", "The summary is updated.", |tools, input: UpdateSummary, _| {
-            tools.reporting.update_summary(&input.summary)
+        Tool::new("update_summary", "Update summary", "The summary is updated.", |input: UpdateSummary| {
+            Action::Report(JobReport::Summary(input.summary))
         })
         .replaced_in(&[ActivityKind::Meeting]),
-        Tool::new("record_decision", "Record decision", "The decision is recorded.", |tools, input, call| {
+        Tool::new("record_decision", "Record decision", "The decision is recorded.", |input| {
             let RecordDecision { question, decision, reasoning } = input;
-            tools.reporting.record_decision(Decision { question, decision, reasoning }, Some(call))
+            Action::Report(JobReport::Decision(Decision { question, decision, reasoning }))
         }),
-        Tool::new("log_question", "Log question", "The question is logged.", |tools, input: LogQuestion, _| {
-            tools.reporting.log_question(&input.question)
+        Tool::new("log_question", "Log question", "The question is logged.", |input: LogQuestion| {
+            Action::Report(JobReport::Question(input.question))
         })
         .replaced_in(&[ActivityKind::Meeting]),
-        Tool::new("store_memory", "Store memory", "The memory is stored.", |tools, input: StoreMemory, call| {
-            tools.store_memory(Scope::Worker, &input.key, &input.content, Some(call))
+        Tool::new("store_memory", "Store memory", "The memory is stored.", |input: StoreMemory| Action::Remember {
+            key: input.key,
+            content: input.content,
         })
         .needing(|grants| grants.sessions.memory),
         Tool::new(
             "submit_result",
             "Submit result",
             "The result is submitted. Submitting again replaces it.",
-            |tools, input: SubmitResult, call| tools.reporting.submit_result(&input.output, Some(call)),
+            |input: SubmitResult| Action::Report(JobReport::Result(input.output)),
         )
         .replaced_in(&[ActivityKind::Commission, ActivityKind::Meeting]),
-        Tool::new("write_artifact", "Write artifact", "The artifact is written.", |tools, input: WriteArtifact, _| {
-            tools.reporting.write_artifact(&input.path, input.contents.as_bytes())
+        Tool::new("write_artifact", "Write artifact", "The artifact is written.", |input: WriteArtifact| {
+            Action::Report(JobReport::Artifact { path: input.path, contents: input.contents.into_bytes() })
         })
         .needing(|grants| grants.artifacts)
         .replaced_in(&[ActivityKind::Commission, ActivityKind::Meeting]),
@@ -302,9 +317,16 @@ impl Tools for JobTools {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        let tools = self.clone();
-        let done = spawn_blocking(move || tools.call_blocking(call)).await;
-        let text = done.map_err(TaskError::from)??;
-        Ok(Value::String(text.to_owned()))
+        let tool = self.tools.iter().find(|tool| tool.definition.name == call.name);
+        let tool = tool.ok_or_else(|| ToolError::InvalidInput(format!("there is no tool {:?}", call.name)))?;
+        let id = call.id.clone();
+        match (tool.action)(call)? {
+            Action::Report(report) => self.reporting.clone().report(report, Some(id)).await?,
+            Action::Remember { key, content } => {
+                let tools = self.clone();
+                blocking(move || tools.store_memory(Scope::Worker, &key, &content, Some(&id))).await?;
+            }
+        }
+        Ok(Value::String(tool.answer.to_owned()))
     }
 }

@@ -21,7 +21,7 @@ pub use files::{
     plan::{Accepted, Sealed},
     reader::Records,
 };
-pub use job_tools::{ActivityKind, JobTools, Reporting};
+pub use job_tools::{ActivityKind, JobReport, JobTools, Reporting};
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use running::{RunningJob, tail::Tail};

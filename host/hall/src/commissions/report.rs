@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use guild_contract::{
     JobId, OperationError,
     hall::{CommissionId, HallEvent},
 };
 use guild_session::tools::ToolError;
-use tokio::runtime::Handle;
 
 use super::{Commissions, commission::Commission};
 use crate::tools::report::{Report, Reports};
@@ -86,12 +86,12 @@ pub(crate) struct AttemptReports {
     pub(crate) commissions: Arc<Commissions>,
     pub(crate) commission: CommissionId,
     pub(crate) job: JobId,
-    pub(crate) runtime: Handle,
 }
 
+#[async_trait]
 impl Reports for AttemptReports {
-    fn report(&self, report: Report) -> Result<(), ToolError> {
-        let noted = self.runtime.block_on(self.commissions.report(&self.commission, &self.job, report));
+    async fn report(&self, report: Report) -> Result<(), ToolError> {
+        let noted = self.commissions.report(&self.commission, &self.job, report).await;
         noted.map_err(|e| ToolError::Unavailable(format!("the report cannot be recorded: {e}")))
     }
 }

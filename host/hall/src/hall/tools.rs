@@ -7,7 +7,6 @@ use guild_contract::{
     capability::{LORE_WRITE, WORKTREE_WRITE},
 };
 use guild_jobs::JobTools;
-use tokio::runtime::Handle;
 
 use super::{Hall, project_tools::ProjectTools};
 use crate::{
@@ -51,15 +50,14 @@ impl Hall {
         let repository = integration.repository().clone();
         let worktree = blocking(move || Worktree::open(&home, repository, &at, links, running, limits)).await?;
         let (worktree, checkout) = (Arc::new(worktree), attempt.checkout);
-        let runtime = Handle::current();
         let tools = match attempt.activity.clone() {
             Activity::Commission(commission) => {
                 let (commissions, job_id) = (self.commissions.clone(), attempt.job.clone());
-                let reports = AttemptReports { commissions, commission, job: job_id, runtime };
+                let reports = AttemptReports { commissions, commission, job: job_id };
                 ActivityTools::of_commission(job, &grants, worktree, checkout, Arc::new(reports))
             }
             Activity::Meeting(meeting, _) => {
-                let reports = ReportsInMeeting { meetings: self.meetings.clone(), meeting, runtime };
+                let reports = ReportsInMeeting { meetings: self.meetings.clone(), meeting };
                 ActivityTools::of_meeting(job, &grants, worktree, checkout, Arc::new(reports))
             }
         };

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use guild_contract::{
     OperationError,
     hall::{Author, MeetingId},
 };
 use guild_session::tools::ToolError;
-use tokio::runtime::Handle;
 
 use super::{Meetings, NewRequest, meeting::Meeting};
 use crate::{
@@ -97,12 +97,12 @@ fn note(meeting: &mut Meeting, report: MeetingReport, time: String) -> Result<St
 pub(crate) struct ReportsInMeeting {
     pub(crate) meetings: Arc<Meetings>,
     pub(crate) meeting: MeetingId,
-    pub(crate) runtime: Handle,
 }
 
+#[async_trait]
 impl MeetingReports for ReportsInMeeting {
-    fn report(&self, report: MeetingReport) -> Result<String, ToolError> {
-        let noted = self.runtime.block_on(self.meetings.report(&self.meeting, report));
+    async fn report(&self, report: MeetingReport) -> Result<String, ToolError> {
+        let noted = self.meetings.report(&self.meeting, report).await;
         noted.map_err(|e| ToolError::Unavailable(format!("the report cannot be recorded: {e}")))
     }
 }

@@ -3,24 +3,26 @@
 //! The job stores the reports, and the hall records them in the commission and announces them. A component's
 //! `job-tools` and the tools of its sessions both use [`CommissionReporting`].
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, LazyLock},
+};
 
 use async_trait::async_trait;
-use guild_contract::{
-    Decision,
-    capability::{Kind, LORE_WRITE},
-};
-use guild_jobs::{Reporting, RunningJob};
+use guild_contract::capability::{Kind, LORE_WRITE};
+use guild_jobs::{JobReport, Reporting, RunningJob};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::{runtime::Handle, sync::Mutex};
 
 use super::{
     answer, blocking, define, is_offered,
     lore::LoreTools,
     report::{Report, Reports},
 };
+use crate::blocking::{in_background, on_runtime};
 
 const PROGRESS: &str = "report_progress";
 const SUBMIT: &str = "submit_result";
@@ -30,92 +32,85 @@ const MAX_ARTIFACTS: usize = 256;
 
 /// The reports of a commission's worker, from its component or from a session. The job stores them before the hall,
 /// except a session's result: once the job has the result, a restart does not request it again.
-#[derive(Clone)]
 pub struct CommissionReporting {
     job: Arc<RunningJob>,
     lore: LoreTools,
     reports: Arc<dyn Reports>,
+    /// Held while a report is recorded, so that the job and the hall get the reports in the same order.
+    recording: Mutex<()>,
+    /// The host's runtime. Components report from another one.
+    runtime: Handle,
 }
 
 impl CommissionReporting {
-    /// The reports of the worker of `job`, whose artifacts are in `lore`.
+    /// The reports of the worker of `job`, whose artifacts are in `lore`. It is called on the host's runtime.
     pub fn new(job: Arc<RunningJob>, lore: LoreTools, reports: Arc<dyn Reports>) -> Self {
-        Self { job, lore, reports }
+        Self { job, lore, reports, recording: Mutex::default(), runtime: Handle::current() }
     }
 
-    /// Submits the result, once. A repeated `call` gets its first answer. It blocks.
+    /// Submits the result, once. A repeated `call` gets its first answer.
     ///
     /// # Errors
     ///
     /// Returns an error when there is already a result or an artifact is missing, and the errors of
     /// [`RunningJob::submit_result`].
-    pub fn submit_once(&self, summary: &str, artifacts: &[String], call: &str) -> Result<(), ToolError> {
+    async fn submit_once(&self, summary: String, artifacts: Vec<String>, call: String) -> Result<(), ToolError> {
         if artifacts.len() > MAX_ARTIFACTS {
             return Err(ToolError::OverLimit(format!("a result names at most {MAX_ARTIFACTS} artifacts")));
         }
-        let mut there: Vec<String> = artifacts.iter().map(|path| self.lore.existing(path)).collect::<Result<_, _>>()?;
-        there.sort_unstable();
-        there.dedup();
-        self.job.submit_once(summary, call, || {
-            self.reports.report(Report::Result { summary: summary.to_owned(), artifacts: there })
-        })
+        let _recording = self.recording.lock().await;
+        let (job, lore, output, id) = (self.job.clone(), self.lore.clone(), summary.clone(), call.clone());
+        let check = move || {
+            let existing = artifacts.iter().map(|path| lore.existing(path)).collect::<Result<BTreeSet<_>, _>>()?;
+            Ok((existing, job.has_submitted(&output, &id)?))
+        };
+        let (artifacts, is_repeated) = blocking(check).await?;
+        if is_repeated {
+            return Ok(());
+        }
+        let artifacts = artifacts.into_iter().collect();
+        self.reports.report(Report::Result { summary: summary.clone(), artifacts }).await?;
+        self.job.clone().report(JobReport::Result(summary), Some(call)).await
+    }
+
+    /// Records a report of the component, or of a tool of jobs, in the job and in the hall.
+    async fn record(&self, report: JobReport, call: Option<String>) -> Result<(), ToolError> {
+        let (of_job, of_hall) = match report {
+            JobReport::Artifact { path, contents } => return self.lore.write(&path, contents, None).await,
+            JobReport::Summary(summary) => (JobReport::Summary(summary.clone()), Report::Progress { summary }),
+            JobReport::Decision(decision) => (JobReport::Decision(decision.clone()), Report::Decision(decision)),
+            JobReport::Question(question) => (JobReport::Question(question.clone()), Report::Question { question }),
+            JobReport::Result(summary) => {
+                (JobReport::Result(summary.clone()), Report::Result { summary, artifacts: Vec::new() })
+            }
+        };
+        let _recording = self.recording.lock().await;
+        self.job.clone().report(of_job, call).await?;
+        self.reports.report(of_hall).await
     }
 }
 
 /// The implementation for a component follows the description of `job-tools` in WIT: the last submitted result counts.
 /// Files become artifacts of the project.
+#[async_trait]
 impl Reporting for CommissionReporting {
-    fn job(&self) -> &RunningJob {
-        &self.job
-    }
-
-    fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
-        self.job.update_summary(summary)?;
-        self.reports.report(Report::Progress { summary: summary.to_owned() })
-    }
-
-    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
-        self.job.record_decision(decision.clone(), call)?;
-        self.reports.report(Report::Decision(decision))
-    }
-
-    fn log_question(&self, question: &str) -> Result<(), ToolError> {
-        self.job.log_question(question)?;
-        self.reports.report(Report::Question { question: question.to_owned() })
-    }
-
     fn artifacts_need(&self) -> &'static Kind {
         &LORE_WRITE
     }
 
-    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
-        self.lore.write(path, contents, None)
-    }
-
-    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
-        self.job.submit_result(output, call)?;
-        self.reports.report(Report::Result { summary: output.to_owned(), artifacts: Vec::new() })
+    async fn report(self: Arc<Self>, report: JobReport, call: Option<String>) -> Result<(), ToolError> {
+        let runtime = self.runtime.clone();
+        on_runtime(&runtime, async move { self.record(report, call).await }).await
     }
 }
 
 /// The tools with which a session reports on its commission. The tools of jobs report its decisions and questions.
-#[derive(Clone)]
-pub struct ReportTools(CommissionReporting);
+pub struct ReportTools(Arc<CommissionReporting>);
 
 impl ReportTools {
     /// The tools of a session.
-    pub fn new(reporting: CommissionReporting) -> Self {
+    pub fn new(reporting: Arc<CommissionReporting>) -> Self {
         Self(reporting)
-    }
-
-    fn call_blocking(&self, ToolCall { id, name, input }: ToolCall) -> Result<Value, ToolError> {
-        if name == PROGRESS {
-            self.0.update_summary(&parse::<ReportProgress>(PROGRESS, input)?.summary)?;
-            return Ok(answer("The progress is reported."));
-        }
-        let SubmitResult { summary, artifacts } = parse(SUBMIT, input)?;
-        self.0.submit_once(&summary, &artifacts.unwrap_or_default(), &id)?;
-        Ok(answer("The result is submitted. Your work is done."))
     }
 }
 
@@ -155,7 +150,15 @@ impl Tools for ReportTools {
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
         is_offered(self, &call.name)?;
-        let tools = self.clone();
-        blocking(move || tools.call_blocking(call)).await
+        let (ToolCall { id, name, input }, reporting) = (call, self.0.clone());
+        if name == PROGRESS {
+            let ReportProgress { summary } = parse(PROGRESS, input)?;
+            reporting.report(JobReport::Summary(summary), Some(id)).await?;
+            return Ok(answer("The progress is reported."));
+        }
+        let SubmitResult { summary, artifacts } = parse(SUBMIT, input)?;
+        let artifacts = artifacts.unwrap_or_default();
+        in_background(async move { reporting.submit_once(summary, artifacts, id).await }).await?;
+        Ok(answer("The result is submitted. Your work is done."))
     }
 }

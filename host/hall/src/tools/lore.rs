@@ -15,7 +15,10 @@ use super::{
     report::{Report, Reports},
     worktree::{Worktree, key},
 };
-use crate::files::{FileList, below_lore, in_lore, names, protected::LORE, text};
+use crate::{
+    blocking::in_background,
+    files::{FileList, below_lore, in_lore, names, protected::LORE, text},
+};
 
 const READ: &str = "read_artifact";
 const WRITE: &str = "write_artifact";
@@ -40,18 +43,21 @@ impl LoreTools {
         Self { worktree, grants, reports }
     }
 
-    /// Writes an artifact. It blocks.
+    /// Writes an artifact.
     ///
     /// # Errors
     ///
     /// Returns an error when writing is not granted, the path is not that of an artifact, a quota is exceeded, or the
     /// job has ended.
-    pub fn write(&self, path: &str, contents: &[u8], call: Option<&str>) -> Result<(), ToolError> {
+    pub async fn write(&self, path: &str, contents: Vec<u8>, call: Option<String>) -> Result<(), ToolError> {
         lore_write(&self.grants)?;
-        let path = in_lore(path);
-        let names = names(&path)?;
-        self.worktree.write(&names, call, || Ok(contents.to_vec()))?;
-        self.reports.report(Report::Artifact { path: below_lore(&text(&names)).to_owned() })
+        let (path, worktree) = (in_lore(path), self.worktree.clone());
+        let write = move || {
+            let names = names(&path)?;
+            worktree.write(&names, call.as_deref(), || Ok(contents))?;
+            Ok(below_lore(&text(&names)).to_owned())
+        };
+        self.reports.report(Report::Artifact { path: blocking(write).await? }).await
     }
 
     /// The path below `.lore/` of an existing artifact.
@@ -96,17 +102,23 @@ impl LoreTools {
         Ok(Value::String(lines.join("\n")))
     }
 
-    fn call_blocking(&self, call: ToolCall) -> Result<Value, ToolError> {
+    async fn carry_out(self, call: ToolCall) -> Result<Value, ToolError> {
         let key = key(&call);
         let ToolCall { name, input, .. } = call;
         match name.as_str() {
-            READ => self.read(&parse::<ReadArtifact>(READ, input)?.relative_path),
+            READ => {
+                let ReadArtifact { relative_path } = parse(READ, input)?;
+                blocking(move || self.read(&relative_path)).await
+            }
             WRITE => {
                 let WriteArtifact { relative_path, content } = parse(WRITE, input)?;
-                self.write(&relative_path, content.as_bytes(), Some(&key))?;
+                self.write(&relative_path, content.into_bytes(), Some(key)).await?;
                 Ok(answer("The artifact is written."))
             }
-            _ => self.list(&parse::<ListArtifacts>(LIST, input)?.directory.unwrap_or_default()),
+            _ => {
+                let ListArtifacts { directory } = parse(LIST, input)?;
+                blocking(move || self.list(&directory.unwrap_or_default())).await
+            }
         }
     }
 }
@@ -159,7 +171,6 @@ impl Tools for LoreTools {
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
         is_offered(self, &call.name)?;
-        let tools = self.clone();
-        blocking(move || tools.call_blocking(call)).await
+        in_background(self.clone().carry_out(call)).await
     }
 }

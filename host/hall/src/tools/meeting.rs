@@ -14,6 +14,7 @@ use super::{
     lore::LoreTools,
     report::{Report, Reports},
 };
+use crate::blocking::in_background;
 
 const LINK: &str = "link_artifact";
 const FOLLOW_UP: &str = "propose_followup";
@@ -51,20 +52,22 @@ pub enum MeetingReport {
 }
 
 /// The receiver of one meeting's reports.
+#[async_trait]
 pub trait MeetingReports: Send + Sync {
-    /// Records a report, and returns the answer for the worker. It blocks.
+    /// Records a report, and returns the answer for the worker.
     ///
     /// # Errors
     ///
     /// Returns the error for the worker.
-    fn report(&self, report: MeetingReport) -> Result<String, ToolError>;
+    async fn report(&self, report: MeetingReport) -> Result<String, ToolError>;
 }
 
 /// Ignores the reports of artifacts, since a meeting's documents are merged with it.
 pub(super) struct NoReports;
 
+#[async_trait]
 impl Reports for NoReports {
-    fn report(&self, _: Report) -> Result<(), ToolError> {
+    async fn report(&self, _: Report) -> Result<(), ToolError> {
         Ok(())
     }
 }
@@ -82,8 +85,9 @@ impl MeetingTools {
         Self { lore, reports }
     }
 
-    fn call_blocking(&self, ToolCall { name, input, .. }: ToolCall) -> Result<Value, ToolError> {
-        let report = match name.as_str() {
+    /// The report of a call. It blocks on the file system.
+    fn report_of(&self, ToolCall { name, input, .. }: ToolCall) -> Result<MeetingReport, ToolError> {
+        Ok(match name.as_str() {
             LINK => {
                 let LinkArtifact { artifact_path } = parse(LINK, input)?;
                 MeetingReport::Artifact { path: self.lore.existing(&artifact_path)? }
@@ -107,8 +111,7 @@ impl MeetingTools {
                 }
                 MeetingReport::Title { title }
             }
-        };
-        Ok(answer(&self.reports.report(report)?))
+        })
     }
 }
 
@@ -175,7 +178,11 @@ impl Tools for MeetingTools {
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
         is_offered(self, &call.name)?;
-        let tools = self.clone();
-        blocking(move || tools.call_blocking(call)).await
+        let (tools, reports) = (self.clone(), self.reports.clone());
+        in_background(async move {
+            let report = blocking(move || tools.report_of(call)).await?;
+            Ok(answer(&reports.report(report).await?))
+        })
+        .await
     }
 }

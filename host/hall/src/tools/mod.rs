@@ -40,7 +40,7 @@ pub struct ActivityTools {
 
 impl ActivityTools {
     /// The tools of an attempt at a commission, for a worktree with this checkout. `job` has the granted tools on the
-    /// job, with the granted memories.
+    /// job, with the granted memories. It is called on the host's runtime.
     pub fn of_commission(
         job: JobTools,
         grants: &Arc<Grants>,
@@ -49,8 +49,8 @@ impl ActivityTools {
         reports: Arc<dyn Reports>,
     ) -> Self {
         let lore = LoreTools::new(worktree.clone(), grants.clone(), reports.clone());
-        let reporting = CommissionReporting::new(job.job().clone(), lore.clone(), reports);
-        let job = job.within(ActivityKind::Commission).reporting_to(Arc::new(reporting.clone()));
+        let reporting = Arc::new(CommissionReporting::new(job.job().clone(), lore.clone(), reports));
+        let job = job.within(ActivityKind::Commission).reporting_to(reporting.clone());
         let own = Arc::new(ReportTools::new(reporting));
         Self::new(job, grants, worktree, checkout, lore, own)
     }
@@ -141,7 +141,9 @@ pub(crate) fn answer(text: &str) -> Value {
 }
 
 /// Runs a closure that blocks on the file system.
-async fn blocking(work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static) -> Result<Value, ToolError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(TaskError::from)?
 }

@@ -1,5 +1,6 @@
 //! Defines the reports of a worker on its commission.
 
+use async_trait::async_trait;
 use guild_contract::Decision;
 use guild_session::tools::ToolError;
 
@@ -33,11 +34,12 @@ pub enum Report {
 }
 
 /// The receiver of one attempt's reports.
+#[async_trait]
 pub trait Reports: Send + Sync {
-    /// Records a report of a running job. It blocks. After a crash, a recorded report can be repeated.
+    /// Records a report of a running job. After a crash, a recorded report can be repeated.
     ///
     /// # Errors
     ///
     /// Returns the error for the worker, which may report again.
-    fn report(&self, report: Report) -> Result<(), ToolError>;
+    async fn report(&self, report: Report) -> Result<(), ToolError>;
 }

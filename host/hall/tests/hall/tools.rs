@@ -12,6 +12,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use async_trait::async_trait;
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
     Decision, Grants, JobId, Limits,
@@ -29,7 +30,7 @@ use guild_hall::{
         report::{Report, Reports},
     },
 };
-use guild_jobs::{JobStore, JobTools, MemoryStore, Resume, RunningJob, Sealed, StoreOptions};
+use guild_jobs::{JobReport, JobStore, JobTools, MemoryStore, Resume, RunningJob, Sealed, StoreOptions};
 use guild_session::{
     tools::{ToolCall, ToolError, Tools},
     transcript::Entry,
@@ -46,8 +47,9 @@ struct Heard {
     is_deaf: AtomicBool,
 }
 
+#[async_trait]
 impl Reports for Heard {
-    fn report(&self, report: Report) -> Result<(), ToolError> {
+    async fn report(&self, report: Report) -> Result<(), ToolError> {
         if self.is_deaf.load(Ordering::Relaxed) {
             return Err(ToolError::Unavailable("the record cannot be written".to_owned()));
         }
@@ -93,6 +95,10 @@ fn all() -> Grants {
         artifacts: true,
         ..Grants::default()
     }
+}
+
+fn artifact(path: &str, contents: &[u8]) -> JobReport {
+    JobReport::Artifact { path: path.to_owned(), contents: contents.to_owned() }
 }
 
 fn branch() -> AttemptBranch {
@@ -730,13 +736,14 @@ async fn a_component_reports_where_its_sessions_do() {
     let of_documents = Grants { base, ..Grants::default() };
     let session = Session::with(Checkout::Sparse, of_documents, Limits::default()).await;
     let reporting = session.tools.job_tools().reporting().clone();
-    reporting.update_summary("half-way").unwrap();
-    reporting.write_artifact("tables/a.csv", b"1,2").unwrap();
-    reporting.log_question("why?").unwrap();
-    assert!(reporting.write_artifact("work/commissions/other.md", b"forged").is_err());
+    let report = async |report: JobReport| reporting.clone().report(report, None).await;
+    report(JobReport::Summary("half-way".to_owned())).await.unwrap();
+    report(artifact("tables/a.csv", b"1,2")).await.unwrap();
+    report(JobReport::Question("why?".to_owned())).await.unwrap();
+    assert!(report(artifact("work/commissions/other.md", b"forged")).await.is_err());
     // As WIT says, the last one counts.
-    reporting.submit_result("first", None).unwrap();
-    reporting.submit_result("last", None).unwrap();
+    report(JobReport::Result("first".to_owned())).await.unwrap();
+    report(JobReport::Result("last".to_owned())).await.unwrap();
     assert_eq!(session.read(".lore/tables/a.csv"), "1,2");
     let result = |summary: &str| Report::Result { summary: summary.to_owned(), artifacts: Vec::new() };
     assert_eq!(
@@ -753,7 +760,7 @@ async fn a_component_reports_where_its_sessions_do() {
     assert!(session.refused("submit_result", json!({"summary": "other"})).await.contains("before"));
 
     let reader = Session::with(Checkout::Sparse, Grants::default(), Limits::default()).await;
-    let denied = reader.tools.job_tools().reporting().write_artifact("a", b"").unwrap_err();
+    let denied = reader.tools.job_tools().reporting().clone().report(artifact("a", b""), None).await.unwrap_err();
     assert!(matches!(&denied, ToolError::NotGranted(why) if why.contains("lore:write")), "{denied}");
 }
 
@@ -774,8 +781,8 @@ async fn after_the_end_of_the_job_nothing_is_written_or_reported() {
     ] {
         assert_eq!(session.call(name, input).await, Err(ToolError::JobEnded), "{name}");
     }
-    let reporting = session.tools.job_tools().reporting();
-    assert_eq!(reporting.write_artifact("a.md", b"x"), Err(ToolError::JobEnded));
+    let reporting = session.tools.job_tools().reporting().clone();
+    assert_eq!(reporting.report(artifact("a.md", b"x"), None).await, Err(ToolError::JobEnded));
     assert_eq!(below(session.dir()), before);
     assert_eq!(session.heard(), []);
 }

@@ -372,32 +372,25 @@ impl RunningJob {
         self.change(|_, dir| self.store_submission(dir, output, call))
     }
 
-    /// Like [`Self::submit_result`], but only the first submission counts. `before` runs before the result is stored;
-    /// if it fails, no result was submitted. A repeated `call` gets the same answer.
+    /// Whether this `call` submitted this result before, for a session that submits once.
     ///
     /// # Errors
     ///
-    /// Returns the errors of `before`, and `InvalidInput` when another call submitted a result.
-    pub fn submit_once(
-        &self,
-        output: &str,
-        call: &str,
-        before: impl FnOnce() -> Result<(), ToolError>,
-    ) -> Result<(), ToolError> {
+    /// Returns `InvalidInput` when another call submitted a result, and the errors of [`Self::submit_result`].
+    pub fn has_submitted(&self, output: &str, call: &str) -> Result<bool, ToolError> {
         self.check_result(output)?;
         self.change(|_, dir| {
-            if self.has_submission() {
-                let stored =
-                    record::read_submission(dir, &self.limits).map_err(StoreError::io("the result cannot be read"))?;
-                return match stored {
-                    Some(first) if first.call.as_deref() == Some(call) && first.output == output => Ok(()),
-                    _ => Err(ToolError::InvalidInput(
-                        "the result was submitted before, and it stays as it is; end your work now".to_owned(),
-                    )),
-                };
+            if !self.has_submission() {
+                return Ok(false);
             }
-            before()?;
-            self.store_submission(dir, output, Some(call))
+            let stored =
+                record::read_submission(dir, &self.limits).map_err(StoreError::io("the result cannot be read"))?;
+            match stored {
+                Some(first) if first.call.as_deref() == Some(call) && first.output == output => Ok(true),
+                _ => Err(ToolError::InvalidInput(
+                    "the result was submitted before, and it stays as it is; end your work now".to_owned(),
+                )),
+            }
         })
     }
 
@@ -594,7 +587,7 @@ impl RunningJob {
     }
 
     /// Changes the job's files, unless the job has ended.
-    fn change(&self, work: impl FnOnce(&mut Files, &Dir) -> Result<(), ToolError>) -> Result<(), ToolError> {
+    fn change<T>(&self, work: impl FnOnce(&mut Files, &Dir) -> Result<T, ToolError>) -> Result<T, ToolError> {
         let mut files = lock(&self.files);
         if files.ended {
             return Err(ToolError::JobEnded);

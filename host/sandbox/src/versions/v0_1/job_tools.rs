@@ -1,10 +1,12 @@
 //! Implements `job-tools`: the internal tools on this job, which sessions call too.
 
+use std::sync::Arc;
+
 use guild_contract::{
     Decision,
     capability::{ARTIFACTS, JOB_TOOLS},
 };
-use guild_jobs::Reporting;
+use guild_jobs::{JobReport, Reporting};
 use guild_session::tools::ToolError;
 
 use super::{
@@ -16,41 +18,50 @@ use crate::state::{CallContext, State};
 
 impl Host for State {
     async fn update_summary(&mut self, summary: String) -> HostResult<()> {
-        on_job(self, "job-tools.update-summary", move |_, job| job.update_summary(&summary)).await
+        report(&self.context, "job-tools.update-summary", JobReport::Summary(summary)).await
     }
 
     async fn record_decision(&mut self, decision: types::Decision) -> HostResult<()> {
         let types::Decision { question, decision, reasoning } = decision;
         let decision = Decision { question, decision, reasoning };
-        on_job(self, "job-tools.record-decision", move |_, job| job.record_decision(decision, None)).await
+        report(&self.context, "job-tools.record-decision", JobReport::Decision(decision)).await
     }
 
     async fn log_question(&mut self, question: String) -> HostResult<()> {
-        on_job(self, "job-tools.log-question", move |_, job| job.log_question(&question)).await
+        report(&self.context, "job-tools.log-question", JobReport::Question(question)).await
     }
 
     async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> HostResult<()> {
-        on_job(self, "job-tools.write-artifact", move |context, job| {
-            // Every job may write its own files unless the operator denies it.
-            if *job.artifacts_need() != ARTIFACTS || !context.grants.artifacts {
-                context.granted(job.artifacts_need())?;
-            }
-            named("the path", &path)?;
-            job.write_artifact(&path, &contents)
-        })
-        .await
+        report(&self.context, "job-tools.write-artifact", JobReport::Artifact { path, contents }).await
     }
 
     async fn submit_result(&mut self, output: String) -> HostResult<()> {
-        on_job(self, "job-tools.submit-result", move |_, job| job.submit_result(&output, None)).await
+        report(&self.context, "job-tools.submit-result", JobReport::Result(output)).await
     }
 }
 
-/// Calls an internal tool on the job, off the threads that answer. `function` is the tool's name in WIT.
-async fn on_job(
-    state: &mut State,
+/// Reports on the job. `function` is the tool's name in WIT.
+async fn report(context: &CallContext, function: &'static str, report: JobReport) -> HostResult<()> {
+    Ok(match receiver(context, function, &report) {
+        Ok(receiver) => receiver.report(report, None).await.map_err(Into::into),
+        Err(e) => Err(e.into()),
+    })
+}
+
+/// The receiver of a report that is granted.
+fn receiver(
+    context: &CallContext,
     function: &'static str,
-    call: impl FnOnce(&CallContext, &dyn Reporting) -> Result<(), ToolError> + Send + 'static,
-) -> HostResult<()> {
-    state.blocking(move |context| call(context, &**context.job(&JOB_TOOLS, function)?.reporting())).await
+    report: &JobReport,
+) -> Result<Arc<dyn Reporting>, ToolError> {
+    let receiver = context.job(&JOB_TOOLS, function)?.reporting().clone();
+    if let JobReport::Artifact { path, .. } = report {
+        // Every job may write its own files unless the operator denies it.
+        let kind = receiver.artifacts_need();
+        if *kind != ARTIFACTS || !context.grants.artifacts {
+            context.granted(kind)?;
+        }
+        named("the path", path)?;
+    }
+    Ok(receiver)
 }
