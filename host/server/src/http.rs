@@ -11,7 +11,6 @@ use axum::{
     Extension, Router,
     extract::{Request, State},
     http::{Extensions, HeaderValue, Method, StatusCode, header::ALLOW},
-    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{any, get},
 };
@@ -30,7 +29,7 @@ use crate::{
     events,
     hall::{Api, NO_HALL},
     input::body::{is_json, not_json, whole},
-    layers::{compression, of_connection, panics},
+    layers::{Gate, Routes, compression},
     mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
@@ -48,10 +47,14 @@ const ENDPOINTS: [&str; 8] = [
     "/all/{scope}/{key}/mcp",
 ];
 
+/// The path of the host's health, and the path below which the hall's API is.
+const HEALTH: &str = "/healthz";
+const HALL: &str = "/hall";
+
 /// The HTTP service of a host's port.
 #[derive(Clone)]
 pub struct Service {
-    router: Router,
+    routes: Routes,
     ingress: Arc<Ingress>,
 }
 
@@ -59,11 +62,12 @@ impl Service {
     /// The service of a host.
     pub fn new(host: Arc<Host>) -> Self {
         let ingress = host.ingress().clone();
-        Self { router: of_port(Arc::new(App { sdk: Services::new(host.clone()), host })), ingress }
+        let app = Arc::new(App { sdk: Services::new(host.clone()), host });
+        Self { routes: Routes::new(of_port(app.clone()), app), ingress }
     }
 
-    pub(crate) fn router(&self) -> Router {
-        self.router.clone()
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     /// The rules by which requests are admitted.
@@ -79,82 +83,67 @@ struct App {
 }
 
 fn of_port(app: Arc<App>) -> Router {
-    let gate = |shape| from_fn_with_state(Gate { app: app.clone(), shape }, admit);
-    let health = get(|| async { "ok\n" });
     let plain = Router::new()
         .route("/members", get(members))
         // A stream of events has no head alone.
         .route(events::PATH, get(listen).head(not_get))
         .fallback(|| async { StatusCode::NOT_FOUND })
-        .layer((gate(Shape::Text), panics(Shape::Text), compression()));
+        .layer(compression());
     let endpoints = ENDPOINTS.into_iter().fold(Router::new(), |router, path| router.route(path, any(endpoint)));
     let hall: Router = match Api::of(&app.host) {
         Some(api) => api.router(),
         None => Router::new().fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NO_HALL).json() }),
     };
-    let router = plain
-        .merge(endpoints.layer((gate(Shape::Message), panics(Shape::Message))))
-        .with_state(app.clone())
-        .nest_service("/hall", hall.layer((gate(Shape::Hall), panics(Shape::Hall), compression())))
-        .merge(Router::new().route("/healthz", health.layer(from_fn_with_state(app, check_names))));
-    of_connection(router)
+    plain
+        .merge(endpoints)
+        .route(HEALTH, get(|| async { "ok\n" }))
+        .with_state(app)
+        .nest_service(HALL, hall.layer(compression()))
 }
 
-/// Refuses a request whose host name does not belong to this host.
-async fn check_names(
-    State(app): State<Arc<App>>,
-    Extension(from): Extension<Arc<Connection>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let reading = app.host.roster().now();
-    match from.called_by(&reading.rules, request.uri().authority(), request.headers()) {
-        Ok(_) => next.run(request).await,
-        Err(why) => Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why)).text(),
-    }
-}
-
-/// The gate of a group of routes.
+/// The findings of the gate about a request.
 #[derive(Clone)]
-struct Gate {
-    app: Arc<App>,
-    shape: Shape,
+struct Admission {
+    /// One reading of `guild.toml` for the whole request.
+    reading: Arc<Reading>,
+    endpoint: Option<Endpoint>,
 }
 
-/// Admits a request. The handlers get its caller, and one reading of `guild.toml` for the whole request.
-async fn admit(
-    State(Gate { app, shape }): State<Gate>,
-    Extension(from): Extension<Arc<Connection>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let reading = app.host.roster().now();
-    let called_by = match from.called_by(&reading.rules, request.uri().authority(), request.headers()) {
-        Ok(called_by) => called_by,
-        Err(why) => return shape.decline(Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why))),
-    };
-    let endpoint = match shape {
-        Shape::Message => Endpoint::at(request.uri().path(), app.host.single_key()),
-        Shape::Text | Shape::Hall => None,
-    };
-    let member = endpoint.as_ref().and_then(Endpoint::member);
-    let admitted = from.admit(&reading.rules, called_by, request.headers(), member);
-    let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
-    let caller = match admitted.and_then(|caller| if is_of_all { caller.require_all_members() } else { Ok(caller) }) {
-        Ok(caller) => caller,
-        Err(refused) => return shape.decline(refused.into()),
-    };
-    if let Some(endpoint) = endpoint {
-        request.extensions_mut().insert(endpoint);
+impl Gate for App {
+    fn shape(&self, path: &str) -> Shape {
+        let in_hall = path.strip_prefix(HALL).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        match in_hall {
+            Some(rest) if rest != "/mcp" => Shape::Hall,
+            None if !path.ends_with("/mcp") => Shape::Text,
+            _ => Shape::Message,
+        }
     }
-    request.extensions_mut().insert(caller);
-    request.extensions_mut().insert(reading);
-    next.run(request).await
+
+    /// Refuses a request whose host name does not belong to this host, and one that its caller may not make. Everybody
+    /// may ask for the host's health.
+    fn admit(&self, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
+        let (path, headers) = (request.uri().path(), request.headers());
+        let reading = self.host.roster().now();
+        let called_by = from.called_by(&reading.rules, request.uri().authority(), headers);
+        let called_by =
+            called_by.map_err(|why| Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why)))?;
+        if path == HEALTH {
+            return Ok(());
+        }
+        let endpoint = Endpoint::at(path, self.host.single_key());
+        let member = endpoint.as_ref().and_then(Endpoint::member);
+        let caller = from.admit(&reading.rules, called_by, headers, member)?;
+        let is_of_all = matches!(self.shape(path), Shape::Hall) || endpoint == Some(Endpoint::Hall);
+        let caller = if is_of_all { caller.require_all_members()? } else { caller };
+        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(Admission { reading, endpoint });
+        Ok(())
+    }
 }
 
 /// Lists the members that a caller may see, with the errors of those that are not served.
-async fn members(Extension(reading): Extension<Arc<Reading>>, Extension(caller): Extension<Caller>) -> Response {
-    let mut report = reading.report();
+async fn members(Extension(admission): Extension<Admission>, Extension(caller): Extension<Caller>) -> Response {
+    let mut report = admission.reading.report();
     report.retain(|report| caller.is_for(&report.member));
     json_response(StatusCode::OK, guild_roster::to_json(&report))
 }
@@ -170,17 +159,12 @@ async fn not_get() -> Response {
 }
 
 /// Handles a request to an MCP endpoint, which is an MCP message or plain JSON-RPC.
-async fn endpoint(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
-    Extension(reading): Extension<Arc<Reading>>,
-    endpoint: Option<Extension<Endpoint>>,
-    request: Request,
-) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let Some(Extension(endpoint)) = endpoint else {
+async fn endpoint(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, mut request: Request) -> Response {
+    let admission = request.extensions_mut().remove::<Admission>();
+    let Some(Admission { reading, endpoint: Some(endpoint) }) = admission else {
         return StatusCode::NOT_FOUND.into_response();
     };
+    let (mut parts, body) = request.into_parts();
     let server = match Server::at(&app.host, &reading, &endpoint) {
         Ok(server) => Ok(server),
         Err(Absent::Unavailable(unavailable)) => Err(unavailable),

@@ -20,19 +20,17 @@ use std::{
 };
 
 use axum::{
-    Router,
     body::{Body, HttpBody},
     response::Response,
 };
 use bytes::Bytes;
 use futures::future::{BoxFuture, pending};
-use guild_auth::{Connection, LARGE};
+use guild_auth::LARGE;
 use guild_contract::Limits;
 use hyper::{body::Frame, server::conn::http1};
 use hyper_util::{
     rt::TokioTimer,
     server::graceful::{GracefulShutdown, Watcher},
-    service::TowerToHyperService,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -40,7 +38,6 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use tower_http::add_extension::AddExtension;
 
 use crate::connections::write_timeout::SHUTDOWN_GRACE;
 
@@ -123,15 +120,6 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
         .max_buf_size(READ_AHEAD.max(head.saturating_add(READ_AHEAD / 4)));
     http
 }
-
-/// The routes as a service for one connection. Its requests carry the connection and its activity as extensions.
-pub(crate) fn service(router: Router, from: Connection, activity: Arc<Activity>) -> ConnectionService {
-    TowerToHyperService::new(AddExtension::new(AddExtension::new(router, Arc::new(from)), activity))
-}
-
-/// The service that [`service`] returns.
-pub(crate) type ConnectionService =
-    TowerToHyperService<AddExtension<AddExtension<Router, Arc<Connection>>, Arc<Activity>>>;
 
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(

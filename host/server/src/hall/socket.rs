@@ -6,12 +6,7 @@
 
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
 
-use axum::{
-    Extension,
-    extract::Request,
-    middleware::{Next, from_fn},
-    response::Response,
-};
+use axum::extract::Request;
 use futures::FutureExt as _;
 use guild_auth::{Connection, Process};
 use guild_contract::Limits;
@@ -23,8 +18,8 @@ use tokio::net::{UnixListener, UnixStream};
 use super::Api;
 use crate::{
     connections::{self, write_timeout::TimedConnection},
-    declined::Shape,
-    layers::{of_connection, panics},
+    declined::{Declined, Shape},
+    layers::{Gate, Routes},
 };
 
 /// Bytes of a socket's path, including the terminating zero.
@@ -65,14 +60,11 @@ impl Socket {
     /// Serves connections until `stop` is ready. A running response then gets 100 ms, as on the port.
     pub async fn serve(&self, api: &Api, limits: &Limits, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(limits.client_seconds.into());
-        let (http, router) = (
-            connections::http(limits),
-            of_connection(api.clone().router().layer((from_fn(admit), panics(Shape::Hall)))),
-        );
+        let (http, routes) = (connections::http(limits), Routes::new(api.clone().router(), Arc::new(OwnUser)));
         let begin = |(stream, _), activity, graceful: Watcher| match process_of_user(&stream) {
             Ok(process) => {
                 let from = Connection::of_process(api.ingress.clone(), process);
-                let service = connections::service(router.clone(), from, activity);
+                let service = routes.service(from, activity);
                 let connection = http.serve_connection(TokioIo::new(TimedConnection::new(stream, patience)), service);
                 let serving = async move {
                     if let Err(error) = graceful.watch(connection).await {
@@ -114,8 +106,16 @@ fn process_of_user(stream: &UnixStream) -> Result<Process, Option<u32>> {
     }
 }
 
-/// Admits a request of the user.
-async fn admit(Extension(from): Extension<Arc<Connection>>, mut request: Request, next: Next) -> Response {
-    request.extensions_mut().insert(from.admit_user());
-    next.run(request).await
+/// Admits each request, since only the user's processes can connect.
+struct OwnUser;
+
+impl Gate for OwnUser {
+    fn shape(&self, _: &str) -> Shape {
+        Shape::Hall
+    }
+
+    fn admit(&self, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
+        request.extensions_mut().insert(from.admit_user());
+        Ok(())
+    }
 }
