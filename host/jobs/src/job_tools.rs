@@ -12,14 +12,10 @@ use guild_contract::{
     capability::{ARTIFACTS, Kind},
     manifest::Scope,
 };
-use guild_session::{
-    task::TaskError,
-    tools::{ToolCall, ToolDefinition, ToolError, Tools, parse},
-};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use crate::{
     memory::{ScopedMemory, Source},
@@ -75,11 +71,6 @@ impl Reporting for RunningJob {
         })
         .await
     }
-}
-
-/// Runs a closure that blocks on the file system.
-async fn blocking(work: impl FnOnce() -> Result<(), ToolError> + Send + 'static) -> Result<(), ToolError> {
-    spawn_blocking(work).await.map_err(TaskError::from)?
 }
 
 /// A kind of work with other tools in place of some of these.

@@ -121,7 +121,7 @@ impl Gate for App {
 
     /// Refuses a request whose host name does not belong to this host, and one that its caller may not make. Everybody
     /// may ask for the host's health.
-    fn admit(&self, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
+    fn admit(&self, shape: Shape, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
         let (path, headers) = (request.uri().path(), request.headers());
         let reading = self.host.roster().now();
         let called_by = from.called_by(&reading.rules, request.uri().authority(), headers);
@@ -133,7 +133,7 @@ impl Gate for App {
         let endpoint = Endpoint::at(path, self.host.single_key());
         let member = endpoint.as_ref().and_then(Endpoint::member);
         let caller = from.admit(&reading.rules, called_by, headers, member)?;
-        let is_of_all = matches!(self.shape(path), Shape::Hall) || endpoint == Some(Endpoint::Hall);
+        let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
         let caller = if is_of_all { caller.require_all_members()? } else { caller };
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(Admission { reading, endpoint });

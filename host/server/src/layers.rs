@@ -49,12 +49,12 @@ pub(crate) trait Gate: Send + Sync {
     /// The form of the errors at a path.
     fn shape(&self, path: &str) -> Shape;
 
-    /// Admits a request. Handlers find its caller among the extensions.
+    /// Admits a request to a path of this shape. Handlers find its caller among the extensions.
     ///
     /// # Errors
     ///
     /// Returns the reason that the request is rejected.
-    fn admit(&self, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined>;
+    fn admit(&self, shape: Shape, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined>;
 }
 
 /// The routes of a listener behind their gate. What all requests need is done here and not in layers of the router,
@@ -118,7 +118,7 @@ impl Routes {
     /// Admits a request, and calls its handler. A panic of the handler becomes an error.
     async fn handle(&self, from: &Arc<Connection>, mut request: Request) -> Response {
         let shape = self.gate.shape(request.uri().path());
-        if let Err(declined) = self.gate.admit(from, &mut request) {
+        if let Err(declined) = self.gate.admit(shape, from, &mut request) {
             return shape.decline(declined);
         }
         match AssertUnwindSafe(self.router.call(request)).catch_unwind().await {
@@ -162,7 +162,7 @@ mod tests {
             self.0
         }
 
-        fn admit(&self, _: &Arc<Connection>, _: &mut Request) -> Result<(), Declined> {
+        fn admit(&self, _: Shape, _: &Arc<Connection>, _: &mut Request) -> Result<(), Declined> {
             Ok(())
         }
     }

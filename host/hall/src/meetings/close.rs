@@ -9,14 +9,14 @@ use guild_contract::{
 };
 use guild_fs::durable::{Survives, if_there, replace};
 use guild_git::{AttemptBranch, GitError, Integration, Merge};
-use guild_session::{task::TaskError, transcript::Line};
+use guild_session::transcript::Line;
 
 use super::{
     Meetings, NewRequest, StoredMeeting,
     meeting::{Close, Meeting, NOT_MERGED, Notes, transcript},
 };
 use crate::{
-    blocking::blocking,
+    blocking::{blocking, in_background},
     core::{
         left_out,
         workers::{Attempt, NoSession},
@@ -58,10 +58,8 @@ impl Meetings {
                 (status, _) => Err(OperationError::Conflict(format!("Meeting \"{id}\" is {status}"))),
             })
             .await?;
-        // The task continues when its caller goes away.
         let meetings = self.clone();
-        let finished = tokio::spawn(async move { meetings.finish(&stored).await }).await;
-        finished.unwrap_or_else(|e| Err(TaskError::from(e).into()))
+        in_background(async move { meetings.finish(&stored).await }).await
     }
 
     /// Continues the end of a meeting. Returns the notes.

@@ -16,12 +16,11 @@ use guild_contract::{
 };
 use guild_fs::durable::{Survives, if_there, read_whole, replace};
 use guild_git::{CommitId, Followed, GitError, Proposed, PullState};
-use guild_session::task::TaskError;
 use serde::{Deserialize, Serialize};
 
 use super::Projects;
 use crate::{
-    blocking::blocking,
+    blocking::{blocking, in_background},
     home::project_list::{Permit, Project},
 };
 
@@ -124,10 +123,9 @@ impl Projects {
     async fn sync_in_time(self: &Arc<Self>, project: Arc<Project>) -> Synced {
         let name = project.name().to_owned();
         let projects = self.clone();
-        // The task continues after its caller stops waiting.
-        let work = tokio::spawn(async move { projects.sync_project(&project).await });
+        let work = in_background(async move { projects.sync_project(&project).await });
         let done = match tokio::time::timeout(SYNC_PATIENCE, work).await {
-            Ok(done) => done.unwrap_or_else(|e| Err(TaskError::from(e).into())),
+            Ok(done) => done,
             Err(_) => Err(OperationError::Conflict(format!(
                 "the sync takes more than {} s, and continues in the background; git or the origin may hang",
                 SYNC_PATIENCE.as_secs()

@@ -11,14 +11,14 @@ use std::{
 use async_trait::async_trait;
 use guild_contract::capability::{Kind, LORE_WRITE};
 use guild_jobs::{JobReport, Reporting, RunningJob};
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::Mutex};
 
 use super::{
-    answer, blocking, define, is_offered,
+    answer, define, is_offered,
     lore::LoreTools,
     report::{Report, Reports},
 };

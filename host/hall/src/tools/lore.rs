@@ -5,13 +5,13 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::{Grants, capability::LORE_WRITE};
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    answer, blocking, define, is_offered, lore_write,
+    answer, define, is_offered, lore_write,
     report::{Report, Reports},
     worktree::{Worktree, key},
 };
@@ -112,7 +112,8 @@ impl LoreTools {
             }
             WRITE => {
                 let WriteArtifact { relative_path, content } = parse(WRITE, input)?;
-                self.write(&relative_path, content.into_bytes(), Some(key)).await?;
+                let write = async move { self.write(&relative_path, content.into_bytes(), Some(key)).await };
+                in_background(write).await?;
                 Ok(answer("The artifact is written."))
             }
             _ => {
@@ -171,6 +172,6 @@ impl Tools for LoreTools {
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
         is_offered(self, &call.name)?;
-        in_background(self.clone().carry_out(call)).await
+        self.clone().carry_out(call).await
     }
 }

@@ -4,13 +4,13 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    answer, blocking, define, is_offered,
+    answer, define, is_offered,
     lore::LoreTools,
     report::{Report, Reports},
 };

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use guild_contract::{Grants, manifest::Scope};
 use guild_jobs::{JobTools, memory::MemoryEntry};
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{blocking, is_offered};
+use super::is_offered;
 
 const READ: &str = "read_memory";
 const WRITE: &str = "write_memory";

@@ -14,10 +14,7 @@ use async_trait::async_trait;
 use guild_contract::{Grants, capability::LORE_WRITE};
 use guild_git::Checkout;
 use guild_jobs::{ActivityKind, JobTools};
-use guild_session::{
-    task::TaskError,
-    tools::{ToolCall, ToolDefinition, ToolError, Tools},
-};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
 use schemars::JsonSchema;
 use serde_json::Value;
 
@@ -138,12 +135,4 @@ fn lore_write(grants: &Grants) -> Result<(), ToolError> {
 
 pub(crate) fn answer(text: &str) -> Value {
     Value::String(text.to_owned())
-}
-
-/// Runs a closure that blocks on the file system.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(TaskError::from)?
 }

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use guild_contract::{Grants, capability::WORKTREE_WRITE};
 use guild_git::{Checkout, RULES_BYTES, is_rules_file};
 use guild_jobs::Names;
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    answer, blocking, define, is_offered, lore_write,
+    answer, define, is_offered, lore_write,
     worktree::{Worktree, key},
 };
 use crate::files::{names, protected::LORE, text};

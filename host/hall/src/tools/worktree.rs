@@ -229,6 +229,7 @@ impl Worktree {
         if asked.is_empty() {
             return Ok(());
         }
+        // The write has its blocking thread and the lock of the worktree's writes until git has answered.
         let ignored = self.runtime.block_on(self.repository.ignored(&self.dir, &asked)).map_err(|e| {
             // The full error could contain a path of the host.
             tracing::warn!(dir = %self.dir.display(), "{path:?} cannot be written: {e}");

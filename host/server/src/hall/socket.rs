@@ -114,7 +114,7 @@ impl Gate for OwnUser {
         Shape::Hall
     }
 
-    fn admit(&self, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
+    fn admit(&self, _: Shape, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
         request.extensions_mut().insert(from.admit_user());
         Ok(())
     }
