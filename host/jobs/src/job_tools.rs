@@ -12,7 +12,10 @@ use guild_contract::{
     capability::{ARTIFACTS, Kind},
     manifest::Scope,
 };
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
+use guild_session::{
+    task::blocking,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools, parse},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;

@@ -1,7 +1,7 @@
-//! Defines the error of work in a separate task that ended without a result.
+//! Runs work in a separate task, and defines the error of a task that ended without a result.
 
 use guild_contract::{OperationError, rpc::RpcError};
-use tokio::task::JoinError;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::tools::ToolError;
 
@@ -38,6 +38,17 @@ impl From<TaskError> for ToolError {
     fn from(error: TaskError) -> Self {
         Self::Unavailable(error.to_string())
     }
+}
+
+/// Runs work of a tool that blocks on storage, on a thread that may block.
+///
+/// # Errors
+///
+/// Returns the error of the work, and `Unavailable` when the work panicked or the host is stopping.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    spawn_blocking(work).await.unwrap_or_else(|e| Err(TaskError::from(e).into()))
 }
 
 #[cfg(test)]

@@ -13,9 +13,6 @@ use guild_contract::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use tokio::task::spawn_blocking;
-
-use crate::task::TaskError;
 
 /// One tool that an agent session can call.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,17 +133,6 @@ const NAME_CHARS: usize = 100;
 /// Returns `InvalidInput`, which names the tool and the invalid field.
 pub fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolError> {
     read(input).map_err(|why| ToolError::InvalidInput(format!("{tool}: {why}")))
-}
-
-/// Runs work of a tool that blocks on storage, on a thread that may block.
-///
-/// # Errors
-///
-/// Returns the error of the work, and `Unavailable` when the work panicked or the host is stopping.
-pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
-    spawn_blocking(work).await.unwrap_or_else(|e| Err(TaskError::from(e).into()))
 }
 
 /// Reads an input.

@@ -11,7 +11,10 @@ use std::{
 use async_trait::async_trait;
 use guild_contract::capability::{Kind, LORE_WRITE};
 use guild_jobs::{JobReport, Reporting, RunningJob};
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
+use guild_session::{
+    task::blocking,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools, parse},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -5,7 +5,10 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::{Grants, capability::LORE_WRITE};
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
+use guild_session::{
+    task::blocking,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools, parse},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use guild_contract::{Grants, manifest::Scope};
 use guild_jobs::{JobTools, memory::MemoryEntry};
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
+use guild_session::{
+    task::blocking,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools, parse},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

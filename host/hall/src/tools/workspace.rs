@@ -8,7 +8,10 @@ use async_trait::async_trait;
 use guild_contract::{Grants, capability::WORKTREE_WRITE};
 use guild_git::{Checkout, RULES_BYTES, is_rules_file};
 use guild_jobs::Names;
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, blocking, parse};
+use guild_session::{
+    task::blocking,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools, parse},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
