@@ -10,9 +10,9 @@ use std::{future::poll_fn, sync::Arc};
 use axum::{
     Extension, Router,
     extract::{Request, State},
-    http::{Extensions, HeaderValue, Method, StatusCode, header::ALLOW},
+    http::{HeaderValue, Method, StatusCode, header::ALLOW},
     response::{IntoResponse, Response},
-    routing::{any, get},
+    routing::get,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -25,27 +25,16 @@ use tokio::{
 };
 
 use crate::{
+    connections::Activity,
     declined::{Declined, Shape, json_response},
     events,
     hall::{Api, NO_HALL},
     input::body::{is_json, not_json, whole},
-    layers::{Gate, Routes, compression},
+    layers::{Admitted, Layers, Listener, compression, route},
     mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
 };
-
-/// The paths of the MCP endpoints; [`Endpoint::at`] finds those that exist.
-const ENDPOINTS: [&str; 8] = [
-    "/mcp",
-    "/hall/mcp",
-    "/members/{key}/mcp",
-    "/members/{scope}/{key}/mcp",
-    "/dispatch/{key}/mcp",
-    "/dispatch/{scope}/{key}/mcp",
-    "/all/{key}/mcp",
-    "/all/{scope}/{key}/mcp",
-];
 
 /// The path of the host's health, and the path below which the hall's API is.
 const HEALTH: &str = "/healthz";
@@ -54,7 +43,7 @@ const HALL: &str = "/hall";
 /// The HTTP service of a host's port.
 #[derive(Clone)]
 pub struct Service {
-    routes: Routes,
+    layers: Layers<App>,
     ingress: Arc<Ingress>,
 }
 
@@ -62,12 +51,12 @@ impl Service {
     /// The service of a host.
     pub fn new(host: Arc<Host>) -> Self {
         let ingress = host.ingress().clone();
-        let app = Arc::new(App { sdk: Services::new(host.clone()), host });
-        Self { routes: Routes::new(of_port(app.clone()), app), ingress }
+        let app = App { router: router(&host), sdk: Services::new(host.clone()), host };
+        Self { layers: Layers::new(Arc::new(app)), ingress }
     }
 
-    pub(crate) fn routes(&self) -> &Routes {
-        &self.routes
+    pub(crate) fn layers(&self) -> &Layers<impl Listener> {
+        &self.layers
     }
 
     /// The rules by which requests are admitted.
@@ -76,40 +65,40 @@ impl Service {
     }
 }
 
-/// State of the handlers.
+/// The listener of a host's port.
 struct App {
     host: Arc<Host>,
     sdk: Services,
+    /// All routes but the MCP endpoints, whose paths [`Endpoint::at`] reads.
+    router: Router,
 }
 
-fn of_port(app: Arc<App>) -> Router {
+fn router(host: &Arc<Host>) -> Router {
     let plain = Router::new()
         .route("/members", get(members))
         // A stream of events has no head alone.
         .route(events::PATH, get(listen).head(not_get))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(compression());
-    let endpoints = ENDPOINTS.into_iter().fold(Router::new(), |router, path| router.route(path, any(endpoint)));
-    let hall: Router = match Api::of(&app.host) {
+    let hall: Router = match Api::of(host) {
         Some(api) => api.router(),
         None => Router::new().fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NO_HALL).json() }),
     };
-    plain
-        .merge(endpoints)
-        .route(HEALTH, get(|| async { "ok\n" }))
-        .with_state(app)
-        .nest_service(HALL, hall.layer(compression()))
+    plain.route(HEALTH, get(|| async { "ok\n" })).with_state(host.clone()).nest_service(HALL, hall.layer(compression()))
 }
 
 /// The findings of the gate about a request.
-#[derive(Clone)]
 struct Admission {
     /// One reading of `guild.toml` for the whole request.
     reading: Arc<Reading>,
     endpoint: Option<Endpoint>,
+    /// None for a path that is open to everybody.
+    caller: Option<Caller>,
 }
 
-impl Gate for App {
+impl Listener for App {
+    type Admission = Admission;
+
     fn shape(&self, path: &str) -> Shape {
         let in_hall = path.strip_prefix(HALL).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         match in_hall {
@@ -121,93 +110,108 @@ impl Gate for App {
 
     /// Refuses a request whose host name does not belong to this host, and one that its caller may not make. Everybody
     /// may ask for the host's health.
-    fn admit(&self, shape: Shape, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
+    fn admit(&self, shape: Shape, from: &Arc<Connection>, request: &Request) -> Result<Admission, Declined> {
         let (path, headers) = (request.uri().path(), request.headers());
         let reading = self.host.roster().now();
         let called_by = from.called_by(&reading.rules, request.uri().authority(), headers);
         let called_by =
             called_by.map_err(|why| Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why)))?;
         if path == HEALTH {
-            return Ok(());
+            return Ok(Admission { reading, endpoint: None, caller: None });
         }
         let endpoint = Endpoint::at(path, self.host.single_key());
         let member = endpoint.as_ref().and_then(Endpoint::member);
         let caller = from.admit(&reading.rules, called_by, headers, member)?;
         let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
         let caller = if is_of_all { caller.require_all_members()? } else { caller };
-        request.extensions_mut().insert(caller);
-        request.extensions_mut().insert(Admission { reading, endpoint });
-        Ok(())
+        Ok(Admission { reading, endpoint, caller: Some(caller) })
+    }
+
+    async fn answer(&self, admission: Admission, activity: Arc<Activity>, mut request: Request) -> Response {
+        let Admission { reading, endpoint, caller } = admission;
+        match (caller, endpoint) {
+            (Some(caller), Some(endpoint)) => {
+                return self.at_endpoint(reading, &endpoint, Admitted { caller, activity }, request).await;
+            }
+            (Some(caller), None) => {
+                request.extensions_mut().insert(reading);
+                request.extensions_mut().insert(Admitted { caller, activity });
+            }
+            (None, _) => {}
+        }
+        route(&self.router, request).await
+    }
+}
+
+impl App {
+    /// Handles a request to an MCP endpoint, which is an MCP message or plain JSON-RPC.
+    async fn at_endpoint(
+        &self,
+        reading: Arc<Reading>,
+        endpoint: &Endpoint,
+        admitted: Admitted,
+        request: Request,
+    ) -> Response {
+        let (parts, body) = request.into_parts();
+        let server = match Server::at(&self.host, &reading, endpoint) {
+            Ok(server) => Ok(server),
+            Err(Absent::Unavailable(unavailable)) => Err(unavailable),
+            Err(Absent::NotFound(why)) => return Declined::invalid(StatusCode::NOT_FOUND, why).message(None),
+        };
+        let is_post = parts.method == Method::POST;
+        let body = match is_post {
+            true if !is_json(&parts.headers) => return not_json().message(None),
+            true => match whole(body, &parts.headers, &admitted).await {
+                Ok(body) => body,
+                Err(declined) => return declined.message(None),
+            },
+            false => Bytes::new(),
+        };
+        let (caller, is_large) = (admitted.caller, body.len() as u64 > LARGE);
+        let (member, target) = match (&server, sdk::protocol_of(&parts.method, &parts.headers, &body)) {
+            (Ok(server), Some(era)) => {
+                // Boxed, so that the future of a request stays small.
+                let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller, parts, body));
+                return if is_large { beside_others(handled).await } else { handled.await };
+            }
+            _ if !is_post => {
+                return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static("POST"))]).into_response();
+            }
+            (Ok(server), None) => (server.key(), Target::Server(server)),
+            (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
+        };
+        let context = RequestContext { caller: &caller, member, target };
+        let answered = if is_large {
+            Box::pin(beside_others(Box::pin(rpc::answer(context, caller.limits(), &body)))).await
+        } else {
+            rpc::answer(context, caller.limits(), &body).await
+        };
+        match answered {
+            Answer::Json(answer) => match caller.respond(answer) {
+                Ok(answer) => json_response(StatusCode::OK, answer),
+                Err(refused) => Declined::from(refused).message(id_of(&body)),
+            },
+            Answer::Nothing => StatusCode::ACCEPTED.into_response(),
+            Answer::Refused(refused) => Declined::from(refused).message(id_of(&body)),
+        }
     }
 }
 
 /// Lists the members that a caller may see, with the errors of those that are not served.
-async fn members(Extension(admission): Extension<Admission>, Extension(caller): Extension<Caller>) -> Response {
-    let mut report = admission.reading.report();
-    report.retain(|report| caller.is_for(&report.member));
+async fn members(Extension(reading): Extension<Arc<Reading>>, Extension(admitted): Extension<Admitted>) -> Response {
+    let mut report = reading.report();
+    report.retain(|report| admitted.caller.is_for(&report.member));
     json_response(StatusCode::OK, guild_roster::to_json(&report))
 }
 
 /// Streams the events of jobs.
-async fn listen(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
-    events::listen(app.host.events(), caller, request.uri(), request.headers())
+async fn listen(State(host): State<Arc<Host>>, Extension(admitted): Extension<Admitted>, request: Request) -> Response {
+    events::listen(host.events(), admitted.caller, request.uri(), request.headers())
 }
 
 /// Refuses a request for the head of a stream.
 async fn not_get() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static("GET"))]).into_response()
-}
-
-/// Handles a request to an MCP endpoint, which is an MCP message or plain JSON-RPC.
-async fn endpoint(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, mut request: Request) -> Response {
-    let admission = request.extensions_mut().remove::<Admission>();
-    let Some(Admission { reading, endpoint: Some(endpoint) }) = admission else {
-        return StatusCode::NOT_FOUND.into_response();
-    };
-    let (mut parts, body) = request.into_parts();
-    let server = match Server::at(&app.host, &reading, &endpoint) {
-        Ok(server) => Ok(server),
-        Err(Absent::Unavailable(unavailable)) => Err(unavailable),
-        Err(Absent::NotFound(why)) => return Declined::invalid(StatusCode::NOT_FOUND, why).message(None),
-    };
-    let is_post = parts.method == Method::POST;
-    let body = match is_post {
-        true if !is_json(&parts.headers) => return not_json().message(None),
-        true => match whole(body, &parts, &caller).await {
-            Ok(body) => body,
-            Err(declined) => return declined.message(None),
-        },
-        false => Bytes::new(),
-    };
-    let is_large = body.len() as u64 > LARGE;
-    let (member, target) = match (&server, sdk::protocol_of(&parts.method, &parts.headers, &body)) {
-        (Ok(server), Some(era)) => {
-            // A stream lives long, and must keep neither its caller's place nor an old reading of `guild.toml`.
-            parts.extensions = Extensions::new();
-            // Boxed, so that the future of a request stays small.
-            let handled = Box::pin(app.sdk.handle(era, Server::clone(server), caller, parts, body));
-            return if is_large { beside_others(handled).await } else { handled.await };
-        }
-        _ if !is_post => {
-            return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static("POST"))]).into_response();
-        }
-        (Ok(server), None) => (server.key(), Target::Server(server)),
-        (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
-    };
-    let context = RequestContext { caller: &caller, member, target };
-    let answered = if is_large {
-        Box::pin(beside_others(Box::pin(rpc::answer(context, caller.limits(), &body)))).await
-    } else {
-        rpc::answer(context, caller.limits(), &body).await
-    };
-    match answered {
-        Answer::Json(answer) => match caller.respond(answer) {
-            Ok(answer) => json_response(StatusCode::OK, answer),
-            Err(refused) => Declined::from(refused).message(id_of(&body)),
-        },
-        Answer::Nothing => StatusCode::ACCEPTED.into_response(),
-        Answer::Refused(refused) => Declined::from(refused).message(id_of(&body)),
-    }
 }
 
 /// The id of the single request in a body.

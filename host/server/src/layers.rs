@@ -1,4 +1,4 @@
-//! Wraps the routes of a listener in what all requests need: an id, a log line, a gate, an answer after a panic.
+//! Wraps the answers of a listener in what all requests need: an id, a log line, a gate, an answer after a panic.
 
 use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -10,7 +10,7 @@ use axum::{
     response::Response,
 };
 use futures::FutureExt as _;
-use guild_auth::Connection;
+use guild_auth::{Caller, Connection};
 use guild_contract::{
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
@@ -19,11 +19,11 @@ use hyper::{
     body::Incoming,
     service::{Service, service_fn},
 };
-use hyper_util::service::TowerToHyperService;
 use tower_http::compression::{
     CompressionLayer,
     predicate::{And, DefaultPredicate, Predicate as _, SizeAbove},
 };
+use tower_service::Service as _;
 use tracing::{Instrument as _, Level};
 use uuid::Uuid;
 
@@ -44,41 +44,69 @@ pub(crate) fn compression() -> CompressionLayer<And<DefaultPredicate, SizeAbove>
     CompressionLayer::new().compress_when(DefaultPredicate::new().and(SizeAbove::new(COMPRESSED_BYTES)))
 }
 
-/// The gate of a listener: every request passes it before it reaches a route.
-pub(crate) trait Gate: Send + Sync {
+/// The requests of a listener: which it admits, and their answers.
+pub(crate) trait Listener: Send + Sync + 'static {
+    /// The findings about an admitted request.
+    type Admission: Send;
+
     /// The form of the errors at a path.
     fn shape(&self, path: &str) -> Shape;
 
-    /// Admits a request to a path of this shape. Handlers find its caller among the extensions.
+    /// The gate: admits a request to a path of this shape.
     ///
     /// # Errors
     ///
     /// Returns the reason that the request is rejected.
-    fn admit(&self, shape: Shape, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined>;
+    fn admit(&self, shape: Shape, from: &Arc<Connection>, request: &Request) -> Result<Self::Admission, Declined>;
+
+    /// Answers an admitted request.
+    fn answer(
+        &self,
+        admission: Self::Admission,
+        activity: Arc<Activity>,
+        request: Request,
+    ) -> impl Future<Output = Response> + Send;
 }
 
-/// The routes of a listener behind their gate. What all requests need is done here and not in layers of the router,
-/// since the router boxes each of its layers, and clones all boxes of a route for each request.
+/// An admitted request's caller and connection. The handlers of routes find it among the extensions.
 #[derive(Clone)]
-pub(crate) struct Routes {
-    router: TowerToHyperService<Router>,
-    gate: Arc<dyn Gate>,
+pub(crate) struct Admitted {
+    pub(crate) caller: Caller,
+    pub(crate) activity: Arc<Activity>,
 }
 
-impl Routes {
-    pub(crate) fn new(router: Router, gate: Arc<dyn Gate>) -> Self {
-        Self { router: TowerToHyperService::new(router), gate }
+/// Answers a request by a router.
+pub(crate) async fn route(router: &Router, request: Request) -> Response {
+    match router.clone().call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// A listener with what all its requests need around it. These are no layers of a router, which boxes each of its
+/// layers, and clones all boxes of a route for each request.
+pub(crate) struct Layers<L>(Arc<L>);
+
+impl<L> Clone for Layers<L> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<L: Listener> Layers<L> {
+    pub(crate) fn new(listener: Arc<L>) -> Self {
+        Self(listener)
     }
 
-    /// The routes as a service for one connection. Requests carry the connection's activity as an extension.
+    /// The service for one connection.
     pub(crate) fn service(
         &self,
         from: Connection,
         activity: Arc<Activity>,
-    ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + use<> {
-        let (routes, from) = (self.clone(), Arc::new(from));
+    ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + use<L> {
+        let (layers, from) = (self.clone(), Arc::new(from));
         service_fn(move |request: Request<Incoming>| {
-            routes.clone().answer(from.clone(), activity.clone(), request.map(Body::new))
+            layers.clone().answer(from.clone(), activity.clone(), request.map(Body::new))
         })
     }
 
@@ -87,26 +115,32 @@ impl Routes {
         self,
         from: Arc<Connection>,
         activity: Arc<Activity>,
-        mut request: Request,
+        request: Request,
     ) -> Result<Response, Infallible> {
         let id = id_of(request.headers());
-        request.extensions_mut().insert(activity.clone());
         let working = activity.works().await;
         let mut response = match tracing::enabled!(Level::DEBUG) {
-            true => self.log(&from, &id, request).await,
-            false => self.handle(&from, request).await,
+            // Boxed, so that the future of a request stays small.
+            true => Box::pin(self.log(&from, activity, &id, request)).await,
+            false => self.handle(&from, activity, request).await,
         };
         response.headers_mut().insert(ID.clone(), id);
         Ok(working.until_sent(response))
     }
 
     /// Handles a request, and logs it. The log lines of its handler have the request's id.
-    async fn log(&self, from: &Arc<Connection>, id: &HeaderValue, request: Request) -> Response {
+    async fn log(
+        &self,
+        from: &Arc<Connection>,
+        activity: Arc<Activity>,
+        id: &HeaderValue,
+        request: Request,
+    ) -> Response {
         let span = tracing::debug_span!("request", id = id.to_str().unwrap_or_default());
         let (method, path) = (request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS));
         async {
             let began = Instant::now();
-            let response = self.handle(from, request).await;
+            let response = self.handle(from, activity, request).await;
             let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis());
             tracing::debug!(peer = from.address().map(display), %method, path, status, ms, "answered over HTTP");
             response
@@ -116,13 +150,14 @@ impl Routes {
     }
 
     /// Admits a request, and calls its handler. A panic of the handler becomes an error.
-    async fn handle(&self, from: &Arc<Connection>, mut request: Request) -> Response {
-        let shape = self.gate.shape(request.uri().path());
-        if let Err(declined) = self.gate.admit(shape, from, &mut request) {
-            return shape.decline(declined);
-        }
-        match AssertUnwindSafe(self.router.call(request)).catch_unwind().await {
-            Ok(Ok(response)) => response,
+    async fn handle(&self, from: &Arc<Connection>, activity: Arc<Activity>, request: Request) -> Response {
+        let shape = self.0.shape(request.uri().path());
+        let admission = match self.0.admit(shape, from, &request) {
+            Ok(admission) => admission,
+            Err(declined) => return shape.decline(declined),
+        };
+        match AssertUnwindSafe(self.0.answer(admission, activity, request)).catch_unwind().await {
+            Ok(response) => response,
             Err(_) => {
                 tracing::error!("the handler of a request panicked");
                 shape.decline(RpcError::internal(HANDLER_FAILED).into())
@@ -146,7 +181,6 @@ mod tests {
     use axum::{
         body::to_bytes,
         http::{StatusCode, header::CONTENT_TYPE},
-        routing::get,
     };
 
     use guild_auth::Ingress;
@@ -154,24 +188,27 @@ mod tests {
 
     use super::*;
 
-    /// Admits everybody.
-    struct Open(Shape);
+    /// A listener with a bug.
+    struct Broken(Shape);
 
-    impl Gate for Open {
+    impl Listener for Broken {
+        type Admission = ();
+
         fn shape(&self, _: &str) -> Shape {
             self.0
         }
 
-        fn admit(&self, _: Shape, _: &Arc<Connection>, _: &mut Request) -> Result<(), Declined> {
+        fn admit(&self, _: Shape, _: &Arc<Connection>, _: &Request) -> Result<(), Declined> {
             Ok(())
+        }
+
+        async fn answer(&self, (): (), _: Arc<Activity>, _: Request) -> Response {
+            panic!("a bug")
         }
     }
 
     #[tokio::test]
     async fn a_panic_is_an_error_in_the_shape_of_the_route() {
-        async fn broken() -> &'static str {
-            panic!("a bug")
-        }
         let ingress = Arc::new(Ingress::of_this_machine(&Config::default()));
         let from = Arc::new(Connection::new(ingress, ([127, 0, 0, 1], 1).into(), None));
         for (shape, content_type, body) in [
@@ -183,8 +220,8 @@ mod tests {
                 format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32603,"message":"{HANDLER_FAILED}"}}}}"#),
             ),
         ] {
-            let routes = Routes::new(Router::new().route("/", get(broken)), Arc::new(Open(shape)));
-            let response = routes.handle(&from, Request::new(Body::empty())).await;
+            let layers = Layers::new(Arc::new(Broken(shape)));
+            let response = layers.handle(&from, Arc::new(Activity::new()), Request::new(Body::empty())).await;
             assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
             assert_eq!(response.headers()[CONTENT_TYPE], content_type);
             assert_eq!(to_bytes(response.into_body(), 1024).await.unwrap(), body);

@@ -191,7 +191,7 @@ impl Served {
         if clock::check(SystemTime::now()).is_err() {
             return refuse_without_clock(stream).await;
         }
-        let service = self.service.routes().service(from, activity);
+        let service = self.service.layers().service(from, activity);
         let connection = self.http.serve_connection(TokioIo::new(TimedConnection::new(stream, self.patience)), service);
         if let Err(error) = graceful.watch(connection).await {
             tracing::debug!(%error, "a connection ended");

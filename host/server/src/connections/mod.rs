@@ -191,7 +191,7 @@ const BUSY: u64 = u64::MAX;
 const CLOSED: u64 = u64::MAX - 1;
 
 impl Activity {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { opened: Instant::now(), state: AtomicU64::new(0), closed: CancellationToken::new() }
     }
 

@@ -35,6 +35,7 @@ use crate::{
         body::{is_json, not_json, whole},
         json,
     },
+    layers::Admitted,
 };
 
 /// The error below `/hall` on a host without a hall.
@@ -66,20 +67,20 @@ impl Api {
         host.hall().map(|hall| Self::new(hall.clone(), host.events().clone(), host.ingress().clone()))
     }
 
-    /// The routes. Requests must carry a [`Caller`] as an extension.
+    /// The routes. Requests must carry [`Admitted`] as an extension.
     pub(crate) fn router(self) -> Router {
         let mut router = Router::new().route(EVENTS, any(listen));
         for operation in OPERATIONS.iter() {
             let Some(route) = operation.row.route else { continue };
             let handler = async move |State(api): State<Self>,
-                                      Extension(caller): Extension<Caller>,
+                                      Extension(admitted): Extension<Admitted>,
                                       path: Result<RawPathParams, RawPathParamsRejection>,
                                       request: Request| {
                 let Some(path) = path.ok().filter(|_| route.verbs.include(request.method().as_str())) else {
                     return not_found(request.method().clone(), request.uri().clone()).await;
                 };
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                api.carry_out(operation, caller, path, request).await.unwrap_or_else(Declined::json)
+                api.carry_out(operation, admitted, path, request).await.unwrap_or_else(Declined::json)
             };
             router = router.route(route.path, any(handler));
         }
@@ -94,18 +95,18 @@ impl Api {
     async fn carry_out(
         self,
         operation: &'static HallOperation,
-        caller: Caller,
+        admitted: Admitted,
         path: Vec<(String, String)>,
         request: Request,
     ) -> Result<Response, Declined> {
         let (parts, body) = request.into_parts();
-        if !body.is_end_stream() && !caller.is_process() && !is_json(&parts.headers) {
+        if !body.is_end_stream() && !admitted.caller.is_process() && !is_json(&parts.headers) {
             return Err(not_json());
         }
-        let body = whole(body, &parts, &caller).await?;
+        let body = whole(body, &parts.headers, &admitted).await?;
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let asked = Asked { operation, path, query, body, is_query: parts.method != Method::POST };
-        match tokio::spawn(async move { self.answer(caller, asked).await }.in_current_span()).await {
+        match tokio::spawn(async move { self.answer(admitted.caller, asked).await }.in_current_span()).await {
             Ok(answered) => answered,
             Err(_) => Err(RpcError::internal(HANDLER_FAILED).into()),
         }
@@ -149,7 +150,12 @@ async fn not_found(method: Method, uri: Uri) -> Response {
 }
 
 /// Streams the events of the hall from now on.
-async fn listen(State(api): State<Api>, Extension(caller): Extension<Caller>, method: Method, uri: Uri) -> Response {
+async fn listen(
+    State(api): State<Api>,
+    Extension(Admitted { caller, .. }): Extension<Admitted>,
+    method: Method,
+    uri: Uri,
+) -> Response {
     if !Verbs::Both.include(method.as_str()) {
         return not_found(method, uri).await;
     }

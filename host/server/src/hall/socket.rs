@@ -6,9 +6,9 @@
 
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
 
-use axum::extract::Request;
+use axum::{Router, extract::Request, response::Response};
 use futures::FutureExt as _;
-use guild_auth::{Connection, Process};
+use guild_auth::{Caller, Connection, Process};
 use guild_contract::Limits;
 use guild_hall::{Hall, PID, SOCKET};
 use hyper_util::{rt::TokioIo, server::graceful::Watcher};
@@ -17,9 +17,9 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::Api;
 use crate::{
-    connections::{self, write_timeout::TimedConnection},
+    connections::{self, Activity, write_timeout::TimedConnection},
     declined::{Declined, Shape},
-    layers::{Gate, Routes},
+    layers::{Admitted, Layers, Listener, route},
 };
 
 /// Bytes of a socket's path, including the terminating zero.
@@ -60,11 +60,11 @@ impl Socket {
     /// Serves connections until `stop` is ready. A running response then gets 100 ms, as on the port.
     pub async fn serve(&self, api: &Api, limits: &Limits, stop: impl Future<Output = ()>) {
         let patience = Duration::from_secs(limits.client_seconds.into());
-        let (http, routes) = (connections::http(limits), Routes::new(api.clone().router(), Arc::new(OwnUser)));
+        let (http, layers) = (connections::http(limits), Layers::new(Arc::new(OwnUser(api.clone().router()))));
         let begin = |(stream, _), activity, graceful: Watcher| match process_of_user(&stream) {
             Ok(process) => {
                 let from = Connection::of_process(api.ingress.clone(), process);
-                let service = routes.service(from, activity);
+                let service = layers.service(from, activity);
                 let connection = http.serve_connection(TokioIo::new(TimedConnection::new(stream, patience)), service);
                 let serving = async move {
                     if let Err(error) = graceful.watch(connection).await {
@@ -106,16 +106,22 @@ fn process_of_user(stream: &UnixStream) -> Result<Process, Option<u32>> {
     }
 }
 
-/// Admits each request, since only the user's processes can connect.
-struct OwnUser;
+/// The routes of the hall's API, for each request, since only the user's processes can connect.
+struct OwnUser(Router);
 
-impl Gate for OwnUser {
+impl Listener for OwnUser {
+    type Admission = Caller;
+
     fn shape(&self, _: &str) -> Shape {
         Shape::Hall
     }
 
-    fn admit(&self, _: Shape, from: &Arc<Connection>, request: &mut Request) -> Result<(), Declined> {
-        request.extensions_mut().insert(from.admit_user());
-        Ok(())
+    fn admit(&self, _: Shape, from: &Arc<Connection>, _: &Request) -> Result<Caller, Declined> {
+        Ok(from.admit_user())
+    }
+
+    async fn answer(&self, caller: Caller, activity: Arc<Activity>, mut request: Request) -> Response {
+        request.extensions_mut().insert(Admitted { caller, activity });
+        route(&self.0, request).await
     }
 }

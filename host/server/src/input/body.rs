@@ -1,13 +1,12 @@
 //! Reads request bodies within bounds on size, time and memory.
 
-use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{pin::pin, task::Poll, time::Duration};
 
 use axum::{
     body::{Body, BodyDataStream, HttpBody},
     http::{
         HeaderMap, HeaderValue, StatusCode,
         header::{CONNECTION, CONTENT_TYPE, EXPECT},
-        request::Parts,
     },
 };
 use bytes::{Bytes, BytesMut};
@@ -16,7 +15,7 @@ use guild_auth::{Caller, LARGE, Refused};
 use guild_contract::json::{has_lone_surrogate, repair_surrogates};
 use tokio::time::timeout;
 
-use crate::{connections::Activity, declined::Declined};
+use crate::{declined::Declined, layers::Admitted};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The most bytes of an oversized body that are read and dropped after the answer, and the time limit for it: a client
@@ -40,8 +39,8 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Reads a request's body, or returns the reason that it is not read.
-pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<Bytes, Declined> {
-    let headers = &parts.headers;
+pub(crate) async fn whole(body: Body, headers: &HeaderMap, admitted: &Admitted) -> Result<Bytes, Declined> {
+    let Admitted { caller, activity } = admitted;
     let limits = caller.limits();
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
@@ -49,10 +48,7 @@ pub(crate) async fn whole(body: Body, parts: &Parts, caller: &Caller) -> Result<
     // The usual case: the body arrived with the head, so there is nothing to time.
     let read = match poll!(&mut reading) {
         Poll::Ready(read) => Ok(read),
-        Poll::Pending => match parts.extensions.get::<Arc<Activity>>() {
-            Some(activity) => activity.waiting(timeout(patience, reading)).await,
-            None => timeout(patience, reading).await,
-        },
+        Poll::Pending => activity.waiting(timeout(patience, reading)).await,
     };
     match read {
         Ok(Ok(body)) => Ok(repaired(body, caller).await?),
