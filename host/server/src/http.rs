@@ -171,7 +171,7 @@ impl App {
         let (member, target) = match (&server, sdk::protocol_of(&parts.method, &parts.headers, &body)) {
             (Ok(server), Some(era)) => {
                 // Boxed, so that the future of a request stays small.
-                let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller, parts, body));
+                let handled = self.sdk.handle(era, Server::clone(server), caller, parts, body).boxed();
                 return if is_large { beside_others(handled).await } else { handled.await };
             }
             _ if !is_post => {
@@ -182,7 +182,7 @@ impl App {
         };
         let context = RequestContext { caller: &caller, member, target };
         let answered = if is_large {
-            Box::pin(beside_others(Box::pin(rpc::answer(context, caller.limits(), &body)))).await
+            beside_others(rpc::answer(context, caller.limits(), &body).boxed()).await
         } else {
             rpc::answer(context, caller.limits(), &body).await
         };

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::BoxFuture};
 use guild_auth::Connection;
 use guild_contract::Limits;
 use guild_fs::clock;
@@ -151,12 +151,7 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
                 their limit of connections");
             return None;
         };
-        let served = served.clone();
-        let serving = async move {
-            served.serve(stream, peer, activity, graceful).await;
-            drop(counted);
-        };
-        Some(serving.boxed())
+        Some(served.clone().begin(stream, peer, counted, activity, graceful))
     };
     let listener = Arc::new(listener);
     let accept = move || {
@@ -174,6 +169,22 @@ struct Served {
 }
 
 impl Served {
+    /// Boxed here, where no type is generic, so that other crates need not compile all that a request does.
+    fn begin(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        counted: Option<AddressPermit>,
+        activity: Arc<Activity>,
+        graceful: Watcher,
+    ) -> BoxFuture<'static, ()> {
+        let serving = async move {
+            self.serve(stream, peer, activity, graceful).await;
+            drop(counted);
+        };
+        serving.boxed()
+    }
+
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>, graceful: Watcher) {
         let ingress = self.service.ingress();
         // The local address is looked up only if needed, since that costs a system call.

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use guild_auth::{Access, Audit, Authorized, Caller, Operation};
 use guild_contract::rpc::{RpcError, code, method};
 use guild_hall::operations::{HallOperation, OPERATIONS};
@@ -325,7 +325,8 @@ pub(crate) fn operation(name: &str) -> Operation<'_> {
 pub(crate) async fn call(server: &Server, caller: &Caller, name: &str, params: Option<&str>) -> Result<Bytes, Failure> {
     let asked = Asked::of(name);
     if let Some(Handler::Tool) = asked.handler {
-        return Box::pin(call_tool(server, caller, params)).await;
+        // Boxed as a trait object, so that the compiler need not look into components for each request.
+        return call_tool(server, caller, params).boxed().await;
     }
     let authorized = caller.authorize(server.key(), asked.operation)?;
     Ok(authorized.run(async |audit| asked.carry_out(server, caller, params, audit).await).await?)
