@@ -11,7 +11,7 @@ use crate::{
     common::Job,
     converse::{Conversation, pieces, success},
     fixture::until,
-    real::{kill_recorded, real, served},
+    real::{kill_cli, real, served},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +67,7 @@ async fn an_interrupted_turn_is_known_to_the_next(killed: bool) {
         Reply::text("Well then."),
     ])
     .await;
-    let (fixture, claude) = real(&provider, |options| options);
+    let (_fixture, claude) = real(&provider, |options| options);
     let mut talk = Conversation::new(claude, Arc::new(Job::default()));
     assert_eq!(talk.say("Begin.").await, success("First."));
     let before = talk.pieces().len();
@@ -76,7 +76,7 @@ async fn an_interrupted_turn_is_known_to_the_next(killed: bool) {
     if killed {
         let killing = async {
             until(|| is_shown(&talk.kept.entries())).await;
-            kill_recorded(&fixture);
+            kill_cli();
         };
         let (end, ()) = tokio::join!(talk.say("Tell me more."), killing);
         assert!(matches!(end.ending, Ending::Error(_)), "{end:?}");
