@@ -71,7 +71,7 @@ fn audits(file: &Path, format: &str) -> Outcome<Vec<f64>> {
 fn command(file: &Path, format: &str) -> Outcome<Command> {
     let guild = std::env::var_os("GUILD_BIN").ok_or("GUILD_BIN does not name the binary; run `cargo xtask bench`")?;
     let mut command = Command::new(guild);
-    command.arg("audit").arg(file).args(["--format", format]);
+    command.arg("audit").arg(file).args(["--format", format, "--fail-on", "none"]);
     command.env("XDG_CONFIG_HOME", fs::canonicalize(host::scratch())?).env_remove("GUILD_CONFIG");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     Ok(command)

@@ -131,7 +131,8 @@ impl Listener for App {
         let Admission { reading, endpoint, caller } = admission;
         match (caller, endpoint) {
             (Some(caller), Some(endpoint)) => {
-                return self.at_endpoint(reading, &endpoint, Admitted { caller, activity }, request).await;
+                // Boxed, so that a connection that waits for its client takes little memory.
+                return Box::pin(self.at_endpoint(reading, &endpoint, Admitted { caller, activity }, request)).await;
             }
             (Some(caller), None) => {
                 request.extensions_mut().insert(reading);

@@ -108,7 +108,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
                 work.session(agent, plan, ceiling, toolboxes, place).await
             }
             (Plan::OwnRun(bounds), JobRequest::OwnRun(plugin, activation)) => {
-                work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
+                Box::pin(work.own_run(agent, &plugin, activation, bounds.min(ceiling))).await
             }
             _ => Err(RunError::Failed("its plugin is not there to carry it out".to_owned())),
         }
@@ -278,6 +278,22 @@ impl Work {
                 (slot, permit)
             }
         };
+        // Boxed, so that a job that waits for its place takes little memory.
+        let end = Box::pin(self.run_session(agent, plan, ceiling, toolboxes, &slot, (history, account, seconds))).await;
+        drop(permit);
+        end
+    }
+
+    /// Runs the session in its place, from what it did before its host stopped.
+    async fn run_session(
+        self,
+        agent: Runtime,
+        plan: SessionPlan,
+        ceiling: Bounds,
+        toolboxes: Arc<dyn Tools>,
+        slot: &Slot,
+        (history, account, seconds): (Vec<Entry>, Account, f64),
+    ) -> Outcome {
         let bounds = plan.bounds.min(ceiling);
         let clock = Clock::start(&self, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, Arc::new(clock.clone()));
@@ -303,7 +319,6 @@ impl Work {
         };
         let end = run(&*slot.runtime, session).instrument(span(&self.data.key, &self.job)).await;
         clock.show(&meter.account());
-        drop(permit);
         match meter.reason(&end.ending) {
             None => Ok(Some(end.text)),
             Some(reason) => Err(RunError::Failed(reason)),
