@@ -102,7 +102,8 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
             false => None,
         };
         let opened = Opened { data, context, attempt, job: running, grants, granted_tools };
-        let work = opened.work(granted).await?;
+        // Boxed as all that follows is, so that a job that waits for its place takes little memory.
+        let work = Box::pin(opened.work(granted)).await?;
         match (plan, request) {
             (Plan::Session(plan), JobRequest::Session { toolboxes, .. }) => {
                 work.session(agent, plan, ceiling, toolboxes, place).await
@@ -278,7 +279,6 @@ impl Work {
                 (slot, permit)
             }
         };
-        // Boxed, so that a job that waits for its place takes little memory.
         let end = Box::pin(self.run_session(agent, plan, ceiling, toolboxes, &slot, (history, account, seconds))).await;
         drop(permit);
         end
