@@ -121,7 +121,8 @@ impl Member {
         })?;
         let mut plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
         let project = activation.project.as_ref().map(|project| project.name.as_str());
-        context.brief(&mut plan, agent, project, &self.grants).await?;
+        // Boxed, since it is large, and little of it is needed where there is no hall.
+        Box::pin(context.brief(&mut plan, agent, project, &self.grants)).await?;
         if let (Plan::Session(session), true) = (&mut plan, attempt.is_some()) {
             if let Some(absent) = attempt.as_ref().and_then(Attempt::absent) {
                 session.system_prompt.push_str(&format!("\n\n{absent}"));
