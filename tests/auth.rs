@@ -748,8 +748,12 @@ fn health_is_answered_without_a_token_and_nothing_else_is() {
         Reply::read(&answer)
     };
     assert_eq!((get("/healthz").status, get("/healthz").body.as_str()), (200, "ok\n"));
-    for path in ["/", "/members/quick/mcp", "/members/other/mcp", "/healthz/", "/nowhere"] {
+    for path in ["/members/quick/mcp", "/members/other/mcp", "/healthz/", "/nowhere"] {
         assert_eq!(get(path).status, 401, "{path}");
+    }
+    // Pages lead to the form that asks for a token.
+    for path in ["/", "/page/members/quick", "/page/nowhere"] {
+        assert_eq!(get(path).status, 303, "{path}");
     }
 }
 

@@ -53,6 +53,7 @@ mod operations;
 mod operator;
 mod options;
 mod packages;
+mod page;
 mod process;
 mod project_commands;
 mod pull_requests;

@@ -10,8 +10,8 @@ use std::{
 use guild_contract::{
     Decision, Event, JobUsage, MemberReport,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, LogParams, LogView,
-        ResultView, Resumed, StatusView, code, method,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, JobsParams, JobsView, ListParams, Listed,
+        LogParams, LogView, ResultView, Resumed, StatusView, TaskView, code, method,
     },
     schema::of,
 };
@@ -36,10 +36,12 @@ const OF_ALL: [&str; 10] = [
     "resources/read",
     "rpc.discover",
 ];
-const OF_WORKERS: [&str; 8] = [
+const OF_WORKERS: [&str; 10] = [
     method::DISPATCH,
     method::LIST,
+    method::JOBS,
     method::STATUS,
+    method::TASK,
     method::RESULT,
     method::LOG,
     method::CANCEL,
@@ -58,6 +60,9 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("dispatched", of::<Dispatched>()),
         ("list-params", of::<ListParams>()),
         ("job-list", of::<JobList>()),
+        ("jobs-params", of::<JobsParams>()),
+        ("jobs-view", of::<JobsView>()),
+        ("task-view", of::<TaskView>()),
         ("job-params", of::<JobParams>()),
         ("status-view", of::<StatusView>()),
         ("result-view", of::<ResultView>()),

@@ -3,12 +3,13 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use guild_contract::{Limits, operation::Access};
+use guild_contract::{Limits, operation::Access, secret::Secret};
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION, uri::Authority};
+use subtle::ConstantTimeEq as _;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
@@ -98,23 +99,78 @@ impl Connection {
         headers: &HeaderMap,
         member: Option<&str>,
     ) -> Result<Caller, Refused> {
-        let caller = |credential, place| {
-            let request = Arc::new(RequestResources { _place: place, memory: OnceLock::new() });
-            Caller { from: self.clone(), rules: rules.clone(), credential, request }
-        };
-        let token = bearer(headers);
-        let is_local = called_by == CalledBy::Loopback;
-        let is_admitted = match &self.ingress.private {
-            Some(private) => is_local && token.is_some_and(|token| private.has_token(token)),
-            None => is_local && !rules.token_required && headers.get(AUTHORIZATION).is_none(),
-        };
-        if is_admitted {
-            return Ok(caller(None, None));
+        if self.needs_no_token(rules, called_by, headers) {
+            return Ok(self.caller(rules, None, None));
         }
-        let credential = match token {
+        let credential = match bearer(headers) {
             Some(token) => rules.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
             None => Err(Refused::Unauthorized),
         };
+        self.enter(rules, credential, member)
+    }
+
+    /// Admits a request of a browser to a page: by the session of its cookie, or as a caller on this machine that needs
+    /// no token. No other request is admitted by a cookie.
+    pub fn admit_browser(
+        self: &Arc<Self>,
+        rules: &Arc<Rules>,
+        called_by: CalledBy,
+        headers: &HeaderMap,
+    ) -> Result<(Caller, Browser), Refused> {
+        let sessions = &self.ingress.sessions;
+        let Some(session) = sessions.find(headers, Instant::now()) else {
+            if self.needs_no_token(rules, called_by, headers) && !sessions.csrf().is_empty() {
+                let browser = Browser { csrf: sessions.csrf().to_owned() };
+                return Ok((self.caller(rules, None, None), browser));
+            }
+            return Err(Refused::Unauthorized);
+        };
+        // The token may have been revoked since.
+        let credential = rules.tokens().and_then(|good| good.of_session(&session.token).ok_or(Refused::Unauthorized));
+        Ok((self.enter(rules, credential, None)?, Browser { csrf: session.csrf }))
+    }
+
+    /// Begins a session with a token.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the token is not valid or made too many requests, or the system has no random numbers.
+    pub fn sign_in(self: &Arc<Self>, rules: &Arc<Rules>, token: &str) -> Result<Cookie, Refused> {
+        let credential = rules.tokens().and_then(|good| good.find(token.as_bytes()).ok_or(Refused::Unauthorized));
+        let caller = self.enter(rules, credential, None)?;
+        let sha256 = caller.credential.as_ref().map(|credential| credential.token.sha256).unwrap_or_default();
+        let begun = self.ingress.sessions.begin(sha256, Instant::now());
+        let (name, id) = begun.map_err(|_| Refused::Unreadable)?;
+        rules.record(&Event { event: "signed-in", who: caller.who(), peer: self.address(), ..Event::default() });
+        Ok(self.cookie(name, id.expose(), ""))
+    }
+
+    /// Ends the session of a request, and returns the cookie that removes its cookie.
+    fn sign_out(&self, headers: &HeaderMap) -> Cookie {
+        self.cookie(self.ingress.sessions.end(headers), "", "; Max-Age=0")
+    }
+
+    fn cookie(&self, name: &str, value: &str, rest: &str) -> Cookie {
+        let secure = if self.ingress.scheme() == "https" { "; Secure" } else { "" };
+        Cookie(Secret::from(format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{rest}")))
+    }
+
+    /// Whether this is a caller on this machine that needs no token.
+    fn needs_no_token(&self, rules: &Rules, called_by: CalledBy, headers: &HeaderMap) -> bool {
+        let is_local = called_by == CalledBy::Loopback;
+        match &self.ingress.private {
+            Some(private) => is_local && bearer(headers).is_some_and(|token| private.has_token(token)),
+            None => is_local && !rules.token_required && headers.get(AUTHORIZATION).is_none(),
+        }
+    }
+
+    /// Admits a request with this credential; or returns and records the refusal.
+    fn enter(
+        self: &Arc<Self>,
+        rules: &Arc<Rules>,
+        credential: Result<Arc<Credential>, Refused>,
+        member: Option<&str>,
+    ) -> Result<Caller, Refused> {
         let entered = credential.and_then(|credential| {
             if let Some(member) = member.filter(|member| !credential.token.is_for(member)) {
                 let member = member.parse().ok();
@@ -122,9 +178,47 @@ impl Connection {
             }
             credential.count_request()?;
             let place = credential.place()?;
-            Ok(caller(Some(credential), Some(place)))
+            Ok(self.caller(rules, Some(credential), Some(place)))
         });
         entered.inspect_err(|refused| rules.record_refusal(self.address(), refused, member, None))
+    }
+
+    fn caller(
+        self: &Arc<Self>,
+        rules: &Arc<Rules>,
+        credential: Option<Arc<Credential>>,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Caller {
+        let request = Arc::new(RequestResources { _place: place, memory: OnceLock::new() });
+        Caller { from: self.clone(), rules: rules.clone(), credential, request }
+    }
+}
+
+/// The browser of an admitted request to a page.
+#[derive(Clone)]
+pub struct Browser {
+    csrf: String,
+}
+
+impl Browser {
+    /// The secret that the forms of a page send back. Pages of other sites cannot read it.
+    pub fn csrf(&self) -> &str {
+        &self.csrf
+    }
+
+    /// Whether a form was sent by a page of this session.
+    pub fn has_sent(&self, csrf: &str) -> bool {
+        bool::from(self.csrf.as_bytes().ct_eq(csrf.as_bytes()))
+    }
+}
+
+/// The value of a `Set-Cookie` header.
+pub struct Cookie(Secret);
+
+impl Cookie {
+    /// The header's value.
+    pub fn expose(&self) -> &str {
+        self.0.expose()
     }
 }
 
@@ -183,6 +277,11 @@ impl Caller {
     /// A caller on this machine without a token.
     pub fn of_this_machine(ingress: Arc<Ingress>) -> Self {
         Arc::new(Connection::new(ingress, LOCAL, None)).admit_user()
+    }
+
+    /// Ends the session of a request, and returns the cookie that removes its cookie.
+    pub fn sign_out(&self, headers: &HeaderMap) -> Cookie {
+        self.from.sign_out(headers)
     }
 
     /// The limits of the caller's rules.

@@ -114,6 +114,12 @@ impl Good {
         found.filter(|credential| !credential.token.has_expired(Timestamp::now())).cloned()
     }
 
+    /// Finds the credential of the token with this SHA-256, with which a session began.
+    pub(crate) fn of_session(&self, sha256: &[u8; 32]) -> Option<Arc<Credential>> {
+        let found = self.0.iter().find(|credential| credential.token.sha256 == *sha256);
+        found.filter(|credential| !credential.token.has_expired(Timestamp::now())).cloned()
+    }
+
     /// The token with this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Token> {
         self.0.iter().map(|credential| &credential.token).find(|token| token.name == name)

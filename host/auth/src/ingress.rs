@@ -13,6 +13,7 @@ use crate::{
     budget::Budget,
     private::PrivateHost,
     rules::{IngressError, Rules},
+    sessions::Sessions,
     spend::{Ledger, tomorrow},
     tls::Tls,
 };
@@ -27,6 +28,7 @@ pub struct Ingress {
     /// The memory for requests, in bytes.
     pub(crate) memory: Arc<Budget>,
     ledger: Arc<Ledger>,
+    pub(crate) sessions: Sessions,
     /// Set if each request needs the token of a private host, or one of `guild.tokens`.
     pub(crate) private: Option<Arc<PrivateHost>>,
 }
@@ -48,6 +50,7 @@ impl Ingress {
             has_tls,
             memory,
             ledger: Ledger::of(config),
+            sessions: Sessions::new(address.port()),
             private: None,
         })
     }
@@ -66,6 +69,7 @@ impl Ingress {
             has_tls: false,
             memory: Budget::new(config.limits.requests_bytes),
             ledger: Ledger::of(config),
+            sessions: Sessions::new(0),
             private: None,
         }
     }

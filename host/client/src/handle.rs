@@ -8,8 +8,8 @@ use std::{
 use guild_contract::{
     JobStatus, MemberKey,
     rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, LogParams, LogPosition,
-        LogView, ResultView, Resumed, StatusView, method,
+        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, JobsParams, JobsView, ListParams,
+        LogParams, LogPosition, LogView, ResultView, Resumed, StatusView, TaskView, method,
     },
 };
 use reqwest::{
@@ -120,6 +120,22 @@ impl WorkerHandle {
     /// See [`Error`].
     pub async fn list(&self, params: &ListParams) -> Result<Reply<JobList>, Error> {
         self.call(method::LIST, params).await
+    }
+
+    /// `worker/jobs`: the states of jobs, newest first, page by page.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn jobs(&self, params: &JobsParams) -> Result<Reply<JobsView>, Error> {
+        self.call(method::JOBS, params).await
+    }
+
+    /// `worker/task`: the task that a job was dispatched with.
+    ///
+    /// # Errors
+    /// See [`Error`]; the token must permit all methods.
+    pub async fn task(&self, job: &str) -> Result<Reply<TaskView>, Error> {
+        self.call(method::TASK, &JobParams { job_id: job.to_owned() }).await
     }
 
     /// `worker/status`: the state of a job (REQ-WD-11).

@@ -18,6 +18,10 @@ pub mod method {
     pub const DISPATCH: &str = "worker/dispatch";
     /// Lists jobs.
     pub const LIST: &str = "worker/list";
+    /// Reads the states of jobs, page by page.
+    pub const JOBS: &str = "worker/jobs";
+    /// Reads one job's task.
+    pub const TASK: &str = "worker/task";
     /// Reads one job's state.
     pub const STATUS: &str = "worker/status";
     /// Reads a completed job's output.
@@ -171,8 +175,88 @@ pub struct JobList {
     pub jobs: Vec<Listed>,
 }
 
+/// The most jobs in an answer to `worker/jobs`.
+pub const JOBS_PAGE: u32 = 200;
+
+/// Parameters of `worker/jobs`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobsParams {
+    /// The status of the wanted jobs. The default is every status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
+    /// The most jobs in the answer, from 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 200))]
+    pub limit: Option<u32>,
+    /// The number of jobs to pass over, which earlier answers had; 0 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u32>,
+}
+
+/// Result of `worker/jobs`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobsView {
+    /// The states of the jobs, newest first.
+    pub jobs: Vec<StatusView>,
+    /// The number of the member's jobs with each status.
+    pub counts: JobCounts,
+    /// Whether there are further jobs.
+    pub more: bool,
+}
+
+/// The number of jobs with each status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobCounts {
+    /// Running jobs, and those that wait for their turn.
+    pub running: u32,
+    /// Jobs with a result.
+    pub completed: u32,
+    /// Jobs that ended without a result.
+    pub failed: u32,
+    /// Cancelled jobs.
+    pub cancelled: u32,
+}
+
+impl JobCounts {
+    /// Counts a job.
+    pub fn add(&mut self, status: JobStatus) {
+        let count = match status {
+            JobStatus::Running => &mut self.running,
+            JobStatus::Completed => &mut self.completed,
+            JobStatus::Failed => &mut self.failed,
+            JobStatus::Cancelled => &mut self.cancelled,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// The number of jobs with a status.
+    pub fn of(&self, status: JobStatus) -> u32 {
+        match status {
+            JobStatus::Running => self.running,
+            JobStatus::Completed => self.completed,
+            JobStatus::Failed => self.failed,
+            JobStatus::Cancelled => self.cancelled,
+        }
+    }
+}
+
+/// Result of `worker/task`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskView {
+    /// The job.
+    pub job_id: JobId,
+    /// The label of the dispatch.
+    pub description: String,
+    /// The whole task.
+    pub task: String,
+    /// The settings of the dispatch; null if there are none.
+    pub config: Option<Map<String, Value>>,
+}
+
 // REQ-WD-46: the id is any text, and a text that names no job of this member is an unknown job.
-/// Parameters of `worker/status`, `worker/result`, `worker/cancel`, `worker/delete` and `worker/resume`.
+/// Parameters of `worker/status`, `worker/task`, `worker/result`, `worker/cancel`, `worker/delete` and
+/// `worker/resume`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobParams {
@@ -338,6 +422,36 @@ impl Operation for ListJobs {
         Row::new(method::LIST, Access::Reads, "Lists jobs, newest first, including jobs of earlier conversations.")
             .refuses("`detail` is neither `simple` nor `detailed`, or `filter` is not a glob.")
             .tool("list", "List jobs");
+}
+
+/// Reads the states of jobs.
+#[derive(Debug)]
+pub struct ReadJobs;
+
+impl Operation for ReadJobs {
+    type Input = JobsParams;
+    type Output = JobsView;
+    const ROW: Row = Row::new(
+        method::JOBS,
+        Access::Reads,
+        "Returns the states of jobs, newest first, page by page, and the number of jobs with each status.",
+    )
+    .refuses("`status` is no status, or `limit` is not from 1 to 200.");
+}
+
+/// Reads a job's task.
+#[derive(Debug)]
+pub struct JobTask;
+
+impl Operation for JobTask {
+    type Input = JobParams;
+    type Output = TaskView;
+    const ROW: Row = Row::new(
+        method::TASK,
+        Access::Inspects,
+        "Returns the task that a job was dispatched with, so that it can be dispatched again.",
+    )
+    .refuses(NO_JOB);
 }
 
 /// Reads the state of a job.

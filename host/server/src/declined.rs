@@ -1,13 +1,16 @@
-//! Makes the responses to rejected requests: a JSON-RPC error at endpoints, `{"error": TEXT}` in the hall's API, text
-//! elsewhere.
+//! Makes the responses to rejected requests: a JSON-RPC error at endpoints, `{"error": TEXT}` in the hall's API, a page
+//! for browsers, text elsewhere.
 //!
-//! All three have the same HTTP status. MCP clients can read the JSON-RPC error.
+//! All have the same HTTP status. MCP clients can read the JSON-RPC error.
 
 use axum::{
     body::Body,
     http::{
         HeaderMap, StatusCode,
-        header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+        header::{
+            CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+            RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+        },
     },
     response::{IntoResponse, Response},
 };
@@ -28,6 +31,8 @@ pub(crate) enum Shape {
     Message,
     /// An error of the hall's API.
     Hall,
+    /// A page.
+    Page,
 }
 
 impl Shape {
@@ -37,6 +42,7 @@ impl Shape {
             Self::Text => declined.text(),
             Self::Message => declined.message(None),
             Self::Hall => declined.json(),
+            Self::Page => declined.page(),
         }
     }
 }
@@ -65,6 +71,21 @@ impl Declined {
         self
     }
 
+    /// The status of the response.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The reason.
+    pub(crate) fn why(&self) -> &str {
+        &self.error.message
+    }
+
+    /// The response to a browser.
+    pub(crate) fn page(self) -> Response {
+        (self.headers, page_response(self.status, guild_page::refusal(None, &self.error.message))).into_response()
+    }
+
     /// The response of routes without JSON-RPC.
     pub(crate) fn text(self) -> Response {
         (self.status, self.headers, format!("{}\n", self.error.message)).into_response()
@@ -81,6 +102,20 @@ impl Declined {
         let body = [b"{\"jsonrpc\":\"2.0\",\"id\":", id.as_bytes(), b",\"error\":", &error, b"}"].concat();
         (self.headers, json_response(self.status, body)).into_response()
     }
+}
+
+/// The headers of each page.
+const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
+    (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+    (CONTENT_SECURITY_POLICY, HeaderValue::from_static(guild_page::CONTENT_SECURITY_POLICY)),
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+];
+
+/// A response with a page.
+pub(crate) fn page_response(status: StatusCode, page: String) -> Response {
+    (status, PAGE_HEADERS, page).into_response()
 }
 
 /// A response with a JSON text.

@@ -16,7 +16,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::FutureExt;
-use guild_auth::{Caller, Connection, Ingress, LARGE};
+use guild_auth::{Browser, CalledBy, Caller, Connection, Ingress, LARGE, Refused};
 use guild_contract::rpc::{RpcError, code};
 use guild_roster::{host::Host, members::roster::Reading};
 use tokio::{
@@ -32,6 +32,7 @@ use crate::{
     input::body::{is_json, not_json, whole},
     layers::{Admitted, Layers, Listener, compression, route},
     mcp::{Absent, Endpoint, Server, Unavailable},
+    page::{self, Opening},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
 };
@@ -84,16 +85,33 @@ fn router(host: &Arc<Host>) -> Router {
         Some(api) => api.router(),
         None => Router::new().fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NO_HALL).json() }),
     };
-    plain.route(HEALTH, get(|| async { "ok\n" })).with_state(host.clone()).nest_service(HALL, hall.layer(compression()))
+    // Pages are not compressed: the length of a compressed page would tell of the secrets in it.
+    plain
+        .merge(page::routes())
+        .route(HEALTH, get(|| async { "ok\n" }))
+        .with_state(host.clone())
+        .nest_service(HALL, hall.layer(compression()))
 }
 
 /// The findings of the gate about a request.
 struct Admission {
     /// One reading of `guild.toml` for the whole request.
     reading: Arc<Reading>,
-    endpoint: Option<Endpoint>,
-    /// None for a path that is open to everybody.
-    caller: Option<Caller>,
+    to: Destination,
+}
+
+/// What a request is for, with its caller.
+enum Destination {
+    /// The host's health, which is open to everybody.
+    Health,
+    /// An MCP endpoint.
+    Endpoint(Caller, Endpoint),
+    /// A route.
+    Route(Caller),
+    /// A page of a browser.
+    Page(Caller, Browser),
+    /// A page that needs no session.
+    Opening(Arc<Connection>),
 }
 
 impl Listener for App {
@@ -103,6 +121,7 @@ impl Listener for App {
         let in_hall = path.strip_prefix(HALL).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         match in_hall {
             Some(rest) if rest != "/mcp" => Shape::Hall,
+            None if page::is_page(path) => Shape::Page,
             None if !path.ends_with("/mcp") => Shape::Text,
             _ => Shape::Message,
         }
@@ -117,34 +136,69 @@ impl Listener for App {
         let called_by =
             called_by.map_err(|why| Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why)))?;
         if path == HEALTH {
-            return Ok(Admission { reading, endpoint: None, caller: None });
+            return Ok(Admission { reading, to: Destination::Health });
+        }
+        if page::is_page(path) {
+            let to = self.admit_to_page(&reading, called_by, from, request)?;
+            return Ok(Admission { reading, to });
         }
         let endpoint = Endpoint::at(path, self.host.single_key());
         let member = endpoint.as_ref().and_then(Endpoint::member);
         let caller = from.admit(&reading.rules, called_by, headers, member)?;
         let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
         let caller = if is_of_all { caller.require_all_members()? } else { caller };
-        Ok(Admission { reading, endpoint, caller: Some(caller) })
+        let to = match endpoint {
+            Some(endpoint) => Destination::Endpoint(caller, endpoint),
+            None => Destination::Route(caller),
+        };
+        Ok(Admission { reading, to })
     }
 
     async fn answer(&self, admission: Admission, activity: Arc<Activity>, mut request: Request) -> Response {
-        let Admission { reading, endpoint, caller } = admission;
-        match (caller, endpoint) {
-            (Some(caller), Some(endpoint)) => {
+        let Admission { reading, to } = admission;
+        let extensions = request.extensions_mut();
+        match to {
+            Destination::Health => {}
+            Destination::Endpoint(caller, endpoint) => {
                 // Boxed, so that a connection that waits for its client takes little memory.
                 return Box::pin(self.at_endpoint(reading, &endpoint, Admitted { caller, activity }, request)).await;
             }
-            (Some(caller), None) => {
-                request.extensions_mut().insert(reading);
-                request.extensions_mut().insert(Admitted { caller, activity });
+            Destination::Route(caller) => {
+                extensions.insert(reading);
+                extensions.insert(Admitted { caller, activity });
             }
-            (None, _) => {}
+            Destination::Page(caller, browser) => {
+                extensions.insert(reading);
+                extensions.insert(Admitted { caller, activity });
+                extensions.insert(browser);
+            }
+            Destination::Opening(from) => {
+                extensions.insert(Opening { from, reading });
+            }
         }
         route(&self.router, request).await
     }
 }
 
 impl App {
+    /// Admits a browser to a page. One without a session is led to the form that asks for a token.
+    fn admit_to_page(
+        &self,
+        reading: &Reading,
+        called_by: CalledBy,
+        from: &Arc<Connection>,
+        request: &Request,
+    ) -> Result<Destination, Declined> {
+        if page::is_open(request.uri().path()) {
+            return Ok(Destination::Opening(from.clone()));
+        }
+        match from.admit_browser(&reading.rules, called_by, request.headers()) {
+            Ok((caller, browser)) => Ok(Destination::Page(caller, browser)),
+            Err(Refused::Unauthorized) => Err(page::sign_in_first(request)),
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
     /// Handles a request to an MCP endpoint, which is an MCP message or plain JSON-RPC.
     async fn at_endpoint(
         &self,

@@ -30,6 +30,9 @@ const TOOLS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/se
 const PROMPTS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/prompts";
 const RESOURCES: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/resources";
 
+/// The method that reads a resource.
+pub(crate) const RESOURCES_READ: &str = "resources/read";
+
 /// A method of the host.
 struct Method {
     operation: Operation<'static>,
@@ -74,7 +77,7 @@ const fn of_sdk(name: &'static str, access: Access) -> Method {
     Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
 }
 
-static METHODS: [Method; 25] = [
+static METHODS: [Method; 27] = [
     Method {
         operation: Operation { name: "initialize", access: Access::Open },
         describe: Some(|shapes| {
@@ -213,10 +216,10 @@ static METHODS: [Method; 25] = [
         }),
     },
     Method {
-        operation: Operation { name: "resources/read", access: Access::Reads },
+        operation: Operation { name: RESOURCES_READ, access: Access::Reads },
         describe: Some(|_| {
             openrpc::Method::new(
-                "resources/read",
+                RESOURCES_READ,
                 "Returns the contents of a resource.",
                 vec![Content::required("uri", text())],
                 Content::required("contents", object()),
@@ -245,7 +248,9 @@ static METHODS: [Method; 25] = [
     },
     of_worker(&worker::DISPATCH),
     of_worker(&worker::LIST),
+    of_worker(&worker::JOBS),
     of_worker(&worker::STATUS),
+    of_worker(&worker::TASK),
     of_worker(&worker::RESULT),
     of_worker(&worker::LOG),
     of_worker(&worker::CANCEL),

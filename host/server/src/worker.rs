@@ -1,4 +1,4 @@
-//! Handles the operations of a worker: the six of REQ-WD-3, `worker/log` and `worker/resume`.
+//! Handles the operations of a worker: the six of REQ-WD-3, and those that only this host has.
 //!
 //! [`guild_contract::rpc`] describes each of them.
 
@@ -12,8 +12,8 @@ use guild_contract::{
     json::parsed_bytes,
     operation::{self as contract, Row},
     rpc::{
-        CancelJob, DeleteJob, DispatchJob, Dispatched, JobList, JobLog, JobResult, JobStatusOf, ListJobs, ListParams,
-        Listed, ResultView, ResumeJob, RpcError, code,
+        CancelJob, DeleteJob, DispatchJob, Dispatched, JOBS_PAGE, JobList, JobLog, JobResult, JobStatusOf, JobTask,
+        ListJobs, ListParams, Listed, ReadJobs, ResultView, ResumeJob, RpcError, code,
     },
     schema,
 };
@@ -51,6 +51,24 @@ pub(crate) static DISPATCH: WorkerMethod = WorkerMethod::of::<DispatchJob>(|memb
 
 pub(crate) static LIST: WorkerMethod = WorkerMethod::of::<ListJobs>(|member, caller, params, _| {
     Box::pin(async move { list(member, caller, params.list()?).await })
+});
+
+pub(crate) static JOBS: WorkerMethod = WorkerMethod::of::<ReadJobs>(|member, caller, params, _| {
+    Box::pin(async move {
+        let params = params.jobs()?;
+        // Each state as a record, as a value, and as JSON in a growing buffer.
+        let most = u64::from(params.limit.unwrap_or(JOBS_PAGE).min(JOBS_PAGE));
+        caller.reserve(most.saturating_mul(STATE_BYTES)).await?;
+        Ok(to_json(&member.states(params).await?))
+    })
+});
+
+pub(crate) static TASK: WorkerMethod = WorkerMethod::of::<JobTask>(|member, caller, params, audit| {
+    Box::pin(async move {
+        let limits = caller.limits();
+        caller.reserve(COPIES * limits.task_bytes.saturating_add(limits.config_bytes)).await?;
+        Ok(to_json(&member.task(&job(params, audit)?).await?))
+    })
 });
 
 pub(crate) static STATUS: WorkerMethod = WorkerMethod::of::<JobStatusOf>(|member, _, params, audit| {
@@ -116,6 +134,9 @@ fn job(params: Params, audit: &Audit) -> Result<String, RpcError> {
     audit.about(&id);
     Ok(id)
 }
+
+/// The bytes that one state takes in an answer to `worker/jobs`, of the sort that workers write.
+const STATE_BYTES: u64 = 16 * 1024;
 
 /// The maximum number of copies of a result in memory: as a text, as JSON, as JSON in JSON, as a value, and in growing
 /// buffers.

@@ -12,7 +12,7 @@ use guild_session::transcript::Line;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{
-    Value,
+    Map, Value,
     value::{RawValue, to_raw_value},
 };
 
@@ -401,6 +401,15 @@ pub(crate) fn store_meta(dir: &Dir, meta: &Meta) -> io::Result<Fingerprint> {
 /// `config.json`: `{}` if the dispatch has none.
 pub(crate) fn config_json(config: &Value) -> io::Result<Vec<u8>> {
     if config.is_null() { Ok(b"{}\n".to_vec()) } else { pretty(config) }
+}
+
+/// Reads the task and the dispatch's `config` from a job's directory `dir`; an empty `config` is `None`.
+pub(crate) fn read_task(dir: &Dir, limits: &Limits) -> io::Result<(String, Option<Map<String, Value>>)> {
+    let task = read_whole(dir, TASK, limits.task_bytes.max(READABLE_BYTES))?;
+    let task = task.map_or_else(String::new, |(bytes, _)| String::from_utf8_lossy(&bytes).into_owned());
+    let config = read_whole(dir, CONFIG, readable(limits.config_bytes))?;
+    let config: Option<Map<String, Value>> = config.map(|(json, _)| serde_json::from_slice(&json)).transpose()?;
+    Ok((task, config.filter(|config| !config.is_empty())))
 }
 
 /// A job's record when it ends.

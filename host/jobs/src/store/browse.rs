@@ -3,7 +3,10 @@
 use std::{io, ops::Bound, path::Path};
 
 use cap_std::fs::Dir;
-use guild_contract::{JobId, JobStatus};
+use guild_contract::{
+    JobId, JobStatus,
+    rpc::{JOBS_PAGE, JobCounts, JobsParams, JobsView, TaskView},
+};
 use guild_session::transcript::Line;
 
 use super::{
@@ -18,6 +21,9 @@ use crate::{
         record::{self, RESULT, SUBMISSION},
     },
 };
+
+/// The number of jobs in a page of states that no limit was given for.
+const DEFAULT_PAGE: u32 = 50;
 
 /// A job in a page of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +63,45 @@ impl JobStore {
             index.from(begin).take(most).cloned().collect::<Vec<_>>()
         };
         entries.iter().map(|entry| JobSummary::of(entry)).collect()
+    }
+
+    /// The answer of `worker/jobs`. A job that is removed meanwhile is left out. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when `limit` is out of bounds.
+    pub fn states(&self, params: &JobsParams) -> Result<JobsView, StoreError> {
+        let limit = params.limit.unwrap_or(DEFAULT_PAGE);
+        if !(1..=JOBS_PAGE).contains(&limit) {
+            return Err(StoreError::Refused(format!("limit is {limit}; it can be from 1 to {JOBS_PAGE}")));
+        }
+        self.sweep(false);
+        let (mut counts, mut found) = (JobCounts::default(), Vec::new());
+        for entry in self.catalog.read().from(Bound::Unbounded) {
+            let status = entry.status();
+            counts.add(status);
+            if params.status.is_none_or(|wanted| wanted == status) {
+                found.push(entry.clone());
+            }
+        }
+        let (offset, limit) = (params.offset.unwrap_or_default() as usize, limit as usize);
+        let more = found.len() > offset.saturating_add(limit);
+        let wanted = found.iter().skip(offset).take(limit);
+        let jobs = wanted.filter_map(|entry| self.view(entry.id.as_str()).ok()).collect();
+        Ok(JobsView { jobs, counts, more })
+    }
+
+    /// The answer of `worker/task`. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job is unknown, or its task cannot be read.
+    pub fn task(&self, id: &str) -> Result<TaskView, StoreError> {
+        let (job_id, dir) = self.open_job(id)?;
+        let description = self.find(id)?.with_meta(|meta| meta.description.clone());
+        let (task, config) =
+            record::read_task(&dir, &self.context.limits()).map_err(StoreError::io("the job's task cannot be read"))?;
+        Ok(TaskView { job_id, description, task, config })
     }
 
     /// The job of that id, if it is in the index. It never blocks on storage.

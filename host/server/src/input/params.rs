@@ -1,6 +1,6 @@
 //! Reads named parameters of methods, and arguments of tools.
 
-use guild_contract::rpc::{Detail, DispatchParams, ListParams, LogParams, RpcError};
+use guild_contract::rpc::{Detail, DispatchParams, JobsParams, ListParams, LogParams, RpcError};
 use serde_json::{Map, Value};
 
 use crate::input::json;
@@ -64,6 +64,12 @@ impl Params {
         let after = self.object("after")?.map(|after| serde_json::from_value(Value::Object(after))).transpose();
         let after = after.map_err(|e| RpcError::invalid_params(format!("Invalid params: in `after`, {e}")))?;
         Ok(LogParams { job_id, after })
+    }
+
+    pub(crate) fn jobs(self) -> Result<JobsParams, RpcError> {
+        let params = self.into_object().into_iter().filter(|(_, value)| !value.is_null()).collect();
+        serde_json::from_value(Value::Object(params))
+            .map_err(|e| RpcError::invalid_params(format!("Invalid params: {e}")))
     }
 
     pub(crate) fn dispatch(mut self) -> Result<DispatchParams, RpcError> {

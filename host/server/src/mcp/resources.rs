@@ -40,7 +40,7 @@ const RESULT: &str = "result";
 const ARTIFACTS: &str = "artifacts/";
 
 /// Characters that are escaped in a path.
-const PLAIN: &AsciiSet = &NAME.remove(b'/');
+pub(crate) const PLAIN: &AsciiSet = &NAME.remove(b'/');
 /// Characters that are escaped in a member's name.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 

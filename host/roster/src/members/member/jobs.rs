@@ -5,7 +5,10 @@ use std::{io, time::Duration};
 use bytes::Bytes;
 use guild_contract::{
     JobId, JobStatus,
-    rpc::{CancelView, Deleted, ListParams, LogParams, LogView, ResultView, Resumed, RpcError},
+    rpc::{
+        CancelView, Deleted, JobsParams, JobsView, ListParams, LogParams, LogView, ResultView, Resumed, RpcError,
+        TaskView,
+    },
 };
 use guild_jobs::{JobStore, StoreError, files::follow::Follow};
 
@@ -42,6 +45,25 @@ impl Member {
             Some(list) => Ok(list),
             None => self.in_store(move |store| store.list(&params)).await,
         }
+    }
+
+    /// `worker/jobs`.
+    ///
+    /// # Errors
+    ///
+    /// Returns -32602 when a parameter is out of bounds.
+    pub async fn states(&self, params: JobsParams) -> Result<JobsView, RpcError> {
+        self.in_store(move |store| store.states(&params)).await
+    }
+
+    /// `worker/task`.
+    ///
+    /// # Errors
+    ///
+    /// Returns -32602 for an unknown job.
+    pub async fn task(&self, id: &str) -> Result<TaskView, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.task(&id)).await
     }
 
     /// `worker/status`: the JSON of a [`guild_contract::rpc::StatusView`].

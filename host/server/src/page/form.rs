@@ -1,0 +1,93 @@
+//! Reads the forms that pages send.
+
+use axum::{
+    extract::Request,
+    http::{StatusCode, header::CONTENT_TYPE},
+};
+use guild_contract::rpc::DispatchParams;
+use guild_page::CSRF_FIELD;
+
+use super::visit::{Visit, Why};
+use crate::input::body::whole;
+
+const URL_ENCODED: &str = "application/x-www-form-urlencoded";
+/// The most bytes of a form that needs no session.
+const OPEN_BYTES: usize = 16 * 1024;
+
+/// The fields of a form, or of a query.
+pub(super) struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// Parses fields.
+    pub(super) fn of(text: &[u8]) -> Self {
+        let fields = url::form_urlencoded::parse(text);
+        Self(fields.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    }
+
+    /// Reads a form that a page of the viewer's session sent.
+    pub(super) async fn sent(visit: &Visit, request: Request) -> Result<Self, Why> {
+        let (parts, body) = request.into_parts();
+        check_type(&parts)?;
+        let body = whole(body, &parts.headers, &visit.admitted).await;
+        let body = body.map_err(|declined| Why { status: declined.status(), text: declined.why().to_owned() })?;
+        let form = Self::of(&body);
+        match form.get(CSRF_FIELD).is_some_and(|csrf| visit.browser.has_sent(csrf)) {
+            true => Ok(form),
+            false => Err(Why {
+                status: StatusCode::FORBIDDEN,
+                text: "this form is not from a page of your session; open the page again".to_owned(),
+            }),
+        }
+    }
+
+    /// Reads a form that needs no session.
+    pub(super) async fn read(request: Request) -> Result<Self, Why> {
+        let (parts, body) = request.into_parts();
+        check_type(&parts)?;
+        let body = axum::body::to_bytes(body, OPEN_BYTES).await;
+        let body =
+            body.map_err(|_| Why { status: StatusCode::BAD_REQUEST, text: "the form cannot be read".to_owned() })?;
+        Ok(Self::of(&body))
+    }
+
+    /// Whether there is a field of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The first field of this name.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All fields of this name.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The parameters of a dispatch. The operation checks them.
+    pub(super) fn dispatch(&self) -> Result<DispatchParams, Why> {
+        let text = |name| self.get(name).unwrap_or_default().replace("\r\n", "\n");
+        let config = text("config");
+        let config = match config.trim() {
+            "" => None,
+            json => Some(serde_json::from_str(json).map_err(|e| Why {
+                status: StatusCode::BAD_REQUEST,
+                text: format!("the config is not a JSON object: {e}"),
+            })?),
+        };
+        Ok(DispatchParams { description: text("description"), task: text("task"), config, agent: None })
+    }
+}
+
+fn check_type(parts: &axum::http::request::Parts) -> Result<(), Why> {
+    let is_form =
+        parts.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(URL_ENCODED.as_bytes()));
+    match is_form {
+        true => Ok(()),
+        false => Err(Why {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            text: format!("the content type must be {URL_ENCODED}"),
+        }),
+    }
+}

@@ -1,0 +1,192 @@
+//! Collects the answers that a view shows.
+
+use axum::{
+    http::{
+        StatusCode,
+        header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS},
+    },
+    response::IntoResponse,
+};
+use ct_codecs::{Base64, Decoder as _};
+use futures::{StreamExt as _, stream};
+use guild_contract::{
+    JobId, JobStatus, MemberService,
+    rpc::{
+        DispatchParams, JobLog, JobParams, JobResult, JobStatusOf, JobTask, JobsParams, JobsView, LogParams, LogView,
+        ReadJobs,
+    },
+};
+use guild_page::{job::JobNow, member::MemberNow as MemberPage, now::MemberNow};
+use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    form::Form,
+    visit::{Answer, Visit, Why},
+};
+use crate::{
+    mcp::{Server, resources},
+    methods::{self, RESOURCES_READ},
+};
+
+/// The most jobs of one member that the first page shows.
+const NEWEST: u32 = 20;
+/// The most answers of `worker/log` that a job's page shows, each of up to 256 KiB.
+const LOGS: usize = 8;
+/// The members that are asked at the same time.
+const AT_ONCE: usize = 4;
+
+/// What the first page shows: the members that the viewer may see, with their newest jobs.
+pub(super) async fn members(visit: &Visit) -> Vec<MemberNow> {
+    let mut reports = visit.reading.report();
+    reports.retain(|report| visit.caller().is_for(&report.member));
+    let asked = stream::iter(reports).map(|report| async move {
+        let jobs = match report.state {
+            MemberService::Foreign | MemberService::Error => Err("it is not in service".to_owned()),
+            MemberService::Ready | MemberService::Loading => {
+                newest(visit, &report.member).await.map_err(|why| why.text)
+            }
+        };
+        MemberNow { report, jobs }
+    });
+    asked.buffered(AT_ONCE).collect().await
+}
+
+/// The newest jobs of a member, and all that run.
+async fn newest(visit: &Visit, member: &str) -> Result<JobsView, Why> {
+    let server = visit.server(member)?;
+    if let Server::Member(member) = &server
+        && !member.manifest().is_worker()
+    {
+        return Err(Why::not_found("it has tools and accepts no tasks"));
+    }
+    let page = |status| JobsParams { status, limit: Some(NEWEST), offset: None };
+    let mut newest = visit.call::<ReadJobs>(&server, &page(None)).await?;
+    if newest.more && newest.counts.running > 0 {
+        let running = visit.call::<ReadJobs>(&server, &page(Some(JobStatus::Running))).await?;
+        let others = running.jobs.into_iter().filter(|job| newest.jobs.iter().all(|known| known.job_id != job.job_id));
+        let others: Vec<_> = others.collect();
+        newest.jobs.extend(others);
+    }
+    Ok(newest)
+}
+
+/// What a member's page shows.
+pub(super) async fn member(visit: &Visit, key: &str, offset: u32) -> Result<MemberPage, Why> {
+    let report = visit.reading.report().into_iter().find(|report| report.member == key);
+    let report = report.filter(|report| visit.caller().is_for(&report.member));
+    let report = report.ok_or_else(|| Why::not_found(format!("there is no member {key}")))?;
+    let (mut description, mut jobs) = (None, Err("the member is not in service".to_owned()));
+    if let Ok(server) = visit.server(key) {
+        if let Server::Member(member) = &server {
+            description = Some(member.manifest().description.clone());
+        }
+        let params = JobsParams { status: None, limit: None, offset: Some(offset) };
+        jobs = visit.call::<ReadJobs>(&server, &params).await.map_err(|why| why.text);
+    }
+    Ok(MemberPage { report, description, jobs, offset })
+}
+
+/// What a job's page shows.
+pub(super) async fn job(visit: &Visit, member: &str, job: &str) -> Result<JobNow, Why> {
+    let server = visit.server(member)?;
+    let params = JobParams { job_id: job.to_owned() };
+    let status = visit.call::<JobStatusOf>(&server, &params).await?;
+    let result = match status.status {
+        JobStatus::Completed => Some(visit.call::<JobResult>(&server, &params).await.map_err(|why| why.text)),
+        JobStatus::Running | JobStatus::Failed | JobStatus::Cancelled => None,
+    };
+    let log = log(visit, &server, job).await.map_err(|why| why.text);
+    let task = visit.call::<JobTask>(&server, &params).await.map_err(|why| why.text);
+    Ok(JobNow { member: member.to_owned(), status, result, log, task, now: Timestamp::now() })
+}
+
+/// The beginning of a job's transcript and log.
+async fn log(visit: &Visit, server: &Server, job: &str) -> Result<LogView, Why> {
+    let mut params = LogParams { job_id: job.to_owned(), after: None };
+    let mut all = visit.call::<JobLog>(server, &params).await?;
+    for _ in 1..LOGS {
+        if !all.more {
+            break;
+        }
+        params.after = Some(all.next);
+        let LogView { transcript, log, next, more, .. } = visit.call::<JobLog>(server, &params).await?;
+        all.transcript.extend(transcript);
+        all.log.extend(log);
+        (all.next, all.more) = (next, more);
+    }
+    Ok(all)
+}
+
+/// The result of `resources/read`.
+#[derive(Deserialize)]
+struct Read {
+    contents: Vec<Content>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    text: Option<String>,
+    blob: Option<String>,
+}
+
+/// A file of a job's artifacts. Texts and images are shown; HTML, SVG and all others are downloads, which no browser
+/// runs on this host's name.
+pub(super) async fn file(visit: &Visit, member: &str, job: &str, path: &str) -> Answer {
+    let (server, key) = (visit.server(member)?, member.parse().map_err(|_| Why::not_found("there is no such member"))?);
+    let job: JobId = job.parse().map_err(|_| Why::not_found("there is no such job"))?;
+    let uri = format!("{}{}", resources::base(&key, &job), utf8_percent_encode(path, resources::PLAIN));
+    let read = methods::call(&server, visit.caller(), RESOURCES_READ, Some(&json!({"uri": uri}).to_string())).await?;
+    let read: Read = serde_json::from_slice(&read).map_err(|_| Why::not_found("the file cannot be read"))?;
+    let bytes = match read.contents.into_iter().next() {
+        Some(Content { text: Some(text), .. }) => text.into_bytes(),
+        Some(Content { blob: Some(blob), .. }) => Base64::decode_to_vec(blob, None).unwrap_or_default(),
+        _ => return Err(Why::not_found("there is no such file")),
+    };
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    let content_type = match extension.as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "html" | "htm" | "xhtml" | "svg" | "xml" => "application/octet-stream",
+        _ if std::str::from_utf8(&bytes).is_ok() => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    };
+    let disposition = if content_type == "application/octet-stream" { "attachment" } else { "inline" };
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (CONTENT_DISPOSITION, HeaderValue::from_static(disposition)),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    let policy = [("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")];
+    Ok((StatusCode::OK, headers, policy, bytes).into_response())
+}
+
+/// A follow-up of a job, with the answers to its questions: a question ends no wait (REQ-WD-12), so the answer is a new
+/// task, which has the old one and its result.
+pub(super) async fn follow_up(visit: &Visit, server: &Server, job: &str, form: &Form) -> Result<DispatchParams, Why> {
+    let params = JobParams { job_id: job.to_owned() };
+    let before = visit.call::<JobTask>(server, &params).await?;
+    let result = visit.call::<JobResult>(server, &params).await.map(|result| result.output);
+    let answers = form.all("question").zip(form.all("answer")).filter(|(_, answer)| !answer.trim().is_empty());
+    let answers: Vec<String> =
+        answers.map(|(question, answer)| format!("Question: {question}\nAnswer: {answer}")).collect();
+    if answers.is_empty() {
+        return Err(Why {
+            status: StatusCode::BAD_REQUEST,
+            text: "write an answer to at least one question".to_owned(),
+        });
+    }
+    let result = result.unwrap_or_else(|why| format!("(none: {})", why.text));
+    let task = format!(
+        "{}\n\n# Your earlier report on this task\n\n{result}\n\n# Answers to your questions\n\n{}\n\nContinue the task with \
+         these answers.\n",
+        before.task,
+        answers.join("\n\n")
+    );
+    let description = form.get("description").unwrap_or(&before.description).to_owned();
+    Ok(DispatchParams { description, task, config: before.config, agent: None })
+}

@@ -1,0 +1,117 @@
+//! Holds what each handler of a page gets: who asks, and the members at that moment.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, request::Parts},
+    response::Response,
+};
+use guild_auth::{Browser, Caller, Refused};
+use guild_contract::operation::Operation;
+use guild_page::{Viewer, refusal};
+use guild_roster::{host::Host, members::roster::Reading};
+
+use crate::{
+    declined::page_response,
+    layers::Admitted,
+    mcp::{Absent, Endpoint, Failure, Server, Unavailable},
+    methods,
+};
+
+/// The reason that an operation has no answer, for a person.
+pub(super) struct Why {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+}
+
+impl Why {
+    pub(super) fn not_found(text: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, text: text.into() }
+    }
+}
+
+impl From<Failure> for Why {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Rpc(error) => Self { status: StatusCode::BAD_REQUEST, text: error.message },
+            Failure::Refused(refused) => refused.into(),
+        }
+    }
+}
+
+impl From<Refused> for Why {
+    fn from(refused: Refused) -> Self {
+        Self { status: refused.status(), text: refused.to_string() }
+    }
+}
+
+/// What a handler answers with: a page, or the reason that there is none.
+pub(super) type Answer = Result<Response, Why>;
+
+/// A request to a page: who asks, and the members at that moment.
+#[derive(Clone)]
+pub(super) struct Visit {
+    pub(super) host: Arc<Host>,
+    pub(super) reading: Arc<Reading>,
+    pub(super) admitted: Admitted,
+    pub(super) browser: Browser,
+}
+
+impl Visit {
+    pub(super) fn caller(&self) -> &Caller {
+        &self.admitted.caller
+    }
+
+    pub(super) fn viewer(&self) -> Viewer {
+        Viewer { token: self.caller().token().map(str::to_owned), csrf: self.browser.csrf().to_owned() }
+    }
+
+    /// Answers with a page, or with the page that says why there is none.
+    pub(super) fn answer(&self, answer: Answer) -> Response {
+        answer.unwrap_or_else(|why| page_response(why.status, refusal(Some(&self.viewer()), &why.text)))
+    }
+
+    /// The server of a member's operations.
+    pub(super) fn server(&self, key: &str) -> Result<Server, Why> {
+        if !self.caller().is_for(key) {
+            return Err(Why {
+                status: StatusCode::FORBIDDEN,
+                text: format!("your token does not permit the member {key}"),
+            });
+        }
+        Server::at(&self.host, &self.reading, &Endpoint::Member(key.to_owned())).map_err(|absent| match absent {
+            Absent::NotFound(why) => Why::not_found(why),
+            Absent::Unavailable(Unavailable { reason, .. }) => {
+                Why { status: StatusCode::SERVICE_UNAVAILABLE, text: reason.to_string() }
+            }
+        })
+    }
+
+    /// Calls an operation for the viewer.
+    pub(super) async fn call<O: Operation>(&self, server: &Server, input: &O::Input) -> Result<O::Output, Why> {
+        let internal =
+            |_| Why { status: StatusCode::INTERNAL_SERVER_ERROR, text: "the host could not answer".to_owned() };
+        let params = serde_json::to_string(input).map_err(internal)?;
+        let answer = methods::call(server, self.caller(), O::ROW.name, Some(&params)).await?;
+        serde_json::from_slice(&answer).map_err(internal)
+    }
+}
+
+impl FromRequestParts<Arc<Host>> for Visit {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, host: &Arc<Host>) -> Result<Self, StatusCode> {
+        let (reading, admitted, browser) = (
+            parts.extensions.get::<Arc<Reading>>().cloned(),
+            parts.extensions.get::<Admitted>().cloned(),
+            parts.extensions.get::<Browser>().cloned(),
+        );
+        match (reading, admitted, browser) {
+            (Some(reading), Some(admitted), Some(browser)) => {
+                Ok(Self { host: host.clone(), reading, admitted, browser })
+            }
+            _ => Err(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
