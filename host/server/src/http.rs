@@ -160,8 +160,7 @@ impl Listener for App {
         match to {
             Destination::Health => {}
             Destination::Endpoint(caller, endpoint) => {
-                // Boxed, so that a connection that waits for its client takes little memory.
-                return Box::pin(self.at_endpoint(reading, &endpoint, Admitted { caller, activity }, request)).await;
+                return self.at_endpoint(reading, &endpoint, Admitted { caller, activity }, request).await;
             }
             Destination::Route(caller) => {
                 extensions.insert(reading);

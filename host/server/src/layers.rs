@@ -120,9 +120,9 @@ impl<L: Listener> Layers<L> {
         let id = id_of(request.headers());
         let working = activity.works().await;
         let mut response = match tracing::enabled!(Level::DEBUG) {
-            // Boxed, so that the future of a request stays small.
+            // Boxed, so that a connection that waits for its client takes little memory.
             true => Box::pin(self.log(&from, activity, &id, request)).await,
-            false => self.handle(&from, activity, request).await,
+            false => Box::pin(self.handle(&from, activity, request)).await,
         };
         response.headers_mut().insert(ID.clone(), id);
         Ok(working.until_sent(response))
