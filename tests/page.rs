@@ -1,7 +1,7 @@
 //! The pages of a host, as a browser requests them.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::TcpStream,
 };
 
@@ -9,89 +9,41 @@ use serde_json::json;
 
 use crate::{
     auth::add,
-    support::host::{Home, Host, PATIENCE, wait_for},
+    support::{
+        host::{Home, Host, PATIENCE, wait_for},
+        mcp::{Answer, Endpoint},
+    },
 };
 
-const FORM: &str = "application/x-www-form-urlencoded";
-
-/// A browser without a screen: it keeps its cookie, and sends what browsers send.
+/// A browser without a screen: it keeps its cookie, and sends the headers of a browser.
 struct Browser {
-    port: u16,
-    cookie: String,
-}
-
-struct Answer {
-    status: u16,
-    head: String,
-    stream: BufReader<TcpStream>,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        let prefix = format!("{name}: ");
-        self.head.lines().find_map(|line| line.strip_prefix(prefix.as_str()))
-    }
-
-    fn body(mut self) -> String {
-        let mut body = String::new();
-        self.stream.read_to_string(&mut body).unwrap();
-        body
-    }
-
-    /// The next message of a stream.
-    fn message(&mut self) -> String {
-        let mut message = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(self.stream.read_line(&mut line).unwrap() > 0, "the stream ended after {message:?}");
-            match line.trim_end().strip_prefix("data: ") {
-                Some(data) => message += data,
-                None if !message.is_empty() && line == "\n" => return message,
-                None => {}
-            }
-        }
-    }
+    host: Endpoint,
 }
 
 impl Browser {
     fn of(host: &Host) -> Self {
-        Self { port: host.port, cookie: String::new() }
+        Self { host: Endpoint::new(host, "/").with("Content-Type", "application/x-www-form-urlencoded") }
     }
 
-    fn send(&self, method: &str, path: &str, more: &str, body: &str) -> Answer {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let (port, cookie) = (self.port, &self.cookie);
-        write!(
-            stream,
-            "{method} {path} HTTP/1.0\r\nHost: localhost:{port}\r\nCookie: {cookie}\r\n{more}Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert!(stream.read_line(&mut head).unwrap() > 0, "no answer: {head:?}");
-        }
-        Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), head, stream }
+    fn at(&self, path: &str) -> Endpoint {
+        Endpoint { path: path.to_owned(), ..self.host.clone() }
     }
 
     fn get(&self, path: &str) -> Answer {
-        self.send("GET", path, "", "")
+        self.at(path).send("GET", "")
     }
 
     fn page(&self, path: &str) -> String {
         let answer = self.get(path);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.head);
-        answer.body()
+        assert_eq!(answer.status, 200, "{path}");
+        answer.text()
     }
 
     fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         let pairs = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
-        let form = pairs.collect::<Vec<_>>().join("&");
-        let more = format!("Content-Type: {FORM}\r\nOrigin: http://localhost:{}\r\n", self.port);
-        self.send("POST", path, &more, &form)
+        let origin = format!("http://localhost:{}", self.host.port);
+        self.at(path).with("Origin", &origin).send("POST", &pairs.collect::<Vec<_>>().join("&"))
     }
 
     /// The secret of the session, from a form of a page.
@@ -104,7 +56,7 @@ impl Browser {
     fn sign_in(&mut self, token: &str) -> Answer {
         let answer = self.submit("/page/sign-in", &[("to", "/"), ("token", token)]);
         if let Some(cookie) = answer.header("set-cookie") {
-            self.cookie = cookie.split(';').next().unwrap().to_owned();
+            self.host = self.host.with("Cookie", cookie.split(';').next().unwrap());
         }
         answer
     }
@@ -127,7 +79,7 @@ fn a_browser_on_this_machine_sees_the_members_and_what_runs() {
     let policy = answer.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"), "{policy}");
     assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-    let page = answer.body();
+    let page = answer.text();
     for shown in ["endless", "quick", "&lt;script&gt;alert(1)&lt;/script&gt;", &job_page("endless", &id)] {
         assert!(page.contains(shown), "{shown} is not in {page}");
     }
@@ -153,13 +105,15 @@ fn a_token_is_asked_for_in_a_form_and_the_cookie_is_not_the_token() {
     let host = home.serve_roster(&[]);
     let mut browser = Browser::of(&host);
     let asked = browser.get("/page/members/quick");
-    assert_eq!((asked.status, asked.header("location")), (303, Some("/page/sign-in?to=%2Fpage%2Fmembers%2Fquick")));
+    assert_eq!((asked.status, asked.header("location")), (303, Some("/page/sign-in?to=%2fpage%2fmembers%2fquick")));
     assert!(browser.page("/page/sign-in?to=/").contains(r#"<input id="token""#));
-    assert_eq!(browser.sign_in("guild_wrong").status, 401);
+    let refused = browser.sign_in("guild_wrong");
+    assert_eq!(refused.status, 401);
+    assert!(refused.text().contains("this host has no such token"));
     let signed_in = browser.sign_in(&token);
     assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/")));
     let cookie = signed_in.header("set-cookie").unwrap();
-    assert!(cookie.contains("; HttpOnly; SameSite=Strict") && !cookie.contains(&token), "{cookie}");
+    assert!(cookie.contains("; httponly; samesite=strict") && !cookie.contains(&token), "{cookie}");
     assert!(browser.page("/").contains("looker"));
     // It sees the members of its token, and dispatches nothing.
     assert!(!browser.page("/").contains("other"));
@@ -168,10 +122,10 @@ fn a_token_is_asked_for_in_a_form_and_the_cookie_is_not_the_token() {
     let fields = [("csrf", &*csrf), ("description", "d"), ("task", "t")];
     let refused = browser.submit("/page/members/quick", &fields);
     assert_eq!(refused.status, 403);
-    assert!(refused.body().contains("worker/dispatch"));
+    assert!(refused.text().contains("worker/dispatch"));
     // The cookie opens pages, and nothing else.
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "worker/list"}).to_string();
-    assert_eq!(browser.send("POST", "/members/quick/mcp", "Content-Type: application/json\r\n", &body).status, 401);
+    assert_eq!(browser.at("/members/quick/mcp").without("Content-Type").send("POST", &body).status, 401);
     assert_eq!(browser.submit("/page/sign-out", &[("csrf", &csrf)]).status, 303);
     assert_eq!(browser.get("/").status, 303);
     // A session ends with its token.
@@ -191,12 +145,12 @@ fn a_form_needs_the_secret_of_its_session_and_calls_one_operation() {
     let (browser, page) = (Browser::of(&host), job_page("endless", &id));
     for fields in [&[("do", "cancel")][..], &[("do", "cancel"), ("csrf", "guessed")]] {
         let refused = browser.submit(&page, fields);
-        assert_eq!(refused.status, 403, "{}", refused.head);
-        assert!(refused.body().contains("not from a page of your session"));
+        assert_eq!(refused.status, 403);
+        assert!(refused.text().contains("not from a page of your session"));
     }
     let csrf = browser.csrf(&page);
-    let foreign = format!("Content-Type: {FORM}\r\nOrigin: http://evil.example\r\n");
-    assert_eq!(browser.send("POST", &page, &foreign, &format!("do=cancel&csrf={csrf}")).status, 403);
+    let foreign = browser.at(&page).with("Origin", "http://evil.example");
+    assert_eq!(foreign.send("POST", &format!("do=cancel&csrf={csrf}")).status, 403);
     assert_eq!(worker.status(&id).unwrap()["status"], "running");
     let cancelled = browser.submit(&page, &[("do", "cancel"), ("csrf", &csrf)]);
     assert_eq!((cancelled.status, cancelled.header("location")), (303, Some(page.as_str())));
@@ -217,9 +171,9 @@ fn a_task_is_dispatched_by_a_form_and_its_report_is_shown() {
     let fields = [("csrf", &*csrf), ("description", "Ada"), ("task", "Who wrote the first program?"), ("config", "[")];
     let refused = browser.submit("/page/members/researcher", &fields);
     assert_eq!(refused.status, 400);
-    assert!(refused.body().contains("the config is not a JSON object"));
+    assert!(refused.text().contains("the config is not a JSON object"));
     let dispatched = browser.submit("/page/members/researcher", &fields[..3]);
-    assert_eq!(dispatched.status, 303, "{}", dispatched.head);
+    assert_eq!(dispatched.status, 303);
     let page = dispatched.header("location").unwrap().to_owned();
     let id = page.split('/').nth(3).unwrap().to_owned();
     assert_eq!(host.at("researcher").ended(&id)["status"], "completed");
@@ -235,9 +189,9 @@ fn a_live_page_is_sent_again_when_something_changes() {
     let host = home.serve(&endless, &[]);
     let mut live = Browser::of(&host).get("/page/now/live");
     assert_eq!(live.header("content-type"), Some("text/event-stream"));
-    assert!(live.message().contains("No job runs."));
+    assert!(live.data().unwrap().contains("No job runs."));
     let id = host.client().start("seen at once");
-    let shown = live.message();
+    let shown = live.data().unwrap();
     assert!(shown.contains("seen at once") && shown.contains(&job_page("endless", &id)), "{shown}");
 }
 
@@ -263,7 +217,7 @@ fn states_of_jobs_are_read_page_by_page_with_their_numbers() {
     let counts = json!({"running": 0, "completed": 4, "failed": 1, "cancelled": 0});
     assert_eq!(page(json!({"limit": 2})), ("j4 j3".to_owned(), true, counts.clone()));
     assert_eq!(page(json!({"limit": 2, "offset": 4})), ("j0".to_owned(), false, counts.clone()));
-    assert_eq!(page(json!({"status": "failed"})), ("j0".to_owned(), false, counts));
+    assert_eq!(page(json!({"status": "failed"})), ("j0".to_owned(), false, counts.clone()));
     for (params, why) in [
         (json!({"limit": 0}), "limit is 0"),
         (json!({"limit": 201}), "limit is 201"),
@@ -272,9 +226,103 @@ fn states_of_jobs_are_read_page_by_page_with_their_numbers() {
         let error = worker.call("worker/jobs", params).unwrap_err();
         assert!(error.code == -32602 && error.message.contains(why), "{error:?}");
     }
+    // A page with long texts ends early.
+    for number in 1..4 {
+        let long = "why? ".repeat(140_000);
+        home.write(&format!("members/quick/jobs/j{number}/questions.md"), long);
+    }
+    wait_for("the long texts", || (page(json!({})) == ("j4 j3 j2".to_owned(), true, counts.clone())).then_some(()));
+    assert_eq!(page(json!({"offset": 3})).0, "j1 j0");
     let id = worker.dispatch(json!({"description": "d", "task": "the task", "config": {"a": 1}})).unwrap();
     wait_for("the job", || (worker.status(&id).unwrap()["status"] != "running").then_some(()));
     let task = worker.call("worker/task", json!({"jobId": id})).unwrap();
     assert_eq!(task, json!({"jobId": id, "description": "d", "task": "the task", "config": {"a": 1}}));
     assert_eq!(worker.call("worker/task", json!({"jobId": "nothing"})).unwrap_err().code, -32602);
+}
+
+#[test]
+fn questions_come_first_and_an_answer_dispatches_a_follow_up_with_the_report() {
+    let home = Home::new();
+    let quick = home.quick("quick");
+    home.write("members/quick/jobs/asked/task.md", "Find the tide tables.\n");
+    home.write("members/quick/jobs/asked/questions.md", "Which <b>port</b>?\nWhich year?\n");
+    home.write("members/quick/jobs/asked/result.md", "There are tables for two ports.\n");
+    home.job("quick", "asked", json!({"status": "completed", "description": "Tides"}));
+    let host = home.serve(&quick, &[]);
+    let browser = Browser::of(&host);
+    let first = browser.page("/");
+    let place = |text: &str| first.find(text).unwrap_or_else(|| panic!("{text} is not in {first}"));
+    assert!(place("Which &lt;b&gt;port&lt;/b&gt;?") < place("Running and queued"));
+    let (path, csrf) = (job_page("quick", "asked"), browser.csrf(&job_page("quick", "asked")));
+    assert!(browser.page(&path).contains("There are tables for two ports."));
+    let answer = |year| {
+        let of_form = [("csrf", &*csrf), ("follows", "asked"), ("description", "Answer: Tides")];
+        let answers = [("question", "Which port?"), ("answer", ""), ("question", "Which year?"), ("answer", year)];
+        browser.submit("/page/members/quick", &[&of_form[..], &answers].concat())
+    };
+    assert_eq!(answer(" ").status, 400);
+    let dispatched = answer("2026,\r\nplease");
+    assert_eq!(dispatched.status, 303);
+    let id = dispatched.header("location").unwrap().split('/').nth(3).unwrap().to_owned();
+    let task = host.client().call("worker/task", json!({"jobId": id})).unwrap();
+    assert_eq!(task["description"], "Answer: Tides");
+    assert_eq!(
+        task["task"],
+        "Find the tide tables.\n\n\n# Your earlier report on this task\n\nThere are tables for two ports.\n\n\n\
+         # Answers to your questions\n\nQuestion: Which year?\nAnswer: 2026,\nplease\n\nContinue the task with these \
+         answers.\n"
+    );
+}
+
+#[test]
+fn files_of_a_job_are_shown_but_none_that_could_run() {
+    let home = Home::new();
+    let quick = home.quick("quick");
+    let files: [(&str, &[u8], &str, &str); 5] = [
+        ("table.csv", b"a,b\n1,2\n", "text/plain; charset=utf-8", "inline"),
+        ("with a space.png", b"\x89PNG\r\n", "image/png", "inline"),
+        ("page.html", b"<script>alert(1)</script>", "application/octet-stream", "attachment"),
+        ("drawing.SVG", b"<svg onload='alert(1)'/>", "application/octet-stream", "attachment"),
+        ("data.bin", b"\xff\xfe\x00", "application/octet-stream", "attachment"),
+    ];
+    for (name, bytes, ..) in files {
+        home.write(&format!("members/quick/jobs/made/artifacts/{name}"), bytes);
+    }
+    home.write("members/quick/jobs/made/result.md", "Made.\n");
+    home.job("quick", "made", json!({"status": "completed"}));
+    let host = home.serve(&quick, &[]);
+    let (browser, path) = (Browser::of(&host), job_page("quick", "made"));
+    let page = browser.page(&path);
+    for (name, bytes, content_type, disposition) in files {
+        let link = format!("{path}?file=artifacts/{}", name.replace(' ', "%20"));
+        assert!(page.contains(&link), "{link} is not in {page}");
+        let answer = browser.get(&link);
+        assert_eq!(
+            (answer.header("content-type"), answer.header("content-disposition")),
+            (Some(content_type), Some(disposition))
+        );
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert!(answer.header("content-security-policy").unwrap().ends_with("; sandbox"));
+        assert_eq!(answer.bytes(), bytes);
+    }
+    for path in [format!("{path}?file=artifacts/none"), format!("{path}?file=artifacts/../meta.json")] {
+        assert_eq!(browser.get(&path).status, 400, "{path}");
+    }
+}
+
+#[test]
+fn a_sign_in_that_does_not_arrive_ends_its_connection() {
+    let mut home = Home::new();
+    let file = home.write("guild.toml", "require_token = true\n[limits]\nclient_seconds = 1\n");
+    home.set("GUILD_CONFIG", file.to_str().unwrap());
+    home.quick("quick");
+    add(&home, &["somebody"]);
+    let host = home.serve_roster(&[]);
+    let mut stream = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = "POST /page/sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n";
+    write!(stream, "{head}Content-Length: 20\r\n\r\ntoken=").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("did not arrive in time"), "{answer}");
 }

@@ -35,6 +35,12 @@ impl Answer {
         text
     }
 
+    pub(crate) fn bytes(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
     /// The one message that it is, whether as JSON or as an event.
     pub(crate) fn message(mut self) -> Value {
         if self.is_stream() {
@@ -52,6 +58,11 @@ impl Answer {
     }
 
     pub(crate) fn next(&mut self) -> Option<Value> {
+        self.data().map(|data| serde_json::from_str(&data).unwrap())
+    }
+
+    /// The next line of data of a stream.
+    pub(crate) fn data(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
             if self.stream.read_line(&mut line).unwrap() == 0 {
@@ -60,7 +71,7 @@ impl Answer {
             if let Some(data) = line.trim_end().strip_prefix("data:").map(str::trim)
                 && !data.is_empty()
             {
-                return Some(serde_json::from_str(data).unwrap());
+                return Some(data.to_owned());
             }
         }
     }
@@ -99,12 +110,16 @@ impl Endpoint {
     pub(crate) fn send(&self, method: &str, body: &str) -> Answer {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let named = self.headers.iter().any(|(name, _)| name == "Host");
-        let host = if named { String::new() } else { format!("Host: localhost:{}\r\n", self.port) };
+        let unless_named = |name: &str, value: &str| match self.headers.iter().any(|(known, _)| known == name) {
+            true => String::new(),
+            false => format!("{name}: {value}\r\n"),
+        };
+        let host = unless_named("Host", &format!("localhost:{}", self.port));
+        let content_type = unless_named("Content-Type", "application/json");
         let headers: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         write!(
             stream,
-            "{method} {} HTTP/1.0\r\n{host}Content-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            "{method} {} HTTP/1.0\r\n{host}{content_type}{headers}Content-Length: {}\r\n\r\n{body}",
             self.path,
             body.len()
         )

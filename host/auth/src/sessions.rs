@@ -14,7 +14,7 @@ use std::{
 use guild_contract::secret::Secret;
 use http::{HeaderMap, header::COOKIE};
 
-use crate::tokens::{digest, random};
+use crate::tokens::{digest, random_digits};
 
 /// The time after which an unused session ends.
 const IDLE: Duration = Duration::from_secs(12 * 60 * 60);
@@ -48,8 +48,7 @@ pub(crate) struct Found {
 impl Sessions {
     /// No sessions, for a host that listens at this port.
     pub(crate) fn new(port: u16) -> Self {
-        let csrf = random().map_or_else(|_| String::new(), |secret| secret.expose().to_owned());
-        Self { cookie: format!("guild-{port}"), csrf, open: Mutex::default() }
+        Self { cookie: format!("guild-{port}"), csrf: random_digits().unwrap_or_default(), open: Mutex::default() }
     }
 
     /// Begins a session of a token, and returns the cookie's name and value.
@@ -58,7 +57,7 @@ impl Sessions {
     ///
     /// Returns an error when the system has no random numbers.
     pub(crate) fn begin(&self, token: [u8; 32], now: Instant) -> io::Result<(&str, Secret)> {
-        let (id, csrf) = (random()?, random()?.expose().to_owned());
+        let (id, csrf) = (Secret::from(random_digits()?), random_digits()?);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, session| now.duration_since(session.used) < IDLE);
         if open.len() >= MOST
@@ -113,7 +112,7 @@ mod tests {
         let of = |headers: &HeaderMap, after| sessions.find(headers, began + after).map(|found| found.token);
         let brought = headers(id.expose());
         assert_eq!(of(&brought, Duration::ZERO), Some([1; 32]));
-        assert_eq!(of(&headers("guild_0"), Duration::ZERO), None);
+        assert_eq!(of(&headers("0"), Duration::ZERO), None);
         // Each use prolongs it.
         assert_eq!(of(&brought, IDLE / 2), Some([1; 32]));
         assert_eq!(of(&brought, IDLE), Some([1; 32]));

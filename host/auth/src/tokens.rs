@@ -40,9 +40,14 @@ const HEADER: &str = "# Made by `guild token`: the SHA-256 of each token, never 
 
 /// Makes a token from the operating system's randomness.
 pub(crate) fn random() -> io::Result<Secret> {
+    Ok(Secret::from(format!("{PREFIX}{}", random_digits()?)))
+}
+
+/// Makes hexadecimal digits from the operating system's randomness, as many as a token has.
+pub(crate) fn random_digits() -> io::Result<String> {
     let mut random = [0_u8; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    Ok(Secret::from(format!("{PREFIX}{}", hex(&random))))
+    Ok(hex(&random))
 }
 
 /// The SHA-256 of a presented token.

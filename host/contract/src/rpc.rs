@@ -188,7 +188,7 @@ pub struct JobsParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 200))]
     pub limit: Option<u32>,
-    /// The number of jobs to pass over, which earlier answers had; 0 by default.
+    /// The number of jobs to pass over: those of earlier answers; 0 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u32>,
 }
@@ -434,7 +434,8 @@ impl Operation for ReadJobs {
     const ROW: Row = Row::new(
         method::JOBS,
         Access::Reads,
-        "Returns the states of jobs, newest first, page by page, and the number of jobs with each status.",
+        "Returns the states of jobs, newest first, page by page, and the number of jobs with each status. A page with \
+         long texts ends early, with `more`.",
     )
     .refuses("`status` is no status, or `limit` is not from 1 to 200.");
 }

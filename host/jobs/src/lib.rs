@@ -25,4 +25,6 @@ pub use job_tools::{ActivityKind, JobReport, JobTools, Reporting};
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use running::{RunningJob, tail::Tail};
-pub use store::{JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, StoreOptions, filter, interrupted};
+pub use store::{
+    JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, StoreOptions, filter, interrupted,
+};

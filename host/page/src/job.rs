@@ -16,7 +16,7 @@ use crate::{
     timeline::timeline,
 };
 
-/// What the page shows of a job. Where a token does not permit an operation, the reason stands in its place.
+/// The data of a job's page. Where a token does not permit an operation, the reason stands in its place.
 #[derive(Debug)]
 pub struct JobNow {
     /// The member's key.

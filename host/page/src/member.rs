@@ -9,7 +9,7 @@ use crate::{
     parts::{Viewer, csrf, job_path, member_path, number, status, text, time},
 };
 
-/// What the page shows of a member.
+/// The data of a member's page.
 #[derive(Debug)]
 pub struct MemberNow {
     /// The report of `GET /members`.
@@ -22,8 +22,8 @@ pub struct MemberNow {
     pub offset: u32,
 }
 
-/// The whole page. `refused` is the reason that a dispatch was refused.
-pub fn member(viewer: &Viewer, member: &MemberNow, refused: Option<&str>) -> String {
+/// The whole page.
+pub fn member(viewer: &Viewer, member: &MemberNow) -> String {
     let report = &member.report;
     let body = html! {
         p.quiet { a href="/" { "Now" } }
@@ -37,7 +37,7 @@ pub fn member(viewer: &Viewer, member: &MemberNow, refused: Option<&str>) -> Str
         @if let Some(description) = &member.description { p { (text(description)) } }
         @match &member.jobs {
             Ok(jobs) => {
-                (dispatch(viewer, &report.member, refused))
+                (dispatch(viewer, &report.member))
                 (list(member, jobs))
             },
             Err(why) => p.quiet { (text(why)) },
@@ -46,10 +46,9 @@ pub fn member(viewer: &Viewer, member: &MemberNow, refused: Option<&str>) -> Str
     page(&report.member, Some(viewer), &body)
 }
 
-fn dispatch(viewer: &Viewer, key: &str, refused: Option<&str>) -> Markup {
+fn dispatch(viewer: &Viewer, key: &str) -> Markup {
     html! {
-        @if let Some(why) = refused { p.error role="alert" { (text(why)) } }
-        details open[refused.is_some()] {
+        details {
             summary { "Dispatch a task" }
             form method="post" action=(member_path(key)) {
                 (csrf(viewer))

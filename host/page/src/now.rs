@@ -16,7 +16,7 @@ pub const LIVE: &str = "/page/now/live";
 /// The most jobs that ended.
 const ENDED: usize = 50;
 
-/// What the page shows of a member.
+/// The data of a member on the page.
 #[derive(Debug)]
 pub struct MemberNow {
     /// The report of `GET /members`.

@@ -24,7 +24,7 @@ const AXIS: usize = 24;
 /// The number of sections of the axis.
 const TICKS: u32 = 5;
 
-/// What an entry of the list shows.
+/// An entry of the list, and its mark in the picture.
 struct Mark {
     kind: Kind,
     session: u32,
@@ -32,7 +32,7 @@ struct Mark {
     /// The end, if it is known; the same as `from` for what takes no time.
     to: Option<Timestamp>,
     title: String,
-    /// What it unfolds to: a heading and a text each.
+    /// The texts that it unfolds to, each with a heading.
     details: Vec<(&'static str, String)>,
 }
 
@@ -266,7 +266,7 @@ mod tests {
         let html = timeline("2026-01-01T00:00:00Z", now, &transcript).into_string();
         assert!(html.contains("1\u{202f}020 tokens") && html.contains("under way"), "{html}");
         assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
-        // Of ten seconds, the turn takes those from the second to the fifth.
+        // The turn takes the seconds from the second to the fifth, of ten.
         assert!(html.contains(r#"<rect class="turn" x="286.0" y="8" height="16" rx="2" width="264.0">"#), "{html}");
     }
 }

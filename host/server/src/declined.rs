@@ -114,8 +114,8 @@ const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
 ];
 
 /// A response with a page.
-pub(crate) fn page_response(status: StatusCode, page: String) -> Response {
-    (status, PAGE_HEADERS, page).into_response()
+pub(crate) fn page_response(status: StatusCode, page: impl Into<Body>) -> Response {
+    (status, PAGE_HEADERS, page.into()).into_response()
 }
 
 /// A response with a JSON text.

@@ -32,7 +32,7 @@ use crate::{
     input::body::{is_json, not_json, whole},
     layers::{Admitted, Layers, Listener, compression, route},
     mcp::{Absent, Endpoint, Server, Unavailable},
-    page::{self, Opening},
+    page::{self, OpenRequest},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
 };
@@ -100,7 +100,7 @@ struct Admission {
     to: Destination,
 }
 
-/// What a request is for, with its caller.
+/// The destination of a request, with its caller.
 enum Destination {
     /// The host's health, which is open to everybody.
     Health,
@@ -111,7 +111,7 @@ enum Destination {
     /// A page of a browser.
     Page(Caller, Browser),
     /// A page that needs no session.
-    Opening(Arc<Connection>),
+    OpenPage(Arc<Connection>),
 }
 
 impl Listener for App {
@@ -171,8 +171,8 @@ impl Listener for App {
                 extensions.insert(Admitted { caller, activity });
                 extensions.insert(browser);
             }
-            Destination::Opening(from) => {
-                extensions.insert(Opening { from, reading });
+            Destination::OpenPage(from) => {
+                extensions.insert(OpenRequest { from, activity, reading });
             }
         }
         route(&self.router, request).await
@@ -189,7 +189,7 @@ impl App {
         request: &Request,
     ) -> Result<Destination, Declined> {
         if page::is_open(request.uri().path()) {
-            return Ok(Destination::Opening(from.clone()));
+            return Ok(Destination::OpenPage(from.clone()));
         }
         match from.admit_browser(&reading.rules, called_by, request.headers()) {
             Ok((caller, browser)) => Ok(Destination::Page(caller, browser)),

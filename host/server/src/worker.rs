@@ -12,11 +12,12 @@ use guild_contract::{
     json::parsed_bytes,
     operation::{self as contract, Row},
     rpc::{
-        CancelJob, DeleteJob, DispatchJob, Dispatched, JOBS_PAGE, JobList, JobLog, JobResult, JobStatusOf, JobTask,
-        ListJobs, ListParams, Listed, ReadJobs, ResultView, ResumeJob, RpcError, code,
+        CancelJob, DeleteJob, DispatchJob, Dispatched, JobList, JobLog, JobResult, JobStatusOf, JobTask, ListJobs,
+        ListParams, Listed, ReadJobs, ResultView, ResumeJob, RpcError, code,
     },
     schema,
 };
+use guild_jobs::STATES_BYTES;
 use guild_roster::{
     blocking,
     members::member::{LOG_BYTES, Member},
@@ -56,9 +57,8 @@ pub(crate) static LIST: WorkerMethod = WorkerMethod::of::<ListJobs>(|member, cal
 pub(crate) static JOBS: WorkerMethod = WorkerMethod::of::<ReadJobs>(|member, caller, params, _| {
     Box::pin(async move {
         let params = params.jobs()?;
-        // Each state as a record, as a value, and as JSON in a growing buffer.
-        let most = u64::from(params.limit.unwrap_or(JOBS_PAGE).min(JOBS_PAGE));
-        caller.reserve(most.saturating_mul(STATE_BYTES)).await?;
+        // The states as values, and as JSON in a growing buffer.
+        caller.reserve(3 * STATES_BYTES as u64).await?;
         Ok(to_json(&member.states(params).await?))
     })
 });
@@ -134,9 +134,6 @@ fn job(params: Params, audit: &Audit) -> Result<String, RpcError> {
     audit.about(&id);
     Ok(id)
 }
-
-/// The bytes that one state takes in an answer to `worker/jobs`, of the sort that workers write.
-const STATE_BYTES: u64 = 16 * 1024;
 
 /// The maximum number of copies of a result in memory: as a text, as JSON, as JSON in JSON, as a value, and in growing
 /// buffers.

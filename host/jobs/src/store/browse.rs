@@ -12,6 +12,7 @@ use guild_session::transcript::Line;
 use super::{
     JobStore,
     index::{Entry, order},
+    json,
 };
 use crate::{
     error::StoreError,
@@ -24,6 +25,8 @@ use crate::{
 
 /// The number of jobs in a page of states that no limit was given for.
 const DEFAULT_PAGE: u32 = 50;
+/// Bytes of states as JSON after which a page of them ends.
+pub const STATES_BYTES: usize = 1024 * 1024;
 
 /// A job in a page of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +68,8 @@ impl JobStore {
         entries.iter().map(|entry| JobSummary::of(entry)).collect()
     }
 
-    /// The answer of `worker/jobs`. A job that is removed meanwhile is left out. It blocks.
+    /// The answer of `worker/jobs`. A job that is removed meanwhile is left out. A page ends with the job that exceeds
+    /// [`STATES_BYTES`]. It blocks.
     ///
     /// # Errors
     ///
@@ -76,19 +80,30 @@ impl JobStore {
             return Err(StoreError::Refused(format!("limit is {limit}; it can be from 1 to {JOBS_PAGE}")));
         }
         self.sweep(false);
-        let (mut counts, mut found) = (JobCounts::default(), Vec::new());
+        let begin = params.offset.unwrap_or_default();
+        let (mut counts, mut page, mut matching) = (JobCounts::default(), Vec::new(), 0_u32);
         for entry in self.catalog.read().from(Bound::Unbounded) {
             let status = entry.status();
             counts.add(status);
             if params.status.is_none_or(|wanted| wanted == status) {
-                found.push(entry.clone());
+                if (begin..begin.saturating_add(limit)).contains(&matching) {
+                    page.push(entry.clone());
+                }
+                matching = matching.saturating_add(1);
             }
         }
-        let (offset, limit) = (params.offset.unwrap_or_default() as usize, limit as usize);
-        let more = found.len() > offset.saturating_add(limit);
-        let wanted = found.iter().skip(offset).take(limit);
-        let jobs = wanted.filter_map(|entry| self.view(entry.id.as_str()).ok()).collect();
-        Ok(JobsView { jobs, counts, more })
+        let (mut view, mut bytes) = (JobsView { counts, ..JobsView::default() }, 0);
+        view.more = matching > begin.saturating_add(limit);
+        for entry in page {
+            if bytes > STATES_BYTES {
+                view.more = true;
+                break;
+            }
+            let Ok(state) = self.view(entry.id.as_str()) else { continue };
+            bytes += json(&state)?.len();
+            view.jobs.push(state);
+        }
+        Ok(view)
     }
 
     /// The answer of `worker/task`. It blocks.

@@ -52,7 +52,7 @@ use crate::{
     usage::removed,
 };
 
-pub use browse::JobSummary;
+pub use browse::{JobSummary, STATES_BYTES};
 use leftovers::{Trash, Unreadable};
 use list::Lists;
 pub use list::filter;

@@ -1,14 +1,18 @@
 //! Reads the forms that pages send.
 
-use axum::{
-    extract::Request,
-    http::{StatusCode, header::CONTENT_TYPE},
-};
-use guild_contract::rpc::DispatchParams;
-use guild_page::CSRF_FIELD;
+use std::{sync::Arc, time::Duration};
 
-use super::visit::{Visit, Why};
-use crate::input::body::whole;
+use axum::{
+    body::to_bytes,
+    extract::Request,
+    http::{StatusCode, header::CONTENT_TYPE, request::Parts},
+};
+use guild_contract::{Limits, rpc::DispatchParams};
+use guild_page::CSRF_FIELD;
+use tokio::time::timeout;
+
+use super::request::{PageRequest, Why};
+use crate::{connections::Activity, input::body::whole};
 
 const URL_ENCODED: &str = "application/x-www-form-urlencoded";
 /// The most bytes of a form that needs no session.
@@ -21,17 +25,18 @@ impl Form {
     /// Parses fields.
     pub(super) fn of(text: &[u8]) -> Self {
         let fields = url::form_urlencoded::parse(text);
-        Self(fields.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+        // Browsers end the lines of a text with CR and LF.
+        Self(fields.map(|(name, value)| (name.into_owned(), value.replace("\r\n", "\n"))).collect())
     }
 
     /// Reads a form that a page of the viewer's session sent.
-    pub(super) async fn sent(visit: &Visit, request: Request) -> Result<Self, Why> {
+    pub(super) async fn sent(page: &PageRequest, request: Request) -> Result<Self, Why> {
         let (parts, body) = request.into_parts();
         check_type(&parts)?;
-        let body = whole(body, &parts.headers, &visit.admitted).await;
+        let body = whole(body, &parts.headers, &page.admitted).await;
         let body = body.map_err(|declined| Why { status: declined.status(), text: declined.why().to_owned() })?;
         let form = Self::of(&body);
-        match form.get(CSRF_FIELD).is_some_and(|csrf| visit.browser.has_sent(csrf)) {
+        match form.get(CSRF_FIELD).is_some_and(|csrf| page.browser.has_sent(csrf)) {
             true => Ok(form),
             false => Err(Why {
                 status: StatusCode::FORBIDDEN,
@@ -40,14 +45,18 @@ impl Form {
         }
     }
 
-    /// Reads a form that needs no session.
-    pub(super) async fn read(request: Request) -> Result<Self, Why> {
+    /// Reads a form that needs no session. While its body is awaited, the connection counts as waiting for its client,
+    /// so that it can be closed for another.
+    pub(super) async fn read(request: Request, activity: &Arc<Activity>, limits: &Limits) -> Result<Self, Why> {
         let (parts, body) = request.into_parts();
         check_type(&parts)?;
-        let body = axum::body::to_bytes(body, OPEN_BYTES).await;
-        let body =
-            body.map_err(|_| Why { status: StatusCode::BAD_REQUEST, text: "the form cannot be read".to_owned() })?;
-        Ok(Self::of(&body))
+        let patience = Duration::from_secs(limits.client_seconds.into());
+        let refused = |status, text: &str| Err(Why { status, text: text.to_owned() });
+        match activity.waiting(timeout(patience, to_bytes(body, OPEN_BYTES))).await {
+            Ok(Ok(body)) => Ok(Self::of(&body)),
+            Ok(Err(_)) => refused(StatusCode::BAD_REQUEST, "the form is incomplete or too long"),
+            Err(_) => refused(StatusCode::REQUEST_TIMEOUT, "the form did not arrive in time"),
+        }
     }
 
     /// Whether there is a field of this name.
@@ -67,7 +76,7 @@ impl Form {
 
     /// The parameters of a dispatch. The operation checks them.
     pub(super) fn dispatch(&self) -> Result<DispatchParams, Why> {
-        let text = |name| self.get(name).unwrap_or_default().replace("\r\n", "\n");
+        let text = |name| self.get(name).unwrap_or_default().to_owned();
         let config = text("config");
         let config = match config.trim() {
             "" => None,
@@ -80,7 +89,7 @@ impl Form {
     }
 }
 
-fn check_type(parts: &axum::http::request::Parts) -> Result<(), Why> {
+fn check_type(parts: &Parts) -> Result<(), Why> {
     let is_form =
         parts.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(URL_ENCODED.as_bytes()));
     match is_form {

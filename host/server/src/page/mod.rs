@@ -5,23 +5,23 @@
 
 mod form;
 mod live;
+mod request;
 mod views;
-mod visit;
 
 use std::sync::Arc;
 
 use axum::{
     Extension, Router,
-    extract::{Path, RawQuery, Request},
+    extract::{Path, RawQuery, Request, State},
     http::{
         HeaderValue, Method, StatusCode,
-        header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE, X_CONTENT_TYPE_OPTIONS},
+        header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, LOCATION, SET_COOKIE, X_CONTENT_TYPE_OPTIONS},
         uri::PathAndQuery,
     },
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use guild_auth::Connection;
+use guild_auth::{Connection, Refused};
 use guild_contract::rpc::{CancelJob, DeleteJob, DispatchJob, JobParams, ResumeJob};
 use guild_page::{
     SIGN_IN, SIGN_OUT,
@@ -32,9 +32,13 @@ use guild_roster::{host::Host, members::roster::Reading};
 
 use self::{
     form::Form,
-    visit::{Visit, Why},
+    live::View,
+    request::{PageRequest, Why},
 };
-use crate::declined::{Declined, page_response};
+use crate::{
+    connections::Activity,
+    declined::{Declined, page_response},
+};
 
 /// The path below which all pages are, except the first, which is at `/`.
 const PAGES: &str = "/page/";
@@ -65,7 +69,7 @@ pub(crate) fn routes() -> Router<Arc<Host>> {
         ASSETS.iter().fold(Router::new(), |router, asset| router.route(asset.path, get(|| async { file(asset) })));
     Router::new()
         .route("/", get(first))
-        .route(now::LIVE, get(live::now))
+        .route(now::LIVE, get(|page: PageRequest| async { live::live(page, View::Now) }))
         .route("/page/jobs/{job}/{*member}", get(job).post(act))
         .route("/page/members/{*member}", get(member).post(dispatch))
         .route(SIGN_IN, get(ask_for_token).post(begin))
@@ -73,64 +77,62 @@ pub(crate) fn routes() -> Router<Arc<Host>> {
         .merge(assets)
 }
 
-async fn first(visit: Visit) -> Response {
-    let members = views::members(&visit).await;
-    page_response(StatusCode::OK, now::now(&visit.viewer(), &members))
+async fn first(page: PageRequest) -> Response {
+    let members = views::members(&page).await;
+    page.show(now::now(&page.viewer(), &members))
 }
 
-async fn job(visit: Visit, Path((job, member)): Path<(String, String)>, RawQuery(query): RawQuery) -> Response {
+async fn job(page: PageRequest, Path((job, member)): Path<(String, String)>, RawQuery(query): RawQuery) -> Response {
     let query = Form::of(query.unwrap_or_default().as_bytes());
     if query.has("live") {
-        return live::job(visit, job, member);
+        return live::live(page, View::Job { member, job });
     }
     let answer = async {
         if let Some(path) = query.get("file") {
-            return views::file(&visit, &member, &job, path).await;
+            return views::file(&page, &member, &job, path).await;
         }
-        let shown = views::job(&visit, &member, &job).await?;
-        Ok(page_response(StatusCode::OK, guild_page::job::job(&visit.viewer(), &shown)))
+        let shown = views::job(&page, &member, &job).await?;
+        Ok(page.show(guild_page::job::job(&page.viewer(), &shown)))
     };
-    visit.answer(answer.await)
+    page.answer(answer.await)
 }
 
 /// Cancels, deletes or resumes a job.
-async fn act(visit: Visit, Path((job, member)): Path<(String, String)>, request: Request) -> Response {
+async fn act(page: PageRequest, Path((job, member)): Path<(String, String)>, request: Request) -> Response {
     let answer = async {
-        let form = Form::sent(&visit, request).await?;
-        let (server, params) = (visit.server(&member)?, JobParams { job_id: job.clone() });
+        let form = Form::sent(&page, request).await?;
+        let (server, params) = (page.server(&member)?, JobParams { job_id: job.clone() });
         let to = match form.get("do") {
-            Some("cancel") => visit.call::<CancelJob>(&server, &params).await.map(|_| job_path(&member, &job))?,
-            Some("resume") => visit.call::<ResumeJob>(&server, &params).await.map(|_| job_path(&member, &job))?,
-            Some("delete") => visit.call::<DeleteJob>(&server, &params).await.map(|_| member_path(&member))?,
+            Some("cancel") => page.call::<CancelJob>(&server, &params).await.map(|_| job_path(&member, &job))?,
+            Some("resume") => page.call::<ResumeJob>(&server, &params).await.map(|_| job_path(&member, &job))?,
+            Some("delete") => page.call::<DeleteJob>(&server, &params).await.map(|_| member_path(&member))?,
             _ => return Err(Why { status: StatusCode::BAD_REQUEST, text: "the form names no operation".to_owned() }),
         };
         Ok(see(&to))
     };
-    visit.answer(answer.await)
+    page.answer(answer.await)
 }
 
-async fn member(visit: Visit, Path(member): Path<String>, RawQuery(query): RawQuery) -> Response {
+async fn member(page: PageRequest, Path(member): Path<String>, RawQuery(query): RawQuery) -> Response {
     let query = Form::of(query.unwrap_or_default().as_bytes());
     let offset = query.get("offset").and_then(|offset| offset.parse().ok()).unwrap_or_default();
-    let answer = views::member(&visit, &member, offset).await;
-    visit.answer(
-        answer.map(|shown| page_response(StatusCode::OK, guild_page::member::member(&visit.viewer(), &shown, None))),
-    )
+    let answer = views::member(&page, &member, offset).await;
+    page.answer(answer.map(|shown| page.show(guild_page::member::member(&page.viewer(), &shown))))
 }
 
 /// Dispatches a task to a member.
-async fn dispatch(visit: Visit, Path(member): Path<String>, request: Request) -> Response {
+async fn dispatch(page: PageRequest, Path(member): Path<String>, request: Request) -> Response {
     let answer = async {
-        let form = Form::sent(&visit, request).await?;
-        let server = visit.server(&member)?;
+        let form = Form::sent(&page, request).await?;
+        let server = page.server(&member)?;
         let params = match form.get("follows") {
-            Some(job) => views::follow_up(&visit, &server, job, &form).await?,
+            Some(job) => views::follow_up(&page, &server, job, &form).await?,
             None => form.dispatch()?,
         };
-        let dispatched = visit.call::<DispatchJob>(&server, &params).await?;
+        let dispatched = page.call::<DispatchJob>(&server, &params).await?;
         Ok(see(&job_path(&member, dispatched.job_id.as_str())))
     };
-    visit.answer(answer.await)
+    page.answer(answer.await)
 }
 
 async fn ask_for_token(RawQuery(query): RawQuery) -> Response {
@@ -139,31 +141,42 @@ async fn ask_for_token(RawQuery(query): RawQuery) -> Response {
 }
 
 /// Begins a session with a token.
-async fn begin(Extension(opening): Extension<Opening>, request: Request) -> Response {
-    let form = match Form::read(request).await {
+async fn begin(State(host): State<Arc<Host>>, Extension(open): Extension<OpenRequest>, request: Request) -> Response {
+    let form = match Form::read(request, &open.activity, &host.limits()).await {
         Ok(form) => form,
-        Err(why) => return page_response(why.status, refusal(None, &why.text)),
+        // A client that is still sending cannot use the connection again.
+        Err(why) => {
+            let response = page_response(why.status, refusal(None, &why.text));
+            return ([(CONNECTION, HeaderValue::from_static("close"))], response).into_response();
+        }
     };
     let to = own_path(form.get("to"));
-    match opening.from.sign_in(&opening.reading.rules, form.get("token").unwrap_or_default().trim()) {
+    match open.from.sign_in(&open.reading.rules, form.get("token").unwrap_or_default().trim()) {
         Ok(cookie) => with_cookie(see(to), cookie.expose()),
-        Err(refused) => page_response(refused.status(), sign_in::sign_in(to, Some(&refused.to_string()))),
+        Err(refused) => {
+            let why = match &refused {
+                Refused::Unauthorized => "this host has no such token, or it has expired".to_owned(),
+                other => other.to_string(),
+            };
+            page_response(refused.status(), sign_in::sign_in(to, Some(&why)))
+        }
     }
 }
 
 /// Ends the session.
-async fn end(visit: Visit, request: Request) -> Response {
+async fn end(page: PageRequest, request: Request) -> Response {
     let headers = request.headers().clone();
-    match Form::sent(&visit, request).await {
-        Ok(_) => with_cookie(see(SIGN_IN), visit.caller().sign_out(&headers).expose()),
-        Err(why) => visit.answer(Err(why)),
+    match Form::sent(&page, request).await {
+        Ok(_) => with_cookie(see(SIGN_IN), page.caller().sign_out(&headers).expose()),
+        Err(why) => page.answer(Err(why)),
     }
 }
 
-/// What a page without a session needs.
+/// A request to a page that needs no session.
 #[derive(Clone)]
-pub(crate) struct Opening {
+pub(crate) struct OpenRequest {
     pub(crate) from: Arc<Connection>,
+    pub(crate) activity: Arc<Activity>,
     pub(crate) reading: Arc<Reading>,
 }
 

@@ -3,7 +3,7 @@
 use axum::{
     http::{
         StatusCode,
-        header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS},
+        header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS},
     },
     response::IntoResponse,
 };
@@ -24,7 +24,7 @@ use serde_json::json;
 
 use super::{
     form::Form,
-    visit::{Answer, Visit, Why},
+    request::{Answer, PageRequest, Why},
 };
 use crate::{
     mcp::{Server, resources},
@@ -38,16 +38,14 @@ const LOGS: usize = 8;
 /// The members that are asked at the same time.
 const AT_ONCE: usize = 4;
 
-/// What the first page shows: the members that the viewer may see, with their newest jobs.
-pub(super) async fn members(visit: &Visit) -> Vec<MemberNow> {
-    let mut reports = visit.reading.report();
-    reports.retain(|report| visit.caller().is_for(&report.member));
+/// Collects the members that the viewer may see, with their newest jobs.
+pub(super) async fn members(page: &PageRequest) -> Vec<MemberNow> {
+    let mut reports = page.reading.report();
+    reports.retain(|report| page.caller().is_for(&report.member));
     let asked = stream::iter(reports).map(|report| async move {
         let jobs = match report.state {
             MemberService::Foreign | MemberService::Error => Err("it is not in service".to_owned()),
-            MemberService::Ready | MemberService::Loading => {
-                newest(visit, &report.member).await.map_err(|why| why.text)
-            }
+            MemberService::Ready | MemberService::Loading => newest(page, &report.member).await.map_err(|why| why.text),
         };
         MemberNow { report, jobs }
     });
@@ -55,17 +53,17 @@ pub(super) async fn members(visit: &Visit) -> Vec<MemberNow> {
 }
 
 /// The newest jobs of a member, and all that run.
-async fn newest(visit: &Visit, member: &str) -> Result<JobsView, Why> {
-    let server = visit.server(member)?;
+async fn newest(page: &PageRequest, member: &str) -> Result<JobsView, Why> {
+    let server = page.server(member)?;
     if let Server::Member(member) = &server
         && !member.manifest().is_worker()
     {
         return Err(Why::not_found("it has tools and accepts no tasks"));
     }
-    let page = |status| JobsParams { status, limit: Some(NEWEST), offset: None };
-    let mut newest = visit.call::<ReadJobs>(&server, &page(None)).await?;
+    let params = |status| JobsParams { status, limit: Some(NEWEST), offset: None };
+    let mut newest = page.call::<ReadJobs>(&server, &params(None)).await?;
     if newest.more && newest.counts.running > 0 {
-        let running = visit.call::<ReadJobs>(&server, &page(Some(JobStatus::Running))).await?;
+        let running = page.call::<ReadJobs>(&server, &params(Some(JobStatus::Running))).await?;
         let others = running.jobs.into_iter().filter(|job| newest.jobs.iter().all(|known| known.job_id != job.job_id));
         let others: Vec<_> = others.collect();
         newest.jobs.extend(others);
@@ -73,46 +71,46 @@ async fn newest(visit: &Visit, member: &str) -> Result<JobsView, Why> {
     Ok(newest)
 }
 
-/// What a member's page shows.
-pub(super) async fn member(visit: &Visit, key: &str, offset: u32) -> Result<MemberPage, Why> {
-    let report = visit.reading.report().into_iter().find(|report| report.member == key);
-    let report = report.filter(|report| visit.caller().is_for(&report.member));
+/// Collects the data of a member's page.
+pub(super) async fn member(page: &PageRequest, key: &str, offset: u32) -> Result<MemberPage, Why> {
+    let report = page.reading.report().into_iter().find(|report| report.member == key);
+    let report = report.filter(|report| page.caller().is_for(&report.member));
     let report = report.ok_or_else(|| Why::not_found(format!("there is no member {key}")))?;
     let (mut description, mut jobs) = (None, Err("the member is not in service".to_owned()));
-    if let Ok(server) = visit.server(key) {
+    if let Ok(server) = page.server(key) {
         if let Server::Member(member) = &server {
             description = Some(member.manifest().description.clone());
         }
         let params = JobsParams { status: None, limit: None, offset: Some(offset) };
-        jobs = visit.call::<ReadJobs>(&server, &params).await.map_err(|why| why.text);
+        jobs = page.call::<ReadJobs>(&server, &params).await.map_err(|why| why.text);
     }
     Ok(MemberPage { report, description, jobs, offset })
 }
 
-/// What a job's page shows.
-pub(super) async fn job(visit: &Visit, member: &str, job: &str) -> Result<JobNow, Why> {
-    let server = visit.server(member)?;
+/// Collects the data of a job's page.
+pub(super) async fn job(page: &PageRequest, member: &str, job: &str) -> Result<JobNow, Why> {
+    let server = page.server(member)?;
     let params = JobParams { job_id: job.to_owned() };
-    let status = visit.call::<JobStatusOf>(&server, &params).await?;
+    let status = page.call::<JobStatusOf>(&server, &params).await?;
     let result = match status.status {
-        JobStatus::Completed => Some(visit.call::<JobResult>(&server, &params).await.map_err(|why| why.text)),
+        JobStatus::Completed => Some(page.call::<JobResult>(&server, &params).await.map_err(|why| why.text)),
         JobStatus::Running | JobStatus::Failed | JobStatus::Cancelled => None,
     };
-    let log = log(visit, &server, job).await.map_err(|why| why.text);
-    let task = visit.call::<JobTask>(&server, &params).await.map_err(|why| why.text);
+    let log = log(page, &server, job).await.map_err(|why| why.text);
+    let task = page.call::<JobTask>(&server, &params).await.map_err(|why| why.text);
     Ok(JobNow { member: member.to_owned(), status, result, log, task, now: Timestamp::now() })
 }
 
 /// The beginning of a job's transcript and log.
-async fn log(visit: &Visit, server: &Server, job: &str) -> Result<LogView, Why> {
+async fn log(page: &PageRequest, server: &Server, job: &str) -> Result<LogView, Why> {
     let mut params = LogParams { job_id: job.to_owned(), after: None };
-    let mut all = visit.call::<JobLog>(server, &params).await?;
+    let mut all = page.call::<JobLog>(server, &params).await?;
     for _ in 1..LOGS {
         if !all.more {
             break;
         }
         params.after = Some(all.next);
-        let LogView { transcript, log, next, more, .. } = visit.call::<JobLog>(server, &params).await?;
+        let LogView { transcript, log, next, more, .. } = page.call::<JobLog>(server, &params).await?;
         all.transcript.extend(transcript);
         all.log.extend(log);
         (all.next, all.more) = (next, more);
@@ -134,11 +132,11 @@ struct Content {
 
 /// A file of a job's artifacts. Texts and images are shown; HTML, SVG and all others are downloads, which no browser
 /// runs on this host's name.
-pub(super) async fn file(visit: &Visit, member: &str, job: &str, path: &str) -> Answer {
-    let (server, key) = (visit.server(member)?, member.parse().map_err(|_| Why::not_found("there is no such member"))?);
+pub(super) async fn file(page: &PageRequest, member: &str, job: &str, path: &str) -> Answer {
+    let (server, key) = (page.server(member)?, member.parse().map_err(|_| Why::not_found("there is no such member"))?);
     let job: JobId = job.parse().map_err(|_| Why::not_found("there is no such job"))?;
     let uri = format!("{}{}", resources::base(&key, &job), utf8_percent_encode(path, resources::PLAIN));
-    let read = methods::call(&server, visit.caller(), RESOURCES_READ, Some(&json!({"uri": uri}).to_string())).await?;
+    let read = methods::call(&server, page.caller(), RESOURCES_READ, Some(&json!({"uri": uri}).to_string())).await?;
     let read: Read = serde_json::from_slice(&read).map_err(|_| Why::not_found("the file cannot be read"))?;
     let bytes = match read.contents.into_iter().next() {
         Some(Content { text: Some(text), .. }) => text.into_bytes(),
@@ -160,17 +158,23 @@ pub(super) async fn file(visit: &Visit, member: &str, job: &str, path: &str) -> 
         (CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (CONTENT_DISPOSITION, HeaderValue::from_static(disposition)),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     let policy = [("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")];
-    Ok((StatusCode::OK, headers, policy, bytes).into_response())
+    Ok((StatusCode::OK, headers, policy, page.caller().respond(bytes.into())?).into_response())
 }
 
 /// A follow-up of a job, with the answers to its questions: a question ends no wait (REQ-WD-12), so the answer is a new
 /// task, which has the old one and its result.
-pub(super) async fn follow_up(visit: &Visit, server: &Server, job: &str, form: &Form) -> Result<DispatchParams, Why> {
+pub(super) async fn follow_up(
+    page: &PageRequest,
+    server: &Server,
+    job: &str,
+    form: &Form,
+) -> Result<DispatchParams, Why> {
     let params = JobParams { job_id: job.to_owned() };
-    let before = visit.call::<JobTask>(server, &params).await?;
-    let result = visit.call::<JobResult>(server, &params).await.map(|result| result.output);
+    let before = page.call::<JobTask>(server, &params).await?;
+    let result = page.call::<JobResult>(server, &params).await.map(|result| result.output);
     let answers = form.all("question").zip(form.all("answer")).filter(|(_, answer)| !answer.trim().is_empty());
     let answers: Vec<String> =
         answers.map(|(question, answer)| format!("Question: {question}\nAnswer: {answer}")).collect();

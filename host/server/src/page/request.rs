@@ -1,4 +1,4 @@
-//! Holds what each handler of a page gets: who asks, and the members at that moment.
+//! Defines a request to a page: its caller, and the members at that moment.
 
 use std::sync::Arc;
 
@@ -46,25 +46,32 @@ impl From<Refused> for Why {
     }
 }
 
-/// What a handler answers with: a page, or the reason that there is none.
+/// The answer of a handler: a page, or the reason that there is none.
 pub(super) type Answer = Result<Response, Why>;
 
-/// A request to a page: who asks, and the members at that moment.
+/// A request to a page that needs a session.
 #[derive(Clone)]
-pub(super) struct Visit {
+pub(super) struct PageRequest {
     pub(super) host: Arc<Host>,
     pub(super) reading: Arc<Reading>,
     pub(super) admitted: Admitted,
     pub(super) browser: Browser,
 }
 
-impl Visit {
+impl PageRequest {
     pub(super) fn caller(&self) -> &Caller {
         &self.admitted.caller
     }
 
     pub(super) fn viewer(&self) -> Viewer {
         Viewer { token: self.caller().token().map(str::to_owned), csrf: self.browser.csrf().to_owned() }
+    }
+
+    /// Answers with a page, whose memory counts among that of the caller's requests.
+    pub(super) fn show(&self, page: String) -> Response {
+        self.answer(
+            self.caller().respond(page.into()).map(|page| page_response(StatusCode::OK, page)).map_err(Why::from),
+        )
     }
 
     /// Answers with a page, or with the page that says why there is none.
@@ -98,7 +105,7 @@ impl Visit {
     }
 }
 
-impl FromRequestParts<Arc<Host>> for Visit {
+impl FromRequestParts<Arc<Host>> for PageRequest {
     type Rejection = StatusCode;
 
     async fn from_request_parts(parts: &mut Parts, host: &Arc<Host>) -> Result<Self, StatusCode> {
