@@ -32,6 +32,7 @@ cargo xtask COMMAND
   clients --guild-hall PATH
                   run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
                   checkout is PATH, against a host and its files
+  screenshots     take the pictures of docs/screenshots/ with Chromium
   man             write a man page of each command below target/man/
   modules         check that the modules of a parent have no dependency cycle, at any depth of a crate of the host
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
             _ => usage(),
         },
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
+        (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),
         (Some("deny"), rest) if rest.is_empty() => deny::check(),

@@ -1,20 +1,28 @@
 //! `cargo xtask test`: runs all checks that a change must pass.
 
-use std::process::Stdio;
+use std::{fs, process::Stdio};
 
 use crate::{
     claude, clients, deny, guests, modules,
-    steps::{Steps, cargo, root, run, run_keeping_end},
+    steps::{Steps, cargo, root, run, run_keeping_end, says},
+    tools::debian_packages,
 };
 
 /// The workspaces besides the main one: code for WebAssembly, which is checked as native code.
 const GUEST_WORKSPACES: [&str; 2] = ["plugins/Cargo.toml", "tests/guests/Cargo.toml"];
+
+/// Programs of Debian that some tests need, and the tests.
+const PROGRAMS: [(&[&str], &str); 2] =
+    [(&["chromium", "chromedriver"], "test(/^browser::/)"), (&["prometheus"], "test(/real_prometheus/)")];
 
 /// Sets everything up and runs the checks; the first failure ends the run. Only `all` includes the third-party
 /// programs, which must be downloaded and take as long as the other checks.
 pub(crate) fn run_checks(all: bool) -> Result<(), String> {
     let mut steps = Steps::default();
     let mut summary = Vec::new();
+    if all && let Err(why) = debian_packages(&["chromium", "chromium-driver", "prometheus"]) {
+        println!("{why}");
+    }
     let mut done = take(&mut steps, &mut summary);
     if all && done.is_ok() {
         done = steps.take("sessions of the real Claude Code CLI", claude::sessions);
@@ -47,7 +55,8 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
     steps.take("modules", modules::check)?;
     steps.take("dependencies", deny::check)?;
     steps.take("tests", || {
-        let (ended, end) = run_keeping_end(cargo().args(["nextest", "run", "--workspace"]), "Summary [");
+        let (ended, end) =
+            run_keeping_end(cargo().args(["nextest", "run", "--workspace", "-E", &possible()]), "Summary [");
         *summary = end;
         ended
     })?;
@@ -57,8 +66,31 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
     steps.take("documentation tests", || run(cargo().args(["test", "--workspace", "--doc", "--quiet"])))
 }
 
+/// Selects the tests whose programs are installed. The test runner's summary counts the others as skipped.
+fn possible() -> String {
+    let mut selected = "all()".to_owned();
+    for (programs, tests) in PROGRAMS {
+        for program in programs.iter().filter(|program| says(program, &["--version"]).is_err()) {
+            println!("{tests}: SKIPPED, since {program} is not installed");
+            selected.push_str(&format!(" and not {tests}"));
+        }
+    }
+    selected
+}
+
 fn for_guests(check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
     GUEST_WORKSPACES.iter().filter(|manifest| root().join(manifest).is_file()).try_for_each(|manifest| check(manifest))
+}
+
+/// Takes a picture of each page of a host for the documentation.
+pub(crate) fn screenshots() -> Result<(), String> {
+    guests::build()?;
+    nextest()?;
+    let folder = root().join("docs/screenshots");
+    fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    run(cargo()
+        .args(["nextest", "run", "--workspace", "--run-ignored", "only", "-E", "test(/^browser::pictures/)"])
+        .env("SCREENSHOTS", folder))
 }
 
 /// Uses the installed `cargo nextest`, or installs it.

@@ -19,7 +19,7 @@ use guild_session::{
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tracing::Span;
+use tracing::{Instrument as _, Span};
 
 use crate::readonly::{Broker, ReadOnly};
 
@@ -209,7 +209,14 @@ impl Tools for ToolSet {
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
         self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });
         let started = Instant::now();
-        let result = bounded(self.dispatch(call).await, self.result_bytes);
+        let span = tracing::debug_span!(
+            "tool",
+            otel.name = %format_args!("execute_tool {tool}"),
+            gen_ai.operation.name = "execute_tool",
+            gen_ai.tool.name = &*tool,
+            gen_ai.tool.call.id = &*id,
+        );
+        let result = bounded(self.dispatch(call).instrument(span).await, self.result_bytes);
         let over = matches!(result, Err(ToolError::JobEnded)) || result.is_err() && self.cancel.is_cancelled();
         if over {
             // The session ended during the call, so the call counts as not answered: a resumed session makes it again.

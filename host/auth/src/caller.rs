@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use guild_contract::{Limits, operation::Access, secret::Secret};
+use guild_telemetry::record;
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION, uri::Authority};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::OwnedSemaphorePermit;
@@ -77,6 +78,7 @@ impl Connection {
     ) -> Result<CalledBy, &'static str> {
         let at = self.at;
         rules.names.check(target, headers, at).inspect_err(|_| {
+            record::denied("host-name");
             if let Some(log) = &rules.log {
                 log.record_refusal(&Event {
                     event: "request",

@@ -66,6 +66,19 @@ impl Refused {
         }
     }
 
+    /// The reason in a word, for `/metrics`.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Unauthorized => "no-token",
+            Self::Unreadable => "tokens-unreadable",
+            Self::Member { .. } => "member",
+            Self::SomeMembers { .. } => "all-members",
+            Self::Method { .. } => "method",
+            Self::TooMany { limit, .. } => limit,
+            Self::NoMemory { .. } => "requests_bytes",
+        }
+    }
+
     /// `Retry-After`, in seconds.
     pub fn retry_after(&self) -> Option<HeaderValue> {
         match self {

@@ -7,6 +7,7 @@ use guild_contract::{
     Limits, MemberKey,
     text::{LOGGED_CHARS, one_line},
 };
+use guild_telemetry::record;
 
 use crate::{
     audit_log::{AuditLogError, Event, Log, Outcome, Who},
@@ -199,6 +200,7 @@ impl Rules {
         member: Option<&str>,
         method: Option<Operation<'_>>,
     ) {
+        record::denied(refused.reason());
         let name = |text: &str| one_line(text, LOGGED_CHARS);
         tracing::debug!(
             peer = peer.map(display),

@@ -78,7 +78,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Call(_) => Some("guild_sandbox::plugin::toolbox"),
         _ => None,
     };
-    log::start(cli.log, printed)?;
+    let _traces = log::start(cli.log, printed)?;
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
         Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args, cli.log)),

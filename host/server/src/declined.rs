@@ -36,6 +36,16 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// The kind of route in a word, for `/metrics`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Text => "host",
+            Self::Message => "mcp",
+            Self::Hall => "hall",
+            Self::Page => "page",
+        }
+    }
+
     /// The answer.
     pub(crate) fn decline(self, declined: Declined) -> Response {
         match self {

@@ -15,6 +15,7 @@ use futures::stream;
 use guild_auth::{Caller, Subscription, budget::Permit};
 use guild_contract::{JobId, MemberKey, job::event::Kind, rpc::RpcError};
 use guild_roster::events::{Hub, Record, Start};
+use guild_telemetry::record;
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, timeout_at},
@@ -126,6 +127,7 @@ pub(crate) fn event_stream(body: Body) -> Response {
 
 /// The response when no place is free for a listener.
 pub(crate) fn no_place(hub: &Hub) -> Declined {
+    record::limit_reached("listeners");
     let most = hub.limits.listeners;
     let why =
         format!("all callers or this one have reached limits.listeners = {most}; try again when a listener has gone");

@@ -23,6 +23,7 @@ use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::block_in_place,
 };
+use tracing::Instrument as _;
 
 use crate::{
     connections::Activity,
@@ -32,6 +33,7 @@ use crate::{
     input::body::{is_json, not_json, whole},
     layers::{Admitted, Layers, Listener, compression, route},
     mcp::{Absent, Endpoint, Server, Unavailable},
+    metrics::{self, METRICS, READY},
     page::{self, OpenRequest},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
@@ -79,6 +81,7 @@ fn router(host: &Arc<Host>) -> Router {
         .route("/members", get(members))
         // A stream of events has no head alone.
         .route(events::PATH, get(listen).head(not_get))
+        .route(METRICS, get(metrics::metrics))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(compression());
     let hall: Router = match Api::of(host) {
@@ -89,6 +92,7 @@ fn router(host: &Arc<Host>) -> Router {
     plain
         .merge(page::routes())
         .route(HEALTH, get(|| async { "ok\n" }))
+        .route(READY, get(metrics::ready))
         .with_state(host.clone())
         .nest_service(HALL, hall.layer(compression()))
 }
@@ -102,7 +106,7 @@ struct Admission {
 
 /// The destination of a request, with its caller.
 enum Destination {
-    /// The host's health, which is open to everybody.
+    /// The host's health or readiness, which is open to everybody.
     Health,
     /// An MCP endpoint.
     Endpoint(Caller, Endpoint),
@@ -128,14 +132,14 @@ impl Listener for App {
     }
 
     /// Refuses a request whose host name does not belong to this host, and one that its caller may not make. Everybody
-    /// may ask for the host's health.
+    /// may ask for the host's health and readiness.
     fn admit(&self, shape: Shape, from: &Arc<Connection>, request: &Request) -> Result<Admission, Declined> {
         let (path, headers) = (request.uri().path(), request.headers());
         let reading = self.host.roster().now();
         let called_by = from.called_by(&reading.rules, request.uri().authority(), headers);
         let called_by =
             called_by.map_err(|why| Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why)))?;
-        if path == HEALTH {
+        if path == HEALTH || path == READY {
             return Ok(Admission { reading, to: Destination::Health });
         }
         if page::is_page(path) {
@@ -145,7 +149,7 @@ impl Listener for App {
         let endpoint = Endpoint::at(path, self.host.single_key());
         let member = endpoint.as_ref().and_then(Endpoint::member);
         let caller = from.admit(&reading.rules, called_by, headers, member)?;
-        let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall);
+        let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall) || path == METRICS;
         let caller = if is_of_all { caller.require_all_members()? } else { caller };
         let to = match endpoint {
             Some(endpoint) => Destination::Endpoint(caller, endpoint),
@@ -222,10 +226,11 @@ impl App {
             false => Bytes::new(),
         };
         let (caller, is_large) = (admitted.caller, body.len() as u64 > LARGE);
+        let span = rpc::span(&body);
         let (member, target) = match (&server, sdk::protocol_of(&parts.method, &parts.headers, &body)) {
             (Ok(server), Some(era)) => {
                 // Boxed, so that the future of a request stays small.
-                let handled = self.sdk.handle(era, Server::clone(server), caller, parts, body).boxed();
+                let handled = self.sdk.handle(era, Server::clone(server), caller, parts, body).instrument(span).boxed();
                 return if is_large { beside_others(handled).await } else { handled.await };
             }
             _ if !is_post => {
@@ -236,9 +241,9 @@ impl App {
         };
         let context = RequestContext { caller: &caller, member, target };
         let answered = if is_large {
-            beside_others(rpc::answer(context, caller.limits(), &body).boxed()).await
+            beside_others(rpc::answer(context, caller.limits(), &body).instrument(span).boxed()).await
         } else {
-            rpc::answer(context, caller.limits(), &body).await
+            rpc::answer(context, caller.limits(), &body).instrument(span).await
         };
         match answered {
             Answer::Json(answer) => match caller.respond(answer) {

@@ -15,6 +15,7 @@ use guild_contract::{
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
+use guild_telemetry::{record, trace};
 use hyper::{
     body::Incoming,
     service::{Service, service_fn},
@@ -24,7 +25,7 @@ use tower_http::compression::{
     predicate::{And, DefaultPredicate, Predicate as _, SizeAbove},
 };
 use tower_service::Service as _;
-use tracing::{Instrument as _, Level};
+use tracing::{Instrument as _, Span, field::Empty};
 use uuid::Uuid;
 
 use crate::{
@@ -118,12 +119,14 @@ impl<L: Listener> Layers<L> {
         request: Request,
     ) -> Result<Response, Infallible> {
         let id = id_of(request.headers());
+        let route = self.0.shape(request.uri().path()).name();
         let working = activity.works().await;
-        let mut response = match tracing::enabled!(Level::DEBUG) {
+        let mut response = match trace::is_on() {
             // Boxed, so that a connection that waits for its client takes little memory.
             true => Box::pin(self.log(&from, activity, &id, request)).await,
             false => Box::pin(self.handle(&from, activity, request)).await,
         };
+        record::request(route, response.status().as_u16());
         response.headers_mut().insert(ID.clone(), id);
         Ok(working.until_sent(response))
     }
@@ -136,12 +139,22 @@ impl<L: Listener> Layers<L> {
         id: &HeaderValue,
         request: Request,
     ) -> Response {
-        let span = tracing::debug_span!("request", id = id.to_str().unwrap_or_default());
         let (method, path) = (request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS));
+        let span = tracing::debug_span!(
+            "request",
+            id = id.to_str().unwrap_or_default(),
+            otel.kind = "server",
+            otel.name = %format_args!("{method} {}", self.0.shape(request.uri().path()).name()),
+            http.request.method = %method,
+            url.path = &*path,
+            http.response.status_code = Empty,
+        );
+        trace::continue_trace(&span, |name| request.headers().get(name)?.to_str().ok());
         async {
             let began = Instant::now();
             let response = self.handle(from, activity, request).await;
             let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis());
+            Span::current().record("http.response.status_code", status);
             tracing::debug!(peer = from.address().map(display), %method, path, status, ms, "answered over HTTP");
             response
         }

@@ -15,6 +15,7 @@ mod layers;
 pub mod listen;
 pub mod mcp;
 mod methods;
+mod metrics;
 mod openrpc;
 mod page;
 pub mod rpc;

@@ -3,17 +3,20 @@
 //! Ids are returned byte for byte (including `1.0` and numbers beyond 64 bits): they are never parsed as numbers. For
 //! the same reason results are not parsed again: their JSON is copied into the response once.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use bytes::Bytes;
 use guild_auth::{Caller, Refused};
 use guild_contract::{
     Limits,
     rpc::{RpcError, code},
+    text::{LOGGED_CHARS, one_line},
 };
 use guild_roster::to_json;
+use guild_telemetry::trace;
 use serde::{Deserialize, Deserializer};
 use serde_json::{error::Category, value::RawValue};
+use tracing::Span;
 
 use crate::{
     input::json,
@@ -50,6 +53,41 @@ pub enum Answer {
     Nothing,
     /// The single request was refused by the gate.
     Refused(Refused),
+}
+
+/// The span of a message for traces. A client that says in `_meta` which span of its own asks has it as the parent
+/// (SEP-414); the HTTP request is the parent of others.
+pub(crate) fn span(body: &[u8]) -> Span {
+    #[derive(Default, Deserialize)]
+    struct Traced<'a> {
+        #[serde(borrow, default)]
+        method: Cow<'a, str>,
+        #[serde(borrow, default)]
+        params: Params<'a>,
+    }
+    #[derive(Default, Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        name: Option<Cow<'a, str>>,
+        #[serde(borrow, default)]
+        _meta: HashMap<Cow<'a, str>, &'a RawValue>,
+    }
+    if !trace::is_on() {
+        return Span::none();
+    }
+    let Traced { method, params: Params { name, _meta: meta } } = serde_json::from_slice(body).unwrap_or_default();
+    let (method, name) = (one_line(&method, LOGGED_CHARS), one_line(name.as_deref().unwrap_or_default(), LOGGED_CHARS));
+    let span = tracing::debug_span!(
+        "message",
+        otel.kind = "server",
+        otel.name = format!("{method} {name}").trim_end(),
+        rpc.system = "jsonrpc",
+        mcp.method.name = &*method,
+    );
+    let values: HashMap<&str, String> =
+        meta.iter().filter_map(|(key, value)| Some((&**key, serde_json::from_str(value.get()).ok()?))).collect();
+    trace::continue_trace(&span, |name| values.get(name).map(String::as_str));
+    span
 }
 
 /// Responds to a request's body.

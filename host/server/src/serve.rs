@@ -71,6 +71,7 @@ pub const DEFAULT_PORT: u16 = 7433;
 ///
 /// See [`ServeError`].
 pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
+    guild_telemetry::begin();
     let ServeOptions { config, target, port, sources, agent, hall, reloads, private } = options;
     more_descriptors();
     let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));

@@ -25,6 +25,18 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// The kind of ending in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::MaxTurns => "max-turns",
+            Self::MaxBudget => "max-budget",
+            Self::Deadline => "deadline",
+            Self::Interrupted => "interrupted",
+            Self::Error(_) => "error",
+        }
+    }
+
     /// The reason for `meta.json`, if the session did not end by itself.
     pub fn reason(&self, bounds: &Bounds) -> Option<String> {
         match self {
@@ -53,6 +65,9 @@ pub struct Account {
 pub trait Observer: Send + Sync {
     /// Handles a change of the account.
     fn changed(&self, account: &Account);
+
+    /// Handles the usage of one answer of a model.
+    fn booked(&self, _used: &Usage, _model: Option<&str>) {}
 
     /// US dollars that may be spent by bounds other than the job's own budget; `None` without such a bound.
     ///
@@ -248,6 +263,9 @@ impl Meter {
         }
         if let Some(parent) = &self.parent {
             parent.book(used, model);
+        }
+        if let Some(observer) = &self.observer {
+            observer.booked(&used, model);
         }
         self.notify();
     }

@@ -7,6 +7,7 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
@@ -37,7 +38,19 @@ struct Member<K: Key> {
 
 struct Request<K: Key> {
     permits: u32,
+    since: Instant,
     granted: oneshot::Sender<Permit<K>>,
+}
+
+/// The use of a queue at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct QueueLoad {
+    /// The permits that are held.
+    pub held: u32,
+    /// The requests that wait.
+    pub waiting: u64,
+    /// The time for which the oldest of them has waited.
+    pub oldest: Duration,
 }
 
 /// Permits of a member. Dropping them grants them to the next.
@@ -64,6 +77,19 @@ impl<K: Key> FairQueue<K> {
         self.permits_of_member
     }
 
+    /// The use of the queue now.
+    pub fn load(&self) -> QueueLoad {
+        let state = self.state();
+        let waiting = state.members.values().flat_map(|member| &member.waiting);
+        let waiting = waiting.filter(|request| !request.granted.is_closed());
+        let mut load = QueueLoad { held: self.permits - state.free, ..QueueLoad::default() };
+        for request in waiting {
+            load.waiting += 1;
+            load.oldest = load.oldest.max(request.since.elapsed());
+        }
+        load
+    }
+
     /// Takes permits if they are free and no request waits.
     pub fn try_acquire(self: &Arc<Self>, member: &K, permits: u32) -> Option<Permit<K>> {
         let mut state = self.state();
@@ -82,7 +108,7 @@ impl<K: Key> FairQueue<K> {
         }
         loop {
             let (granted, turn) = oneshot::channel();
-            self.state().enqueue(member, Request { permits, granted });
+            self.state().enqueue(member, Request { permits, since: Instant::now(), granted });
             self.grant();
             // A request is removed only when its permits are sent to it.
             if let Ok(permit) = turn.await {

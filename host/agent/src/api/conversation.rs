@@ -11,6 +11,7 @@ use guild_session::{
     transcript::Entry,
 };
 use serde_json::Value;
+use tracing::{Instrument as _, field::Empty};
 
 use super::{
     Api,
@@ -119,8 +120,22 @@ impl<'a> Conversation<'a> {
         session.meter.take_turn()?;
         self.compact();
         self.turn += 1;
-        let Completion { answer, tokens, cost } = api.ask(session, model, &self.messages).await?;
+        let span = tracing::debug_span!(
+            "chat",
+            otel.kind = "client",
+            otel.name = %format_args!("chat {model}"),
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = api.options.provider.facts().name,
+            gen_ai.request.model = model,
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+        );
+        let asked = api.ask(session, model, &self.messages).instrument(span.clone());
+        let Completion { answer, tokens, cost } = asked.await?;
         let usage: Usage = api.options.prices.usage(model, tokens);
+        span.record("gen_ai.usage.input_tokens", usage.input_tokens);
+        span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+        drop(span);
         let text = answer.text();
         session.journal.write(&Entry::Turn {
             session: session.number,

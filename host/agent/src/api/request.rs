@@ -8,6 +8,7 @@ use guild_session::{
     meter::{Ending, OpenCost},
     session::Session,
 };
+use guild_telemetry::trace;
 use reqwest::Response;
 use tokio::time::{sleep_until, timeout, timeout_at};
 
@@ -120,7 +121,10 @@ impl Api {
         let exchange = async {
             let (url, headers) = target(&self.endpoint, model, key.as_ref()).map_err(Failure::unsent)?;
             let client = self.client().map_err(Failure::unsent)?;
-            let request = client.post(url).headers(headers).json(&self.body(session, model, messages));
+            let mut request = client.post(url).headers(headers).json(&self.body(session, model, messages));
+            for (name, value) in trace::headers() {
+                request = request.header(name, value);
+            }
             let mut response = request.send().await.map_err(Failure::of_connection)?;
             if !response.status().is_success() {
                 let (status, headers) = (response.status(), response.headers().clone());

@@ -11,6 +11,7 @@ use guild_auth::audit_log::json_line;
 use guild_contract::text::OneLine;
 use guild_fs::clock::rfc3339;
 use guild_roster::NOTICE;
+use guild_telemetry::trace::Traces;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -41,7 +42,9 @@ const QUIET: &str = "rmcp=off";
 
 /// Starts logging according to `GUILD_LOG`, else warnings, and more with each `-v`. Without `-v`, warnings of the
 /// target `printed` are left out, since the command's own error has them.
-pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failure> {
+///
+/// Traces go to OpenTelemetry if the environment names a collector; the returned value sends the last of them.
+pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<Option<Traces>, Failure> {
     let LogArgs { verbose, log_format: format } = options;
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
     let filter = match (own, verbose) {
@@ -64,8 +67,10 @@ pub(crate) fn start(options: LogArgs, printed: Option<&str>) -> Result<(), Failu
         .with_ansi(colours());
     let is_json = format == LogFormat::Json;
     let json = is_json.then_some(JsonLines(|| InfallibleStderr));
-    tracing_subscriber::registry().with(filter).with((!is_json).then_some(lines)).with(json).init();
-    Ok(())
+    let written = Layer::and_then((!is_json).then_some(lines), json).with_filter(filter);
+    let traces = Traces::from_env().map_err(|e| Failure::error(format!("no traces can be sent: {e}")))?;
+    tracing_subscriber::registry().with(traces.as_ref().map(Traces::layer)).with(written).init();
+    Ok(traces)
 }
 
 /// Writes a message of a command as a line of the JSON log.
@@ -158,7 +163,9 @@ struct Fields(Map<String, Value>);
 
 impl Fields {
     fn set(&mut self, field: &Field, value: impl Into<Value>) {
-        self.0.insert(field.name().to_owned(), value.into());
+        if !is_of_traces(field) {
+            self.0.insert(field.name().to_owned(), value.into());
+        }
     }
 }
 
@@ -192,8 +199,16 @@ impl Visit for Fields {
     }
 }
 
+/// Whether a field is for traces only: OpenTelemetry's names have dots.
+fn is_of_traces(field: &Field) -> bool {
+    field.name().contains('.')
+}
+
 /// Writes a message, or a field with its name, escaped so that it stays on one line and cannot control a terminal.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> Formatted {
+    if is_of_traces(field) {
+        return Ok(());
+    }
     if field.name() != "message" {
         write!(to, "{}=", field.name())?;
     }

@@ -5,7 +5,7 @@ pub mod event;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::ids::JobId;
 
@@ -13,7 +13,18 @@ use crate::ids::JobId;
 /// The status of a job. `running` changes to one of the others, which are final, except that a failed job can be
 /// cancelled.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display, IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
@@ -29,6 +40,8 @@ pub enum JobStatus {
 }
 
 impl JobStatus {
+    /// All statuses.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
     /// The statuses of a job that has ended.
     pub const ENDED: [Self; 3] = [Self::Completed, Self::Failed, Self::Cancelled];
 

@@ -4,7 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 /// A running host's report on one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub struct MemberReport {
 }
 
 /// The state of a member's service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum MemberService {
@@ -48,6 +48,9 @@ pub enum MemberService {
 }
 
 impl MemberService {
+    /// All states.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -11,6 +11,7 @@ use std::{
 
 use guild_confine::{find_program, search_path};
 use tokio::process::Command;
+use tracing::Instrument as _;
 
 use self::process::{Bounds, Cut, Finished, TERM_GRACE, execute};
 use crate::{
@@ -255,7 +256,8 @@ impl Call<'_> {
         let command = words.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
         let (dir, limit, program) = (self.dir.to_owned(), self.git.limit, self.git.program.to_path_buf());
         let (bytes, memory) = (self.most, self.git.memory_bytes);
-        match self.finish().await {
+        let span = tracing::debug_span!("git", otel.name = %format_args!("git {command}"));
+        match self.finish().instrument(span).await {
             Ok(Finished { code: Some(code), stdout, .. }) if expected.contains(&code) => Ok((code, stdout)),
             Ok(finished) if finished.lacked_memory() => Err(GitError::TooMuchMemory { command, dir, bytes: memory }),
             Ok(finished) => Err(GitError::Failed { command, dir, said: finished.said() }),

@@ -106,6 +106,15 @@ impl JobStore {
         Ok(view)
     }
 
+    /// The number of jobs in each status. It does not wait for storage.
+    pub fn counts(&self) -> JobCounts {
+        let mut counts = JobCounts::default();
+        for entry in self.catalog.read().from(Bound::Unbounded) {
+            counts.add(entry.status());
+        }
+        counts
+    }
+
     /// The answer of `worker/task`. It blocks.
     ///
     /// # Errors

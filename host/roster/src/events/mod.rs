@@ -18,6 +18,7 @@ use guild_auth::{
 use guild_contract::{Event, EventDetail, Limits, MemberKey};
 use guild_fs::clock::rfc3339;
 use guild_jobs::events::{JobEvent, Subscriber};
+use guild_telemetry::record;
 use jiff::Timestamp;
 use tokio::{
     sync::{Notify, watch},
@@ -46,6 +47,11 @@ pub struct Hub {
 }
 
 impl Hub {
+    /// The number of subscribers.
+    pub fn subscribers(&self) -> u64 {
+        self.permits.taken()
+    }
+
     /// A permit of `who` among the subscribers of the host (`limits.listeners`), if there is a free one.
     pub fn place(&self, who: Identity) -> Option<Permit> {
         self.permits.try_acquire(who, 1)
@@ -123,6 +129,9 @@ struct OfMember {
 impl Subscriber for OfMember {
     fn receive(&self, event: JobEvent) {
         let JobEvent { time, job, detail, truncated } = event;
+        if let EventDetail::JobEnded { status, .. } = &detail {
+            record::job_ended(&self.member, *status);
+        }
         let (time, member) = (rfc3339(time), Some(self.member.clone()));
         self.hub.publish(Event { time, member, job_id: Some(job), news: detail, truncated });
     }

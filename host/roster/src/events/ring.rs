@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::{Bytes, BytesMut};
 use guild_contract::{Event, EventDetail, JobId, MemberKey, job::event::Kind};
 use guild_fs::clock::rfc3339;
+use guild_telemetry::record;
 
 /// The average bytes of an event, which bound the ring as a whole.
 const BYTES_EACH: usize = 1024;
@@ -122,6 +123,7 @@ impl Ring {
         let (mut batch, mut at) = (BytesMut::new(), number);
         if number < self.gone {
             at = self.gone;
+            record::events_dropped(self.gone - number);
             batch.extend_from_slice(&self.gap(at, Some(self.gone - number)));
         }
         for (number, kept) in self.kept.range(at + 1..) {

@@ -15,6 +15,8 @@ use guild_config::{Config, Runtime};
 use guild_contract::{Limits, MemberKey};
 use guild_fs::{clock::SystemClock, durable::open_directory};
 use guild_hall::{Hall, HallOptions, memory::Scopes};
+use guild_sandbox::Sandbox;
+use guild_session::queue::QueueLoad;
 use guild_trust::{Approval, seal::Seals};
 use tokio::{
     sync::{Mutex, Semaphore, mpsc, oneshot, watch},
@@ -225,6 +227,12 @@ impl Host {
             reconciler: renewals,
             reconciling: Mutex::new(reconciling),
         }))
+    }
+
+    /// The use of the queues of sessions and of component calls by name, with the permits of each.
+    pub fn queue_loads(&self) -> Vec<(&'static str, u32, QueueLoad)> {
+        let calls = self.opener.loader.sandbox().map(Sandbox::queue_loads);
+        self.opener.context().resources.runtimes.queue_loads().into_iter().chain(calls.into_iter().flatten()).collect()
     }
 
     /// The present limits of this host.

@@ -32,6 +32,7 @@ use guild_session::{
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
 };
+use guild_telemetry::{record, trace::Parent};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, mpsc},
@@ -82,16 +83,19 @@ pub(crate) struct Assignment {
     pub(crate) granted: Option<(Reach, ScopedMemory)>,
     /// The way in which it is carried out.
     pub(crate) request: JobRequest,
+    /// The dispatch, in whose trace the job is.
+    pub(crate) parent: Parent,
 }
 
 /// Carries a job out and stores its end. Even after an error or a panic the job does not remain `running`. `held` is
 /// dropped at the end.
 pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
-    let Assignment { data, context, job, attempt, agent, accepted, grants, granted, request } = assignment;
+    let Assignment { data, context, job, attempt, agent, accepted, grants, granted, request, parent } = assignment;
     let is_commission = attempt.as_ref().is_some_and(|attempt| attempt.activity.commission().is_some());
     let ingress = context.ingress.clone();
     let Accepted { granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
+    parent.adopt(&span);
     let running = job.clone();
     let is_resumed = matches!(request, JobRequest::Session { resumed: true, .. });
     let carried_out = async move {
@@ -142,7 +146,7 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
             Err(reason) => job.fail(&reason)?,
         })
     });
-    if let Err(e) = ended.await {
+    if let Err(e) = ended.instrument(tracing::debug_span!(parent: &span, "end-job")).await {
         tracing::error!(job = %id, "the end of the job could not be stored: {}", e.message);
     }
     drop(held);
@@ -431,7 +435,14 @@ fn ended_before(history: &[Entry]) -> Option<Outcome> {
 
 /// The span of the log lines of a job's sessions.
 fn span(member: &MemberKey, job: &RunningJob) -> Span {
-    tracing::warn_span!("session", %member, job = %job.id())
+    tracing::warn_span!(
+        "session",
+        %member,
+        job = %job.id(),
+        otel.name = %format_args!("invoke_agent {member}"),
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = %member,
+    )
 }
 
 /// Runs a session until it ends, is cancelled, or is out of time; the transcript records its beginning and its end.
@@ -450,7 +461,9 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     } else {
         Entry::Resumed { session: number }
     });
+    let (began, name) = (Instant::now(), runtime.name());
     let end = run_in_time(runtime, session).await;
+    record::session_ended(name, end.ending.kind(), began.elapsed());
     let ending = meter.reason(&end.ending).unwrap_or_else(|| SUCCESS.to_owned());
     journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
     end
@@ -478,6 +491,7 @@ async fn run_in_time(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd
 #[derive(Clone)]
 struct Clock {
     job: Arc<RunningJob>,
+    member: MemberKey,
     agent: Runtime,
     begun: Instant,
     /// The seconds for which it ran before its host stopped.
@@ -492,6 +506,7 @@ impl Clock {
     fn start(work: &Work, agent: Runtime, account: Account, before: f64) -> Self {
         let clock = Self {
             job: work.job.clone(),
+            member: work.data.key.clone(),
             agent,
             begun: Instant::now(),
             before,
@@ -522,6 +537,10 @@ impl Clock {
 impl Observer for Clock {
     fn changed(&self, account: &Account) {
         self.show(account);
+    }
+
+    fn booked(&self, used: &Usage, model: Option<&str>) {
+        record::used(&self.member, model, used);
     }
 
     fn may_spend(&self) -> Result<Option<f64>, SpendError> {

@@ -238,6 +238,11 @@ impl Loader {
         Ok((Some(standing), linked))
     }
 
+    /// The engine, once a component was loaded.
+    pub(crate) fn sandbox(&self) -> Option<&Sandbox> {
+        self.sandbox.get()?.as_deref().ok()
+    }
+
     /// Whether a component's file is still what is in service, and may be. It blocks.
     ///
     /// # Errors

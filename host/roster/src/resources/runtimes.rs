@@ -10,7 +10,7 @@ use guild_contract::{Grants, MemberKey, SpendError};
 use guild_extractive::{Extractive, LocalSearch};
 use guild_session::{
     files::Files,
-    queue::FairQueue,
+    queue::{FairQueue, QueueLoad},
     session::{AgentRuntime, Wanted},
     web::Web,
 };
@@ -76,6 +76,13 @@ impl Runtimes {
         if let Ok(claude) = &self.claude {
             claude.sweep();
         }
+    }
+
+    /// The use of the queues of sessions by runtime, with the permits of each.
+    pub(crate) fn queue_loads(&self) -> [(&'static str, u32, QueueLoad); 3] {
+        let [extractive, claude, api] = &self.queues;
+        [(Runtime::Extractive, extractive), (Runtime::Claude, claude), (Runtime::Api, api)]
+            .map(|(runtime, queue)| (runtime.as_str(), queue.permits(), queue.load()))
     }
 
     /// A runtime. The error says why it cannot be used.

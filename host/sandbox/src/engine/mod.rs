@@ -9,6 +9,7 @@ use std::{
 };
 
 use guild_contract::Limits;
+use guild_session::queue::QueueLoad;
 use wasmtime::{Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker};
 
 use self::{
@@ -70,6 +71,13 @@ impl Sandbox {
             compiler: Compiler { engine, memories, limits, cache },
             linker,
         }))
+    }
+}
+
+impl Sandbox {
+    /// The use of the queues of component calls by name, with the permits of each.
+    pub fn queue_loads(&self) -> [(&'static str, u32, QueueLoad); 3] {
+        self.queues.loads()
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use guild_contract::Limits;
-use guild_session::queue::{self, FairQueue};
+use guild_session::queue::{self, FairQueue, QueueLoad};
 use wasmtime::component::Component;
 
 /// The number of tables for each memory, which is twice that of usual compiled programs.
@@ -62,6 +62,12 @@ impl Queues {
             widest,
             next: AtomicU64::new(0),
         }
+    }
+
+    /// The use of the queues by name, with the permits of each.
+    pub(crate) fn loads(&self) -> [(&'static str, u32, QueueLoad); 3] {
+        [("activate", &self.activations), ("run", &self.runs), ("call-tool", &self.tool_calls)]
+            .map(|(name, queue)| (name, queue.permits(), queue.load()))
     }
 
     /// The greatest number of live components.

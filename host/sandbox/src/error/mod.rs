@@ -54,6 +54,19 @@ pub enum LoadError {
 }
 
 impl CallError {
+    /// The kind of failure in a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.bare() {
+            Self::Busy(_) => "busy",
+            Self::Deadline { .. } => "deadline",
+            Self::Limit { .. } => "limit",
+            Self::Trap { .. } => "trap",
+            Self::Invalid { .. } => "invalid",
+            Self::Cancelled => "cancelled",
+            Self::Noted { .. } => "noted",
+        }
+    }
+
     /// The failure without notes.
     pub(crate) fn bare(&self) -> &Self {
         match self {

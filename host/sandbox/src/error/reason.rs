@@ -1,6 +1,7 @@
 //! Translates the error of a failed call into stable words, and names a limit that was reached.
 
 use guild_contract::Limits;
+use guild_telemetry::record;
 use wasmtime::{Trap, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
@@ -44,6 +45,9 @@ pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limit
     } else {
         named_limit(error, limits)
     };
+    if let Some(limit) = &reached {
+        record::limit_reached(limit.name);
+    }
     // A component that was refused memory fails in many ways, so the limit is the reason, unless the component exits by
     // itself.
     let exit = error.downcast_ref::<I32Exit>();

@@ -2,12 +2,19 @@
 
 mod toolbox;
 
-use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{
+    collections::HashSet,
+    future::poll_fn,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use guild_contract::{Bounds, Grants, Limits, MemberKey, capability::MEMORY, manifest::ComponentSpec};
 use guild_inspect::Outside;
 use guild_jobs::RunningJob;
 use guild_session::activation::{Activation, Plan, Refusal, SessionPlan};
+use guild_telemetry::record;
 use tokio::{task::spawn_blocking, time};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -124,7 +131,10 @@ impl Plugin {
         scope: ActivateScope,
     ) -> Result<Activated, CallError> {
         let permit = time::timeout_at(scope.wait_until.into(), self.activations.permit()).await;
-        let Ok(permit) = permit else { return Err(CallError::Busy(self.limits.dispatch_wait_seconds)) };
+        let Ok(permit) = permit else {
+            record::limit_reached("dispatch_wait_seconds");
+            return Err(CallError::Busy(self.limits.dispatch_wait_seconds));
+        };
         let (this, activation) = (self.clone(), activation.clone());
         let activated = self.begun_here("activate", async move {
             let _permit = permit;
@@ -409,6 +419,17 @@ impl Call<'_> {
         &mut self,
         body: impl AsyncFnOnce(&mut Store<State>, Instance) -> wasmtime::Result<R>,
     ) -> Result<R, CallError> {
+        let began = Instant::now();
+        let answer = self.within_deadline(body).await;
+        let outcome = answer.as_ref().map_or_else(CallError::kind, |_| "answered");
+        record::component_call(&self.plugin.member, self.name, outcome, began.elapsed());
+        answer
+    }
+
+    async fn within_deadline<R>(
+        &mut self,
+        body: impl AsyncFnOnce(&mut Store<State>, Instance) -> wasmtime::Result<R>,
+    ) -> Result<R, CallError> {
         let Deadline { seconds, source } = self.deadline;
         let deadline = Duration::from_secs(seconds.into());
         let whole = async {
@@ -418,7 +439,10 @@ impl Call<'_> {
         let error = match time::timeout(deadline, whole).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => reason(self.name, &error, &self.plugin.limits, &self.store.data().usage),
-            Err(_) => CallError::Deadline { call: self.name, seconds, whose: source },
+            Err(_) => {
+                record::limit_reached(source);
+                CallError::Deadline { call: self.name, seconds, whose: source }
+            }
         };
         Err(match self.store.data().notes(self.name) {
             Some(notes) => CallError::Noted { error: Box::new(error), notes },

@@ -4,6 +4,7 @@ use std::{collections::HashSet, sync::Arc, thread, time::Duration};
 
 use guild_contract::{Limits, json::parsed_bytes};
 use guild_session::tools::ToolDefinition;
+use guild_telemetry::record;
 use serde_json::Value;
 use tokio::time;
 use tokio_util::task::AbortOnDropHandle;
@@ -140,7 +141,10 @@ impl Plugin {
             return Ok(Err(ToolFault::UnknownTool(name.to_owned())));
         };
         let permit = time::timeout_at(scope.wait_until.into(), toolbox.calls.permit()).await;
-        let Ok(permit) = permit else { return Err(CallError::Busy(self.limits.call_tool_wait_seconds)) };
+        let Ok(permit) = permit else {
+            record::limit_reached("call_tool_wait_seconds");
+            return Err(CallError::Busy(self.limits.call_tool_wait_seconds));
+        };
         let (this, input) = (self.clone(), input.to_string());
         let called = self.begun_here(CALL_TOOL, async move {
             let _permit = permit;

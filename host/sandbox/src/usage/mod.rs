@@ -12,6 +12,7 @@ use std::sync::{
 };
 
 use guild_contract::Limits;
+use guild_telemetry::record;
 use rustix::process::{Resource, getrlimit};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
@@ -103,6 +104,7 @@ impl ResourceUsage {
     /// Records that a limit was reached, or forgets it because a later request succeeded.
     pub(crate) fn note(&self, limit: Reached, granted: bool) {
         if !granted {
+            record::limit_reached(limit.name);
             self.report(&limit);
         }
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,6 +27,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, pending};
 use guild_auth::LARGE;
 use guild_contract::Limits;
+use guild_telemetry::record::{self, Connected};
 use hyper::{body::Frame, server::conn::http1};
 use hyper_util::{
     rt::TokioTimer,
@@ -139,6 +140,7 @@ struct Place {
     _permit: Option<OwnedSemaphorePermit>,
     connections: Arc<Connections>,
     number: u64,
+    _counted: Connected,
 }
 
 impl Connections {
@@ -160,7 +162,7 @@ impl Connections {
             },
         };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(number, activity.clone());
-        Place { _permit: permit, connections: self.clone(), number }
+        Place { _permit: permit, connections: self.clone(), number, _counted: record::connected() }
     }
 
     fn close_longest_waiting(&self) {

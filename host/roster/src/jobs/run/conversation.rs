@@ -307,6 +307,10 @@ impl Observer for Turn {
         self.clock.show(&sum(&self.before, turn));
     }
 
+    fn booked(&self, used: &Usage, model: Option<&str>) {
+        self.clock.booked(used, model);
+    }
+
     fn may_spend(&self) -> Result<Option<f64>, SpendError> {
         self.clock.may_spend()
     }

@@ -22,9 +22,10 @@ use guild_session::{
     task::TaskError,
     tools::Tools as _,
 };
+use guild_telemetry::{record, trace::Parent};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::Member;
 use crate::{
@@ -58,7 +59,8 @@ impl Member {
         token: Option<&str>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
-        self.logged(self.accept(params, None, token, created).await)
+        let (began, span) = (Instant::now(), self.dispatch_span());
+        self.recorded(began, self.accept(params, None, token, created).instrument(span).await)
     }
 
     /// Begins the job of an attempt at a commission: one that works on that attempt's worktree too.
@@ -72,10 +74,16 @@ impl Member {
         attempt: Attempt,
     ) -> Result<Dispatched, RpcError> {
         let token = attempt.token.clone();
-        self.logged(self.accept(params, Some(attempt), token.as_deref(), |_| ()).await)
+        let (began, span) = (Instant::now(), self.dispatch_span());
+        self.recorded(began, self.accept(params, Some(attempt), token.as_deref(), |_| ()).instrument(span).await)
     }
 
-    fn logged(&self, outcome: Result<Dispatched, RpcError>) -> Result<Dispatched, RpcError> {
+    fn dispatch_span(&self) -> Span {
+        tracing::debug_span!("dispatch", member = %self.key())
+    }
+
+    fn recorded(&self, began: Instant, outcome: Result<Dispatched, RpcError>) -> Result<Dispatched, RpcError> {
+        record::dispatch(self.key(), outcome.is_ok(), began.elapsed());
         match &outcome {
             Ok(Dispatched { job_id }) => tracing::debug!(member = %self.key(), job = %job_id, "dispatch accepted"),
             Err(RpcError { code, message, .. }) => {
@@ -100,6 +108,7 @@ impl Member {
         may_spend(&context.ingress, agent, token)?;
         let (request, request_bytes) = self.request(params)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
+            record::limit_reached("running_jobs");
             RpcError::busy(format!(
                 "the host runs limits.running_jobs = {} jobs; try again when one has ended",
                 limits.running_jobs
@@ -161,11 +170,13 @@ impl Member {
         };
         // If the caller goes away now, the job is carried out all the same.
         let this = self.clone();
-        let token = token.map(str::to_owned);
-        let started = tokio::spawn(async move {
+        let (token, parent) = (token.map(str::to_owned), Parent::current());
+        let started = async move {
             // A plan that names another one was refused.
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
-            let job = this.create(&activation, plan.clone(), token, activated.log, created).await?;
+            let span = tracing::debug_span!("create-job", job = %activation.job);
+            let created = this.create(&activation, plan.clone(), token, activated.log, created);
+            let job = created.instrument(span).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
             if let Plan::Conversation(_) = plan.plan {
@@ -193,11 +204,12 @@ impl Member {
                 grants: this.grants.clone(),
                 granted: Some((reach, memory)),
                 request,
+                parent,
             };
             tokio::spawn(run::carry_out(assignment, held));
             Ok(Dispatched { job_id })
-        });
-        started.await.unwrap_or_else(|e| Err(TaskError::from(e).into()))
+        };
+        tokio::spawn(started.in_current_span()).await.unwrap_or_else(|e| Err(TaskError::from(e).into()))
     }
 
     /// The request, within the limits, and the bytes that the host keeps of it until its job has ended.

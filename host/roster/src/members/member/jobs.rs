@@ -6,8 +6,8 @@ use bytes::Bytes;
 use guild_contract::{
     JobId, JobStatus,
     rpc::{
-        CancelView, Deleted, JobsParams, JobsView, ListParams, LogParams, LogView, ResultView, Resumed, RpcError,
-        TaskView,
+        CancelView, Deleted, JobCounts, JobsParams, JobsView, ListParams, LogParams, LogView, ResultView, Resumed,
+        RpcError, TaskView,
     },
 };
 use guild_jobs::{JobStore, StoreError, files::follow::Follow};
@@ -54,6 +54,11 @@ impl Member {
     /// Returns -32602 when a parameter is out of bounds.
     pub async fn states(&self, params: JobsParams) -> Result<JobsView, RpcError> {
         self.in_store(move |store| store.states(&params)).await
+    }
+
+    /// The number of jobs in each status. It blocks while the jobs are read at the start of a host.
+    pub fn counts(&self) -> JobCounts {
+        self.data.store.counts()
     }
 
     /// `worker/task`.

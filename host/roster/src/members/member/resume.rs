@@ -15,6 +15,7 @@ use guild_session::{
     tools::Tools,
     transcript::Entry,
 };
+use guild_telemetry::trace::Parent;
 use tokio::runtime::Handle;
 
 use super::Member;
@@ -125,8 +126,18 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
         };
         let context = member.context_of(attempt.as_ref());
         let data = member.data.clone();
-        let assignment =
-            Assignment { data, context, job, attempt, agent, accepted: plan, grants, granted: None, request };
+        let assignment = Assignment {
+            data,
+            context,
+            job,
+            attempt,
+            agent,
+            accepted: plan,
+            grants,
+            granted: None,
+            request,
+            parent: Parent::default(),
+        };
         run::carry_out(assignment, (permit, under_way)).await;
     });
 }
