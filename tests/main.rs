@@ -56,6 +56,7 @@ mod operator;
 mod options;
 mod packages;
 mod page;
+mod page_hall;
 mod process;
 mod project_commands;
 mod pull_requests;

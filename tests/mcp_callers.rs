@@ -99,7 +99,7 @@ fn whoever_is_refused_at_an_endpoint_gets_an_error_of_json_rpc_with_the_http_sta
 
     // Before its body is read.
     let stranger = plain("/mcp").with("Authorization", "Bearer guild_wrong").post(&ask("ping"));
-    assert_eq!(stranger.header("www-authenticate"), Some("bearer"));
+    assert_eq!(stranger.header("www-authenticate"), Some("Bearer"));
     let needed = "a valid token is needed: Authorization: Bearer TOKEN";
     assert_eq!(declined(stranger), (401, Value::Null, needed.to_owned()));
     let not_for = "the token reader is not for the member other".to_owned();

@@ -16,30 +16,31 @@ use crate::{
 };
 
 /// A browser without a screen: it keeps its cookie, and sends the headers of a browser.
-struct Browser {
+pub(crate) struct Browser {
     host: Endpoint,
 }
 
 impl Browser {
-    fn of(host: &Host) -> Self {
+    pub(crate) fn of(host: &Host) -> Self {
         Self { host: Endpoint::new(host, "/").with("Content-Type", "application/x-www-form-urlencoded") }
     }
 
-    fn at(&self, path: &str) -> Endpoint {
+    pub(crate) fn at(&self, path: &str) -> Endpoint {
         Endpoint { path: path.to_owned(), ..self.host.clone() }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.at(path).send("GET", "")
     }
 
-    fn page(&self, path: &str) -> String {
+    pub(crate) fn page(&self, path: &str) -> String {
         let answer = self.get(path);
-        assert_eq!(answer.status, 200, "{path}");
-        answer.text()
+        let (status, text) = (answer.status, answer.text());
+        assert_eq!(status, 200, "{path}: {text}");
+        text
     }
 
-    fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         let pairs = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
         let origin = format!("http://localhost:{}", self.host.port);
@@ -47,13 +48,13 @@ impl Browser {
     }
 
     /// The secret of the session, from a form of a page.
-    fn csrf(&self, path: &str) -> String {
+    pub(crate) fn csrf(&self, path: &str) -> String {
         let page = self.page(path);
         let (_, rest) = page.split_once(r#"name="csrf" value=""#).unwrap_or_else(|| panic!("no form in {page}"));
         rest.split('"').next().unwrap().to_owned()
     }
 
-    fn sign_in(&mut self, token: &str) -> Answer {
+    pub(crate) fn sign_in(&mut self, token: &str) -> Answer {
         let answer = self.submit("/page/sign-in", &[("to", "/"), ("token", token)]);
         if let Some(cookie) = answer.header("set-cookie") {
             self.host = self.host.with("Cookie", cookie.split(';').next().unwrap());
@@ -79,6 +80,8 @@ fn a_browser_on_this_machine_sees_the_members_and_what_runs() {
     let policy = answer.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"), "{policy}");
     assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    // With any stricter policy, browsers would send forms without their origin.
+    assert_eq!(answer.header("referrer-policy"), Some("same-origin"));
     let page = answer.text();
     for shown in ["endless", "quick", "&lt;script&gt;alert(1)&lt;/script&gt;", &job_page("endless", &id)] {
         assert!(page.contains(shown), "{shown} is not in {page}");
@@ -105,7 +108,7 @@ fn a_token_is_asked_for_in_a_form_and_the_cookie_is_not_the_token() {
     let host = home.serve_roster(&[]);
     let mut browser = Browser::of(&host);
     let asked = browser.get("/page/members/quick");
-    assert_eq!((asked.status, asked.header("location")), (303, Some("/page/sign-in?to=%2fpage%2fmembers%2fquick")));
+    assert_eq!((asked.status, asked.header("location")), (303, Some("/page/sign-in?to=%2Fpage%2Fmembers%2Fquick")));
     assert!(browser.page("/page/sign-in?to=/").contains(r#"<input id="token""#));
     let refused = browser.sign_in("guild_wrong");
     assert_eq!(refused.status, 401);
@@ -113,7 +116,7 @@ fn a_token_is_asked_for_in_a_form_and_the_cookie_is_not_the_token() {
     let signed_in = browser.sign_in(&token);
     assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/")));
     let cookie = signed_in.header("set-cookie").unwrap();
-    assert!(cookie.contains("; httponly; samesite=strict") && !cookie.contains(&token), "{cookie}");
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict") && !cookie.contains(&token), "{cookie}");
     assert!(browser.page("/").contains("looker"));
     // It sees the members of its token, and dispatches nothing.
     assert!(!browser.page("/").contains("other"));

@@ -130,7 +130,7 @@ impl Endpoint {
             assert!(stream.read_line(&mut head).unwrap() > 0, "no answer: {head:?}");
         }
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_lowercase(), stream }
+        Answer { status, head, stream }
     }
 
     pub(crate) fn post(&self, message: &Value) -> Answer {

@@ -341,6 +341,9 @@ fn quoted(path: &Path) -> String {
 }
 impl From<GitError> for guild_contract::OperationError {
     fn from(error: GitError) -> Self {
-        Self::Internal(error.to_string())
+        match error {
+            GitError::NoCommitOfThatName { .. } => Self::Invalid(error.to_string()),
+            error => Self::Internal(error.to_string()),
+        }
     }
 }

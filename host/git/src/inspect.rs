@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::GitError,
     integration::Integration,
-    names::CommitId,
+    names::{AttemptBranch, CommitId},
     repository::{Repository, empty_tree},
     run::Call,
 };
@@ -262,6 +262,17 @@ impl Integration {
         Ok(if said.is_empty() { "(no differences)".to_owned() } else { said })
     }
 
+    /// The changes on an attempt's branch since it left the integration branch, as a patch; empty if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::NoCommitOfThatName`] if the branch was removed, or git failed.
+    pub async fn attempt_changes(&self, branch: &AttemptBranch, file: Option<&str>) -> Result<String, GitError> {
+        let compared = self.range(&format!("...{}", branch.full())).await?;
+        self.patch(&Shown { compared, file, include_binary: false, include_generated: false, max_file_size: None })
+            .await
+    }
+
     /// A commit.
     ///
     /// # Errors
@@ -426,10 +437,7 @@ impl Integration {
             }
         }
         if !left.is_empty() {
-            text.push_str(&format!(
-                "[too large to show here; ask git_diff for each with `file`: {}]\n",
-                left.join(", ")
-            ));
+            text.push_str(&format!("[too large to show here; ask for each with `file`: {}]\n", left.join(", ")));
         }
         if !shown.include_generated {
             let names = |said: String| said.split('\0').map(str::to_owned).collect::<BTreeSet<_>>();

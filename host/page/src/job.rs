@@ -1,7 +1,5 @@
 //! Renders a job: its state, its timeline, its report and its files, and what can be done with it.
 
-use std::fmt::Write as _;
-
 use guild_contract::{
     JobStatus,
     rpc::{LogView, ResultView, StatusView, TaskView},
@@ -12,7 +10,7 @@ use maud::{Markup, html};
 use crate::{
     frame::page,
     markdown,
-    parts::{Viewer, csrf, job_path, member_path, status, text, time, usage},
+    parts::{Viewer, csrf, encoded, job_path, member_path, status, text, time, usage},
     timeline::timeline,
 };
 
@@ -45,7 +43,7 @@ pub fn job(viewer: &Viewer, job: &JobNow) -> String {
         p.quiet { a href="/" { "Now" } " / " a href=(member_path(&job.member)) { (text(&job.member)) } }
         h1 { (text(&job.status.description)) }
         @if job.status.status == JobStatus::Running {
-            div hx-sse:connect={ (job.path()) "?live" } hx-swap="innerMorph" { (live(job)) }
+            div hx-sse:connect={ (job.path()) "?live" } hx-sse:close="done" hx-swap="innerMorph" { (live(job)) }
         } @else {
             (live(job))
         }
@@ -124,18 +122,6 @@ fn report(job: &JobNow, result: &ResultView) -> Markup {
             ul { @for path in artifacts { li { a href={ (job.path()) "?file=" (encoded(path)) } { (text(path)) } } } }
         }
     }
-}
-
-/// A path as the value of a query.
-fn encoded(path: &str) -> String {
-    let mut encoded = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => encoded.push(char::from(byte)),
-            other => _ = write!(encoded, "%{other:02X}"),
-        }
-    }
-    encoded
 }
 
 /// The operations that end or remove the job.

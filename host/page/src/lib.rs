@@ -6,6 +6,7 @@
 
 pub mod assets;
 mod frame;
+pub mod hall;
 pub mod job;
 pub mod markdown;
 pub mod member;

@@ -1,6 +1,6 @@
 //! Renders parts that several pages have.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use guild_contract::{JobStatus, JobUsage, text::harmless};
 use jiff::Timestamp;
@@ -58,6 +58,18 @@ pub(crate) fn time(at: &str) -> Markup {
         .parse::<Timestamp>()
         .map_or_else(|_| text(at).into_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());
     html! { time datetime=(at) { (shown) } }
+}
+
+/// A path as a part of a path, or as the value of a query.
+pub(crate) fn encoded(path: &str) -> String {
+    let mut encoded = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => encoded.push(char::from(byte)),
+            other => _ = write!(encoded, "%{other:02X}"),
+        }
+    }
+    encoded
 }
 
 /// A duration to be read.

@@ -119,7 +119,8 @@ const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
     (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static(guild_page::CONTENT_SECURITY_POLICY)),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    // With `no-referrer`, browsers send the forms of a page with `Origin: null`, which is refused.
+    (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 

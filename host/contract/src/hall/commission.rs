@@ -653,6 +653,49 @@ impl Operation for ReadCommission {
     .tool("read_commission", "Read a commission");
 }
 
+/// A commission whose changes are read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiffParams {
+    /// The commission's id.
+    pub commission_id: String,
+    /// If present, the commission must belong to this project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_name: Option<String>,
+    /// Returns only the changes of this file: its path in the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// The changes of a commission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommissionDiff {
+    /// The branch of the last attempt.
+    pub branch: String,
+    /// The changes on the branch, as a patch; empty if there are none. Files that are too large, and generated files,
+    /// are named at its end.
+    pub patch: String,
+}
+
+/// Reads the changes of a commission.
+#[derive(Debug)]
+pub struct ReadDiff;
+
+impl Operation for ReadDiff {
+    type Input = DiffParams;
+    type Output = CommissionDiff;
+    // The original has no such route.
+    const ROW: Row = Row::new(
+        "commission/diff",
+        Access::Reads,
+        "Returns the changes on the branch of a commission's last attempt, as a patch. A running attempt commits its \
+         changes when it ends.",
+    )
+    .answers_mebibytes(16)
+    .get("/commission/request/commission/diff")
+    .tool("read_commission_diff", "Read the changes of a commission");
+}
+
 /// Checks whether blocked commissions of a project can proceed.
 #[derive(Debug)]
 pub struct CheckDependencies;

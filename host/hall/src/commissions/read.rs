@@ -5,10 +5,11 @@ use std::sync::Arc;
 use guild_contract::{
     OperationError,
     hall::{
-        Blocker, CommissionDetail, CommissionFilter, CommissionList, CommissionPhase, CommissionStatus, CommissionView,
-        Named,
+        Blocker, CommissionDetail, CommissionDiff, CommissionFilter, CommissionList, CommissionPhase, CommissionStatus,
+        CommissionView, Named,
     },
 };
+use guild_git::{AttemptBranch, GitError};
 
 use super::{
     Commissions,
@@ -100,6 +101,35 @@ impl Commissions {
         let mut commission = view::commission(&now);
         commission.blocked_by = self.blocked_by(&now).await?;
         Ok(CommissionDetail { commission, timeline, raw_content })
+    }
+
+    /// The changes on the branch of the last attempt, of all files or of one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when there is no such commission, it belongs to another project, or it has no branch.
+    pub async fn diff(
+        &self,
+        id: &str,
+        project: Option<&str>,
+        file: Option<&str>,
+    ) -> Result<CommissionDiff, OperationError> {
+        let missing = || OperationError::NotFound(format!("Commission not found: {id}"));
+        let now = self.records.find(id, project).await?.ok_or_else(missing)?.now();
+        let conflict = |why: &str| OperationError::Conflict(format!("Commission \"{id}\" has no branch: {why}"));
+        let branch = now.branch_name.as_deref().ok_or_else(|| conflict("no attempt has begun"))?;
+        let branch = AttemptBranch::new(branch)?;
+        let (_, integration) = self.core.integration(&now.project_name).await?;
+        if !integration.repository().branch_exists(&branch).await? {
+            return Err(conflict(&format!("{branch} was removed")));
+        }
+        let patch = integration.attempt_changes(&branch, file).await.map_err(|error| match error {
+            GitError::TooMuchOutput { bytes, .. } => OperationError::Conflict(format!(
+                "the changes on {branch} have more than {bytes} bytes; ask for one file with `file`"
+            )),
+            error => error.into(),
+        })?;
+        Ok(CommissionDiff { branch: branch.to_string(), patch })
     }
 
     /// The number of running attempts.

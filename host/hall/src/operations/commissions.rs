@@ -6,10 +6,10 @@ use guild_contract::{
     OperationError,
     hall::{
         AbandonCommission, AbandonParams, CancelCommission, CancelParams, CheckDependencies, CommissionChanges,
-        CommissionCreated, CommissionDetail, CommissionDispatched, CommissionFilter, CommissionList, CommissionParams,
-        CommissionUpdated, CreateCommission, DispatchCommission, Done, Graph, ListCommissions, NewCommission,
-        NoteCommission, NoteParams, Ok as Yes, ProjectParams, ReadCommission, ReadCommissionParams, ReadGraph,
-        RedispatchCommission, UpdateCommission,
+        CommissionCreated, CommissionDetail, CommissionDiff, CommissionDispatched, CommissionFilter, CommissionList,
+        CommissionParams, CommissionUpdated, CreateCommission, DiffParams, DispatchCommission, Done, Graph,
+        ListCommissions, NewCommission, NoteCommission, NoteParams, Ok as Yes, ProjectParams, ReadCommission,
+        ReadCommissionParams, ReadDiff, ReadGraph, RedispatchCommission, UpdateCommission,
     },
 };
 
@@ -92,6 +92,15 @@ impl Handle for ReadCommission {
         ReadCommissionParams { commission_id, project_name }: ReadCommissionParams,
     ) -> Result<Reply<CommissionDetail>, OperationError> {
         Ok(hall.commissions.read(&commission_id, project_name.as_deref()).await?.into())
+    }
+}
+
+impl Handle for ReadDiff {
+    async fn handle(
+        hall: Arc<Hall>,
+        DiffParams { commission_id, project_name, file }: DiffParams,
+    ) -> Result<Reply<CommissionDiff>, OperationError> {
+        Ok(hall.commissions.diff(&commission_id, project_name.as_deref(), file.as_deref()).await?.into())
     }
 }
 

@@ -58,7 +58,6 @@ impl Projects {
 /// Converts an error of git; it is [`OperationError::Invalid`] if the caller can change the request.
 fn refused(error: GitError) -> OperationError {
     match error {
-        GitError::NoCommitOfThatName { .. } => OperationError::Invalid(error.to_string()),
         GitError::TooMuchOutput { command, bytes, .. } => OperationError::Invalid(format!(
             "git {command} answers with more than {bytes} bytes; ask for one file, or for `stat`"
         )),

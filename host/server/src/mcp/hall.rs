@@ -87,8 +87,7 @@ pub(super) async fn call(
     Ok(Answered::Called(authorized.run(work).await.unwrap_or_else(Called::from)))
 }
 
-/// Carries out an operation, even if its caller goes away, so that no change is left half done. A caller that waits for
-/// a turn receives each tool that the worker calls as progress.
+/// Carries out an operation. A caller that waits for a turn receives each tool that the worker calls as progress.
 ///
 /// # Errors
 ///
@@ -101,6 +100,43 @@ pub(crate) async fn run(
     audit: Audit,
     progress: Option<&Progress>,
 ) -> Result<Value, RpcError> {
+    match carry_out(operation, hall, caller, input, audit).await? {
+        Reply::Output(output) => Ok(output),
+        Reply::Turn(turn) => Ok(json!(spoken(*turn.map_err(refused)?, progress).await)),
+        Reply::File(_) => Err(RpcError::internal("a file can only be read through its route")),
+    }
+}
+
+/// Carries out an operation that answers with a turn, for a caller that receives the events of the turn. The turn goes
+/// on if the caller drops it.
+///
+/// # Errors
+///
+/// Returns the refusal of the gate or of the operation.
+pub(crate) async fn turn(
+    name: &str,
+    hall: &Arc<Hall>,
+    caller: &Caller,
+    input: Map<String, Value>,
+) -> Result<Turn, Failure> {
+    let operation = OPERATIONS.iter().find(|operation| operation.row.name == name);
+    let operation = operation.ok_or_else(|| RpcError::internal("the hall has no such operation"))?;
+    let authorized = caller.authorize("", Operation { name: operation.row.name, access: operation.row.access })?;
+    let work = async |audit: Audit| match carry_out(operation, hall, caller, input, audit).await? {
+        Reply::Turn(turn) => turn.map_err(refused),
+        Reply::Output(_) | Reply::File(_) => Err(RpcError::internal("the operation has no turn")),
+    };
+    Ok(*authorized.run(work).await?)
+}
+
+/// Carries out an operation, even if its caller goes away, so that no change is left half done.
+async fn carry_out(
+    operation: &'static HallOperation,
+    hall: &Arc<Hall>,
+    caller: &Caller,
+    input: Map<String, Value>,
+    audit: Audit,
+) -> Result<Reply<Value>, RpcError> {
     caller.reserve(operation.row.answer_bytes).await?;
     let (hall, token) = (hall.clone(), caller.token().map(str::to_owned));
     let about = subject(operation, &input);
@@ -122,11 +158,7 @@ pub(crate) async fn run(
         done
     });
     let done = tokio::spawn(work.in_current_span()).await;
-    match done.unwrap_or_else(|_| Err(RpcError::internal(HANDLER_FAILED)))? {
-        Reply::Output(output) => Ok(output),
-        Reply::Turn(turn) => Ok(json!(spoken(*turn.map_err(refused)?, progress).await)),
-        Reply::File(_) => Err(RpcError::internal("a file can only be read through its route")),
-    }
+    done.unwrap_or_else(|_| Err(RpcError::internal(HANDLER_FAILED)))
 }
 
 fn refused(error: OperationError) -> RpcError {

@@ -74,10 +74,20 @@ impl Form {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// The first field of this name as an own text; empty if there is none.
+    pub(super) fn text(&self, name: &str) -> String {
+        self.get(name).unwrap_or_default().to_owned()
+    }
+
+    /// The lines of a field that are not empty.
+    pub(super) fn lines(&self, name: &str) -> Vec<String> {
+        let lines = self.get(name).unwrap_or_default().lines().map(str::trim);
+        lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
     /// The parameters of a dispatch. The operation checks them.
     pub(super) fn dispatch(&self) -> Result<DispatchParams, Why> {
-        let text = |name| self.get(name).unwrap_or_default().to_owned();
-        let config = text("config");
+        let config = self.text("config");
         let config = match config.trim() {
             "" => None,
             json => Some(serde_json::from_str(json).map_err(|e| Why {
@@ -85,7 +95,7 @@ impl Form {
                 text: format!("the config is not a JSON object: {e}"),
             })?),
         };
-        Ok(DispatchParams { description: text("description"), task: text("task"), config, agent: None })
+        Ok(DispatchParams { description: self.text("description"), task: self.text("task"), config, agent: None })
     }
 }
 

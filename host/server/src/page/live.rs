@@ -11,15 +11,15 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures::stream;
 use guild_auth::{Browser, Subscription, budget::Permit};
-use guild_contract::JobStatus;
-use guild_page::{job, now};
+use guild_contract::{JobStatus, hall::CommissionPhase};
+use guild_page::{hall, job, now};
 use guild_roster::host::Host;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
 
-use super::{request::PageRequest, views};
+use super::{hall_views, request::PageRequest, views};
 use crate::{
     connections::Activity,
     events::{KEEP_ALIVE, event_stream, no_place},
@@ -30,6 +30,26 @@ use crate::{
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest time between two renderings while a job runs: its usage grows without an event.
 const RENEWED: Duration = Duration::from_secs(3);
+
+/// The event that ends a stream whose content changes no more.
+pub(super) const DONE: &str = "event: done\n\n";
+
+/// How soon the content of a view changes again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// Something runs in it.
+    Running,
+    /// It changes with an event of a job.
+    Waiting,
+    /// It does not change any more.
+    Over,
+}
+
+impl Pace {
+    fn of(runs: bool) -> Self {
+        if runs { Self::Running } else { Self::Waiting }
+    }
+}
 
 /// A view that changes.
 pub(super) enum View {
@@ -42,68 +62,129 @@ pub(super) enum View {
         /// The job's id.
         job: String,
     },
+    /// A project's page.
+    Project(String),
+    /// A commission's page.
+    Commission {
+        /// The project's name.
+        project: String,
+        /// The commission's id.
+        commission: String,
+    },
 }
 
 impl View {
-    /// Renders the changing part, and says whether a job runs in it. None if the viewer can no longer see it.
-    async fn render(&self, page: &PageRequest) -> Option<(String, bool)> {
+    /// Renders the changing part. None if the viewer can no longer see it.
+    async fn render(&self, page: &PageRequest) -> Option<(String, Pace)> {
         match self {
             Self::Now => {
                 let members = views::members(page).await;
                 let runs = |member: &now::MemberNow| member.jobs.as_ref().is_ok_and(|jobs| jobs.counts.running > 0);
-                Some((now::live(&members).into_string(), members.iter().any(runs)))
+                Some((now::live(&members).into_string(), Pace::of(members.iter().any(runs))))
             }
             Self::Job { member, job } => {
                 let shown = views::job(page, member, job).await.ok()?;
-                Some((job::live(&shown).into_string(), shown.status.status == JobStatus::Running))
+                let pace = if shown.status.status == JobStatus::Running { Pace::Running } else { Pace::Over };
+                Some((job::live(&shown).into_string(), pace))
+            }
+            Self::Project(project) => {
+                let shown = hall_views::project(page, project).await.ok()?;
+                let runs =
+                    |column: &hall::project::Column| column.status.is_active() && !column.list.commissions.is_empty();
+                Some((hall::project::live(&shown).into_string(), Pace::of(shown.columns.iter().any(runs))))
+            }
+            Self::Commission { project, commission } => {
+                let shown = hall_views::commission(page, project, commission).await.ok()?;
+                let pace = match shown.detail.commission.status.phase() {
+                    CommissionPhase::Waiting => Pace::Waiting,
+                    CommissionPhase::Active => Pace::Running,
+                    CommissionPhase::Ended | CommissionPhase::Over => Pace::Over,
+                };
+                Some((hall::commission::live(&page.viewer(), &shown).into_string(), pace))
             }
         }
     }
 }
 
-/// The stream of one viewer. It lives long, and must keep neither its caller's place among requests nor an old reading
-/// of `guild.toml`.
-struct Live {
-    view: View,
+/// The viewer of a stream. A stream lives long, and must keep neither its caller's place among requests nor an old
+/// reading of `guild.toml`.
+pub(super) struct StreamViewer {
     host: Arc<Host>,
     browser: Browser,
     activity: Arc<Activity>,
     subscription: Subscription,
+    _place: Permit,
+}
+
+impl StreamViewer {
+    /// The viewer of a request, with a place among the listeners.
+    ///
+    /// # Errors
+    ///
+    /// Returns the response that says that there is no place.
+    pub(super) fn of(page: PageRequest) -> Result<Self, Response> {
+        let PageRequest { host, admitted: Admitted { caller, activity }, browser, .. } = page;
+        let Some(place) = host.events().place(caller.identity()) else { return Err(no_place(host.events()).text()) };
+        Ok(Self { host, browser, activity, subscription: caller.into_subscription(), _place: place })
+    }
+
+    /// Whether the viewer may still look.
+    pub(super) fn is_good(&self) -> bool {
+        self.subscription.is_good()
+    }
+
+    /// A request of the viewer at this moment.
+    pub(super) fn request(&self) -> PageRequest {
+        let admitted = Admitted { caller: self.subscription.caller(), activity: self.activity.clone() };
+        let (host, reading) = (self.host.clone(), self.host.roster().now());
+        PageRequest { host, reading, admitted, browser: self.browser.clone() }
+    }
+}
+
+/// The stream of a view.
+struct Live {
+    view: View,
+    viewer: StreamViewer,
     newest: watch::Receiver<u64>,
     /// The hash of the content that was sent last.
     sent: Option<u64>,
-    is_running: bool,
-    _place: Permit,
+    pace: Pace,
 }
 
 /// Streams a view to its viewer.
 pub(super) fn live(page: PageRequest, view: View) -> Response {
-    let PageRequest { host, admitted: Admitted { caller, activity }, browser, .. } = page;
-    let hub = host.events().clone();
-    let Some(place) = hub.place(caller.identity()) else { return no_place(&hub).text() };
-    let (subscription, newest) = (caller.into_subscription(), hub.newest());
-    let live =
-        Live { view, host, browser, activity, subscription, newest, sent: None, is_running: true, _place: place };
-    event_stream(Body::from_stream(stream::unfold(live, Live::next)))
+    let newest = page.host.events().newest();
+    match StreamViewer::of(page) {
+        Ok(viewer) => {
+            let live = Live { view, viewer, newest, sent: None, pace: Pace::Running };
+            event_stream(Body::from_stream(stream::unfold(live, Live::next)))
+        }
+        Err(refused) => refused,
+    }
 }
 
 impl Live {
-    /// Returns the next content that differs from the last, or a keep-alive; `None` once the viewer may no longer look.
+    /// Returns the next content that differs from the last, or a keep-alive; `None` once the viewer may no longer look,
+    /// or the content changes no more.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         let quiet = Instant::now() + KEEP_ALIVE;
         loop {
-            if !self.subscription.is_good() {
+            if !self.viewer.is_good() || self.pace == Pace::Over {
                 return None;
             }
             if self.sent.is_none() || self.changed().await {
-                let (content, is_running) = self.view.render(&self.request()).await?;
-                self.is_running = is_running;
+                let (content, pace) = self.view.render(&self.viewer.request()).await?;
+                self.pace = pace;
                 let mut hasher = DefaultHasher::new();
                 content.hash(&mut hasher);
                 let hash = Some(hasher.finish());
-                if hash != self.sent {
-                    self.sent = hash;
-                    return Some((Ok(frame(&content).into()), self));
+                let mut next = if hash == self.sent { String::new() } else { frame(&content) };
+                self.sent = hash;
+                if pace == Pace::Over {
+                    next.push_str(DONE);
+                }
+                if !next.is_empty() {
+                    return Some((Ok(next.into()), self));
                 }
             }
             if Instant::now() >= quiet {
@@ -112,23 +193,17 @@ impl Live {
         }
     }
 
-    /// A request of the viewer at this moment.
-    fn request(&self) -> PageRequest {
-        let admitted = Admitted { caller: self.subscription.caller(), activity: self.activity.clone() };
-        let (host, reading) = (self.host.clone(), self.host.roster().now());
-        PageRequest { host, reading, admitted, browser: self.browser.clone() }
-    }
-
     /// Waits for an event, or until the content is to be rendered again; false if it is not.
     async fn changed(&mut self) -> bool {
         sleep(PAUSE).await;
-        let patience = if self.is_running { RENEWED } else { KEEP_ALIVE };
-        matches!(timeout(patience, self.newest.changed()).await, Ok(Ok(()))) || self.is_running
+        let is_running = self.pace == Pace::Running;
+        let patience = if is_running { RENEWED } else { KEEP_ALIVE };
+        matches!(timeout(patience, self.newest.changed()).await, Ok(Ok(()))) || is_running
     }
 }
 
 /// A message of server-sent events.
-fn frame(content: &str) -> String {
+pub(super) fn frame(content: &str) -> String {
     let mut frame = String::with_capacity(content.len() + 64);
     for line in content.lines() {
         frame.push_str("data: ");

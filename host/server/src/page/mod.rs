@@ -4,8 +4,11 @@
 //! client; [`guild_page`] renders them. Each form calls one operation, and has the secret of the viewer's session.
 
 mod form;
+mod hall;
+mod hall_views;
 mod live;
 mod request;
+mod turn_stream;
 mod views;
 
 use std::sync::Arc;
@@ -74,6 +77,7 @@ pub(crate) fn routes() -> Router<Arc<Host>> {
         .route("/page/members/{*member}", get(member).post(dispatch))
         .route(SIGN_IN, get(ask_for_token).post(begin))
         .route(SIGN_OUT, post(end))
+        .merge(hall::routes())
         .merge(assets)
 }
 

@@ -9,13 +9,16 @@ use axum::{
 };
 use guild_auth::{Browser, Caller, Refused};
 use guild_contract::operation::Operation;
+use guild_hall::meetings::Turn;
 use guild_page::{Viewer, refusal};
 use guild_roster::{host::Host, members::roster::Reading};
+use serde_json::Value;
 
 use crate::{
     declined::page_response,
+    hall::NO_HALL,
     layers::Admitted,
-    mcp::{Absent, Endpoint, Failure, Server, Unavailable},
+    mcp::{self, Absent, Endpoint, Failure, Server, Unavailable},
     methods,
 };
 
@@ -44,6 +47,10 @@ impl From<Refused> for Why {
     fn from(refused: Refused) -> Self {
         Self { status: refused.status(), text: refused.to_string() }
     }
+}
+
+fn internal<E>(_: E) -> Why {
+    Why { status: StatusCode::INTERNAL_SERVER_ERROR, text: "the host could not answer".to_owned() }
 }
 
 /// The answer of a handler: a page, or the reason that there is none.
@@ -87,7 +94,17 @@ impl PageRequest {
                 text: format!("your token does not permit the member {key}"),
             });
         }
-        Server::at(&self.host, &self.reading, &Endpoint::Member(key.to_owned())).map_err(|absent| match absent {
+        self.at(&Endpoint::Member(key.to_owned()))
+    }
+
+    /// The server of the hall's operations, for a viewer whose token is for all members.
+    pub(super) fn hall(&self) -> Result<Server, Why> {
+        self.caller().clone().require_all_members()?;
+        self.at(&Endpoint::Hall)
+    }
+
+    fn at(&self, endpoint: &Endpoint) -> Result<Server, Why> {
+        Server::at(&self.host, &self.reading, endpoint).map_err(|absent| match absent {
             Absent::NotFound(why) => Why::not_found(why),
             Absent::Unavailable(Unavailable { reason, .. }) => {
                 Why { status: StatusCode::SERVICE_UNAVAILABLE, text: reason.to_string() }
@@ -97,11 +114,16 @@ impl PageRequest {
 
     /// Calls an operation for the viewer.
     pub(super) async fn call<O: Operation>(&self, server: &Server, input: &O::Input) -> Result<O::Output, Why> {
-        let internal =
-            |_| Why { status: StatusCode::INTERNAL_SERVER_ERROR, text: "the host could not answer".to_owned() };
         let params = serde_json::to_string(input).map_err(internal)?;
         let answer = methods::call(server, self.caller(), O::ROW.name, Some(&params)).await?;
         serde_json::from_slice(&answer).map_err(internal)
+    }
+
+    /// Calls an operation of the hall that answers with a meeting's turn. The turn goes on if it is dropped.
+    pub(super) async fn turn<O: Operation>(&self, input: &O::Input) -> Result<Turn, Why> {
+        let Server::Hall(hall) = self.hall()? else { return Err(Why::not_found(NO_HALL)) };
+        let Value::Object(input) = serde_json::to_value(input).map_err(internal)? else { return Err(internal(())) };
+        Ok(mcp::hall::turn(O::ROW.name, &hall, self.caller(), input).await?)
     }
 }
 

@@ -30,7 +30,8 @@ const DISPATCHES: [&str; 5] =
     ["create_commission", "update_commission", "dispatch_commission", "redispatch_commission", "add_commission_note"];
 const ENDS: [&str; 2] = ["cancel_commission", "abandon_commission"];
 /// Read-only tools for other things than commissions.
-const OTHER_READS: [&str; 9] = [
+const OTHER_READS: [&str; 10] = [
+    "read_commission_diff",
     "read_dependency_graph",
     "list_meetings",
     "read_meeting",
