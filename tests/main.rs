@@ -54,6 +54,7 @@ mod operator;
 mod options;
 mod packages;
 mod page;
+mod page_usage;
 mod process;
 mod project_commands;
 mod pull_requests;

@@ -16,12 +16,12 @@ use crate::{
 };
 
 /// A browser without a screen: it keeps its cookie, and sends the headers of a browser.
-struct Browser {
+pub(crate) struct Browser {
     host: Endpoint,
 }
 
 impl Browser {
-    fn of(host: &Host) -> Self {
+    pub(crate) fn of(host: &Host) -> Self {
         Self { host: Endpoint::new(host, "/").with("Content-Type", "application/x-www-form-urlencoded") }
     }
 
@@ -29,11 +29,11 @@ impl Browser {
         Endpoint { path: path.to_owned(), ..self.host.clone() }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.at(path).send("GET", "")
     }
 
-    fn page(&self, path: &str) -> String {
+    pub(crate) fn page(&self, path: &str) -> String {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}");
         answer.text()
@@ -53,7 +53,7 @@ impl Browser {
         rest.split('"').next().unwrap().to_owned()
     }
 
-    fn sign_in(&mut self, token: &str) -> Answer {
+    pub(crate) fn sign_in(&mut self, token: &str) -> Answer {
         let answer = self.submit("/page/sign-in", &[("to", "/"), ("token", token)]);
         if let Some(cookie) = answer.header("set-cookie") {
             self.host = self.host.with("Cookie", cookie.split(';').next().unwrap());

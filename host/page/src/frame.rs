@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::{
     assets::{HTMX, HTMX_SSE, STYLE},
-    parts::{SIGN_OUT, Viewer, csrf, text},
+    parts::{HOST, SIGN_OUT, USAGE, Viewer, csrf, text},
 };
 
 /// The policy for each page: its own files only, no inline script or style, no frames, and forms only to this host.
@@ -14,8 +14,20 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'
 /// The settings of htmx: nothing is evaluated, and only its extension for server-sent events is loaded.
 const HTMX_CONFIG: &str = r#"{"extensions":"sse","includeIndicatorCSS":false,"history":false}"#;
 
+/// The pages that the navigation leads to.
+const PAGES: [(&str, &str); 3] = [("/", "Now"), (USAGE, "Usage"), (HOST, "Host")];
+
 /// A whole page. `viewer` is none for pages that need no session.
 pub(crate) fn page(title: &str, viewer: Option<&Viewer>, body: &Markup) -> String {
+    framed("", title, viewer, body)
+}
+
+/// A page that the navigation leads to.
+pub(crate) fn page_at(path: &str, title: &str, viewer: &Viewer, body: &Markup) -> String {
+    framed(path, title, Some(viewer), body)
+}
+
+fn framed(path: &str, title: &str, viewer: Option<&Viewer>, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -31,7 +43,12 @@ pub(crate) fn page(title: &str, viewer: Option<&Viewer>, body: &Markup) -> Strin
             body {
                 a.skip href="#content" { "Skip to the content" }
                 header {
-                    nav aria-label="Pages" { a.home href="/" { "Guild Hall" } }
+                    nav aria-label="Pages" {
+                        a.home href="/" { "Guild Hall" }
+                        @for (to, name) in PAGES {
+                            a href=(to) aria-current=[(to == path).then_some("page")] { (name) }
+                        }
+                    }
                     @if let Some(viewer) = viewer { (who(viewer)) }
                 }
                 main id="content" { (body) }

@@ -1,6 +1,6 @@
 //! Renders parts that several pages have.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use guild_contract::{JobStatus, JobUsage, text::harmless};
 use jiff::Timestamp;
@@ -12,6 +12,11 @@ pub const CSRF_FIELD: &str = "csrf";
 pub const SIGN_IN: &str = "/page/sign-in";
 /// The path that ends a session.
 pub const SIGN_OUT: &str = "/page/sign-out";
+
+/// The path of the page of what members used.
+pub const USAGE: &str = "/page/usage";
+/// The path of the page of the host itself.
+pub const HOST: &str = "/page/host";
 
 /// The person who looks at a page.
 #[derive(Clone, Debug)]
@@ -58,6 +63,18 @@ pub(crate) fn time(at: &str) -> Markup {
         .parse::<Timestamp>()
         .map_or_else(|_| text(at).into_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());
     html! { time datetime=(at) { (shown) } }
+}
+
+/// A path as a part of a path, or as the value of a query.
+pub(crate) fn encoded(path: &str) -> String {
+    let mut encoded = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => encoded.push(char::from(byte)),
+            other => _ = write!(encoded, "%{other:02X}"),
+        }
+    }
+    encoded
 }
 
 /// A duration to be read.

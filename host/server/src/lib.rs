@@ -16,6 +16,7 @@ pub mod listen;
 pub mod mcp;
 mod methods;
 mod openrpc;
+mod operator;
 mod page;
 pub mod rpc;
 mod sdk;

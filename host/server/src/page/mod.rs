@@ -5,7 +5,9 @@
 
 mod form;
 mod live;
+mod operator;
 mod request;
+mod usage;
 mod views;
 
 use std::sync::Arc;
@@ -74,6 +76,8 @@ pub(crate) fn routes() -> Router<Arc<Host>> {
         .route("/page/members/{*member}", get(member).post(dispatch))
         .route(SIGN_IN, get(ask_for_token).post(begin))
         .route(SIGN_OUT, post(end))
+        .merge(usage::routes())
+        .merge(operator::routes())
         .merge(assets)
 }
 

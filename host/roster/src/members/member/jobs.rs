@@ -9,6 +9,7 @@ use guild_contract::{
         CancelView, Deleted, JobsParams, JobsView, ListParams, LogParams, LogView, ResultView, Resumed, RpcError,
         TaskView,
     },
+    usage::{UsageParams, UsageView},
 };
 use guild_jobs::{JobStore, StoreError, files::follow::Follow};
 
@@ -54,6 +55,15 @@ impl Member {
     /// Returns -32602 when a parameter is out of bounds.
     pub async fn states(&self, params: JobsParams) -> Result<JobsView, RpcError> {
         self.in_store(move |store| store.states(&params)).await
+    }
+
+    /// `worker/usage`.
+    ///
+    /// # Errors
+    ///
+    /// Returns -32602 when a parameter is invalid.
+    pub async fn usage(&self, params: UsageParams) -> Result<UsageView, RpcError> {
+        self.in_store(move |store| store.usage(&params)).await
     }
 
     /// `worker/task`.
