@@ -57,6 +57,7 @@ mod options;
 mod packages;
 mod page;
 mod page_hall;
+mod page_usage;
 mod process;
 mod project_commands;
 mod pull_requests;

@@ -9,11 +9,13 @@ use std::{
 
 use guild_contract::{
     Decision, Event, JobUsage, MemberReport,
+    host::{AuditParams, AuditView, DoctorView, LimitsView},
     rpc::{
         CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, JobsParams, JobsView, ListParams, Listed,
         LogParams, LogView, ResultView, Resumed, StatusView, TaskView, code, method,
     },
     schema::of,
+    usage::{UsageParams, UsageView},
 };
 use jsonschema::{Draft, Validator};
 use serde_json::{Value, json};
@@ -36,10 +38,11 @@ const OF_ALL: [&str; 10] = [
     "resources/read",
     "rpc.discover",
 ];
-const OF_WORKERS: [&str; 10] = [
+const OF_WORKERS: [&str; 11] = [
     method::DISPATCH,
     method::LIST,
     method::JOBS,
+    method::USAGE,
     method::STATUS,
     method::TASK,
     method::RESULT,
@@ -62,6 +65,8 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("job-list", of::<JobList>()),
         ("jobs-params", of::<JobsParams>()),
         ("jobs-view", of::<JobsView>()),
+        ("usage-params", of::<UsageParams>()),
+        ("usage-view", of::<UsageView>()),
         ("task-view", of::<TaskView>()),
         ("job-params", of::<JobParams>()),
         ("status-view", of::<StatusView>()),
@@ -74,6 +79,10 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("decision", of::<Decision>()),
         ("job-usage", of::<JobUsage>()),
         ("event", of::<Event>()),
+        ("doctor-view", of::<DoctorView>()),
+        ("limits-view", of::<LimitsView>()),
+        ("audit-params", of::<AuditParams>()),
+        ("audit-view", of::<AuditView>()),
         ("member-report", of::<MemberReport>()),
     ])
 }

@@ -357,6 +357,15 @@ fn open(path: &Path) -> io::Result<(File, (u64, u64))> {
     if found.is_file() { Ok((file, which(&found))) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
+/// Opens an existing file for reading. Anything but a regular file is refused without waiting.
+pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

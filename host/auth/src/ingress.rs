@@ -6,10 +6,14 @@ use std::{
 };
 
 use guild_config::Config;
-use guild_contract::SpendError;
+use guild_contract::{
+    SpendError,
+    host::{AuditParams, AuditView},
+};
 
 use crate::{
     audit_log::Event,
+    audit_tail::TailError,
     budget::Budget,
     private::PrivateHost,
     rules::{IngressError, Rules},
@@ -82,6 +86,25 @@ impl Ingress {
     /// Replaces the rules. Admitted requests keep the rules that admitted them.
     pub fn set_rules(&self, rules: Arc<Rules>) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    /// The bytes of memory that requests hold.
+    pub fn memory_in_use(&self) -> u64 {
+        self.memory.taken()
+    }
+
+    /// The dollars that were spent today, or the reason that they are unknown; and the cap of the host, if it has one.
+    pub fn spent_today(&self) -> (Result<f64, String>, Option<f64>) {
+        (self.ledger.spent_today(), self.rules().spend.host_usd_per_day)
+    }
+
+    /// A page of the audit log; an empty one if there is no log. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when a parameter is invalid or a file cannot be read.
+    pub fn audit_page(&self, params: &AuditParams) -> Result<AuditView, TailError> {
+        self.rules().log.as_ref().map_or_else(|| Ok(AuditView::default()), |log| log.page(params))
     }
 
     /// The ledger of the costs of the host's jobs.

@@ -8,10 +8,11 @@
 //! - [`sessions`]: a browser has signed in with a token, and has a cookie in its place, for the pages of the host only;
 //! - [`private`]: for a host that `guild mcp` started, it has that host's own token;
 //! - [`budget`]: the memory of its requests, and of all requests together, is bounded;
-//! - [`audit`], [`audit_log`]: the request and its outcome are logged.
+//! - [`audit`], [`audit_log`]: the request and its outcome are logged, and `audit_tail` reads them again.
 
 mod audit;
 pub mod audit_log;
+mod audit_tail;
 pub mod budget;
 mod caller;
 mod credentials;
@@ -28,6 +29,7 @@ pub mod tls;
 pub mod tokens;
 
 pub use audit::Audit;
+pub use audit_tail::TailError;
 pub use budget::Identity;
 pub use caller::{Authorized, Browser, Caller, Connection, Cookie, LARGE, Process};
 pub use guild_contract::operation::Access;

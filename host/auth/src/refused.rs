@@ -120,7 +120,7 @@ impl fmt::Display for Refused {
             Self::Member { token, member: None } => write!(f, "the token {token} is not for this member"),
             Self::SomeMembers { token } => write!(
                 f,
-                "the token {token} is for some members, and the hall needs a token for all; ask the operator for a \
+                "the token {token} is for some members, and this needs a token for all of them; ask the operator for a \
                  token that was made without --members"
             ),
             Self::Method { token, method } => write!(f, "the token {token} is not for {method}"),

@@ -9,8 +9,8 @@ use std::{
 
 use anstyle::AnsiColor;
 use guild_config::Config;
-use guild_roster::check::doctor::{Check, Examination, Kind, State, examine};
-use serde::Serialize;
+use guild_contract::host::{Check, CheckState, DoctorView};
+use guild_roster::check::doctor::{Examination, examine};
 
 use crate::{
     args::Doctor,
@@ -18,16 +18,6 @@ use crate::{
     local,
     output::{self, LABEL, harmless, one_line, print, print_json, progress::Progress, tell_error},
 };
-
-/// The output with `--json`.
-#[derive(Serialize)]
-struct Shown<'a> {
-    /// The guild.toml that was read; null if there is none.
-    config: Option<&'a PathBuf>,
-    /// Whether everything that is needed is usable.
-    usable: bool,
-    checks: &'a [Check],
-}
 
 /// `guild doctor`.
 pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
@@ -50,7 +40,8 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     checks.extend(hosts);
     let missing: Vec<_> = checks.iter().filter(|check| check.is_missing()).map(named).collect();
     if args.json {
-        print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks: &checks })?;
+        let config = file.map(|file| file.display().to_string());
+        print_json(&DoctorView { config, usable: missing.is_empty(), checks })?;
     } else {
         print(|out| {
             let file =
@@ -90,35 +81,18 @@ fn members(args: &Doctor, hall: Option<&Path>, config: &Config) -> Result<Option
     }
 }
 
-fn kind(check: &Check) -> &'static str {
-    match check.kind {
-        Kind::Runtime => "runtime",
-        Kind::Key => "key",
-        Kind::Sources => "sources",
-        Kind::Web => "web",
-        Kind::Search => "search",
-        Kind::Git => "git",
-        Kind::Hall => "hall",
-        Kind::Project => "project",
-        Kind::Spend => "spend",
-        Kind::Auth => "auth",
-        Kind::Member => "member",
-        Kind::Host => "host",
-    }
-}
-
 fn named(check: &Check) -> String {
-    format!("{} {}", kind(check), one_line(&check.name, 80))
+    format!("{} {}", check.kind.as_str(), one_line(&check.name, 80))
 }
 
 fn write_check(out: &mut dyn Write, check: &Check) -> io::Result<()> {
-    let (word, style) = match check.state {
-        State::Usable => ("usable", output::state_style(false)),
-        State::Unusable if check.needed => ("missing", output::state_style(true)),
-        State::Unusable => ("unusable", AnsiColor::Yellow.on_default()),
-        State::Off => ("off", LABEL),
-        State::Differs => ("differs", AnsiColor::Yellow.on_default()),
+    let style = match check.state {
+        CheckState::Usable => output::state_style(false),
+        CheckState::Unusable if check.needed => output::state_style(true),
+        CheckState::Unusable | CheckState::Differs => AnsiColor::Yellow.on_default(),
+        CheckState::Off => LABEL,
     };
+    let (word, kind) = (check.word(), check.kind.as_str());
     let name = one_line(&check.name, 80);
-    writeln!(out, "{style}{word:<9}{style:#} {:<8} {name:<20} {}", kind(check), one_line(&check.detail, usize::MAX))
+    writeln!(out, "{style}{word:<9}{style:#} {kind:<8} {name:<20} {}", one_line(&check.detail, usize::MAX))
 }

@@ -11,6 +11,7 @@ use guild_contract::{
         CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, JobsParams, JobsView, ListParams,
         LogParams, LogPosition, LogView, ResultView, Resumed, StatusView, TaskView, method,
     },
+    usage::{UsageParams, UsageView},
 };
 use reqwest::{
     StatusCode, Url,
@@ -128,6 +129,14 @@ impl WorkerHandle {
     /// See [`Error`].
     pub async fn jobs(&self, params: &JobsParams) -> Result<Reply<JobsView>, Error> {
         self.call(method::JOBS, params).await
+    }
+
+    /// `worker/usage`: what the member's jobs used over time.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn usage(&self, params: &UsageParams) -> Result<Reply<UsageView>, Error> {
+        self.call(method::USAGE, params).await
     }
 
     /// `worker/task`: the task that a job was dispatched with.

@@ -7,6 +7,7 @@
 pub mod capability;
 pub mod error;
 pub mod hall;
+pub mod host;
 pub mod ids;
 pub mod job;
 pub mod json;
@@ -19,6 +20,7 @@ pub mod rpc;
 pub mod schema;
 pub mod secret;
 pub mod text;
+pub mod usage;
 
 pub use capability::{
     Delegation,

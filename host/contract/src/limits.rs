@@ -4,6 +4,7 @@
 //! keys of `[limits]` in `guild.toml`, by these names. The others are fixed, because another value has no use, or
 //! because much depends on the value.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,7 +28,8 @@ pub struct Limit {
 }
 
 /// The way to set a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub enum Setting {
     /// A key of `[limits]` sets it; a change takes effect at once.
     Key,

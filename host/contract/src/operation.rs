@@ -137,7 +137,7 @@ pub enum Access {
     Notification,
     /// The operation reads jobs or the hall.
     Reads,
-    /// The operation reads the full text of a job's sessions.
+    /// The operation reads the full text of a job's sessions, or what the host keeps for its operator.
     Inspects,
     /// The operation creates a job, or changes the hall.
     Dispatches,

@@ -20,6 +20,8 @@ pub mod method {
     pub const LIST: &str = "worker/list";
     /// Reads the states of jobs, page by page.
     pub const JOBS: &str = "worker/jobs";
+    /// Reads the usage of a member over time.
+    pub const USAGE: &str = "worker/usage";
     /// Reads one job's task.
     pub const TASK: &str = "worker/task";
     /// Reads one job's state.

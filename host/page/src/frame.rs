@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::{
     assets::{HTMX, HTMX_SSE, STYLE},
-    parts::{SIGN_OUT, Viewer, csrf, text},
+    parts::{HALL, HOST, SIGN_OUT, USAGE, Viewer, csrf, text},
 };
 
 /// The policy for each page: its own files only, no inline script or style, no frames, and forms only to this host.
@@ -14,8 +14,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'
 /// The settings of htmx: nothing is evaluated, and only its extension for server-sent events is loaded.
 const HTMX_CONFIG: &str = r#"{"extensions":"sse","includeIndicatorCSS":false,"history":false}"#;
 
-/// The pages that the navigation leads to, besides the first one.
-const PAGES: [(&str, &str); 1] = [("/page/hall", "Hall")];
+/// The pages that the navigation leads to.
+const PAGES: [(&str, &str); 4] = [("/", "Now"), (HALL, "Hall"), (USAGE, "Usage"), (HOST, "Host")];
 
 /// A whole page. `viewer` is none for pages that need no session.
 pub(crate) fn page(title: &str, viewer: Option<&Viewer>, body: &Markup) -> String {

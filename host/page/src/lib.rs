@@ -5,8 +5,10 @@
 //! and have no control characters; Markdown becomes a fixed set of elements.
 
 pub mod assets;
+mod chart;
 mod frame;
 pub mod hall;
+pub mod host;
 pub mod job;
 pub mod markdown;
 pub mod member;
@@ -14,6 +16,7 @@ pub mod now;
 mod parts;
 pub mod sign_in;
 mod timeline;
+pub mod usage;
 
 pub use frame::{CONTENT_SECURITY_POLICY, refusal};
-pub use parts::{CSRF_FIELD, SIGN_IN, SIGN_OUT, Viewer, job_path, member_path};
+pub use parts::{CSRF_FIELD, HALL, HOST, SIGN_IN, SIGN_OUT, USAGE, Viewer, job_path, member_path};

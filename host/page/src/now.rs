@@ -7,7 +7,7 @@ use guild_contract::{
 use maud::{Markup, html};
 
 use crate::{
-    frame::page,
+    frame::page_at,
     parts::{Viewer, job_path, member_path, number, status, text, time, usage},
 };
 
@@ -32,7 +32,7 @@ pub fn now(viewer: &Viewer, members: &[MemberNow]) -> String {
         // The stream sends the same content again when something changes.
         div hx-sse:connect=(LIVE) hx-swap="innerMorph" { (live(members)) }
     };
-    page("Now", Some(viewer), &body)
+    page_at("/", "Now", viewer, &body)
 }
 
 /// The part of the page that changes.

@@ -13,6 +13,13 @@ pub const SIGN_IN: &str = "/page/sign-in";
 /// The path that ends a session.
 pub const SIGN_OUT: &str = "/page/sign-out";
 
+/// The path of the first page of the hall.
+pub const HALL: &str = "/page/hall";
+/// The path of the page of what members used.
+pub const USAGE: &str = "/page/usage";
+/// The path of the page of the host itself.
+pub const HOST: &str = "/page/host";
+
 /// The person who looks at a page.
 #[derive(Clone, Debug)]
 pub struct Viewer {

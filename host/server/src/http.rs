@@ -149,7 +149,9 @@ impl Listener for App {
         let endpoint = Endpoint::at(path, self.host.single_key());
         let member = endpoint.as_ref().and_then(Endpoint::member);
         let caller = from.admit(&reading.rules, called_by, headers, member)?;
-        let is_of_all = matches!(shape, Shape::Hall) || endpoint == Some(Endpoint::Hall) || path == METRICS;
+        let is_of_all = matches!(shape, Shape::Hall)
+            || matches!(endpoint, Some(Endpoint::Hall | Endpoint::Host))
+            || path == METRICS;
         let caller = if is_of_all { caller.require_all_members()? } else { caller };
         let to = match endpoint {
             Some(endpoint) => Destination::Endpoint(caller, endpoint),

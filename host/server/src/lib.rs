@@ -17,6 +17,7 @@ pub mod mcp;
 mod methods;
 mod metrics;
 mod openrpc;
+mod operator;
 mod page;
 pub mod rpc;
 mod sdk;

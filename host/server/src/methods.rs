@@ -19,6 +19,7 @@ use crate::{
     input::params::{Params, shown},
     mcp::{Answered, CallOptions, Failure, Identity, Server, TOOLS_CALL, TOOLS_LIST, hall::run},
     openrpc::{self, Common, Content, Shapes},
+    operator::{self, HostMethod},
     worker::{self, WorkerMethod},
 };
 
@@ -48,6 +49,8 @@ enum Handler {
     Endpoint(for<'a> fn(Request<'a>) -> BoxFuture<'a, Result<Bytes, RpcError>>),
     /// The worker, at its own endpoint.
     Worker(&'static WorkerMethod),
+    /// The host itself, at its own endpoint.
+    Host(&'static HostMethod),
     /// A tool. The gate checks the access class of the tool, not of the method.
     Tool,
     /// The hall, at its own endpoint.
@@ -73,11 +76,15 @@ const fn of_worker(method: &'static WorkerMethod) -> Method {
     Method { operation: method.operation(), describe: Some(method.describe), handler: Handler::Worker(method) }
 }
 
+const fn of_host(method: &'static HostMethod) -> Method {
+    Method { operation: method.operation, describe: Some(method.describe), handler: Handler::Host(method) }
+}
+
 const fn of_sdk(name: &'static str, access: Access) -> Method {
     Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
 }
 
-static METHODS: [Method; 27] = [
+static METHODS: [Method; 31] = [
     Method {
         operation: Operation { name: "initialize", access: Access::Open },
         describe: Some(|shapes| {
@@ -250,12 +257,16 @@ static METHODS: [Method; 27] = [
     of_worker(&worker::LIST),
     of_worker(&worker::JOBS),
     of_worker(&worker::STATUS),
+    of_worker(&worker::USAGE),
     of_worker(&worker::TASK),
     of_worker(&worker::RESULT),
     of_worker(&worker::LOG),
     of_worker(&worker::CANCEL),
     of_worker(&worker::DELETE),
     of_worker(&worker::RESUME),
+    of_host(&operator::DOCTOR),
+    of_host(&operator::LIMITS),
+    of_host(&operator::AUDIT),
     of_sdk("server/discover", Access::Open),
     of_sdk("subscriptions/listen", Access::Open),
     of_sdk("logging/setLevel", Access::Open),
@@ -307,6 +318,10 @@ impl<'a> Asked<'a> {
                 let input = Params::read(params)?.into_object();
                 Ok(to_json(&run(operation, hall, caller, input, audit, None).await?))
             }
+            (Some(Handler::Host(method)), Server::Host(host)) => {
+                (method.run)(host, caller, Params::read(params)?).await
+            }
+            (Some(Handler::Host(_)), _) => not_found("; the host's endpoint, /host/mcp, has it"),
             (Some(Handler::Hall(_)), _) => not_found("; the hall's endpoint, /hall/mcp, has it"),
             (Some(Handler::Worker(_)), _) => {
                 not_found("; a member's own endpoint has it, in a roster /members/KEY/mcp (--member KEY)")
@@ -383,20 +398,25 @@ fn of_list(name: &'static str, key: &str, summary: &'static str, url: &str) -> o
 }
 
 /// The common part of all workers' documents.
-static OF_WORKERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(true)));
+static OF_WORKERS: LazyLock<Common> =
+    LazyLock::new(|| Common::new(described(|handler| matches!(handler, Handler::Worker(_)))));
+/// The document of the host itself.
+static OF_HOST: LazyLock<Common> =
+    LazyLock::new(|| Common::new(described(|handler| matches!(handler, Handler::Host(_)))));
 /// The document of the hall.
 static OF_HALL: LazyLock<Common> = LazyLock::new(|| {
-    Common::with(described(false), |shapes| {
+    Common::with(described(|_| false), |shapes| {
         let methods = OPERATIONS.iter().filter(|operation| operation.is_method());
         methods.map(|operation| shapes.of_hall(operation)).collect()
     })
 });
 /// The common part of all other documents.
-static OF_OTHERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(false)));
+static OF_OTHERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(|_| false)));
 
-/// The entries of the methods, with those of workers if `worker` is set.
-fn described(worker: bool) -> impl Iterator<Item = fn(&mut Shapes) -> openrpc::Method> {
-    let has = move |method: &&Method| worker || !matches!(method.handler, Handler::Worker(_));
+/// The entries of the methods of all endpoints, and of those with a handler that is `included`.
+fn described(included: fn(&Handler) -> bool) -> impl Iterator<Item = fn(&mut Shapes) -> openrpc::Method> {
+    let is_of_all = |handler: &Handler| !matches!(handler, Handler::Worker(_) | Handler::Host(_));
+    let has = move |method: &&Method| is_of_all(&method.handler) || included(&method.handler);
     METHODS.iter().filter(has).filter_map(|method| method.describe)
 }
 
@@ -407,6 +427,7 @@ fn document(server: &Server) -> Bytes {
         Server::Member(member) if member.manifest().is_worker() => (&OF_WORKERS, &*member.manifest().description),
         Server::Member(member) => (&OF_OTHERS, &*member.manifest().description),
         Server::Hall(_) => (&OF_HALL, identity.title.as_deref().unwrap_or_default()),
+        Server::Host(_) => (&OF_HOST, identity.title.as_deref().unwrap_or_default()),
         _ => (&OF_OTHERS, identity.title.as_deref().unwrap_or_default()),
     };
     common.document(&identity.name, &identity.version, description)

@@ -16,6 +16,7 @@ use guild_contract::{
         ListParams, Listed, ReadJobs, ResultView, ResumeJob, RpcError, code,
     },
     schema,
+    usage::ReadUsage,
 };
 use guild_jobs::STATES_BYTES;
 use guild_roster::{
@@ -56,10 +57,18 @@ pub(crate) static LIST: WorkerMethod = WorkerMethod::of::<ListJobs>(|member, cal
 
 pub(crate) static JOBS: WorkerMethod = WorkerMethod::of::<ReadJobs>(|member, caller, params, _| {
     Box::pin(async move {
-        let params = params.jobs()?;
+        let params = params.typed()?;
         // The states as values, and as JSON in a growing buffer.
         caller.reserve(3 * STATES_BYTES as u64).await?;
         Ok(to_json(&member.states(params).await?))
+    })
+});
+
+pub(crate) static USAGE: WorkerMethod = WorkerMethod::of::<ReadUsage>(|member, caller, params, _| {
+    Box::pin(async move {
+        let params = params.typed()?;
+        caller.reserve(USAGE_BYTES).await?;
+        Ok(to_json(&member.usage(params).await?))
     })
 });
 
@@ -138,6 +147,9 @@ fn job(params: Params, audit: &Audit) -> Result<String, RpcError> {
 /// The maximum number of copies of a result in memory: as a text, as JSON, as JSON in JSON, as a value, and in growing
 /// buffers.
 const COPIES: u64 = 8;
+
+/// The most bytes that the sums of `worker/usage` take, as values and as JSON. Its ledgers are read once and dropped.
+const USAGE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Handles `worker/list`, once there is memory for the answer.
 pub(crate) async fn list(member: &Member, caller: &Caller, params: ListParams) -> Result<Bytes, RpcError> {

@@ -8,14 +8,8 @@ use std::{
 
 use guild_client::{MemberReport, MemberService, Options, Url};
 use guild_config::Config;
-use guild_roster::{
-    check::{
-        doctor::{Check, Kind},
-        planned_host::PlannedHost,
-    },
-    jobs::files::Owner,
-    resources::serving_options::Serving,
-};
+use guild_contract::host::{Check, CheckKind as Kind};
+use guild_roster::{check::planned_host::PlannedHost, jobs::files::Owner, resources::serving_options::Serving};
 use tokio::task::spawn_blocking;
 
 use crate::{args::Doctor, failure::Failure, local};

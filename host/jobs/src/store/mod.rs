@@ -10,6 +10,7 @@ mod list;
 mod load;
 mod recover;
 mod status;
+mod usage;
 
 use std::{
     io,

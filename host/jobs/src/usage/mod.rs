@@ -2,6 +2,7 @@
 //!
 //! It only reads files, and needs no owner of the member.
 
+pub(crate) mod over_time;
 pub(crate) mod removed;
 mod sum;
 

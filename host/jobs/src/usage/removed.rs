@@ -10,7 +10,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{JobId, Meta};
+use guild_contract::{JobId, JobStatus, Meta};
 use guild_fs::{
     durable::{Survives, append, ends_with_newline, read_whole, replace},
     fingerprint::Fingerprint,
@@ -30,14 +30,20 @@ const AT_ONCE: usize = 1000;
 /// The lengths of the times of sums: of a day, a month, a year.
 const PERIODS: [usize; 3] = ["2026-01-31".len(), "2026-01".len(), "2026".len()];
 
+/// The period, last status, runtime and models of jobs that are summed.
+type Key = (String, Option<&'static str>, String, Vec<String>);
+
 /// The usage of a removed job, or of all that ended in a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Removed {
     /// The time of the job's end, RFC 3339. For several jobs it is their common prefix, such as `2026-01`.
-    at: String,
+    pub(crate) at: String,
     /// The job; `None` for the sum of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<JobId>,
+    /// The last status; `None` in lines of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<JobStatus>,
     /// The usage.
     #[serde(flatten)]
     pub(crate) sum: Sum,
@@ -49,7 +55,7 @@ impl Removed {
         let mut sum = Sum { agent: used.agent.clone(), models: used.models.clone(), ..Sum::default() };
         sum.add(used);
         let at = meta.completed_at.as_ref().unwrap_or(&meta.started_at).clone();
-        Some(Self { at, job: Some(meta.job_id.clone()), sum })
+        Some(Self { at, job: Some(meta.job_id.clone()), status: Some(meta.status), sum })
     }
 
     /// Whether the job, or possibly the last one of several, ended at `since` or later. True for an invalid time, so
@@ -103,7 +109,7 @@ fn is_there(member: &Dir, line: &Removed) -> bool {
 }
 
 /// All lines, each job once.
-fn all(member: &Dir) -> io::Result<Vec<Removed>> {
+pub(crate) fn all(member: &Dir) -> io::Result<Vec<Removed>> {
     let Some((text, _)) = read_whole(member, LEDGER, 4 * MAX_BYTES)? else { return Ok(Vec::new()) };
     let mut seen = BTreeSet::new();
     let read = |line: &[u8]| serde_json::from_slice::<Removed>(line).ok();
@@ -116,16 +122,16 @@ fn sum_up(member: &Dir) -> io::Result<u64> {
     let (kept, lines): (Vec<Removed>, Vec<Removed>) = all(member)?.into_iter().partition(|line| is_there(member, line));
     let mut text = Vec::new();
     for period in PERIODS {
-        let mut sums: BTreeMap<(String, String, Vec<String>), Sum> = BTreeMap::new();
+        let mut sums: BTreeMap<Key, Removed> = BTreeMap::new();
         for line in &lines {
             let at = line.at.get(..period).unwrap_or(&line.at).to_owned();
             let Sum { agent, models, .. } = &line.sum;
-            let key = (at, agent.clone(), models.clone());
-            let new = || Sum { agent: agent.clone(), models: models.clone(), ..Sum::default() };
-            sums.entry(key).or_insert_with(new).plus(&line.sum);
+            let key = (at.clone(), line.status.map(JobStatus::as_str), agent.clone(), models.clone());
+            let sum = || Sum { agent: agent.clone(), models: models.clone(), ..Sum::default() };
+            let new = || Removed { at, job: None, status: line.status, sum: sum() };
+            sums.entry(key).or_insert_with(new).sum.plus(&line.sum);
         }
-        let sums = sums.into_iter().map(|((at, ..), sum)| Removed { at, job: None, sum });
-        text = text_of(&kept.iter().cloned().chain(sums).collect::<Vec<_>>())?;
+        text = text_of(&kept.iter().cloned().chain(sums.into_values()).collect::<Vec<_>>())?;
         if text.len() as u64 <= MAX_BYTES / 2 {
             break;
         }
@@ -155,7 +161,7 @@ mod tests {
     fn line(nth: usize, day: usize) -> Removed {
         let sum = Sum { agent: "api".to_owned(), count: 1, cost_usd: 0.5, ..Sum::default() };
         let at = format!("2026-01-{:02}T00:00:{:02}Z", day % 28 + 1, nth % 60);
-        Removed { at, job: Some(format!("job-{nth}").parse().unwrap()), sum }
+        Removed { at, job: Some(format!("job-{nth}").parse().unwrap()), status: None, sum }
     }
 
     #[test]

@@ -12,11 +12,8 @@ use maud::{Markup, html};
 
 use crate::{
     frame::page_at,
-    parts::{Viewer, encoded, text},
+    parts::{HALL, Viewer, encoded, text},
 };
-
-/// The path of the first page of the hall.
-pub const HALL: &str = "/page/hall";
 
 /// The path of a project's page.
 pub fn project_path(project: &str) -> String {

@@ -8,12 +8,10 @@ use guild_contract::{
 };
 use maud::{Markup, html};
 
-use super::{
-    HALL, commission_path, commission_status, graph::graph, meeting_path, meeting_status, project_path, words,
-};
+use super::{commission_path, commission_status, graph::graph, meeting_path, meeting_status, project_path, words};
 use crate::{
     frame::page,
-    parts::{Viewer, csrf, number, text, time},
+    parts::{HALL, Viewer, csrf, number, text, time},
 };
 
 /// The most characters of a text on a card.

@@ -5,7 +5,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,6 +15,7 @@ use guild_config::{Config, KeySource, Runtime, SearchOptions, Spend, WebOptions}
 use guild_contract::{
     Grants, MemberKey,
     capability::{AGENT, MANAGER},
+    host::{Check, CheckKind as Kind},
     manifest::World,
 };
 use guild_extractive::Extractive;
@@ -26,7 +26,6 @@ use guild_session::{
 };
 use guild_web::{Granted, Internet};
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::members::{Surveyed, survey_all};
 use crate::{
@@ -61,90 +60,6 @@ pub struct Examination {
     pub serves_hall: bool,
     /// Whether to send one real query to the search provider.
     pub online: bool,
-}
-
-/// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// The kind of the checked part.
-    pub kind: Kind,
-    /// The name of the checked part.
-    pub name: String,
-    /// Whether it is usable.
-    pub state: State,
-    /// Whether jobs of this host need it.
-    pub needed: bool,
-    /// A description of the part; or the reason that it is not usable, and the thing to install or to set.
-    pub detail: String,
-}
-
-/// A kind of part that is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// A runtime of agent sessions.
-    Runtime,
-    /// A key of a provider.
-    Key,
-    /// The directories that sessions may read.
-    Sources,
-    /// Pages of the web.
-    Web,
-    /// The search provider.
-    Search,
-    /// The programs that work in projects and make pull requests.
-    Git,
-    /// The hall: its home, its list of projects, its members, its manager.
-    Hall,
-    /// A project of the hall.
-    Project,
-    /// The caps on the dollars spent in a day.
-    Spend,
-    /// The access to the host.
-    Auth,
-    /// A member, and its component.
-    Member,
-    /// A running host.
-    Host,
-}
-
-/// The state of a checked part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It is usable.
-    Usable,
-    /// It is not usable.
-    Unusable,
-    /// It is not configured.
-    Off,
-    /// It runs with other options than it would have if it were started now.
-    Differs,
-}
-
-impl Check {
-    /// A check of a part that is usable, with a description, or unusable, with the reason.
-    pub fn new(kind: Kind, name: impl fmt::Display, needed: bool, found: Result<String, String>) -> Self {
-        let (state, detail) = match found {
-            Ok(detail) => (State::Usable, detail),
-            Err(why) => (State::Unusable, why),
-        };
-        Self { kind, name: name.to_string(), state, needed, detail }
-    }
-
-    fn off(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
-        Self { kind, name: name.to_string(), state: State::Off, needed: false, detail: detail.into() }
-    }
-
-    /// A check of a host that runs with other options than it would have if it were started now.
-    pub fn differs(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
-        Self { state: State::Differs, ..Self::off(kind, name, detail) }
-    }
-
-    /// Whether jobs would fail because of it.
-    pub fn is_missing(&self) -> bool {
-        self.needed && self.state == State::Unusable
-    }
 }
 
 /// Runs all checks, in the order in which they are shown. `compiling` is called with the file of each component that

@@ -57,6 +57,11 @@ impl Hub {
         self.permits.try_acquire(who, 1)
     }
 
+    /// The number of subscribers.
+    pub fn subscribers(&self) -> u64 {
+        self.permits.taken()
+    }
+
     /// A hub without events. It has to be called in a runtime, in which a task wakes the subscribers as long as the hub
     /// lives.
     pub fn new(limits: &Arc<Limits>) -> Arc<Self> {
@@ -114,7 +119,7 @@ async fn wake(hub: Weak<Hub>, changed: Arc<Notify>) {
         changed.notified().await;
         let Some(hub) = hub.upgrade() else { return };
         hub.newest.send_replace(hub.read(Ring::newest));
-        let subscribers = u32::try_from(hub.permits.taken()).unwrap_or(u32::MAX);
+        let subscribers = u32::try_from(hub.subscribers()).unwrap_or(u32::MAX);
         drop(hub);
         sleep(REST.saturating_mul(subscribers)).await;
     }

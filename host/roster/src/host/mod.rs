@@ -24,6 +24,7 @@ use tokio::{
 };
 
 use crate::{
+    check::doctor::Examination,
     discovery,
     events::Hub,
     jobs::{host_context::HostContext, memory_budget::MemoryBudget},
@@ -332,6 +333,32 @@ impl Host {
         self.reconciling.lock().await.shutdown().await;
         let resumptions = self.opener.context().resumptions.clone();
         let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
+    }
+
+    /// The options with which a check finds what this host finds.
+    pub fn examination(&self) -> Examination {
+        let config = self.config();
+        Examination {
+            members: config.members.clone().filter(|_| self.single.is_none()),
+            config: (*config).clone(),
+            sources: self.sources.clone(),
+            agent: self.agent,
+            hall: self.hall.as_ref().map(|hall| hall.home().path().to_owned()),
+            serves_hall: self.hall.is_some(),
+            online: false,
+        }
+    }
+
+    /// The limits whose use is counted, with what is in use now.
+    pub fn limits_in_use(&self) -> [(&'static str, u64); 4] {
+        let context = self.opener.context();
+        let free = u64::try_from(context.permits.available_permits()).unwrap_or(u64::MAX);
+        [
+            ("running_jobs", u64::from(context.limits.running_jobs).saturating_sub(free)),
+            ("running_bytes", context.budget.taken()),
+            ("requests_bytes", self.ingress.memory_in_use()),
+            ("listeners", self.events.subscribers()),
+        ]
     }
 
     /// The interface for requests.

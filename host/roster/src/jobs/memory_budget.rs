@@ -33,6 +33,12 @@ impl MemoryBudget {
         MemberBudget(semaphore(self.most - self.most / 8))
     }
 
+    /// The bytes of all jobs.
+    pub(crate) fn taken(&self) -> u64 {
+        let left = u64::try_from(self.all.available_permits()).unwrap_or(u64::MAX);
+        self.most.saturating_sub(left.saturating_mul(UNIT))
+    }
+
     /// Takes so many bytes for a job.
     ///
     /// # Errors

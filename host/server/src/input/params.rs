@@ -1,6 +1,7 @@
 //! Reads named parameters of methods, and arguments of tools.
 
-use guild_contract::rpc::{Detail, DispatchParams, JobsParams, ListParams, LogParams, RpcError};
+use guild_contract::rpc::{Detail, DispatchParams, ListParams, LogParams, RpcError};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::input::json;
@@ -66,7 +67,8 @@ impl Params {
         Ok(LogParams { job_id, after })
     }
 
-    pub(crate) fn jobs(self) -> Result<JobsParams, RpcError> {
+    /// All parameters as a type whose fields are optional.
+    pub(crate) fn typed<T: DeserializeOwned>(self) -> Result<T, RpcError> {
         let params = self.into_object().into_iter().filter(|(_, value)| !value.is_null()).collect();
         serde_json::from_value(Value::Object(params))
             .map_err(|e| RpcError::invalid_params(format!("Invalid params: {e}")))

@@ -77,6 +77,8 @@ pub(crate) enum Endpoint {
     Roster,
     /// The hall's endpoint.
     Hall,
+    /// The endpoint of the host itself, for its operator.
+    Host,
 }
 
 impl Endpoint {
@@ -87,6 +89,9 @@ impl Endpoint {
         }
         if path == "/hall/mcp" {
             return Some(Self::Hall);
+        }
+        if path == "/host/mcp" {
+            return Some(Self::Host);
         }
         let key = |prefix: &str| {
             let key = path.strip_prefix(prefix)?.strip_suffix("/mcp")?;
@@ -106,7 +111,7 @@ impl Endpoint {
     pub(crate) fn member(&self) -> Option<&str> {
         match self {
             Self::Member(key) | Self::Dispatch(key) | Self::All(key) => Some(key),
-            Self::Roster | Self::Hall => None,
+            Self::Roster | Self::Hall | Self::Host => None,
         }
     }
 }
@@ -125,6 +130,8 @@ pub enum Server {
     Roster(Arc<Reading>),
     /// The hall with its operations.
     Hall(Arc<Hall>),
+    /// The host itself: its checks, limits and audit log.
+    Host(Arc<Host>),
 }
 
 /// The reason that an endpoint does not exist or cannot be served.
@@ -209,7 +216,7 @@ pub(crate) struct Identity<'a> {
 
 impl Server {
     /// Finds the server of an endpoint.
-    pub(crate) fn at(host: &Host, reading: &Arc<Reading>, endpoint: &Endpoint) -> Result<Self, Absent> {
+    pub(crate) fn at(host: &Arc<Host>, reading: &Arc<Reading>, endpoint: &Endpoint) -> Result<Self, Absent> {
         match endpoint {
             Endpoint::Member(key) => served(reading, key).map(Self::Member),
             // Only workers have a bridge (REQ-WD-45).
@@ -220,6 +227,7 @@ impl Server {
             Endpoint::All(key) => served(reading, key).map(Self::All),
             Endpoint::Roster => Ok(Self::Roster(reading.clone())),
             Endpoint::Hall => host.hall().cloned().map(Self::Hall).ok_or(Absent::NotFound(NO_HALL)),
+            Endpoint::Host => Ok(Self::Host(host.clone())),
         }
     }
 
@@ -232,6 +240,7 @@ impl Server {
             Self::All(_) => Endpoint::All(key),
             Self::Roster(_) => Endpoint::Roster,
             Self::Hall(_) => Endpoint::Hall,
+            Self::Host(_) => Endpoint::Host,
         }
     }
 
@@ -239,7 +248,7 @@ impl Server {
     pub(crate) fn key(&self) -> &str {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::All(member) => member.key().as_str(),
-            Self::Roster(_) | Self::Hall(_) => "",
+            Self::Roster(_) | Self::Hall(_) | Self::Host(_) => "",
         }
     }
 
@@ -265,6 +274,11 @@ impl Server {
                 title: Some("Guild Hall's commissions".into()),
                 version: env!("CARGO_PKG_VERSION").into(),
             },
+            Self::Host(_) => Identity {
+                name: "guild-host".into(),
+                title: Some("The host of Guild Hall's members".into()),
+                version: env!("CARGO_PKG_VERSION").into(),
+            },
         }
     }
 
@@ -274,7 +288,7 @@ impl Server {
             Self::Member(member) => (member.manifest().is_worker(), false),
             Self::All(member) => (member.manifest().is_worker(), member.manifest().is_worker()),
             Self::Dispatch(_) | Self::Roster(_) => (true, true),
-            Self::Hall(_) => (false, false),
+            Self::Hall(_) | Self::Host(_) => (false, false),
         };
         Offers { resources: jobs, prompts: bridge, tasks: bridge }
     }
@@ -282,7 +296,7 @@ impl Server {
     /// Instructions about the workers, within the caller's permissions; none if there is no worker (REQ-WD-39).
     pub(crate) fn instructions(&self, caller: &Caller) -> Option<String> {
         let naming = match self {
-            Self::Member(_) | Self::Hall(_) => return None,
+            Self::Member(_) | Self::Hall(_) | Self::Host(_) => return None,
             Self::Dispatch(_) => Naming::Servers,
             Self::All(_) => Naming::Prefixes,
             Self::Roster(_) => Naming::Arguments,
@@ -303,7 +317,7 @@ impl Server {
                 let served = members.values().filter_map(MemberEntry::member);
                 served.filter(|member| caller.is_for(member.key().as_str())).cloned().collect()
             }
-            Self::Hall(_) => Vec::new(),
+            Self::Hall(_) | Self::Host(_) => Vec::new(),
         }
     }
 
@@ -350,6 +364,7 @@ impl Server {
             }
             Self::Roster(_) => Ok(roster::tools(self, caller).await),
             Self::Hall(_) => Ok(hall::tools(caller).collect()),
+            Self::Host(_) => Ok(Vec::new()),
         }
     }
 
@@ -392,6 +407,7 @@ impl Server {
             }
             Self::Roster(_) => roster::call(self, caller, name, arguments, options).await,
             Self::Hall(hall) => hall::call(hall, caller, name, arguments, options).await,
+            Self::Host(_) => Err(unknown(name, []).into()),
         }
     }
 

@@ -16,7 +16,10 @@ use guild_contract::hall::{
     NoteCommission, NoteParams, OpenMeeting, Overrides, RedispatchCommission, SendMessage, TurnEvent, UpdateCommission,
 };
 use guild_hall::meetings::Turn;
-use guild_page::hall::{self, HALL, commission_path, meeting_path};
+use guild_page::{
+    HALL,
+    hall::{self, commission_path, meeting_path},
+};
 use guild_roster::host::Host;
 use tokio::time::timeout;
 

@@ -7,8 +7,10 @@ mod form;
 mod hall;
 mod hall_views;
 mod live;
+mod operator;
 mod request;
 mod turn_stream;
+mod usage;
 mod views;
 
 use std::sync::Arc;
@@ -78,6 +80,8 @@ pub(crate) fn routes() -> Router<Arc<Host>> {
         .route(SIGN_IN, get(ask_for_token).post(begin))
         .route(SIGN_OUT, post(end))
         .merge(hall::routes())
+        .merge(usage::routes())
+        .merge(operator::routes())
         .merge(assets)
 }
 

@@ -86,6 +86,12 @@ impl PageRequest {
         answer.unwrap_or_else(|why| page_response(why.status, refusal(Some(&self.viewer()), &why.text)))
     }
 
+    /// The server of the operations on the host itself, for a viewer whose token is for all members.
+    pub(super) fn host_server(&self) -> Result<Server, Why> {
+        self.caller().clone().require_all_members()?;
+        Ok(Server::Host(self.host.clone()))
+    }
+
     /// The server of a member's operations.
     pub(super) fn server(&self, key: &str) -> Result<Server, Why> {
         if !self.caller().is_for(key) {

@@ -375,7 +375,7 @@ async fn a_token_for_some_members_does_not_reach_the_hall_of_all() {
     let world = World::closed().await;
     for members in ["tester", "t*", "*r"] {
         let token = world.token(&format!("bound{}", members.len()), Methods::All, members);
-        let why = "is for some members, and the hall needs a token for all";
+        let why = "is for some members, and this needs a token for all of them";
         for path in [LIST, EVENTS, "/hall/nowhere"] {
             let (status, refused) = world.get(path, &token).await;
             assert_eq!(status, 403, "{path}");

@@ -9,6 +9,7 @@ use guild_contract::{
         CancelView, Deleted, JobCounts, JobsParams, JobsView, ListParams, LogParams, LogView, ResultView, Resumed,
         RpcError, TaskView,
     },
+    usage::{UsageParams, UsageView},
 };
 use guild_jobs::{JobStore, StoreError, files::follow::Follow};
 
@@ -59,6 +60,15 @@ impl Member {
     /// The number of jobs in each status. It blocks while the jobs are read at the start of a host.
     pub fn counts(&self) -> JobCounts {
         self.data.store.counts()
+    }
+
+    /// `worker/usage`.
+    ///
+    /// # Errors
+    ///
+    /// Returns -32602 when a parameter is invalid.
+    pub async fn usage(&self, params: UsageParams) -> Result<UsageView, RpcError> {
+        self.in_store(move |store| store.usage(&params)).await
     }
 
     /// `worker/task`.

@@ -1,0 +1,303 @@
+//! Defines the operations on the host itself, for its operator: checks, limits, and the audit log.
+//!
+//! Callers read these doc comments in the JSON Schemas that are made from these types.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use strum::IntoStaticStr;
+
+use crate::{
+    limits::Setting,
+    operation::{Access, Operation, Row},
+};
+
+/// The most lines in an answer to `host/audit`.
+pub const AUDIT_PAGE: u32 = 200;
+
+/// Parameters of `host/doctor` and `host/limits`, which have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NoParams {}
+
+/// Result of `host/doctor`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DoctorView {
+    /// The guild.toml in use; null if there is none.
+    pub config: Option<String>,
+    /// Whether everything that is needed is usable.
+    pub usable: bool,
+    /// The results, in the order of `guild doctor`.
+    pub checks: Vec<Check>,
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// The kind of the checked part.
+    pub kind: CheckKind,
+    /// The name of the checked part.
+    pub name: String,
+    /// Whether it is usable.
+    pub state: CheckState,
+    /// Whether jobs of this host need it.
+    pub needed: bool,
+    /// A description of the part; or the reason that it is not usable, and the thing to install or to set.
+    pub detail: String,
+}
+
+/// A kind of part that is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
+pub enum CheckKind {
+    /// A runtime of agent sessions.
+    Runtime,
+    /// A key of a provider.
+    Key,
+    /// The directories that sessions may read.
+    Sources,
+    /// Pages of the web.
+    Web,
+    /// The search provider.
+    Search,
+    /// The programs that work in projects and make pull requests.
+    Git,
+    /// The hall: its home, its list of projects, its members, its manager.
+    Hall,
+    /// A project of the hall.
+    Project,
+    /// The caps on the dollars spent in a day.
+    Spend,
+    /// The access to the host.
+    Auth,
+    /// A member, and its component.
+    Member,
+    /// A running host.
+    Host,
+}
+
+impl CheckKind {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The state of a checked part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckState {
+    /// It is usable.
+    Usable,
+    /// It is not usable.
+    Unusable,
+    /// It is not configured.
+    Off,
+    /// It runs with other options than it would have if it were started now.
+    Differs,
+}
+
+impl Check {
+    /// A check of a part that is usable, with a description, or unusable, with the reason.
+    pub fn new(kind: CheckKind, name: impl fmt::Display, needed: bool, found: Result<String, String>) -> Self {
+        let (state, detail) = match found {
+            Ok(detail) => (CheckState::Usable, detail),
+            Err(why) => (CheckState::Unusable, why),
+        };
+        Self { kind, name: name.to_string(), state, needed, detail }
+    }
+
+    /// A check of a part that is not configured.
+    pub fn off(kind: CheckKind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { kind, name: name.to_string(), state: CheckState::Off, needed: false, detail: detail.into() }
+    }
+
+    /// A check of a host that runs with other options than it would have if it were started now.
+    pub fn differs(kind: CheckKind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { state: CheckState::Differs, ..Self::off(kind, name, detail) }
+    }
+
+    /// Whether jobs would fail because of it.
+    pub fn is_missing(&self) -> bool {
+        self.needed && self.state == CheckState::Unusable
+    }
+
+    /// The state in a word: an unusable part that jobs need is missing.
+    pub fn word(&self) -> &'static str {
+        match self.state {
+            CheckState::Usable => "usable",
+            CheckState::Unusable if self.needed => "missing",
+            CheckState::Unusable => "unusable",
+            CheckState::Off => "off",
+            CheckState::Differs => "differs",
+        }
+    }
+}
+
+/// Result of `host/limits`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsView {
+    /// All limits.
+    pub limits: Vec<LimitNow>,
+    /// The dollars that were spent today, in UTC, by all hosts with this guild.toml; null if the ledger cannot be read.
+    pub spent_today_usd: Option<f64>,
+    /// The cap on these dollars, `host_usd_per_day` in `[spend]`; null if there is none.
+    pub host_usd_per_day: Option<f64>,
+}
+
+/// A limit in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitNow {
+    /// The name, as `[limits]` of guild.toml spells it.
+    pub name: String,
+    /// The bounded quantity.
+    pub about: String,
+    /// The value: a number.
+    pub value: Value,
+    /// The value without a guild.toml.
+    pub default: Value,
+    /// The amount in use now; absent if that is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub in_use: Option<u64>,
+    /// The way to set it.
+    pub setting: Setting,
+}
+
+/// Parameters of `host/audit`. Each filter is the whole text of its field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditParams {
+    /// The member of the wanted lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The actor of the wanted lines, such as `token:ci`; the name of a token is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The event or the method of the wanted lines, such as `token-added` or `worker/dispatch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// The outcome of the wanted lines, such as `forbidden`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// The most lines in the answer, from 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 200))]
+    pub limit: Option<u32>,
+    /// The position to read from, towards older lines: `next` of an earlier answer. The default is the newest line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+}
+
+/// Result of `host/audit`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditView {
+    /// The path of the audit log; null if the host has none.
+    pub file: Option<String>,
+    /// The matching lines, newest first.
+    pub lines: Vec<AuditLine>,
+    /// The position for the next request; null at the oldest line. An answer ends after 4 MiB of the log were read, so
+    /// it can have no lines and a position.
+    pub next: Option<String>,
+}
+
+/// A line of the audit log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AuditLine {
+    /// The time: RFC 3339 in UTC.
+    pub time: String,
+    /// The kind of event.
+    pub event: String,
+    /// The actor: `host`, `local`, `unknown`, `token:NAME`, or `user:ID`.
+    pub who: String,
+    /// The outcome.
+    pub outcome: String,
+    /// The origin of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// The method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The code of the JSON-RPC error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// The status of the HTTP response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Further details.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The number of lines before this one that could not be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
+    /// The number of refusals before this one that were left out because of their rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppressed: Option<u64>,
+}
+
+impl AuditParams {
+    /// Whether a line is wanted.
+    pub fn matches(&self, line: &AuditLine) -> bool {
+        let is = |wanted: &Option<String>, found: &[Option<&str>]| {
+            wanted.as_deref().is_none_or(|wanted| found.contains(&Some(wanted)))
+        };
+        is(&self.member, &[line.member.as_deref()])
+            && is(&self.who, &[Some(&line.who), line.who.strip_prefix("token:")])
+            && is(&self.event, &[Some(&line.event), line.method.as_deref()])
+            && is(&self.outcome, &[Some(&line.outcome)])
+    }
+}
+
+/// Checks the host.
+#[derive(Debug)]
+pub struct CheckHost;
+
+impl Operation for CheckHost {
+    type Input = NoParams;
+    type Output = DoctorView;
+    const ROW: Row = Row::new(
+        "host/doctor",
+        Access::Inspects,
+        "Runs the checks of `guild doctor` for this host: its runtimes, keys, read roots, web, projects, access and \
+         members. No provider is asked.",
+    );
+}
+
+/// Reads the limits.
+#[derive(Debug)]
+pub struct ReadLimits;
+
+impl Operation for ReadLimits {
+    type Input = NoParams;
+    type Output = LimitsView;
+    const ROW: Row = Row::new(
+        "host/limits",
+        Access::Inspects,
+        "Returns all limits in force, with what is in use now where that is counted.",
+    );
+}
+
+/// Reads the audit log.
+#[derive(Debug)]
+pub struct ReadAudit;
+
+impl Operation for ReadAudit {
+    type Input = AuditParams;
+    type Output = AuditView;
+    const ROW: Row = Row::new(
+        "host/audit",
+        Access::Inspects,
+        "Returns lines of the audit log, newest first, page by page, also of rotated files.",
+    )
+    .refuses("`limit` is not from 1 to 200; or `before` is not from this log, or its file was removed.");
+}
