@@ -76,3 +76,4 @@ mod tool_calls;
 mod toolboxes;
 mod truth;
 mod wasi;
+mod webhooks;
