@@ -81,3 +81,4 @@ mod toolboxes;
 mod traces;
 mod truth;
 mod wasi;
+mod webhooks;

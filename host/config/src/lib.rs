@@ -14,6 +14,7 @@ mod policy;
 pub mod text;
 mod value;
 mod web;
+mod webhooks;
 
 pub use agents::{
     RuntimeConfig,
@@ -35,3 +36,4 @@ pub use key_source::KeySource;
 pub use permit::PermitError;
 pub use text::shell_word;
 pub use web::{SearchOptions, WebOptions, WebPatterns};
+pub use webhooks::{Webhook, WebhookEvent};

@@ -22,6 +22,7 @@ mod page;
 pub mod rpc;
 mod sdk;
 pub mod serve;
+mod webhooks;
 mod worker;
 
 pub use serve::{ServeError, ServeOptions, serve};

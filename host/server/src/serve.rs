@@ -10,12 +10,13 @@ use guild_roster::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     hall::{Api, socket::Socket},
     http::Service,
     listen::{self, BindError, Bound, Signals},
+    webhooks,
 };
 
 /// The options of `guild serve`.
@@ -98,6 +99,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
         }
     };
     tell("host-started");
+    let _webhooks = AbortOnDropHandle::new(tokio::spawn(webhooks::send(host.clone())));
     ready(&at, &host);
     let service = Service::new(host.clone());
     let stopping = CancellationToken::new();

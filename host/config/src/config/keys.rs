@@ -20,6 +20,7 @@ use crate::{
     policy::WrittenMember,
     value::Wrong,
     web::{WrittenSearch, WrittenWeb},
+    webhooks::WrittenWebhook,
 };
 
 /// The keys of a table, with the table's heading in the file.
@@ -56,10 +57,11 @@ const TABLES: [Keys; 9] = [
 ];
 
 /// Tables that may occur several times.
-const LISTS: [Keys; 3] = [
+const LISTS: [Keys; 4] = [
     Keys { table: "[[roots]]", known: fields::<WrittenRoot> },
     Keys { table: "[[project]]", known: fields::<WrittenProject> },
     Keys { table: "[[prices]]", known: fields::<WrittenPrice> },
+    Keys { table: "[[webhook]]", known: fields::<WrittenWebhook> },
 ];
 
 /// Names under which a secret may be written into the file.

@@ -43,6 +43,7 @@ use crate::{
     text::{line_of, read_file, shell_word},
     value::Wrong,
     web::WrittenWeb,
+    webhooks::Webhook,
 };
 
 /// The variable that names the file if `--config` does not.
@@ -77,6 +78,8 @@ pub struct Config {
     pub spend: Spend,
     /// `[[project]]`: the repositories on which workers may work.
     pub projects: Vec<PermittedProject>,
+    /// `[[webhook]]`: the addresses that are told of events.
+    pub webhooks: Vec<Webhook>,
     /// `agent`: the runtime of agent sessions.
     pub agent: Runtime,
     /// `dispatch_agents`: the runtimes that a dispatch may ask for, besides the member's own.
@@ -237,6 +240,8 @@ impl Config {
         config.delegation = written.hall.as_ref().map(WrittenHall::delegation).transpose()?.unwrap_or_default();
         config.spend = written.spend.unwrap_or_default().read()?;
         config.projects = hall::projects(written.project, base)?;
+        let webhooks = written.webhook.into_iter().map(|webhook| webhook.read(base));
+        config.webhooks = webhooks.collect::<Result<_, _>>()?;
         if let Some(agent) = written.agent {
             config.agent = agents::runtime("agent", &agent)?;
         }

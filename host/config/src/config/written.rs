@@ -11,6 +11,7 @@ use crate::{
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     web::WrittenWeb,
+    webhooks::WrittenWebhook,
 };
 
 /// The written form of the file. Its keys are checked before, so that errors here are about types and values.
@@ -42,6 +43,8 @@ pub(crate) struct Written {
     pub(crate) spend: Option<WrittenSpend>,
     #[serde(default)]
     pub(crate) project: Vec<WrittenProject>,
+    #[serde(default)]
+    pub(crate) webhook: Vec<WrittenWebhook>,
     /// Whether a member is loaded only after `guild approve`. Default: `false`.
     #[serde(default)]
     pub(crate) require_approval: bool,

@@ -25,9 +25,7 @@ use tokio::{
     time::sleep,
 };
 
-pub use self::ring::{Record, Start};
-
-use self::ring::Ring;
+pub use self::ring::{Record, Ring, Start};
 
 /// The pause after subscribers were woken, for each of them: several times what it takes to serve one. Ten thousand are
 /// woken twice in a second, which leaves most of the machine to requests. `cargo xtask bench listeners` measures that.

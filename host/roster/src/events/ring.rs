@@ -24,6 +24,13 @@ pub struct Record {
     frame: Bytes,
 }
 
+impl Record {
+    /// The event as JSON.
+    fn json(&self) -> Option<&str> {
+        str::from_utf8(&self.frame).ok()?.lines().find_map(|line| line.strip_prefix("data: "))
+    }
+}
+
 /// The newest events of this run of the host, by number, from 1.
 ///
 /// A summary replaces the one before of the same job: a worker that changes its summary all the time occupies one
@@ -136,6 +143,13 @@ impl Ring {
             }
         }
         (batch, self.newest.max(at))
+    }
+
+    /// The kept events after `number` as JSON, each with its id, and the number of the newest.
+    pub fn jsons(&self, number: u64) -> (Vec<(String, String)>, u64) {
+        let after = self.kept.range(number + 1..);
+        let jsons = after.filter_map(|(number, kept)| Some((self.id(*number), kept.json()?.to_owned())));
+        (jsons.collect(), self.newest)
     }
 
     /// The note that events up to that number are missing.
