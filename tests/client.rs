@@ -26,7 +26,13 @@ use tokio::{
 use crate::support::host::{Home, free_port};
 
 fn task() -> DispatchParams {
-    DispatchParams { description: "d".to_owned(), task: "t".to_owned(), config: None, agent: None }
+    DispatchParams {
+        description: "d".to_owned(),
+        task: "t".to_owned(),
+        config: None,
+        agent: None,
+        attachments: Vec::new(),
+    }
 }
 
 fn to(port: u16, member: Option<&str>) -> WorkerHandle {

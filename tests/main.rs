@@ -12,6 +12,7 @@
 )]
 
 mod approval;
+mod attachments;
 mod audit;
 mod auth;
 mod author_errors;

@@ -101,7 +101,8 @@ fn ends_and_questions_are_sent_signed_and_nothing_else_is() {
 #[test]
 fn a_question_is_sent_while_its_job_goes_on() {
     let receiver = Receiver::start(&[204]);
-    let webhook = format!("[[webhook]]\nurl = {:?}\nkey_env = \"HOOK_SECRET\"\nevents = [\"job.question\"]", receiver.url);
+    let webhook =
+        format!("[[webhook]]\nurl = {:?}\nkey_env = \"HOOK_SECRET\"\nevents = [\"job.question\"]", receiver.url);
     let mut fixture = Fixture::with("sessions = 8\n", &webhook, |request: &Received| match request.turn() {
         0 => Reply::call("log_question", json!({"question": "Which moth?"})),
         1 => submit("The luna moth."),

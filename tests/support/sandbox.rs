@@ -127,6 +127,7 @@ impl Bench {
                 ceiling: Bounds::default(),
                 plan: Plan::OwnRun(Bounds::default()),
             },
+            attachments: None,
         };
         let job = store.create(new).unwrap();
         let dir = self.dir.path().join("member/jobs").join(job.id().as_str());

@@ -304,6 +304,12 @@ limits! {
     /// Size of the `config` of a dispatch, as JSON.
     [member]
     @fixed config_bytes: u64 = 256 * KIB;
+    /// Files that come with a dispatch.
+    [member]
+    @fixed attachments: u32 = 64;
+    /// Size of the files that come with a dispatch, together.
+    [member]
+    attachments_bytes: u64 = 2 * MIB;
     /// Size of the prompts and names of a plan, and of the prompts and own tools of a session that a component starts.
     [member]
     @fixed plan_bytes: u64 = 4 * MIB;

@@ -2,6 +2,7 @@
 //!
 //! Callers read these doc comments in the JSON Schemas that are made from these types.
 
+use data_encoding::BASE64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -114,6 +115,52 @@ pub struct DispatchParams {
     /// runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Files for the worker, which lie in the job's directory. Its sessions read them as `attachments/PATH`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+}
+
+/// A file that comes with a dispatch. It has either `text` or `data`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attachment {
+    /// The path below `attachments/`: names with `/` between, without `.` and `..`.
+    #[schemars(length(min = 1))]
+    pub path: String,
+    /// The content of a text file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The content of any other file, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+}
+
+impl Attachment {
+    /// A file with this content.
+    pub fn of(path: String, content: Vec<u8>) -> Self {
+        match String::from_utf8(content) {
+            Ok(text) => Self { path, text: Some(text), data: None },
+            Err(other) => Self { path, text: None, data: Some(BASE64.encode(other.as_bytes())) },
+        }
+    }
+
+    /// The content; none if the file does not have exactly one of `text` and `data`, or `data` is not base64.
+    pub fn content(self) -> Option<Vec<u8>> {
+        match (self.text, self.data) {
+            (Some(text), None) => Some(text.into_bytes()),
+            (None, Some(data)) => BASE64.decode(data.as_bytes()).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// A file that came with a dispatch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AttachedFile {
+    /// The path, as `attachments/PATH`.
+    pub path: String,
+    /// The size in bytes.
+    pub bytes: u64,
 }
 
 /// Result of `worker/dispatch`.
@@ -254,6 +301,9 @@ pub struct TaskView {
     pub task: String,
     /// The settings of the dispatch; null if there are none.
     pub config: Option<Map<String, Value>>,
+    /// The files that came with the dispatch, sorted by path; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AttachedFile>,
 }
 
 // REQ-WD-46: the id is any text, and a text that names no job of this member is an unknown job.

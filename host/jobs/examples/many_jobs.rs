@@ -93,6 +93,7 @@ fn create(store: &Arc<JobStore>, jobs: usize, threads: usize) -> Result<(), Stor
                         ceiling: Bounds::default(),
                         plan: Plan::OwnRun(Bounds::default()),
                     },
+                    attachments: None,
                 })?;
             }
             Ok(())

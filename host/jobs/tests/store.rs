@@ -26,6 +26,7 @@ fn a_new_job_is_there_whole() {
         config: json!({"depth": 2}),
         token: None,
         plan: accepted(),
+        attachments: None,
     };
     store.create(new).unwrap();
 

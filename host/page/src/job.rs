@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use crate::{
     frame::page,
     markdown,
-    parts::{Viewer, csrf, encoded, job_path, member_path, status, text, time, usage},
+    parts::{Viewer, csrf, encoded, job_path, member_path, number, status, text, time, usage},
     timeline::timeline,
 };
 
@@ -164,9 +164,15 @@ fn dispatch(viewer: &Viewer, job: &JobNow) -> Markup {
                 }
             }
         }
+        @if !task.attachments.is_empty() {
+            section aria-labelledby="attached" {
+                h2 id="attached" { "Attached files" }
+                ul { @for file in &task.attachments { li { (text(&file.path)) " " span.quiet { (number(file.bytes)) " bytes" } } } }
+            }
+        }
         details {
             summary { "Run again" }
-            form method="post" action=(member_path(&job.member)) {
+            form method="post" action=(member_path(&job.member)) enctype="multipart/form-data" {
                 (csrf(viewer))
                 (fields(&task.description, &task.task, task.config.as_ref().map(pretty).as_deref()))
                 p { button { "Dispatch" } }
@@ -184,6 +190,7 @@ pub(crate) fn fields(description: &str, task: &str, config: Option<&str>) -> Mar
     html! {
         p { label for="description" { "Description" } br; input id="description" name="description" required value=(text(description)); }
         p { label for="task" { "Task" } br; textarea id="task" name="task" rows="8" required { (text(task)) } }
+        p { label for="attachments" { "Files for the worker" } br; input id="attachments" name="attachments" type="file" multiple; }
         p { label for="config" { "Config, as JSON" } br; textarea id="config" name="config" rows="3" { (text(config.unwrap_or_default())) } }
     }
 }

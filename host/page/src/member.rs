@@ -50,7 +50,7 @@ fn dispatch(viewer: &Viewer, key: &str) -> Markup {
     html! {
         details {
             summary { "Dispatch a task" }
-            form method="post" action=(member_path(key)) {
+            form method="post" action=(member_path(key)) enctype="multipart/form-data" {
                 (csrf(viewer))
                 (fields("", "", None))
                 p { button { "Dispatch" } }

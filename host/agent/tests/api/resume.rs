@@ -149,8 +149,17 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
         plan,
     };
     let (description, task) = ("find it".into(), "Find it out.".into());
-    let job =
-        store.create(NewJob { id: store.new_id(), description, task, config: Value::Null, token: None, plan }).unwrap();
+    let job = store
+        .create(NewJob {
+            id: store.new_id(),
+            description,
+            task,
+            config: Value::Null,
+            token: None,
+            plan,
+            attachments: None,
+        })
+        .unwrap();
     let tools: Arc<dyn Tools> = Arc::new(JobTools::new(job.clone(), memory));
     let decide = |n: usize| {
         Reply::call("record_decision", json!({"question": format!("q{n}"), "decision": "yes", "reasoning": "so"}))

@@ -6,7 +6,7 @@ pub(crate) mod meeting;
 use std::path::PathBuf;
 
 use clap::{
-    Args, Parser, Subcommand,
+    Args, Parser, Subcommand, ValueHint,
     builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
@@ -300,6 +300,9 @@ pub(crate) struct WorkArgs {
     /// The job's configuration, a JSON object whose keys the member defines
     #[arg(long, value_name = "JSON", value_parser = job_input)]
     pub(crate) input: Option<Map<String, Value>>,
+    /// A file for the worker; repeat it for several. Its sessions read it as `attachments/NAME`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) attach: Vec<PathBuf>,
 }
 
 /// `guild dispatch`.

@@ -1,6 +1,8 @@
 //! Dispatches and follows jobs, at a member opened in this process or at the host that serves it.
 
 use std::{
+    ffi::OsStr,
+    fmt, fs,
     io::{self, Read as _},
     path::Path,
     pin::pin,
@@ -12,7 +14,11 @@ use guild_client::{
     DispatchParams, Error, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
 };
 use guild_config::Config;
-use guild_contract::{Limits, manifest::FILE_NAME, rpc::RpcError};
+use guild_contract::{
+    Limits,
+    manifest::FILE_NAME,
+    rpc::{Attachment, RpcError},
+};
 use guild_roster::{
     Host, HostOptions, Member, OpenError,
     discovery::{self, FoundMember},
@@ -59,7 +65,16 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
         return Err(Failure::error("the task is empty"));
     };
     let description = args.description.unwrap_or_else(|| one_line(first_line, DESCRIPTION_CHARS));
-    Ok(DispatchParams { description, task, config: args.input, agent: None })
+    let attachments = args.attach.iter().map(|path| attachment(path)).collect::<Result<_, _>>()?;
+    Ok(DispatchParams { description, task, config: args.input, agent: None, attachments })
+}
+
+/// A file of `--attach`.
+fn attachment(path: &Path) -> Result<Attachment, Failure> {
+    let failed = |why: &dyn fmt::Display| Failure::error(format!("--attach {}: {why}", path.display()));
+    let name = path.file_name().and_then(OsStr::to_str).ok_or_else(|| failed(&"its name is not UTF-8"))?.to_owned();
+    let bytes = fs::read(path).map_err(|e| failed(&e))?;
+    Ok(Attachment::of(name, bytes))
 }
 
 /// `guild dispatch --wait`: dispatches the task to a running host and prints its report.

@@ -93,7 +93,17 @@ impl World {
             plan: Plan::OwnRun(Bounds::default()),
         };
         let (description, task) = ("d".to_owned(), "t".to_owned());
-        store.create(NewJob { id: store.new_id(), description, task, config: json!({}), token: None, plan }).unwrap()
+        store
+            .create(NewJob {
+                id: store.new_id(),
+                description,
+                task,
+                config: json!({}),
+                token: None,
+                plan,
+                attachments: None,
+            })
+            .unwrap()
     }
 
     /// The tools of a session of `member`, and its job.

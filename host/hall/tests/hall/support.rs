@@ -297,7 +297,9 @@ pub(crate) fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
         plan: Plan::OwnRun(Bounds::default()),
     };
     let (description, task) = ("d".to_owned(), "t".to_owned());
-    store.create(NewJob { id, description, task, config: serde_json::json!({}), token: None, plan }).unwrap()
+    store
+        .create(NewJob { id, description, task, config: serde_json::json!({}), token: None, plan, attachments: None })
+        .unwrap()
 }
 
 /// A user's directory, with projects and the home of a hall.

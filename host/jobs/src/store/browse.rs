@@ -18,6 +18,7 @@ use crate::{
     error::StoreError,
     files::{
         artifacts::{self, ARTIFACTS, Names},
+        attachments,
         journal::Position,
         record::{self, RESULT, SUBMISSION},
     },
@@ -125,7 +126,8 @@ impl JobStore {
         let description = self.find(id)?.with_meta(|meta| meta.description.clone());
         let (task, config) =
             record::read_task(&dir, &self.context.limits()).map_err(StoreError::io("the job's task cannot be read"))?;
-        Ok(TaskView { job_id, description, task, config })
+        let attachments = attachments::list(&dir).map_err(StoreError::io("the job's attachments cannot be listed"))?;
+        Ok(TaskView { job_id, description, task, config, attachments })
     }
 
     /// The job of that id, if it is in the index. It never blocks on storage.

@@ -14,6 +14,7 @@ mod usage;
 
 use std::{
     io,
+    path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -45,6 +46,7 @@ use crate::{
     events::Subscriber,
     files::{
         artifacts::ARTIFACTS,
+        attachments::{self, ATTACHMENTS},
         reader::ended_before,
         record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
@@ -97,8 +99,43 @@ pub struct NewJob {
     pub config: Value,
     /// The name of the caller's token, if it had one.
     pub token: Option<String>,
+    /// The files that came with the dispatch, if there are some.
+    pub attachments: Option<Staged>,
     /// The accepted plan.
     pub plan: Accepted,
+}
+
+/// A file that comes with a dispatch.
+#[derive(Clone, Debug)]
+pub struct AttachedBytes {
+    /// The path below `attachments/`: valid [`Names`](crate::Names).
+    pub path: String,
+    /// The content.
+    pub bytes: Vec<u8>,
+}
+
+/// The files of a dispatch whose job does not exist yet. They are removed, if no job is created with them, when this is
+/// dropped, which blocks.
+pub struct Staged {
+    store: Arc<JobStore>,
+    /// The name of the directory that becomes the job's.
+    name: String,
+    is_job: bool,
+}
+
+impl Staged {
+    /// The directory with the files, relative to the member's.
+    pub fn path(&self) -> PathBuf {
+        [JOBS, &self.name, ATTACHMENTS].iter().collect()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.is_job {
+            self.store.trash.remove(&self.store.context.jobs, &self.name);
+        }
+    }
 }
 
 /// The result of [`JobStore::prune`].
@@ -169,7 +206,7 @@ impl JobStore {
     }
 
     /// Makes a job. When this returns, it is running, and survives a power cut. Refused if there is a job of that id.
-    pub fn create(self: &Arc<Self>, new: NewJob) -> Result<Arc<RunningJob>, StoreError> {
+    pub fn create(self: &Arc<Self>, mut new: NewJob) -> Result<Arc<RunningJob>, StoreError> {
         let meta = Meta {
             job_id: new.id.clone(),
             status: JobStatus::Running,
@@ -185,7 +222,12 @@ impl JobStore {
         if !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));
         }
-        self.make(&new, &meta).map_err(|e| {
+        let made = self.make(&new, &meta);
+        if let Some(staged) = &mut new.attachments {
+            // The files are in the job's directory, or were removed with it.
+            staged.is_job = true;
+        }
+        made.map_err(|e| {
             self.catalog.write().unclaim(&new.id);
             let removed = e.kind() == io::ErrorKind::NotFound;
             let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
@@ -217,12 +259,35 @@ impl JobStore {
         self.recovery.is_deferred.store(true, Ordering::Relaxed);
     }
 
+    /// Stores the files that come with a dispatch, for the job of this id, before there is a job. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when a file cannot be stored, and removes all of them.
+    pub fn stage(self: &Arc<Self>, id: &JobId, files: &[AttachedBytes]) -> Result<Staged, StoreError> {
+        let staged = Staged { store: self.clone(), name: format!("{NEW}{id}"), is_job: false };
+        let jobs = &self.context.jobs;
+        let stored = jobs.create_dir(&staged.name).and_then(|()| open_dir(jobs, &staged.name));
+        let stored = stored.and_then(|dir| attachments::write(&dir, files));
+        stored.map_err(StoreError::io("could not store the attachments"))?;
+        Ok(staged)
+    }
+
+    /// The directory with the files that came with a job's dispatch, relative to the member's; none if there are none.
+    /// It blocks.
+    pub fn attachments(&self, id: &JobId) -> Option<PathBuf> {
+        let dir = self.job_dir(id).ok()?;
+        attachments::are_there(&dir).then(|| [JOBS, id.as_str(), ATTACHMENTS].iter().collect())
+    }
+
     /// Makes the job's directory under a temporary name, and renames it.
     fn make(&self, new: &NewJob, meta: &Meta) -> io::Result<()> {
         let jobs = &self.context.jobs;
         let nascent = format!("{NEW}{}", new.id);
         let made = (|| {
-            jobs.create_dir(&nascent)?;
+            if new.attachments.is_none() {
+                jobs.create_dir(&nascent)?;
+            }
             let dir = open_dir(jobs, &nascent)?;
             let create = |file, bytes: &[u8]| create(&dir, file, bytes, Survives::PowerCut.into());
             create(TASK, new.task.as_bytes())?;

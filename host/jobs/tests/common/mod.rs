@@ -140,7 +140,8 @@ pub fn accepted() -> Accepted {
 
 pub fn new_job(store: &JobStore, description: &str) -> NewJob {
     let (description, task) = (description.into(), "the task".into());
-    NewJob { id: store.new_id(), description, task, config: Value::Null, token: None, plan: accepted() }
+    let plan = accepted();
+    NewJob { id: store.new_id(), description, task, config: Value::Null, token: None, attachments: None, plan }
 }
 
 pub fn start(store: &Arc<JobStore>, description: &str) -> Arc<RunningJob> {

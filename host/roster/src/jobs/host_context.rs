@@ -1,6 +1,6 @@
 //! Bundles the host's context of a job: limits, resources, memories, the hall, and the other shared parts of a host.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
@@ -97,16 +97,18 @@ impl HostContext {
     ///
     /// # Errors
     ///
-    /// Returns an error when an attempt's worktree cannot be read.
+    /// Returns an error when an attempt's worktree, or a job's attachments, cannot be read.
     pub(crate) fn reach(
         &self,
         member: &MemberKey,
         attempt: Option<&Attempt>,
+        attachments: Option<&Path>,
         grants: &Grants,
     ) -> Result<Reach, String> {
-        match attempt {
-            Some(attempt) => self.resources.reach_at(attempt, grants, &self.limits),
-            None => Ok(self.resources.reach(Some(member), grants)),
+        match (attempt, attachments) {
+            (Some(attempt), _) => self.resources.reach_at(attempt, grants, &self.limits),
+            (None, Some(attachments)) => self.resources.reach_with(attachments, member, grants, &self.limits),
+            (None, None) => Ok(self.resources.reach(Some(member), grants)),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -11,6 +12,7 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{JobId, MemberKey};
 use guild_fs::clock::SystemClock;
 use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions};
+use guild_trust::directory_path;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -34,6 +36,18 @@ pub(crate) struct MemberData {
     owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
     gone: DropGuard,
+}
+
+impl MemberData {
+    /// The directory with the files that came with a job's dispatch; none if there are none. It blocks.
+    pub(crate) fn attachments(&self, job: &JobId) -> Option<PathBuf> {
+        self.absolute(&self.store.attachments(job)?)
+    }
+
+    /// The absolute path of a file of the member's directory. It blocks.
+    pub(crate) fn absolute(&self, path: &Path) -> Option<PathBuf> {
+        Some(Path::new(&directory_path(&self.dir).ok()?).join(path))
+    }
 }
 
 /// A job whose work is under way.

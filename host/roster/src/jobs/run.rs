@@ -240,7 +240,7 @@ impl Opened {
     async fn work(self, granted: Option<(Reach, ScopedMemory)>) -> Result<Work, String> {
         let (reach, memory) = match granted {
             Some(granted) => granted,
-            None => (self.context.reach(&self.data.key, self.attempt.as_ref(), &self.grants)?, self.memory().await?),
+            None => (self.reach()?, self.memory().await?),
         };
         let Self { data, context, attempt, job, grants, granted_tools } = self;
         let attempt = attempt.as_ref();
@@ -248,6 +248,12 @@ impl Opened {
         let manager = context.manager(job.id(), attempt, &grants);
         let token = attempt.map_or_else(|| job.token(), |attempt| attempt.token.clone());
         Ok(Work { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools, token })
+    }
+
+    /// What the job reaches. It blocks for a moment.
+    fn reach(&self) -> Result<Reach, String> {
+        let attachments = self.data.attachments(self.job.id());
+        self.context.reach(&self.data.key, self.attempt.as_ref(), attachments.as_deref(), &self.grants)
     }
 
     async fn memory(&self) -> Result<ScopedMemory, String> {

@@ -227,6 +227,7 @@ impl WorkerJobs for Commissions {
             task: attempt.prompt.clone(),
             config: None,
             agent: None,
+            attachments: Vec::new(),
         };
         match member.dispatch_attempt(params, attempt.clone()).await {
             Ok(_) => Ok(()),

@@ -5,7 +5,7 @@ pub(crate) mod read_roots;
 pub(crate) mod runtimes;
 pub mod serving_options;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use guild_agent::Broker;
 use guild_contract::{Grants, Limits, MemberKey, capability::FILES};
@@ -40,6 +40,23 @@ impl Resources {
     pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
         let (own, sessions) = self.sources.with(attempt, grants, &self.runtimes, limits)?;
         Ok(self.with_readers(own, sessions, grants, &grants.activity_tools()))
+    }
+
+    /// Like [`Self::reach`], for a job with attachments in this directory, which its sessions read.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the directory cannot be opened.
+    pub(crate) fn reach_with(
+        &self,
+        attachments: &Path,
+        member: &MemberKey,
+        grants: &Grants,
+        limits: &Limits,
+    ) -> Result<Reach, String> {
+        let own = self.sources.of(Some(member), grants, &self.runtimes);
+        let sessions = self.sources.with_attachments(attachments, grants, &self.runtimes, limits)?;
+        Ok(self.with_readers(own, sessions, grants, &grants.sessions.tools))
     }
 
     /// Of two readers, that of the component and that of its sessions.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,6 +15,7 @@ use guild_contract::{
 };
 use guild_extractive::LocalSearch;
 use guild_hall::Attempt;
+use guild_jobs::ATTACHMENTS;
 use guild_session::files::Files;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +125,30 @@ impl Sources {
         };
         let of_component = grants.roots.as_ref();
         Ok((reader(of_component)?, reader(grants.base.roots.as_ref().or(of_component))?))
+    }
+
+    /// What the sessions of one job read that has attachments in this directory: these, and the roots that its member
+    /// is granted.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the directory cannot be opened, or when a root has its name.
+    pub(crate) fn with_attachments(
+        &self,
+        directory: &Path,
+        grants: &Grants,
+        runtimes: &Runtimes,
+        limits: &Limits,
+    ) -> Result<Reader, String> {
+        let own = ReadRoots::open_worktree([(ATTACHMENTS.to_owned(), directory)]).map_err(|e| e.to_string())?;
+        let own = own.with_limits(limits);
+        let roots = match &self.roots {
+            Some(roots) => roots.only(&self.granted(grants)).and(&own).map_err(|e| e.to_string())?,
+            None => own,
+        };
+        let files = Arc::new(roots) as Arc<dyn Files>;
+        let local = Some(Arc::new(runtimes.search(&files)));
+        Ok(Reader { broker: Broker::new(Some(files.clone())), files: Some(files), local })
     }
 
     /// The readers of a member over its granted roots.

@@ -1,6 +1,6 @@
 //! Reads named parameters of methods, and arguments of tools.
 
-use guild_contract::rpc::{Detail, DispatchParams, ListParams, LogParams, RpcError};
+use guild_contract::rpc::{Attachment, Detail, DispatchParams, ListParams, LogParams, RpcError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -74,10 +74,19 @@ impl Params {
             .map_err(|e| RpcError::invalid_params(format!("Invalid params: {e}")))
     }
 
+    fn attachments(&mut self) -> Result<Vec<Attachment>, RpcError> {
+        let Some(attachments) = self.take("attachments").filter(|value| !value.is_null()) else {
+            return Ok(Vec::new());
+        };
+        serde_json::from_value(attachments)
+            .map_err(|e| RpcError::invalid_params(format!("Invalid params: in `attachments`, {e}")))
+    }
+
     pub(crate) fn dispatch(mut self) -> Result<DispatchParams, RpcError> {
         let config = self.object("config")?;
+        let attachments = self.attachments()?;
         let (description, task, agent) = (self.text("description")?, self.text("task")?, self.optional_text("agent")?);
-        Ok(DispatchParams { description, task, config, agent })
+        Ok(DispatchParams { description, task, config, agent, attachments })
     }
 
     pub(crate) fn list(mut self) -> Result<ListParams, RpcError> {

@@ -192,5 +192,5 @@ pub(super) async fn follow_up(
         answers.join("\n\n")
     );
     let description = form.get("description").unwrap_or(&before.description).to_owned();
-    Ok(DispatchParams { description, task, config: before.config, agent: None })
+    Ok(DispatchParams { description, task, config: before.config, agent: None, attachments: Vec::new() })
 }

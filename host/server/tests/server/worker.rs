@@ -42,6 +42,7 @@ impl Worker {
                 ceiling: Bounds::default(),
                 plan: Plan::OwnRun(Bounds::default()),
             },
+            attachments: None,
         };
         self.store.create(new).unwrap()
     }

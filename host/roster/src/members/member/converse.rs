@@ -73,7 +73,7 @@ impl Member {
         plan: Accepted,
         toolboxes: Arc<dyn Tools>,
     ) -> Result<Conversation, NoSession> {
-        let Allowed { grants, granted_tools, ceiling } = resume::allowed(self, &plan, Some(attempt));
+        let Allowed { grants, granted_tools, ceiling } = resume::allowed(self, job.id(), &plan, Some(attempt));
         let opened = Opened {
             data: self.data.clone(),
             context: self.context_of(Some(attempt)),

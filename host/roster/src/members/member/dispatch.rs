@@ -9,12 +9,12 @@ use guild_contract::{
     JobId, Limits,
     capability::{AGENT, MEMORY_WRITE, WEB},
     json::parsed_bytes,
-    manifest::POSTURE,
+    manifest::{FILE_TOOLS, POSTURE},
     rpc::{DispatchParams, Dispatched, RpcError},
     text::{LOGGED_CHARS, one_line},
 };
 use guild_hall::Attempt;
-use guild_jobs::{Accepted, NewJob, RunningJob, ScopedMemory};
+use guild_jobs::{Accepted, AttachedBytes, NewJob, RunningJob, ScopedMemory, Staged};
 use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
     activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
@@ -27,7 +27,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
-use super::Member;
+use super::{Member, attachments};
 use crate::{
     answer::blocking,
     discovery,
@@ -106,7 +106,7 @@ impl Member {
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         may_spend(&context.ingress, agent, token)?;
-        let (request, request_bytes) = self.request(params)?;
+        let (request, request_bytes, attachments) = self.request(params)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
             record::limit_reached("running_jobs");
             RpcError::busy(format!(
@@ -118,8 +118,12 @@ impl Member {
         let kept = keep(request_bytes)?;
         let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
         let offered = self.offered(wait_until).await?;
-        let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
-        let (activation, memory) = self.activation(request, &offered, &reach, attempt.as_ref(), wait_until).await?;
+        let id = attempt.as_ref().map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone());
+        let (reach, staged) = match attachments.is_empty() {
+            true => (self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?, None),
+            false => self.stage(&id, attachments).await?,
+        };
+        let (activation, memory) = self.activation(id, request, &offered, &reach, attempt.as_ref(), wait_until).await?;
         let activation = Arc::new(activation);
         let (hall, host) = (context.view(), Handle::current());
         let scope = ActivateScope { memory: memory.clone(), files: reach.files.clone(), hall, host, wait_until };
@@ -148,6 +152,15 @@ impl Member {
         {
             session.model = Some(model);
         }
+        if let (Plan::Session(session), Some(_)) = (&plan, &staged)
+            && !session.tools.iter().any(|tool| FILE_TOOLS.contains(&&**tool))
+        {
+            return Err(RpcError::invalid_params(format!(
+                "{} cannot read attachments: its sessions have none of {}; dispatch the task without them",
+                self.key(),
+                FILE_TOOLS.join(", ")
+            )));
+        }
         let kept = (kept, keep(bytes_planned(&activation, &plan))?);
         let wanted = match plan.session() {
             Some(session) => Some((session.model.clone(), false)),
@@ -175,7 +188,8 @@ impl Member {
             // A plan that names another one was refused.
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let span = tracing::debug_span!("create-job", job = %activation.job);
-            let created = this.create(&activation, plan.clone(), token, activated.log, created);
+            let has_attachments = staged.is_some();
+            let created = this.create(&activation, plan.clone(), token, staged, activated.log, created);
             let job = created.instrument(span).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
@@ -202,7 +216,8 @@ impl Member {
                 agent,
                 accepted: plan,
                 grants: this.grants.clone(),
-                granted: Some((reach, memory)),
+                // The attachments have moved into the job's directory.
+                granted: (!has_attachments).then_some((reach, memory)),
                 request,
                 parent,
             };
@@ -213,7 +228,7 @@ impl Member {
     }
 
     /// The request, within the limits, and the bytes that the host keeps of it until its job has ended.
-    fn request(&self, params: DispatchParams) -> Result<(Request, u64), RpcError> {
+    fn request(&self, params: DispatchParams) -> Result<(Request, u64, Vec<AttachedBytes>), RpcError> {
         let limits = &self.context.limits;
         let config = Value::Object(params.config.unwrap_or_default());
         let bounded = |name: &str, bytes: usize, limit: &str, max: u64| {
@@ -232,8 +247,25 @@ impl Member {
         bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
         let text = config.to_string();
         bounded("config", text.len(), "config_bytes", limits.config_bytes)?;
-        let bytes = (params.description.len() + params.task.len()) as u64 + parsed_bytes(text.as_bytes());
-        Ok((Request { description: params.description, task: params.task, config }, bytes))
+        let attachments = attachments::read(params.attachments, limits)?;
+        let mut task = params.task;
+        if !attachments.is_empty() {
+            task.push_str(&attachments::listed(&attachments));
+        }
+        let bytes = (params.description.len() + task.len()) as u64 + parsed_bytes(text.as_bytes());
+        Ok((Request { description: params.description, task, config }, bytes, attachments))
+    }
+
+    /// Stores the attachments of a dispatch, and returns what its job reaches with them.
+    async fn stage(&self, id: &JobId, files: Vec<AttachedBytes>) -> Result<(Reach, Option<Staged>), RpcError> {
+        let (data, context, grants, id) = (self.data.clone(), self.context.clone(), self.grants.clone(), id.clone());
+        blocking(move || {
+            let staged = data.store.stage(&id, &files)?;
+            let path = data.absolute(&staged.path());
+            let reach = context.reach(&data.key, None, path.as_deref(), &grants).map_err(RpcError::invalid_params)?;
+            Ok((reach, Some(staged)))
+        })
+        .await
     }
 
     /// Refuses a configuration that the member's own schema does not accept.
@@ -253,6 +285,7 @@ impl Member {
 
     async fn activation(
         self: &Arc<Self>,
+        job: JobId,
         request: Request,
         offered: &Offered,
         reach: &Reach,
@@ -279,7 +312,7 @@ impl Member {
         })
         .await?;
         let activation = Activation {
-            job: attempt.map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone()),
+            job,
             request,
             attempt: attempt.and_then(|attempt| {
                 Some(AttemptAt {
@@ -329,12 +362,14 @@ impl Member {
         activation: &Activation,
         plan: Accepted,
         token: Option<String>,
+        attachments: Option<Staged>,
         log: Vec<String>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, task, config } = activation.request.clone();
+        let id = activation.job.clone();
         let (store, new) =
-            (self.data.store.clone(), NewJob { id: activation.job.clone(), description, task, config, token, plan });
+            (self.data.store.clone(), NewJob { id, description, task, config, token, attachments, plan });
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());

@@ -1,5 +1,6 @@
 //! Defines a member in service: its manifest, its component, and its grants.
 
+mod attachments;
 mod converse;
 mod dispatch;
 mod jobs;
@@ -282,7 +283,7 @@ impl Member {
     /// Returns an error when an attempt's worktree cannot be read.
     pub(crate) fn reach_of(&self, attempt: Option<&Attempt>) -> Result<Reach, String> {
         match attempt {
-            Some(attempt) => self.context.reach(self.key(), Some(attempt), &self.grants),
+            Some(attempt) => self.context.reach(self.key(), Some(attempt), None, &self.grants),
             None => Ok(self.reach.clone()),
         }
     }

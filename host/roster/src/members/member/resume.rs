@@ -64,7 +64,9 @@ impl Resume for Runner {
         // The operator may no longer allow the runtime of its dispatch.
         let agent = member.agent(Some(&plan.agent)).map_err(|e| e.message)?;
         let attempt = member.context.attempt_of(job);
-        let reach = member.context.reach(member.key(), attempt.as_ref(), &grants(&member, plan))?;
+        let attachments = member.data.attachments(job);
+        let (attachments, grants) = (attachments.as_deref(), grants(&member, plan));
+        let reach = member.context.reach(member.key(), attempt.as_ref(), attachments, &grants)?;
         let wanted =
             Wanted { model: session.model.as_deref(), files: reach.session_files.as_deref(), ..Wanted::default() };
         let slot = member.context.resources.runtimes.ready(agent, &wanted)?;
@@ -117,7 +119,7 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
             Err(why) => return drop(tokio::task::spawn_blocking(move || fail(&job, &why)).await),
         };
         let attempt = member.context.attempt_of(job.id());
-        let Allowed { grants, granted_tools, ceiling } = allowed(&member, &plan, attempt.as_ref());
+        let Allowed { grants, granted_tools, ceiling } = allowed(&member, job.id(), &plan, attempt.as_ref());
         let plan = Accepted { granted_tools, ceiling, ..plan };
         let request = JobRequest::Session { toolboxes, resumed: true };
         let agent = match plan.agent.parse::<Runtime>() {
@@ -162,9 +164,10 @@ pub(super) struct Allowed {
 }
 
 /// The permissions that a job had at its dispatch and still has.
-pub(super) fn allowed(member: &Member, plan: &Accepted, attempt: Option<&Attempt>) -> Allowed {
+pub(super) fn allowed(member: &Member, job: &JobId, plan: &Accepted, attempt: Option<&Attempt>) -> Allowed {
     let grants = grants(member, plan);
-    let today = member.context.reach(member.key(), attempt, &grants).map(|reach| reach.tools);
+    let attachments = member.data.attachments(job);
+    let today = member.context.reach(member.key(), attempt, attachments.as_deref(), &grants).map(|reach| reach.tools);
     let today = today.unwrap_or_default();
     let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
     let ceiling = plan.ceiling.min(member.ceiling_of(attempt));

@@ -1,0 +1,50 @@
+//! Writes and lists a job's `attachments/`: the files that came with its dispatch.
+
+use std::io;
+
+use cap_std::fs::Dir;
+use guild_contract::rpc::AttachedFile;
+use guild_fs::{
+    durable::{Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
+    tree::walk,
+};
+
+use crate::store::AttachedBytes;
+
+/// The directory's name in the job's, which is also that of the root that sessions read.
+pub const ATTACHMENTS: &str = "attachments";
+
+/// Writes the files of a new job. The directory exists only if there are some.
+pub(crate) fn write(job: &Dir, files: &[AttachedBytes]) -> io::Result<()> {
+    for AttachedBytes { path, bytes } in files {
+        let mut dir = open_or_make_dir(job, ATTACHMENTS)?;
+        let (parents, name) =
+            path.rsplit_once('/').map_or((None, path.as_str()), |(parents, name)| (Some(parents), name));
+        for parent in parents.into_iter().flat_map(|parents| parents.split('/')) {
+            dir = open_or_make_dir(&dir, parent)?;
+        }
+        create(&dir, name, bytes, Survives::PowerCut.into())?;
+        sync_dir(&dir)?;
+    }
+    Ok(())
+}
+
+/// The files of a job, sorted by path.
+pub(crate) fn list(job: &Dir) -> io::Result<Vec<AttachedFile>> {
+    let Some(root) = if_there(open_dir(job, ATTACHMENTS))? else { return Ok(Vec::new()) };
+    let mut files = Vec::new();
+    for found in walk(&root) {
+        let found = found?;
+        if let (true, Some(path)) = (found.kind.is_file(), found.path.to_str()) {
+            let bytes = root.symlink_metadata(&found.path)?.len();
+            files.push(AttachedFile { path: format!("{ATTACHMENTS}/{path}"), bytes });
+        }
+    }
+    files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// Whether a job has files.
+pub(crate) fn are_there(job: &Dir) -> bool {
+    job.symlink_metadata(ATTACHMENTS).is_ok_and(|found| found.is_dir())
+}
