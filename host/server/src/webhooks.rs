@@ -153,7 +153,7 @@ impl Message {
             Ok(status) if status.is_success() => Ok(()),
             Ok(StatusCode::GONE) => Err(Refused::ForGood("the receiver answered 410 Gone".to_owned())),
             Ok(status) => Err(Refused::ForNow(format!("the receiver answered {status}"))),
-            Err(e) => Err(Refused::ForNow(one_line(&e.without_url().to_string(), LOGGED_CHARS).into_owned())),
+            Err(e) => Err(Refused::ForNow(one_line(&e.without_url().to_string(), LOGGED_CHARS))),
         }
     }
 

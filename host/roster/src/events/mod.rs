@@ -45,11 +45,6 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// The number of subscribers.
-    pub fn subscribers(&self) -> u64 {
-        self.permits.taken()
-    }
-
     /// A permit of `who` among the subscribers of the host (`limits.listeners`), if there is a free one.
     pub fn place(&self, who: Identity) -> Option<Permit> {
         self.permits.try_acquire(who, 1)

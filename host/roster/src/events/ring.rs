@@ -62,6 +62,7 @@ pub enum Start {
 }
 
 impl Ring {
+    /// An empty ring, for so many events at most. `run` is the beginning of their ids.
     pub fn new(run: String, most: u32) -> Self {
         Self { run, most: most as usize, ..Self::default() }
     }
