@@ -6,6 +6,7 @@
 
 pub mod assets;
 mod chart;
+pub mod file;
 mod frame;
 pub mod hall;
 pub mod host;

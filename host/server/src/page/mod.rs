@@ -97,7 +97,7 @@ async fn job(page: PageRequest, Path((job, member)): Path<(String, String)>, Raw
     }
     let answer = async {
         if let Some(path) = query.get("file") {
-            return views::file(&page, &member, &job, path).await;
+            return views::file(&page, &member, &job, path, query.has("raw")).await;
         }
         let shown = views::job(&page, &member, &job).await?;
         Ok(page.show(guild_page::job::job(&page.viewer(), &shown)))

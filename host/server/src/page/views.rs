@@ -16,7 +16,7 @@ use guild_contract::{
         ReadJobs,
     },
 };
-use guild_page::{job::JobNow, member::MemberNow as MemberPage, now::MemberNow};
+use guild_page::{file::Table, job::JobNow, member::MemberNow as MemberPage, now::MemberNow};
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
@@ -35,6 +35,9 @@ use crate::{
 const NEWEST: u32 = 20;
 /// The most answers of `worker/log` that a job's page shows, each of up to 256 KiB.
 const LOGS: usize = 8;
+/// The most rows and columns of a table that are shown.
+const ROWS: usize = 1000;
+const COLUMNS: usize = 100;
 /// The members that are asked at the same time.
 const AT_ONCE: usize = 4;
 
@@ -130,9 +133,9 @@ struct Content {
     blob: Option<String>,
 }
 
-/// A file of a job's artifacts. Texts and images are shown; HTML, SVG and all others are downloads, which no browser
+/// A file of a job's artifacts. Tables are shown as such unless they are wanted `raw`. Texts and images are shown; HTML, SVG and all others are downloads, which no browser
 /// runs on this host's name.
-pub(super) async fn file(page: &PageRequest, member: &str, job: &str, path: &str) -> Answer {
+pub(super) async fn file(page: &PageRequest, member: &str, job: &str, path: &str, raw: bool) -> Answer {
     let (server, key) = (page.server(member)?, member.parse().map_err(|_| Why::not_found("there is no such member"))?);
     let job: JobId = job.parse().map_err(|_| Why::not_found("there is no such job"))?;
     let uri = format!("{}{}", resources::base(&key, &job), utf8_percent_encode(path, resources::PLAIN));
@@ -144,6 +147,12 @@ pub(super) async fn file(page: &PageRequest, member: &str, job: &str, path: &str
         _ => return Err(Why::not_found("there is no such file")),
     };
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    if let ("csv" | "tsv", false) = (extension.as_str(), raw) {
+        let delimiter = if extension == "tsv" { b'\t' } else { b',' };
+        let (rows, more) = table(&bytes, delimiter);
+        let (member, job, path) = (member.to_owned(), job.to_string(), path.to_owned());
+        return Ok(page.show(guild_page::file::table(&page.viewer(), &Table { member, job, path, rows, more })));
+    }
     let content_type = match extension.as_str() {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
@@ -162,6 +171,16 @@ pub(super) async fn file(page: &PageRequest, member: &str, job: &str, path: &str
     ];
     let policy = [("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")];
     Ok((StatusCode::OK, headers, policy, page.caller().respond(bytes.into())?).into_response())
+}
+
+/// The first rows of a table, and whether there are more. A row that is not UTF-8 is left out.
+fn table(bytes: &[u8], delimiter: u8) -> (Vec<Vec<String>>, bool) {
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(bytes);
+    let mut rows = reader.records().filter_map(Result::ok);
+    let cells = |row: csv::StringRecord| row.iter().take(COLUMNS).map(str::to_owned).collect();
+    let shown: Vec<Vec<String>> = rows.by_ref().take(ROWS).map(cells).collect();
+    (shown, rows.next().is_some())
 }
 
 /// A follow-up of a job, with the answers to its questions: a question ends no wait (REQ-WD-12), so the answer is a new
