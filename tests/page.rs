@@ -278,11 +278,28 @@ fn questions_come_first_and_an_answer_dispatches_a_follow_up_with_the_report() {
 }
 
 #[test]
+fn a_table_of_a_job_is_shown_with_its_columns() {
+    let home = Home::new();
+    let quick = home.quick("quick");
+    let rows: String = (0..1500).map(|n| format!("{n},\"a, \"\"b\"\"<script>\"\n")).collect();
+    home.write("members/quick/jobs/made/artifacts/table.csv", format!("n,text\n{rows}"));
+    home.job("quick", "made", json!({"status": "completed"}));
+    let host = home.serve(&quick, &[]);
+    let (browser, path) = (Browser::of(&host), job_page("quick", "made"));
+    let page = browser.page(&format!("{path}?file=artifacts/table.csv"));
+    assert!(page.contains(r#"<th scope="col">text</th>"#), "{page}");
+    assert!(page.contains(r#"<td class="number">7</td><td>a, &quot;b&quot;&lt;script&gt;</td>"#), "{page}");
+    assert!(page.contains("the first 999 rows") && !page.contains(">1000<"), "{page}");
+    let raw = browser.get(&format!("{path}?raw&file=artifacts/table.csv"));
+    assert_eq!(raw.header("content-type"), Some("text/plain; charset=utf-8"));
+}
+
+#[test]
 fn files_of_a_job_are_shown_but_none_that_could_run() {
     let home = Home::new();
     let quick = home.quick("quick");
     let files: [(&str, &[u8], &str, &str); 5] = [
-        ("table.csv", b"a,b\n1,2\n", "text/plain; charset=utf-8", "inline"),
+        ("notes.txt", b"a,b\n1,2\n", "text/plain; charset=utf-8", "inline"),
         ("with a space.png", b"\x89PNG\r\n", "image/png", "inline"),
         ("page.html", b"<script>alert(1)</script>", "application/octet-stream", "attachment"),
         ("drawing.SVG", b"<svg onload='alert(1)'/>", "application/octet-stream", "attachment"),

@@ -156,7 +156,7 @@ fn line(entry: &TimelineEntry) -> Markup {
     html! {
         li class=(class(&entry.event)) {
             @if short == entry.reason.trim() { (head) } @else {
-                details { summary { (head) } pre { (text(&entry.reason)) } }
+                details { summary { (head) } pre tabindex="0" { (text(&entry.reason)) } }
             }
         }
     }

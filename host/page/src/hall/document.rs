@@ -22,7 +22,10 @@ pub fn document(viewer: &Viewer, project: &str, document: &Artifact) -> String {
         (crumbs(project))
         h1 { (text(title)) }
         p.quiet { code { (text(&document.relative_path)) } ", changed " (time(&document.last_modified)) }
-        section.report aria-label="Text" { (markdown::render(&document.content)) }
+        section.report aria-labelledby="text" {
+            h2 id="text" { "Text" }
+            (markdown::render(&document.content))
+        }
     };
     page(title, Some(viewer), &body)
 }

@@ -173,7 +173,7 @@ fn said(worker: &str, message: &MeetingMessage) -> Markup {
 pub fn turn(worker: &str, before: &[MeetingMessage], turn: &TurnNow, is_over: bool) -> Markup {
     html! {
         @for message in before { (said(worker, message)) }
-        article.said role="log" aria-live="polite" aria-busy=(!is_over) aria-label={ "Answer of " (text(worker)) } {
+        div.said role="log" aria-live="polite" aria-busy=(!is_over) aria-label={ "Answer of " (text(worker)) } {
             @if !is_over || !turn.is_empty() { h3 { (text(worker)) @if !is_over { " " span.quiet { "is answering…" } } } }
             (answer(turn))
         }
@@ -188,7 +188,7 @@ fn answer(turn: &TurnNow) -> Markup {
                 None => p.quiet { "calls " code { (text(&call.name)) } },
                 Some(output) => details {
                     summary.quiet { "called " code { (text(&call.name)) } }
-                    pre { (text(output.get(..output.floor_char_boundary(TOOL_BYTES)).unwrap_or(output))) }
+                    pre tabindex="0" { (text(output.get(..output.floor_char_boundary(TOOL_BYTES)).unwrap_or(output))) }
                     @if output.len() > TOOL_BYTES { p.quiet { "Cut after 4 KiB." } }
                 }
             }

@@ -78,7 +78,7 @@ pub fn live(now: &ProjectNow) -> Markup {
     html! {
         section aria-labelledby="board" {
             h2 id="board" { "Commissions" }
-            div.board tabindex="0" role="region" aria-labelledby="board" {
+            div.board tabindex="0" role="region" aria-label="Board" {
                 @for column in &now.columns { (stack(project, column)) }
             }
         }
@@ -147,7 +147,7 @@ pub(super) fn named(commission: &CommissionView) -> &str {
 fn meetings(project: &str, list: &MeetingList) -> Markup {
     html! {
         @if list.meetings.is_empty() { p.quiet { "There is no meeting." } } @else {
-            div.scroll tabindex="0" role="region" aria-labelledby="meetings" { table {
+            div.scroll tabindex="0" role="region" aria-label="Table of meetings" { table {
                 thead { tr { th { "Meeting" } th { "State" } th { "With" } th { "Date" } } }
                 tbody { @for meeting in &list.meetings { tr {
                     td { a href=(meeting_path(project, meeting.id.as_str())) {
