@@ -19,6 +19,7 @@ mod token;
 use std::{ffi::OsString, process::ExitCode, time::SystemTime};
 
 use clap::{CommandFactory, Parser};
+use guild_server::PassedSockets;
 use tokio::runtime::Builder;
 
 use crate::{
@@ -80,7 +81,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     };
     log::start(cli.log, printed)?;
     match cli.command {
-        Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
+        Command::Serve(args) => {
+            // The sockets come first: the process has one thread.
+            let passed = PassedSockets::take().map_err(|e| Failure::error(e.to_string()))?;
+            on(&mut Builder::new_multi_thread(), serve::serve(args, passed))
+        }
         Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args, cli.log)),
         Command::Run(args) => on(&mut Builder::new_multi_thread(), jobs::run::run(args)),
         Command::Dispatch(args) => on(&mut Builder::new_current_thread(), job_commands::dispatch(args)),

@@ -20,6 +20,8 @@ mod page;
 pub mod rpc;
 mod sdk;
 pub mod serve;
+mod service_manager;
 mod worker;
 
 pub use serve::{ServeError, ServeOptions, serve};
+pub use service_manager::PassedSockets;
