@@ -10,6 +10,7 @@ use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, spend::WrittenSpend},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
+    retention::WrittenRetention,
     web::WrittenWeb,
 };
 
@@ -40,6 +41,7 @@ pub(crate) struct Written {
     pub(crate) web: Option<Spanned<WrittenWeb>>,
     pub(crate) hall: Option<WrittenHall>,
     pub(crate) spend: Option<WrittenSpend>,
+    pub(crate) retention: Option<WrittenRetention>,
     #[serde(default)]
     pub(crate) project: Vec<WrittenProject>,
     /// Whether a member is loaded only after `guild approve`. Default: `false`.

@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     discovery,
     events::Hub,
-    jobs::{host_context::HostContext, memory_budget::MemoryBudget},
+    jobs::{host_context::HostContext, memory_budget::MemoryBudget, retention},
     members::{
         commissions::{self, Commissions},
         component_loader::{Load, Loader},
@@ -209,6 +209,7 @@ impl Host {
             let members = if let Target::Members(path) = target { Some(path) } else { None };
             let reconciler = Reconciler::new(opener.clone(), members, opened, received);
             reconciling.spawn(reconciler.run());
+            reconciling.spawn(retention::run(opener.clone()));
         }
         if let Some(hall) = &hall {
             hall.set_tidy_after(config.tidy_after);
