@@ -64,6 +64,7 @@ mod review;
 mod roster;
 mod sandbox;
 mod schema;
+mod self_signed;
 mod service_manager;
 mod sessions;
 mod soak;

@@ -8,12 +8,14 @@ mod complete;
 mod doctor;
 mod failure;
 mod hall;
+mod health;
 mod jobs;
 mod local;
 mod mcp;
 mod members;
 mod output;
 mod serve;
+mod tls;
 mod token;
 
 use std::{ffi::OsString, process::ExitCode, time::SystemTime};
@@ -112,6 +114,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Approve(args) => approve::approve(&args),
         Command::Sign(args) => sign::sign(&args),
         Command::Token(args) => token::token(args),
+        Command::Tls(args) => tls::tls(args),
+        Command::Health(args) => on(&mut Builder::new_current_thread(), health::health(args)),
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),
         Command::Prompt(args) => prompt::prompt(&args),

@@ -137,6 +137,11 @@ guild resume JOB
     /// Create, list and revoke tokens for callers of a host
     #[command(subcommand)]
     Token(Token),
+    /// Make a certificate for a host
+    #[command(subcommand)]
+    Tls(Tls),
+    /// Ask a running host whether it answers
+    Health(Health),
     /// Report the abilities of a component without running it, and the points for a reviewer to check
     Audit(Audit),
     /// Check the runtimes, keys, search and members, and report each problem
@@ -704,6 +709,57 @@ pub(crate) struct TokensArgs {
     /// The operator's policy, next to which the tokens are stored
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+}
+
+/// `guild tls`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tls {
+    /// Make a certificate and its key for a host that has none from an authority
+    #[command(after_help = "\
+Examples:
+  guild tls self-signed guild.example 192.0.2.7
+  guild tls self-signed localhost --directory ./tls --days 30
+
+The command prints the lines of guild.toml that name the certificate. Clients trust it with --ca or $GUILD_CA; they \
+need the certificate, and never the key. A running host uses a replaced certificate within a second.")]
+    SelfSigned(SelfSigned),
+}
+
+/// `guild tls self-signed`.
+#[derive(Debug, Args)]
+pub(crate) struct SelfSigned {
+    /// The names and addresses by which clients reach the host
+    #[arg(value_name = "NAME", required = true, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) names: Vec<String>,
+    /// Write guild-tls.pem and guild-tls.key into this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// The days until the certificate expires
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) days: u16,
+    /// Replace the files if they exist
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `guild health`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild health
+  guild health --url https://localhost:7433 --ca guild-tls.pem
+
+The exit code is 0 if the host answers, and 1 otherwise. No token is needed.")]
+pub(crate) struct Health {
+    /// The host's URL [default: http://127.0.0.1:7433]
+    #[arg(long, value_name = "URL", env = "GUILD_URL")]
+    pub(crate) url: Option<String>,
+    /// How the host authenticates
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// The seconds to wait for the answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) timeout_seconds: u32,
 }
 
 /// `guild audit`.
