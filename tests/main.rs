@@ -15,6 +15,7 @@ mod approval;
 mod audit;
 mod auth;
 mod author_errors;
+mod backup;
 mod bridge;
 mod claude;
 mod cli;

@@ -3,6 +3,7 @@
 mod age;
 mod args;
 mod audit;
+mod backup;
 mod client;
 mod complete;
 mod doctor;
@@ -115,6 +116,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Sign(args) => sign::sign(&args),
         Command::Token(args) => token::token(args),
         Command::Tls(args) => tls::tls(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Health(args) => on(&mut Builder::new_current_thread(), health::health(args)),
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),

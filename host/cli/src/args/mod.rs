@@ -140,6 +140,10 @@ guild resume JOB
     /// Make a certificate for a host
     #[command(subcommand)]
     Tls(Tls),
+    /// Write the members, their jobs, the hall's home, the configuration and the host's state into one file
+    Backup(Backup),
+    /// Unpack a backup into a new directory, from which any host can serve it
+    Restore(Restore),
     /// Ask a running host whether it answers
     Health(Health),
     /// Report the abilities of a component without running it, and the points for a reviewer to check
@@ -740,6 +744,49 @@ pub(crate) struct SelfSigned {
     /// Replace the files if they exist
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// `guild backup`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild backup guild-$(date +%F).tar.gz
+  guild backup - --members ./guild-members | ssh backup.example 'cat > guild.tar.gz'
+
+Hosts may run meanwhile. Every job that had ended is in the backup with its result; a job that runs is in it as a power \
+cut would leave it. The backup has guild.toml, guild.lock, guild.trust, the hashes of tokens (guild.tokens) and the key \
+that seals jobs (guild.seal), the audit log in its usual place and the ledger of costs. It has no git repositories of \
+projects, no worktrees, and no files that guild.toml names, such as keys and certificates. Only its owner can read the \
+file; it is not encrypted.")]
+pub(crate) struct Backup {
+    /// The new file; `-` writes to stdout
+    pub(crate) file: PathBuf,
+    /// The hall's home [default: $GUILD_HALL_HOME, else `home` of [hall] in guild.toml, else ~/.guild-hall; left out if
+    /// it does not exist]
+    #[arg(long, value_name = "HOME")]
+    pub(crate) hall: Option<PathBuf>,
+    /// The location of the members and of the operator's policy
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+}
+
+/// `guild restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  guild restore guild-2026-11-27.tar.gz /srv/guild
+
+The command makes members/, hall/, config/ and state/ in the directory, and prints the command that serves them there. \
+It makes all of it or nothing. Jobs that ran at the time of the backup are resumed only in the place from which they \
+were taken; elsewhere they have failed.")]
+pub(crate) struct Restore {
+    /// The backup; `-` reads it from stdin
+    pub(crate) file: PathBuf,
+    /// A directory that does not exist, or is empty
+    pub(crate) directory: PathBuf,
+    /// Refuse a backup with more bytes, unpacked
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 30)]
+    pub(crate) max_bytes: u64,
 }
 
 /// `guild health`.
