@@ -555,3 +555,34 @@ fn an_invalid_guild_toml_is_reported_with_file_line_and_what_would_be_right() {
         }
     }
 }
+
+#[test]
+fn a_host_removes_the_jobs_that_retention_does_not_keep_and_counts_what_they_used() {
+    let home = Home::new();
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    let ids: Vec<_> = (0..5).map(|n| host.at("quick").start(&format!("job {n}"))).collect();
+    ids.iter().for_each(|id| drop(host.at("quick").ended(id)));
+    host.stop();
+    let used = || json_of(&guild(&home, &["usage", "--members", "members", "--json"]));
+    let before = used();
+    let zero = home.write("zero.toml", "[retention]\njobs = 0\n");
+    let refused = guild(&home, &["serve", "--members", "members", "--config", zero.to_str().unwrap()]);
+    assert!(
+        stderr(&refused).contains("zero.toml:2: retention.jobs: 0 would keep no ended job"),
+        "{}",
+        stderr(&refused)
+    );
+    let file = home.write("guild.toml", "[retention]\njobs = 2\n");
+    let host = home.serve_roster(&["--config", file.to_str().unwrap()]);
+    let left = wait_for("jobs to be removed", || {
+        let listed = host.at("quick").call("worker/list", json!({})).unwrap();
+        let jobs = listed["jobs"].as_array().unwrap().clone();
+        (jobs.len() == 2).then_some(jobs)
+    });
+    for job in left {
+        assert!(home.path("members/quick/jobs").join(job["jobId"].as_str().unwrap()).is_dir());
+    }
+    host.stop();
+    assert_eq!(used(), before);
+}

@@ -41,6 +41,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let permits = vec![Permit { path: project.clone(), ..Permit::default() }];
     let hall = Hall::open(HallOptions {
         home,
+        has_passed_socket: false,
         permits,
         delegation: Default::default(),
         git: None,

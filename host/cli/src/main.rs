@@ -3,22 +3,26 @@
 mod age;
 mod args;
 mod audit;
+mod backup;
 mod client;
 mod complete;
 mod doctor;
 mod failure;
 mod hall;
+mod health;
 mod jobs;
 mod local;
 mod mcp;
 mod members;
 mod output;
 mod serve;
+mod tls;
 mod token;
 
 use std::{ffi::OsString, process::ExitCode, time::SystemTime};
 
 use clap::{CommandFactory, Parser};
+use guild_server::PassedSockets;
 use tokio::runtime::Builder;
 
 use crate::{
@@ -80,7 +84,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     };
     let _traces = log::start(cli.log, printed)?;
     match cli.command {
-        Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
+        Command::Serve(args) => {
+            // The sockets come first: the process has one thread.
+            let passed = PassedSockets::take().map_err(|e| Failure::error(e.to_string()))?;
+            on(&mut Builder::new_multi_thread(), serve::serve(args, passed))
+        }
         Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args, cli.log)),
         Command::Run(args) => on(&mut Builder::new_multi_thread(), jobs::run::run(args)),
         Command::Dispatch(args) => on(&mut Builder::new_current_thread(), job_commands::dispatch(args)),
@@ -107,6 +115,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Approve(args) => approve::approve(&args),
         Command::Sign(args) => sign::sign(&args),
         Command::Token(args) => token::token(args),
+        Command::Tls(args) => tls::tls(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
+        Command::Health(args) => on(&mut Builder::new_current_thread(), health::health(args)),
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),
         Command::Prompt(args) => prompt::prompt(&args),

@@ -8,7 +8,7 @@ use guild_roster::{
     Host, MemberEntry, Reloads, Target, check::doctor::nobody_works, discovery::mcp_line, members::roster::MemberState,
 };
 use guild_server::{
-    ServeError, ServeOptions,
+    PassedSockets, ServeError, ServeOptions,
     listen::{BindError, Signals},
 };
 
@@ -20,12 +20,12 @@ use crate::{
 };
 
 /// Serves until SIGTERM or Ctrl-C. A private host reports its start on stdout instead of stderr.
-pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
+pub(crate) async fn serve(args: Serve, passed: PassedSockets) -> Result<(), Failure> {
     if !args.private {
-        return serve_until_stopped(args, tell_start).await;
+        return serve_until_stopped(args, passed, tell_start).await;
     }
     let mut is_started = false;
-    let served = serve_until_stopped(args, |base, _, _| {
+    let served = serve_until_stopped(args, passed, |base, _, _| {
         is_started = true;
         report_start(&Ok(base.to_owned()));
     })
@@ -48,7 +48,11 @@ fn report_start(start: &Start) {
     let _ = print_json(start);
 }
 
-async fn serve_until_stopped(args: Serve, started: impl FnOnce(&str, &Host, Option<&Path>)) -> Result<(), Failure> {
+async fn serve_until_stopped(
+    args: Serve,
+    passed: PassedSockets,
+    started: impl FnOnce(&str, &Host, Option<&Path>),
+) -> Result<(), Failure> {
     // The signals come first: a supervisor may send SIGHUP as soon as the process exists.
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
@@ -88,6 +92,7 @@ async fn serve_until_stopped(args: Serve, started: impl FnOnce(&str, &Host, Opti
         config,
         target,
         port: if private { Some(0) } else { args.port },
+        passed,
         sources: args.session.sources,
         agent: args.session.agent,
         hall,

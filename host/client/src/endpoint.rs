@@ -43,6 +43,11 @@ pub(crate) fn members(url: &str) -> Result<Url, Error> {
     sibling(url, "members").map(|(url, _)| url)
 }
 
+/// The URL at which a host says that it answers.
+pub(crate) fn health(url: &str) -> Result<Url, Error> {
+    sibling(url, "healthz").map(|(url, _)| url)
+}
+
 /// The URL below which a host's hall is.
 pub(crate) fn hall(url: &str) -> Result<Url, Error> {
     sibling(url, "hall/").map(|(url, _)| url)

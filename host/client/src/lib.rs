@@ -45,7 +45,7 @@ pub use guild_contract::{
 };
 pub use hall_client::{HallClient, HallEvents};
 pub use handle::WorkerHandle;
-pub use members::{Served, members, served};
+pub use members::{Served, health, members, served};
 pub use relay::{Head, Relay, RelayResponse};
 pub use reqwest::Url;
 pub use tools::{CallResult, Content, Tool};

@@ -20,6 +20,21 @@ pub async fn members(url: &str, options: &Options) -> Result<Reply<Vec<MemberRep
     Reply::parse(&url, connect::json(&url, response, ANSWER_BYTES, options.timeout).await?)
 }
 
+/// Asks whether a host answers. No token is sent.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn health(url: &str, options: &Options) -> Result<(), Error> {
+    let url = endpoint::health(url)?;
+    let options = Options { token: None, ..options.clone() };
+    let http = connect::client(&url, &options, HeaderMap::new(), Some(options.timeout))?;
+    let mut response = http.get(url.clone()).send().await.map_err(|e| connect::failed(e, &url, options.timeout))?;
+    match response.status().is_success() {
+        true => Ok(()),
+        false => Err(connect::refused(&url, &mut response).await),
+    }
+}
+
 /// A member that a host serves, with a client for it.
 #[derive(Debug)]
 pub struct Served {

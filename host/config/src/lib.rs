@@ -11,6 +11,7 @@ mod host_pattern;
 mod key_source;
 mod permit;
 mod policy;
+mod retention;
 pub mod text;
 mod value;
 mod web;

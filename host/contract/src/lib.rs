@@ -16,6 +16,7 @@ pub mod manifest;
 pub mod member;
 pub mod misread;
 pub mod operation;
+pub mod retention;
 pub mod rpc;
 pub mod schema;
 pub mod secret;
@@ -36,6 +37,7 @@ pub use job::{
 pub use limits::Limits;
 pub use manifest::Manifest;
 pub use member::{MemberLimits, MemberReport, MemberService, Narrowed};
+pub use retention::Retention;
 
 /// The WIT package that this host implements, without its version.
 pub const WIT_PACKAGE: &str = "guild:worker";

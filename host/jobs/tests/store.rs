@@ -5,7 +5,7 @@ mod common;
 use std::{sync::Barrier, time::Duration};
 
 use common::{Member, accepted, eventually, is_unknown, list, listed_ids, new_job, running_count, start, status};
-use guild_contract::{Decision, JobStatus, Limits};
+use guild_contract::{Decision, JobStatus, Limits, Retention};
 use guild_jobs::{JobStore, NewJob, StoreError};
 use guild_session::{tools::ToolError, transcript::Entry};
 use serde_json::{Value, json};
@@ -687,6 +687,36 @@ fn prune_removes_what_ended_long_enough_ago() {
     left.reverse();
     assert_eq!(listed_ids(&store, json!({})), left);
     assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 2);
+}
+
+#[test]
+fn retention_removes_what_ended_first_by_age_number_and_size() {
+    let member = Member::new();
+    let store = member.store();
+    let running = start(&store, "running");
+    let jobs: Vec<_> = (0..6)
+        .map(|n| {
+            let job = start(&store, "d");
+            match n {
+                0 => job.fail("no").unwrap(),
+                _ => job.complete(Some(&"x".repeat(10_000))).unwrap(),
+            };
+            member.clock.advance(1000);
+            job.id().clone()
+        })
+        .collect();
+    let keeps = |rule: Retention| {
+        let mut removed = store.retain(&rule).removed;
+        removed.sort();
+        removed
+    };
+    assert!(keeps(Retention::default()).is_empty());
+    assert_eq!(keeps(Retention { age: Some(Duration::from_secs(5500)), ..Retention::default() }), jobs[..1]);
+    assert_eq!(keeps(Retention { jobs: Some(4), ..Retention::default() }), jobs[1..2]);
+    // Each job has its result and less than as much again besides.
+    assert_eq!(keeps(Retention { bytes: Some(30_000), ..Retention::default() }), jobs[2..4]);
+    assert_eq!(keeps(Retention { jobs: Some(1), bytes: Some(1), ..Retention::default() }), jobs[4..]);
+    assert_eq!(listed_ids(&store, json!({})), [running.id().to_string()]);
 }
 
 #[test]

@@ -22,7 +22,9 @@ mod page;
 pub mod rpc;
 mod sdk;
 pub mod serve;
+mod service_manager;
 mod webhooks;
 mod worker;
 
 pub use serve::{ServeError, ServeOptions, serve};
+pub use service_manager::PassedSockets;

@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     future::Future,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{self, IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -99,6 +99,24 @@ impl Bound {
             _ => Err(error),
         });
         bound.map_err(|source| BindError::of(address, source))
+    }
+
+    /// Takes a socket on which the service manager already listens. Clients that connect wait until the host accepts.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the socket listens elsewhere than `bind` of `guild.toml` says: what an address requires,
+    /// as encryption, is checked where that file is read.
+    pub(crate) fn passed(listener: net::TcpListener, bind: IpAddr) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        if address.ip() != bind {
+            let why = format!(
+                "the service manager listens at {address}, and `bind` in guild.toml is {bind}; name one address in both"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        listener.set_nonblocking(true)?;
+        Ok(Self { socket: listener.into(), address })
     }
 
     /// The address, with the port that the system chose for port 0.

@@ -16,11 +16,12 @@ use crate::{
     hall::{Api, socket::Socket},
     http::Service,
     listen::{self, BindError, Bound, Signals},
+    service_manager::{self, PassedSockets},
     webhooks,
 };
 
 /// The options of `guild serve`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ServeOptions {
     /// The configuration from `guild.toml`.
     pub config: Config,
@@ -28,6 +29,8 @@ pub struct ServeOptions {
     pub target: Target,
     /// The value of `--port`, if it overrides the configuration.
     pub port: Option<u16>,
+    /// The sockets of the service manager, which go before all configured addresses.
+    pub passed: PassedSockets,
     /// The directories of `--sources`.
     pub sources: Vec<PathBuf>,
     /// The runtime of `--agent`.
@@ -73,10 +76,13 @@ pub const DEFAULT_PORT: u16 = 7433;
 /// See [`ServeError`].
 pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
     guild_telemetry::begin();
-    let ServeOptions { config, target, port, sources, agent, hall, reloads, private } = options;
+    let ServeOptions { config, target, port, passed, sources, agent, hall, reloads, private } = options;
     more_descriptors();
     let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
-    let bound = Bound::bind(address)?;
+    let bound = match passed.port {
+        Some(listener) => Bound::passed(listener, config.auth.bind)?,
+        None => Bound::bind(address)?,
+    };
     let address = bound.address();
     // The file exists before any `.owner` names the address.
     let private = if private { Some(Arc::new(PrivateHost::create(address.port())?)) } else { None };
@@ -86,12 +92,18 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
         Some(private) => ingress.with_private(private.clone()),
         None => ingress,
     });
-    let host = Host::open(HostOptions { config, target, sources, agent, hall }, Some(ingress.clone())).await?;
+    let has_passed_socket = passed.hall.is_some();
+    if has_passed_socket && hall.is_none() {
+        let why = "the service manager passes a Unix socket, which only a host with --hall serves";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
+    }
+    let options = HostOptions { config, target, sources, agent, hall, has_passed_socket };
+    let host = Host::open(options, Some(ingress.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;
     let at = format!("{}://{address}", ingress.scheme());
     let tell = |event| ingress.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
-    let socket = match host.hall().map(|hall| Socket::listen(hall)).transpose() {
+    let socket = match host.hall().map(|hall| Socket::open(hall, passed.hall)).transpose() {
         Ok(socket) => socket,
         Err(error) => {
             host.end().await;
@@ -101,6 +113,9 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     tell("host-started");
     let _webhooks = AbortOnDropHandle::new(tokio::spawn(webhooks::send(host.clone())));
     ready(&at, &host);
+    let status = format!("listening at {at}");
+    service_manager::ready(&status);
+    let _watchdog = service_manager::watchdog();
     let service = Service::new(host.clone());
     let stopping = CancellationToken::new();
     let stop = async {
@@ -117,8 +132,9 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     let members = async {
         tokio::select! {
             () = listen::serve(listener, service, &limits, stop) => {}
-            () = reloads.run(&host) => {}
+            () = reloads.run(&host, service_manager::reloading, || service_manager::ready(&status)) => {}
         }
+        service_manager::stopping();
         stopping.cancel();
     };
     tokio::join!(hall, members);

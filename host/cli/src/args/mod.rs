@@ -137,6 +137,15 @@ guild resume JOB
     /// Create, list and revoke tokens for callers of a host
     #[command(subcommand)]
     Token(Token),
+    /// Make a certificate for a host
+    #[command(subcommand)]
+    Tls(Tls),
+    /// Write the members, their jobs, the hall's home, the configuration and the host's state into one file
+    Backup(Backup),
+    /// Unpack a backup into a new directory, from which any host can serve it
+    Restore(Restore),
+    /// Ask a running host whether it answers
+    Health(Health),
     /// Report the abilities of a component without running it, and the points for a reviewer to check
     Audit(Audit),
     /// Check the runtimes, keys, search and members, and report each problem
@@ -707,6 +716,100 @@ pub(crate) struct TokensArgs {
     /// The operator's policy, next to which the tokens are stored
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+}
+
+/// `guild tls`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tls {
+    /// Make a certificate and its key for a host that has none from an authority
+    #[command(after_help = "\
+Examples:
+  guild tls self-signed guild.example 192.0.2.7
+  guild tls self-signed localhost --directory ./tls --days 30
+
+The command prints the lines of guild.toml that name the certificate. Clients trust it with --ca or $GUILD_CA; they \
+need the certificate, and never the key. A running host uses a replaced certificate within a second.")]
+    SelfSigned(SelfSigned),
+}
+
+/// `guild tls self-signed`.
+#[derive(Debug, Args)]
+pub(crate) struct SelfSigned {
+    /// The names and addresses by which clients reach the host
+    #[arg(value_name = "NAME", required = true, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) names: Vec<String>,
+    /// Write guild-tls.pem and guild-tls.key into this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// The days until the certificate expires
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) days: u16,
+    /// Replace the files if they exist
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `guild backup`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild backup guild-$(date +%F).tar.gz
+  guild backup - --members ./guild-members | ssh backup.example 'cat > guild.tar.gz'
+
+Hosts may run meanwhile. Every job that had ended is in the backup with its result; a job that runs is in it as a power \
+cut would leave it. The backup has guild.toml, guild.lock, guild.trust, the hashes of tokens (guild.tokens) and the key \
+that seals jobs (guild.seal), the audit log in its usual place and the ledger of costs. It has no git repositories of \
+projects, no worktrees, and no files that guild.toml names, such as keys and certificates. Only its owner can read the \
+file; it is not encrypted.")]
+pub(crate) struct Backup {
+    /// The new file; `-` writes to stdout
+    pub(crate) file: PathBuf,
+    /// The hall's home [default: $GUILD_HALL_HOME, else `home` of [hall] in guild.toml, else ~/.guild-hall; left out if
+    /// it does not exist]
+    #[arg(long, value_name = "HOME")]
+    pub(crate) hall: Option<PathBuf>,
+    /// The location of the members and of the operator's policy
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+}
+
+/// `guild restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  guild restore guild-2026-11-27.tar.gz /srv/guild
+
+The command makes members/, hall/, config/ and state/ in the directory, and prints the command that serves them there. \
+It makes all of it or nothing. Jobs that ran at the time of the backup are resumed only in the place from which they \
+were taken; elsewhere they have failed.")]
+pub(crate) struct Restore {
+    /// The backup; `-` reads it from stdin
+    pub(crate) file: PathBuf,
+    /// A directory that does not exist, or is empty
+    pub(crate) directory: PathBuf,
+    /// Refuse a backup with more bytes, unpacked
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 30)]
+    pub(crate) max_bytes: u64,
+}
+
+/// `guild health`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild health
+  guild health --url https://localhost:7433 --ca guild-tls.pem
+
+The exit code is 0 if the host answers, and 1 otherwise. No token is needed.")]
+pub(crate) struct Health {
+    /// The host's URL [default: http://127.0.0.1:7433]
+    #[arg(long, value_name = "URL", env = "GUILD_URL")]
+    pub(crate) url: Option<String>,
+    /// How the host authenticates
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// The seconds to wait for the answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) timeout_seconds: u32,
 }
 
 /// `guild audit`.

@@ -35,6 +35,7 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
         sources: args.session.sources,
         agent,
         hall: None,
+        has_passed_socket: false,
     };
     let opened = async {
         let here = local::member(&directory, &args.local, &options.config).map_err(Failure::error)?;

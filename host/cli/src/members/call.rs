@@ -79,7 +79,8 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
     let limits = config.limits.clone();
     let terms = Terms::new(&args.local, &[], None, &config)?;
     let target = Target::Member(directory.clone());
-    let options = HostOptions { config, target, sources: Vec::new(), agent: None, hall: None };
+    let options =
+        HostOptions { config, target, sources: Vec::new(), agent: None, hall: None, has_passed_socket: false };
     let worker = Worker::open(&directory, options, &terms, &args.access).await?;
     worker.prepared(&member, &limits, &args.access).await?;
     Ok(worker)

@@ -18,6 +18,7 @@ use crate::{
     config::written::{Written, WrittenRoot},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
+    retention::WrittenRetention,
     value::Wrong,
     web::{WrittenSearch, WrittenWeb},
     webhooks::WrittenWebhook,
@@ -44,9 +45,10 @@ fn limits(which: fn(&Limit) -> bool) -> Vec<&'static str> {
 }
 
 /// Tables that may occur once. An inner table follows its outer one.
-const TABLES: [Keys; 9] = [
+const TABLES: [Keys; 10] = [
     Keys { table: "[hall]", known: fields::<WrittenHall> },
     Keys { table: "[spend]", known: fields::<WrittenSpend> },
+    Keys { table: "[retention]", known: fields::<WrittenRetention> },
     Keys { table: "[tls]", known: fields::<WrittenTls> },
     Keys { table: "[limits]", known: || limits(Limit::is_key) },
     Keys { table: "[extractive]", known: fields::<WrittenExtractive> },
@@ -212,6 +214,10 @@ mod tests {
             [spend]
             host_usd_per_day = 20.0
             token_usd_per_day = 5.0
+            [retention]
+            days = 90
+            jobs = 1000
+            bytes = 1000000
             [[project]]
             path = "/srv/book"
             push = true

@@ -22,7 +22,7 @@ use std::{
 use crate::agents::runtime_options::{ApiOptions, ClaudeOptions};
 use crate::web::WebOptions;
 use guild_contract::{
-    Delegation, Limits, Policy,
+    Delegation, Limits, Policy, Retention,
     capability::grants::Pattern,
     misread::{self, Misread, TABLE},
     text::hex,
@@ -76,6 +76,8 @@ pub struct Config {
     pub tidy_after: Option<Duration>,
     /// `[spend]`: the caps on the dollars spent in a day.
     pub spend: Spend,
+    /// `[retention]`: which ended jobs stay.
+    pub retention: Retention,
     /// `[[project]]`: the repositories on which workers may work.
     pub projects: Vec<PermittedProject>,
     /// `[[webhook]]`: the addresses that are told of events.
@@ -239,6 +241,7 @@ impl Config {
         config.tidy_after = written.hall.as_ref().and_then(WrittenHall::tidy_after);
         config.delegation = written.hall.as_ref().map(WrittenHall::delegation).transpose()?.unwrap_or_default();
         config.spend = written.spend.unwrap_or_default().read()?;
+        config.retention = written.retention.unwrap_or_default().read()?;
         config.projects = hall::projects(written.project, base)?;
         let webhooks = written.webhook.into_iter().map(|webhook| webhook.read(base));
         config.webhooks = webhooks.collect::<Result<_, _>>()?;

@@ -10,6 +10,7 @@ use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, spend::WrittenSpend},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
+    retention::WrittenRetention,
     web::WrittenWeb,
     webhooks::WrittenWebhook,
 };
@@ -41,6 +42,7 @@ pub(crate) struct Written {
     pub(crate) web: Option<Spanned<WrittenWeb>>,
     pub(crate) hall: Option<WrittenHall>,
     pub(crate) spend: Option<WrittenSpend>,
+    pub(crate) retention: Option<WrittenRetention>,
     #[serde(default)]
     pub(crate) project: Vec<WrittenProject>,
     #[serde(default)]

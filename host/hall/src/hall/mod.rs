@@ -42,6 +42,8 @@ pub use reader::HallReader;
 pub struct HallOptions {
     /// The path of the hall's home.
     pub home: PathBuf,
+    /// Whether the service manager passed the hall's socket, which already listens then.
+    pub has_passed_socket: bool,
     /// The projects in which the operator permits work.
     pub permits: Vec<Permit>,
     /// The bounds on the manager's delegations.
@@ -75,7 +77,7 @@ impl Hall {
     ///
     /// Returns an error when another process owns the home, or it cannot be read.
     pub fn open(options: HallOptions) -> Result<Arc<Self>, OperationError> {
-        let home = Home::open(&options.home)?;
+        let home = Home::open(&options.home, options.has_passed_socket)?;
         home.sweep();
         let mut commissions: Vec<Commission> =
             store::load(&home.commissions()?).map_err(OperationError::io("state/commissions"))?;

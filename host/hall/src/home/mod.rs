@@ -88,12 +88,12 @@ pub struct Home {
 }
 
 impl Home {
-    /// Opens a home, and creates it if it is missing.
+    /// Opens a home, and creates it if it is missing. Its socket listens already if the service manager passed it.
     ///
     /// # Errors
     ///
     /// Returns an error when another process owns the home, including a process of the original.
-    pub fn open(path: &Path) -> Result<Self, OperationError> {
+    pub fn open(path: &Path, has_passed_socket: bool) -> Result<Self, OperationError> {
         let name = path.display();
         let doing = || format!("the hall's home {name} cannot be opened");
         Self::make(path)?;
@@ -116,7 +116,7 @@ impl Home {
             )));
         };
         // A hall of the original holds no lock, and its process id alone could belong to another process by now.
-        if is_served(&path.join(SOCKET)).map_err(OperationError::io(doing()))? {
+        if !has_passed_socket && is_served(&path.join(SOCKET)).map_err(OperationError::io(doing()))? {
             return Err(OperationError::Conflict(format!(
                 "another hall{} listens on {SOCKET} in {name}; use that hall, or stop it first",
                 named_host(&dir)

@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_project_shares_its_worktree_with_what_it_was_until_its_path_or_default_branch_changes() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::open(&dir.path().join("home")).unwrap();
+        let home = Home::open(&dir.path().join("home"), false).unwrap();
         let projects = ProjectList::new(Vec::new(), None, Arc::default());
         let reads = |text: &str| {
             fs::write(home.path().join(SETTINGS), format!("projects:\n  - name: demo\n    {text}\n")).unwrap();

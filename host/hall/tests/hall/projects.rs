@@ -21,6 +21,7 @@ async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched
     let world = World::new(Scripted::writing());
     let options = HallOptions {
         home: world.home(),
+        has_passed_socket: false,
         permits: Vec::new(),
         delegation: Delegation::default(),
         git: None,

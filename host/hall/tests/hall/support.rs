@@ -355,6 +355,7 @@ impl World {
         let (git, limits) = (self.git.clone(), self.limits.clone());
         let options = HallOptions {
             home: self.home(),
+            has_passed_socket: false,
             permits,
             delegation: Delegation::default(),
             git,

@@ -172,6 +172,12 @@ pub fn ended_before(meta: &Meta, before: Timestamp) -> bool {
     meta.status != JobStatus::Running && ended.parse::<Timestamp>().is_ok_and(|ended| ended <= before)
 }
 
+/// When a job ended, by its record, and its id; `None` for a job that runs, or whose record has no valid time.
+pub(crate) fn ended_at(meta: &Meta) -> Option<(Timestamp, JobId)> {
+    let ended = meta.completed_at.as_ref().filter(|_| meta.status != JobStatus::Running)?;
+    Some((ended.parse().ok()?, meta.job_id.clone()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

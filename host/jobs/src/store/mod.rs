@@ -13,6 +13,7 @@ mod status;
 mod usage;
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
     sync::{
@@ -25,7 +26,7 @@ use std::{
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{
-    EventDetail, JobId, JobStatus, Limits, Meta,
+    EventDetail, JobId, JobStatus, Limits, Meta, Retention,
     rpc::{CancelView, Deleted},
 };
 use guild_fs::{
@@ -47,7 +48,7 @@ use crate::{
     files::{
         artifacts::ARTIFACTS,
         attachments::{self, ATTACHMENTS},
-        reader::ended_before,
+        reader::{ended_at, ended_before},
         record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
     running::{EndListener, RunningJob, ended::EndedJob, store_context::StoreContext},
@@ -373,15 +374,41 @@ impl JobStore {
     /// job is never removed.
     pub fn prune(&self, older_than: Duration, statuses: &[JobStatus]) -> PruneReport {
         self.sweep(false);
-        let mut report = PruneReport::default();
         let age = SignedDuration::try_from(older_than).unwrap_or(SignedDuration::MAX);
-        let Ok(before) = self.context.clock.now().checked_sub(age) else { return report };
+        let Ok(before) = self.context.clock.now().checked_sub(age) else { return PruneReport::default() };
+        self.remove_ended(|meta| statuses.contains(&meta.status) && ended_before(meta, before))
+    }
+
+    /// Removes the ended jobs that a rule does not keep, those that ended first before the others.
+    pub fn retain(&self, rule: &Retention) -> PruneReport {
+        self.sweep(false);
+        let entries = self.catalog.read().entries();
+        let mut ended: Vec<_> = entries.iter().filter_map(|entry| ended_at(&entry.meta()?)).collect();
+        ended.sort_unstable_by(|one, other| other.cmp(one));
+        let age = rule.age.and_then(|age| SignedDuration::try_from(age).ok());
+        let before = age.and_then(|age| self.context.clock.now().checked_sub(age).ok());
+        let (mut jobs, mut bytes) = (0_u32, 0_u64);
+        ended.retain(|(at, id)| {
+            jobs = jobs.saturating_add(1);
+            let is_over = before.is_some_and(|before| *at <= before) || rule.jobs.is_some_and(|most| jobs > most);
+            is_over
+                || rule.bytes.is_some_and(|most| {
+                    bytes = bytes.saturating_add(tree::bytes(&self.context.jobs, id.as_str()));
+                    bytes > most
+                })
+        });
+        let chosen: BTreeSet<_> = ended.into_iter().map(|(_, id)| id).collect();
+        self.remove_ended(|meta| meta.status != JobStatus::Running && chosen.contains(&meta.job_id))
+    }
+
+    /// Removes the jobs that `is_chosen`, none of which runs.
+    fn remove_ended(&self, is_chosen: impl Fn(&Meta) -> bool) -> PruneReport {
+        let mut report = PruneReport::default();
         let mut entries = self.catalog.read().entries();
-        let is_chosen = |meta: &Meta| statuses.contains(&meta.status) && ended_before(meta, before);
         let mut chosen = Vec::new();
         entries.retain(|entry| {
             let _files = lock(&entry.files);
-            let meta = self.refresh(entry).ok().and_then(|_| entry.meta()).filter(is_chosen);
+            let meta = self.refresh(entry).ok().and_then(|_| entry.meta()).filter(&is_chosen);
             chosen.extend(meta.clone());
             meta.is_some()
         });

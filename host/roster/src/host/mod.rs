@@ -27,7 +27,7 @@ use crate::{
     check::doctor::Examination,
     discovery,
     events::Hub,
-    jobs::{host_context::HostContext, memory_budget::MemoryBudget},
+    jobs::{host_context::HostContext, memory_budget::MemoryBudget, retention},
     members::{
         commissions::{self, Commissions},
         component_loader::{Load, Loader},
@@ -71,6 +71,8 @@ pub struct HostOptions {
     pub agent: Option<Runtime>,
     /// The home of the hall whose commissions the members carry out, if there is one.
     pub hall: Option<PathBuf>,
+    /// Whether the service manager passed the hall's socket.
+    pub has_passed_socket: bool,
 }
 
 /// A host with its members.
@@ -105,12 +107,12 @@ impl Host {
     /// Returns an [`OpenError`]. In roster mode a member that cannot be served is in the state `error`, and the others
     /// are served.
     pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
-        let HostOptions { config, target, sources, agent, hall } = options;
+        let HostOptions { config, target, sources, agent, hall, has_passed_socket } = options;
         let permits = commissions::permits(&config);
         let (delegation, clock) = (config.delegation, Arc::new(SystemClock));
         let hall = hall.map(|home| {
             let limits = Arc::new(config.limits.clone());
-            Hall::open(HallOptions { home, permits, delegation, git: None, limits, clock })
+            Hall::open(HallOptions { home, has_passed_socket, permits, delegation, git: None, limits, clock })
         });
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
@@ -210,6 +212,7 @@ impl Host {
             let members = if let Target::Members(path) = target { Some(path) } else { None };
             let reconciler = Reconciler::new(opener.clone(), members, opened, received);
             reconciling.spawn(reconciler.run());
+            reconciling.spawn(retention::run(opener.clone()));
         }
         if let Some(hall) = &hall {
             hall.set_tidy_after(config.tidy_after);

@@ -28,11 +28,12 @@ impl fmt::Debug for Reloads {
 }
 
 impl Reloads {
-    /// Reads the file at each request.
-    pub async fn run(&self, host: &Arc<Host>) {
+    /// Reads the file at each request, between calls of `begin` and `end`.
+    pub async fn run(&self, host: &Arc<Host>, begin: impl Fn(), end: impl Fn()) {
         let started = host.config();
         loop {
             self.asked.notified().await;
+            begin();
             let outcome = self.once(host, &started).await;
             let detail = match &outcome {
                 Ok(changed) => {
@@ -50,6 +51,7 @@ impl Reloads {
                 detail: outcome.is_ok().then_some(detail.into()),
                 ..Event::default()
             });
+            end();
         }
     }
 

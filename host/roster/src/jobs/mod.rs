@@ -7,4 +7,5 @@ pub(crate) mod interrupted;
 pub(crate) mod member_data;
 pub(crate) mod memory_budget;
 mod resume_trials;
+pub(crate) mod retention;
 pub(crate) mod run;

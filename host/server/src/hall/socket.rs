@@ -4,7 +4,13 @@
 //! peer is checked. So no token is required; the original's clients have none. Components have no sockets at all.
 //! Programs that the host starts (`claude`, `git`, `gh`) run as the user and count as the user.
 
-use std::{fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    os::unix::{fs::PermissionsExt as _, net},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, extract::Request, response::Response};
 use futures::FutureExt as _;
@@ -25,21 +31,54 @@ use crate::{
 /// Bytes of a socket's path, including the terminating zero.
 const PATH_BYTES: usize = 108;
 
-/// A listening socket. Its files are removed on drop.
+/// A listening socket. The files that it made are removed on drop.
 pub struct Socket {
     listener: Arc<UnixListener>,
-    files: [PathBuf; 2],
+    files: Vec<PathBuf>,
 }
 
 impl Socket {
-    /// Listens in the home of a hall that this process owns. A socket that a crash left behind is replaced.
+    /// Listens in the home of a hall that this process owns, on the socket that the service manager passed, if there is
+    /// one. A socket that a crash left behind is replaced.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the path when the socket cannot be created.
-    pub fn listen(hall: &Hall) -> io::Result<Self> {
+    /// Returns an error that names the path when the socket cannot be created, or was passed at another path.
+    pub fn open(hall: &Hall, passed: Option<net::UnixListener>) -> io::Result<Self> {
         let home = hall.home().path();
         let path = home.join(SOCKET);
+        let mut socket = match passed {
+            Some(passed) => Self::passed(passed, &path)?,
+            None => Self::listen(home, path)?,
+        };
+        let pid = home.join(PID);
+        fs::write(&pid, std::process::id().to_string())
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", pid.display())))?;
+        socket.files.push(pid);
+        Ok(socket)
+    }
+
+    /// The socket at `path`, which the service manager made and keeps. Clients that connect to it are checked as on any
+    /// other.
+    fn passed(passed: net::UnixListener, path: &Path) -> io::Result<Self> {
+        let address = passed.local_addr()?;
+        let is_at = |at: &Path| {
+            at == path || matches!((at.canonicalize(), path.canonicalize()), (Ok(at), Ok(path)) if at == path)
+        };
+        if !address.as_pathname().is_some_and(is_at) {
+            let at = address.as_pathname().map_or_else(|| "no path".to_owned(), |at| at.display().to_string());
+            let why = format!(
+                "the service manager passes a Unix socket at {at}, and clients of the hall look for {}; name that in \
+                 the socket unit",
+                path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        passed.set_nonblocking(true)?;
+        Ok(Self { listener: Arc::new(UnixListener::from_std(passed)?), files: Vec::new() })
+    }
+
+    fn listen(home: &Path, path: PathBuf) -> io::Result<Self> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         if path.as_os_str().len() >= PATH_BYTES {
             let why = format!("a socket's path has at most {} bytes; choose a home with a shorter one", PATH_BYTES - 1);
@@ -51,10 +90,7 @@ impl Socket {
         let listener = UnixListener::bind(&new).map_err(named)?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(named)?;
         fs::rename(&new, &path).map_err(named)?;
-        let socket = Self { listener: Arc::new(listener), files: [path.clone(), home.join(PID)] };
-        let [_, pid] = &socket.files;
-        fs::write(pid, std::process::id().to_string()).map_err(named)?;
-        Ok(socket)
+        Ok(Self { listener: Arc::new(listener), files: vec![path] })
     }
 
     /// Serves connections until `stop` is ready. A running response then gets 100 ms, as on the port.

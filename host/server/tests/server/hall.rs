@@ -164,6 +164,7 @@ impl World {
         let permits = vec![Permit { path: at("code/demo"), ..Permit::default() }];
         let hall = Hall::open(HallOptions {
             home: at("home"),
+            has_passed_socket: false,
             permits,
             delegation: Delegation::default(),
             git: None,
@@ -179,7 +180,7 @@ impl World {
             wrong: Mutex::default(),
         });
         hall.begin_work(workers.clone()).await.unwrap();
-        let (socket, stop) = (Socket::listen(&hall).unwrap(), CancellationToken::new());
+        let (socket, stop) = (Socket::open(&hall, None).unwrap(), CancellationToken::new());
         let served = tokio::spawn({
             let (config, stopped) = (Config { limits, ..Config::default() }, stop.clone());
             let limits = Arc::new(config.limits.clone());
@@ -1057,6 +1058,7 @@ async fn the_socket_is_the_users_alone_and_goes_with_its_owner() {
     // A home has only one owner.
     let again = HallOptions {
         home: home.clone(),
+        has_passed_socket: false,
         permits: Vec::new(),
         delegation: Delegation::default(),
         git: None,
@@ -1078,6 +1080,7 @@ async fn a_socket_that_a_crash_left_is_replaced_and_a_path_that_is_too_long_name
     let open = |home: PathBuf| {
         Hall::open(HallOptions {
             home,
+            has_passed_socket: false,
             permits: Vec::new(),
             delegation: Delegation::default(),
             git: None,
@@ -1090,9 +1093,9 @@ async fn a_socket_that_a_crash_left_is_replaced_and_a_path_that_is_too_long_name
     fs::create_dir(&home).unwrap();
     drop(std::os::unix::net::UnixListener::bind(home.join("guild-hall.sock")).unwrap());
     let hall = open(home.clone());
-    let _socket = Socket::listen(&hall).unwrap();
+    let _socket = Socket::open(&hall, None).unwrap();
     UnixStream::connect(home.join("guild-hall.sock")).await.unwrap();
     let long = open(root.path().join("x".repeat(100)));
-    let refused = Socket::listen(&long).map(drop).unwrap_err().to_string();
+    let refused = Socket::open(&long, None).map(drop).unwrap_err().to_string();
     assert!(refused.contains("a socket's path has at most 107 bytes; choose a home with a shorter one"), "{refused}");
 }

@@ -98,8 +98,14 @@ impl World {
         let tokens = TokenFile::of(&config).unwrap();
         let ingress = Arc::new(Ingress::open(&config, ([127, 0, 0, 1], 7433).into()).unwrap());
         let hall = (!no_hall).then(|| at("hall"));
-        let options =
-            HostOptions { config, target: Target::Members(at("members")), sources: Vec::new(), agent: None, hall };
+        let options = HostOptions {
+            config,
+            target: Target::Members(at("members")),
+            sources: Vec::new(),
+            agent: None,
+            hall,
+            has_passed_socket: false,
+        };
         let host = Host::open(options, Some(ingress)).await.unwrap();
         Self { root, server: Server::start(host), tokens }
     }

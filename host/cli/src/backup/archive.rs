@@ -1,0 +1,195 @@
+//! Writes the archive of a backup.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Read as _, Write},
+    path::{Path, PathBuf},
+};
+
+use cap_std::fs::{Dir, FileType, MetadataExt as _};
+use flate2::{Compression, write::GzEncoder};
+use guild_contract::JobId;
+use guild_fs::{
+    durable::{if_there, open, open_dir, open_directory, read_whole},
+    tree::walk,
+};
+use jiff::Timestamp;
+use tar::{Builder, EntryType, Header};
+
+use super::{JOBS, META};
+use crate::failure::Failure;
+
+/// The file of a job that is read right after its record: what a job has stored is in its transcript last.
+const TRANSCRIPT: &str = "transcript.jsonl";
+/// What removed jobs had used. A line is added before its job is removed, so it is read after the jobs.
+const REMOVED: &str = ".usage.jsonl";
+/// The most bytes of a job's record.
+const MAX_META_BYTES: u64 = 16 * 1024 * 1024;
+
+/// An archive that is being written.
+pub(super) struct Archive<W: Write> {
+    tar: Builder<GzEncoder<W>>,
+    /// The time of entries that are no files.
+    time: u64,
+    /// What cannot be in an archive, as symlinks.
+    left_out: Vec<String>,
+}
+
+impl<W: Write> Archive<W> {
+    pub(super) fn new(out: W, time: Timestamp) -> Self {
+        let tar = Builder::new(GzEncoder::new(out, Compression::default()));
+        Self { tar, time: time.as_second().unsigned_abs(), left_out: Vec::new() }
+    }
+
+    /// Ends the archive. Returns what was left out.
+    pub(super) fn finish(self) -> Result<Vec<String>, Failure> {
+        let ended = self.tar.into_inner().and_then(GzEncoder::finish).and_then(|mut out| out.flush());
+        ended.map_err(|e| Failure::error(format!("the backup cannot be written: {e}")))?;
+        Ok(self.left_out)
+    }
+
+    pub(super) fn bytes(&mut self, at: impl AsRef<Path>, bytes: &[u8]) -> Result<(), Failure> {
+        let header = header(EntryType::Regular, 0o600, bytes.len() as u64, self.time);
+        self.append(header, at.as_ref(), bytes)
+    }
+
+    pub(super) fn directory(&mut self, at: &Path) -> Result<(), Failure> {
+        self.append(header(EntryType::Directory, 0o700, 0, self.time), at, io::empty())
+    }
+
+    /// The files under a directory, apart from what is not included of those directly in it. A directory that is
+    /// missing has none.
+    pub(super) fn tree(
+        &mut self,
+        directory: &Path,
+        at: &Path,
+        is_included: impl Fn(&str) -> bool,
+    ) -> Result<(), Failure> {
+        let Some(dir) = if_there(open_directory(directory)).map_err(|e| failed(directory, e))? else { return Ok(()) };
+        self.directory(at)?;
+        self.files(&dir, directory, at, is_included)
+    }
+
+    /// A member: its jobs, then its memories and all its other files.
+    pub(super) fn member(&mut self, root: &Dir, named: &Path, path: &Path, at: &Path) -> Result<(), Failure> {
+        let (at, named) = (at.join(path), named.join(path));
+        let Some(dir) = if_there(open_dir(root, path)).map_err(|e| failed(&named, e))? else { return Ok(()) };
+        self.directory(&at)?;
+        let (jobs_at, jobs_named) = (at.join(JOBS), named.join(JOBS));
+        if let Some(jobs) = if_there(open_dir(&dir, JOBS)).map_err(|e| failed(&jobs_named, e))? {
+            self.directory(&jobs_at)?;
+            let ids = jobs.entries().and_then(|entries| {
+                let name = |entry: io::Result<cap_std::fs::DirEntry>| Ok(entry?.file_name().into_string());
+                entries.map(name).collect::<io::Result<Vec<_>>>()
+            });
+            let ids = ids.map_err(|e| failed(&jobs_named, e))?;
+            // In order: ids of jobs begin with their time.
+            let ids: BTreeSet<String> = ids.into_iter().flatten().filter(|id| id.parse::<JobId>().is_ok()).collect();
+            for id in ids {
+                self.job(&jobs, &id, &jobs_named.join(&id), &jobs_at.join(&id))?;
+            }
+        }
+        self.files(&dir, &named, &at, |name| ![JOBS, REMOVED].contains(&name))?;
+        self.file(&dir, &named, Path::new(REMOVED), &at)
+    }
+
+    /// A job. Its record is read first: what it says has ended is complete in the files that are read later. It is
+    /// written last: a directory without one is no job, as where the job was deleted meanwhile.
+    fn job(&mut self, jobs: &Dir, id: &str, named: &Path, at: &Path) -> Result<(), Failure> {
+        let why = |e| failed(named, e);
+        let Some(dir) = if_there(open_dir(jobs, id)).map_err(why)? else { return Ok(()) };
+        let Some((meta, _)) = read_whole(&dir, META, MAX_META_BYTES).map_err(why)? else { return Ok(()) };
+        self.directory(at)?;
+        self.file(&dir, named, Path::new(TRANSCRIPT), at)?;
+        self.files(&dir, named, at, |name| ![META, TRANSCRIPT].contains(&name))?;
+        // A job that is deleted has another name first.
+        if if_there(jobs.metadata(Path::new(id).join(META))).map_err(why)?.is_some() {
+            self.bytes(at.join(META), &meta)?;
+        }
+        Ok(())
+    }
+
+    /// The files under `dir`, whose path is `named`, apart from what is not included of those directly in it.
+    fn files(&mut self, dir: &Dir, named: &Path, at: &Path, is_included: impl Fn(&str) -> bool) -> Result<(), Failure> {
+        let why = |e| failed(named, e);
+        for entry in dir.entries().map_err(why)? {
+            let entry = entry.map_err(why)?;
+            let name = PathBuf::from(entry.file_name());
+            if name.to_str().is_some_and(|name| !is_included(name)) {
+                continue;
+            }
+            let Some(kind) = if_there(entry.file_type()).map_err(why)? else { continue };
+            self.entry(dir, named, &name, kind, at)?;
+            let Some(below) = kind.is_dir().then(|| if_there(open_dir(dir, &name))).transpose().map_err(why)?.flatten()
+            else {
+                continue;
+            };
+            let (named, at) = (named.join(&name), at.join(&name));
+            for found in walk(&below) {
+                match found {
+                    Ok(found) => self.entry(&below, &named, &found.path, found.kind, &at)?,
+                    Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
+                        self.left_out.push(format!("a directory below {}, whose path is too long", named.display()));
+                    }
+                    Err(e) => return Err(failed(&named, e)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, dir: &Dir, named: &Path, path: &Path, kind: FileType, at: &Path) -> Result<(), Failure> {
+        if is_of_process(path) {
+            return Ok(());
+        }
+        if kind.is_dir() {
+            return self.directory(&at.join(path));
+        }
+        if kind.is_file() {
+            return self.file(dir, named, path, at);
+        }
+        let path = named.join(path);
+        self.left_out.push(format!("{} is neither a file nor a directory", path.display()));
+        Ok(())
+    }
+
+    /// A file as it is now, if it is there. Where it grows meanwhile, the rest is not part of it.
+    fn file(&mut self, dir: &Dir, named: &Path, path: &Path, at: &Path) -> Result<(), Failure> {
+        let why = |e| failed(&named.join(path), e);
+        let Some((file, _)) = open(dir, path).map_err(why)? else { return Ok(()) };
+        let metadata = file.metadata().map_err(why)?;
+        let mode = 0o600 | metadata.mode() & 0o100;
+        let time = metadata.mtime().unsigned_abs();
+        let header = header(EntryType::Regular, mode, metadata.len(), time);
+        // Where it shrinks meanwhile, as an artifact of a running job, it ends with zeros.
+        let content = file.chain(io::repeat(0)).take(metadata.len());
+        self.append(header, &at.join(path), content)
+    }
+
+    fn append(&mut self, mut header: Header, at: &Path, content: impl io::Read) -> Result<(), Failure> {
+        self.tar
+            .append_data(&mut header, at, content)
+            .map_err(|e| Failure::error(format!("{} cannot be added to the backup: {e}", at.display())))
+    }
+}
+
+fn header(kind: EntryType, mode: u32, size: u64, time: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_mtime(time);
+    header
+}
+
+fn failed(path: &Path, e: io::Error) -> Failure {
+    Failure::error(format!("{} cannot be read: {e}", path.display()))
+}
+
+/// Whether a file says which process works here, or is being written under another name.
+fn is_of_process(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    [".lock", ".owner", ".host", ".guild-lock"].contains(&&*name)
+        || name.starts_with(".tmp-")
+        || name.starts_with("guild-hall.sock")
+}
