@@ -150,7 +150,7 @@ const STRICT: &str = "require_token = true\naudit_log = \"audit.jsonl\"\n";
 #[test]
 fn a_token_is_shown_once_and_stored_as_its_sha_256() {
     let home = home("");
-    let output = guild(&home, &["token", "add", "ci", "--methods", "read", "--members", "a*", "--expires", "30d"]);
+    let output = guild(&home, &["token", "add", "ci", "--role", "view", "--members", "a*", "--expires", "30d"]);
     let token = stdout(&output);
     assert!(token.len() == 70 && token.starts_with("guild_"), "{token}");
     assert!(!stderr(&output).contains(&token));
@@ -160,11 +160,11 @@ fn a_token_is_shown_once_and_stored_as_its_sha_256() {
     assert!(!stored.contains(&token["guild_".len()..]), "{stored}");
 
     let listed = stdout(&guild(&home, &["token", "list"]));
-    assert!(listed.starts_with("ci\tread\ta*\t"), "{listed}");
+    assert!(listed.starts_with("ci\tview\ta*\t"), "{listed}");
     let listed: Value = serde_json::from_str(&stdout(&guild(&home, &["token", "list", "--json"]))).unwrap();
     assert_eq!(
-        (&listed[0]["methods"], &listed[0]["members"], &listed[0]["expired"]),
-        (&json!("read"), &json!(["a*"]), &json!(false))
+        (&listed[0]["role"], &listed[0]["members"], &listed[0]["expired"]),
+        (&json!("view"), &json!(["a*"]), &json!(false))
     );
     assert!(listed[0].get("sha256").is_none());
 
@@ -173,7 +173,7 @@ fn a_token_is_shown_once_and_stored_as_its_sha_256() {
         (&["add", "a b"], "cannot name a token"),
         (&["add", "x", "--members", "a b"], "\"a b\" is neither a member's key nor a pattern of keys"),
         (&["add", "x", "--expires", "2020-01-01"], "in the past"),
-        (&["add", "x", "--methods", "write"], "possible values: read, dispatch, all"),
+        (&["add", "x", "--role", "write"], "possible values: view, dispatch, approve, all"),
         (&["revoke", "other"], "there is no token \"other\"; the tokens are ci"),
     ] {
         let output = guild(&home, &[&["token"], arguments].concat());
@@ -287,7 +287,7 @@ fn no_token_and_any_that_is_not_good_get_one_and_the_same_answer() {
 fn a_token_that_is_presented_is_checked_also_where_none_is_needed() {
     let home = home("");
     home.quick("quick");
-    let token = add(&home, &["reader", "--methods", "read"]);
+    let token = add(&home, &["reader", "--role", "view"]);
     let host = home.serve_roster(&[]);
     let ping = request("ping", json!({})).to_string();
     assert_eq!(post(&host, "quick", &[], &ping).status, 200);
@@ -302,7 +302,7 @@ fn a_token_reaches_the_methods_and_members_that_it_is_for() {
     for member in ["research-a", "research-b", "other"] {
         home.quick(member);
     }
-    let tokens = ["read", "dispatch", "all"].map(|methods| (methods, add(&home, &[methods, "--methods", methods])));
+    let tokens = ["view", "dispatch", "all", "approve"].map(|role| (role, add(&home, &[role, "--role", role])));
     let some = add(&home, &["some", "--members", "research-*", "--members", "x"]);
     let host = home.serve_roster(&[]);
     let job = call(&host, "other", &tokens[2].1, "worker/dispatch", dispatch("d")).json()["result"]["jobId"].clone();
@@ -312,24 +312,25 @@ fn a_token_reaches_the_methods_and_members_that_it_is_for() {
         (status["result"]["status"] == "completed").then_some(())
     });
     let reading = ["initialize", "ping", "rpc.discover", "tools/list", "worker/list", "worker/status", "worker/result"];
-    for (methods, token) in &tokens {
+    for (role, token) in &tokens {
         let may = |method: &str| {
             let params = if method == "worker/dispatch" { dispatch("d") } else { job.clone() };
             let reply = call(&host, "other", token, method, params);
             if reply.status == 403 {
-                assert_eq!(reply.why(), format!("the token {methods} is not for {method}"));
+                assert_eq!(reply.why(), format!("the token {role} is not for {method}"));
             }
             reply.status == 200
         };
         for method in reading {
-            assert!(may(method), "{methods} {method}");
+            assert!(may(method), "{role} {method}");
         }
-        assert_eq!(may("worker/dispatch"), *methods != "read");
-        assert_eq!(call(&host, "other", token, "worker/resume", job.clone()).status == 403, *methods == "read");
+        let dispatches = matches!(*role, "dispatch" | "all");
+        assert_eq!(may("worker/dispatch"), dispatches);
+        assert_eq!(call(&host, "other", token, "worker/resume", job.clone()).status == 403, !dispatches);
         // A transcript has what the sessions read, word by word.
-        assert_eq!(may("worker/log"), *methods == "all");
-        assert_eq!(may("worker/cancel"), *methods == "all");
-        assert_eq!(may("worker/delete"), *methods == "all");
+        assert_eq!(may("worker/log"), matches!(*role, "approve" | "all"));
+        assert_eq!(may("worker/cancel"), *role == "all");
+        assert_eq!(may("worker/delete"), *role == "all");
     }
     let notification = r#"{"jsonrpc": "2.0", "method": "notifications/initialized"}"#;
     assert_eq!(post(&host, "other", &bearer(&tokens[0].1), notification).status, 202);
@@ -352,7 +353,7 @@ fn a_token_reaches_the_methods_and_members_that_it_is_for() {
 fn in_a_batch_what_the_token_is_not_for_is_an_error_and_the_rest_is_carried_out() {
     let home = home(STRICT);
     home.quick("quick");
-    let token = add(&home, &["reader", "--methods", "read"]);
+    let token = add(&home, &["reader", "--role", "view"]);
     let host = home.serve_roster(&[]);
     let batch = json!([
         {"jsonrpc": "2.0", "id": "a", "method": "worker/dispatch", "params": dispatch("d")},
@@ -902,7 +903,7 @@ fn the_audit_log_has_who_did_what_and_nobody_can_forge_a_line() {
     }
     assert_eq!(call(&host, "quick", &token, "worker/delete", json!({"jobId": job})).status, 200);
     assert_eq!(call(&host, "quick", &token, forged, json!({})).status, 200);
-    let reader = add(&home, &["reader", "--methods", "read"]);
+    let reader = add(&home, &["reader", "--role", "view"]);
     assert_eq!(call(&host, "quick", &reader, forged, json!({})).json()["error"]["code"], -32601);
     assert_eq!(call(&host, "quick", &reader, "worker/delete", json!({"jobId": forged})).status, 403);
     assert_eq!(call(&host, "quick", "guild_wrong", "ping", json!({})).status, 401);

@@ -339,8 +339,8 @@ fn a_token_sees_and_does_in_a_roster_what_it_is_for() {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         String::from_utf8(made.stdout).unwrap().trim().to_owned()
     };
-    let reader = token(&["reader", "--members", "open", "--methods", "read"]);
-    let worker = token(&["worker", "--members", "open", "--methods", "dispatch"]);
+    let reader = token(&["reader", "--members", "open", "--role", "view"]);
+    let worker = token(&["worker", "--members", "open", "--role", "dispatch"]);
     let mut host = home.serve_roster(&[]);
     host.token = Some(reader.clone());
     let listed: Vec<Value> = host.members().iter().map(|member| member["member"].clone()).collect();

@@ -432,7 +432,7 @@ fn a_token_gets_events_of_its_members_and_only_while_it_is_valid() {
         assert!(added.status.success());
         String::from_utf8(added.stdout).unwrap().trim().to_owned()
     };
-    let (all, ann) = (add(&["all"]), add(&["ann", "--methods", "read", "--members", "ann"]));
+    let (all, ann) = (add(&["all"]), add(&["ann", "--role", "view", "--members", "ann"]));
     let mut host = home.serve_roster(&[]);
     let bearer = |token: &str| format!("Authorization: Bearer {token}");
     assert_eq!(refused(&host, "", &[]).0, 401);

@@ -331,7 +331,7 @@ fn a_token_that_is_not_for_the_manager_does_not_reach_it() {
     hall.home.quick("quick");
     hall.configure(MANAGER);
     let token = auth::add(&hall.home, &["ann", "--members", "quick"]);
-    let reads = auth::add(&hall.home, &["bob", "--methods", "read"]);
+    let reads = auth::add(&hall.home, &["bob", "--role", "view"]);
     let host = hall.serve();
     let params = json!({"description": "d", "task": "t"});
     let refused = auth::call(&host, "guild-master", &token, "worker/dispatch", params.clone());

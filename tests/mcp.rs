@@ -342,7 +342,7 @@ fn a_session_is_nobody_s_but_its_opener_s() {
     let home = home("require_token = true\n");
     home.quick("one");
     home.quick("two");
-    let [first, second] = ["first", "second"].map(|name| token(&home, &["--methods", "all", name]));
+    let [first, second] = ["first", "second"].map(|name| token(&home, &["--role", "all", name]));
     let host = home.serve_roster(&[]);
     let one = Endpoint::new(&host, "/dispatch/one/mcp");
     assert_eq!(one.post(&initialize(OLD, json!({}))).status, 401);
@@ -371,8 +371,8 @@ fn each_request_may_what_its_own_token_may() {
     let home = home("require_token = true\naudit_log = \"audit.jsonl\"\n");
     home.quick("one");
     home.quick("two");
-    let read = token(&home, &["--methods", "read", "--members", "one", "reader"]);
-    let dispatch = token(&home, &["--methods", "dispatch", "dispatcher"]);
+    let read = token(&home, &["--role", "view", "--members", "one", "reader"]);
+    let dispatch = token(&home, &["--role", "dispatch", "dispatcher"]);
     let host = home.serve_roster(&[]);
     let bridge = Endpoint::new(&host, "/dispatch/one/mcp");
     let call = json!({"name": "dispatch", "arguments": work()});

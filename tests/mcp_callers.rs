@@ -33,8 +33,8 @@ fn worker_and_toolbox(home: &Home) {
 fn a_caller_is_offered_what_its_token_is_for_and_refused_the_rest() {
     let home = home("require_token = true\n");
     worker_and_toolbox(&home);
-    let read = token(&home, &["--methods", "read", "reader"]);
-    let dispatch = token(&home, &["--methods", "dispatch", "dispatcher"]);
+    let read = token(&home, &["--role", "view", "reader"]);
+    let dispatch = token(&home, &["--role", "dispatch", "dispatcher"]);
     let all = token(&home, &["all"]);
     let host = home.serve_roster(&[]);
     let reads = ["list", "status", "result"];
@@ -91,7 +91,7 @@ fn whoever_is_refused_at_an_endpoint_gets_an_error_of_json_rpc_with_the_http_sta
     let home = home("require_token = true\n[limits]\nbody_bytes = 65536\ntoken_dispatches_per_minute = 1\n");
     home.quick("worker");
     home.quick("other");
-    let read = token(&home, &["--methods", "read", "--members", "worker", "reader"]);
+    let read = token(&home, &["--role", "view", "--members", "worker", "reader"]);
     let host = home.serve_roster(&[]);
     let at = |path: &str| Endpoint::new(&host, path).with("Authorization", &read);
     let plain = |path: &str| at(path).without("Accept");
@@ -128,7 +128,7 @@ fn whoever_is_refused_at_an_endpoint_gets_an_error_of_json_rpc_with_the_http_sta
         assert_eq!((answer.status, answer.text()), (401, format!("{needed}\n")));
     }
     // Too many requests are answered with when to retry.
-    let dispatch = token(&home, &["--methods", "dispatch", "dispatcher"]);
+    let dispatch = token(&home, &["--role", "dispatch", "dispatcher"]);
     let send = || plain("/members/worker/mcp").with("Authorization", &dispatch).post(&ask("worker/dispatch"));
     assert_eq!(send().status, 200);
     let busy = send();
@@ -141,7 +141,7 @@ fn whoever_is_refused_at_an_endpoint_gets_an_error_of_json_rpc_with_the_http_sta
 fn a_method_that_there_is_not_is_not_found_whatever_the_token_is_for() {
     let home = home("require_token = true\n");
     home.quick("worker");
-    let tokens = [token(&home, &["--methods", "read", "reader"]), token(&home, &["all"])];
+    let tokens = [token(&home, &["--role", "view", "reader"]), token(&home, &["all"])];
     let host = home.serve_roster(&[]);
     for token in &tokens {
         let at = Endpoint::new(&host, "/mcp").with("Authorization", token);

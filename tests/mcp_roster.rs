@@ -258,7 +258,7 @@ fn a_tool_that_is_found_is_called_by_whom_it_is_for_and_checked_as_any() {
         home.edit_manifest(key, |manifest| manifest["capabilities"] = json!(["tools"]));
     }
     let token = |arguments: &[&str]| mcp::token(&home, arguments).trim_start_matches("Bearer ").to_owned();
-    let (all, dispatch) = (token(&["--members", "open", "all"]), token(&["--methods", "dispatch", "some"]));
+    let (all, dispatch) = (token(&["--members", "open", "all"]), token(&["--role", "dispatch", "some"]));
     let host = home.serve_roster(&[]);
     let with = |token: &str| {
         let mut client = roster(&host);

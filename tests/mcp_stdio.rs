@@ -513,7 +513,7 @@ fn a_token_of_the_environment_is_accepted() {
     home.quick("worker");
     let file = home.write("guild.toml", "require_token = true\n");
     home.set("GUILD_CONFIG", file.to_str().unwrap());
-    let made = home.run(&["token", "add", "--methods", "dispatch", "mine"]);
+    let made = home.run(&["token", "add", "--role", "dispatch", "mine"]);
     let host = home.serve_roster(&[]);
     let mut client = Client::start(&home, &["--members", "members"]);
     let id = client.request("tools/list", json!({}));

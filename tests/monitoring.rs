@@ -79,7 +79,7 @@ fn figures_are_for_callers_of_all_members_and_the_readiness_is_for_everybody() {
     let file = home.write("guild.toml", "require_token = true\n");
     home.set("GUILD_CONFIG", file.to_str().unwrap());
     home.quick("quick");
-    let (some, all) = (add(&home, &["some", "--members", "quick"]), add(&home, &["all", "--methods", "read"]));
+    let (some, all) = (add(&home, &["some", "--members", "quick"]), add(&home, &["all", "--role", "view"]));
     let host = home.serve_roster(&[]);
     let ask = |path: &str, token: Option<&str>| {
         let endpoint = Endpoint::new(&host, path);

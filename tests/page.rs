@@ -104,7 +104,7 @@ fn a_token_is_asked_for_in_a_form_and_the_cookie_is_not_the_token() {
     home.set("GUILD_CONFIG", file.to_str().unwrap());
     home.quick("quick");
     home.quick("other");
-    let token = add(&home, &["looker", "--members", "quick", "--methods", "read"]);
+    let token = add(&home, &["looker", "--members", "quick", "--role", "view"]);
     let host = home.serve_roster(&[]);
     let mut browser = Browser::of(&host);
     let asked = browser.get("/page/members/quick");

@@ -264,7 +264,7 @@ fn a_token_for_some_members_does_not_see_the_hall_and_one_that_reads_changes_not
     let before = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("require_token = true\n{before}")).unwrap();
     let some = add(&hall.home, &["some", "--members", "researcher"]);
-    let reader = add(&hall.home, &["reader", "--methods", "read"]);
+    let reader = add(&hall.home, &["reader", "--role", "view"]);
     let host = hall.serve();
     let mut browser = Browser::of(&host);
     browser.sign_in(&some);

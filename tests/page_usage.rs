@@ -124,9 +124,9 @@ fn guarded() -> (Home, [String; 3]) {
     home.set("GUILD_CONFIG", file.to_str().unwrap());
     home.quick("first");
     home.quick("second");
-    let operator = add(&home, &["operator", "--methods", "all"]);
-    let of_first = add(&home, &["of-first", "--members", "first", "--methods", "all"]);
-    let reader = add(&home, &["reader", "--methods", "read"]);
+    let operator = add(&home, &["operator", "--role", "all"]);
+    let of_first = add(&home, &["of-first", "--members", "first", "--role", "all"]);
+    let reader = add(&home, &["reader", "--role", "view"]);
     (home, [operator, of_first, reader])
 }
 

@@ -32,7 +32,7 @@ fn talkative() -> Hostile {
 
 /// The header of another caller than the healthy ones, who may read.
 fn reader(case: &Case) -> String {
-    let made = case.home.run(&["token", "add", "reader", "--methods", "read"]);
+    let made = case.home.run(&["token", "add", "reader", "--role", "view"]);
     assert!(made.status.success(), "{made:?}");
     format!("Bearer {}", String::from_utf8(made.stdout).unwrap().trim_end())
 }

@@ -19,7 +19,7 @@ use crate::{
     credentials::Credential,
     ingress::Ingress,
     names::CalledBy,
-    operation::{Operation, required_methods},
+    operation::Operation,
     refused::Refused,
     rules::Rules,
 };
@@ -343,7 +343,7 @@ impl Caller {
     /// Whether the caller's token permits methods of this class. Nothing is counted or logged, so a method must not run
     /// without [`Self::authorize`].
     pub fn permits(&self, access: Access) -> bool {
-        self.credential.as_ref().is_none_or(|credential| credential.token.methods >= required_methods(access))
+        self.credential.as_ref().is_none_or(|credential| credential.token.role.permits(access))
     }
 
     /// Counts a further request of a batch.
@@ -439,7 +439,7 @@ impl Caller {
                 return Err(Refused::Unauthorized);
             }
             let Operation { name, access } = operation;
-            if credential.token.methods < required_methods(access) {
+            if !credential.token.role.permits(access) {
                 return Err(Refused::Method { token: credential.token.name.clone(), method: name.to_owned() });
             }
             if access == Access::Dispatches { credential.count_dispatch() } else { Ok(()) }

@@ -17,6 +17,7 @@ use std::{
 use guild_config::{Config, directory_lock::DirectoryLock, text::check_unshared};
 use guild_contract::{
     capability::grants::Pattern,
+    operation::Access,
     secret::Secret,
     text::{hex, named, names},
 };
@@ -55,44 +56,43 @@ pub(crate) fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// The methods that a token permits.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::Display,
-    IntoStaticStr,
-    VariantArray,
-)]
+/// The role of a token: the operations that it permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
-pub enum Methods {
-    /// Methods that change nothing: `worker/list`, `worker/status`, `worker/result`, and MCP's own methods that precede
-    /// them.
-    Read,
-    /// Also `worker/dispatch`.
+pub enum Role {
+    /// Operations that change nothing: lists, states, results, events; and MCP's own methods.
+    View,
+    /// Also dispatches, and changes of the hall.
     Dispatch,
-    /// Also `worker/cancel` and `worker/delete`.
+    /// What `view` permits, what sessions said and what members remember in full, and the approval of members. It
+    /// dispatches nothing.
+    Approve,
+    /// All operations: also the cancellation and deletion of jobs, and tools of components.
     All,
 }
 
-impl Methods {
-    /// All values, from the least to the most.
+impl Role {
+    /// All roles.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The value in the file.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+
+    /// Whether the role permits operations of this class.
+    pub(crate) fn permits(self, access: Access) -> bool {
+        match access {
+            Access::Open | Access::Notification | Access::Reads | Access::Unknown => true,
+            Access::Dispatches => matches!(self, Self::Dispatch | Self::All),
+            Access::Inspects | Access::Approves => matches!(self, Self::Approve | Self::All),
+            Access::Ends | Access::Calls => self == Self::All,
+        }
+    }
 }
 
-impl FromStr for Methods {
+impl FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -108,8 +108,8 @@ pub struct Token {
     pub name: String,
     #[serde(with = "digits")]
     pub(crate) sha256: [u8; 32],
-    /// The permitted methods.
-    pub methods: Methods,
+    /// The role.
+    pub role: Role,
     /// The permitted members: keys, where `*` matches any characters.
     pub members: Vec<Pattern>,
     /// The time at which the token was made.
@@ -201,8 +201,8 @@ pub enum TokenError {
 pub struct NewToken {
     /// The name: see [`Token::name`].
     pub name: String,
-    /// The permitted methods: see [`Token::methods`].
-    pub methods: Methods,
+    /// The role: see [`Token::role`].
+    pub role: Role,
     /// The permitted members: see [`Token::members`].
     pub members: Vec<Pattern>,
     /// The time of expiry: see [`Token::expires`].
@@ -305,14 +305,14 @@ impl TokenFile {
         check_name(&new.name).map_err(TokenError::Refused)?;
         let secret = random().map_err(|source| self.failed(source))?;
         self.change(|tokens| {
-            let NewToken { name, methods, members, expires, usd_per_day } = new;
+            let NewToken { name, role, members, expires, usd_per_day } = new;
             if tokens.iter().any(|token| token.name == name) {
                 let end = self.command(&format!("revoke {name}"));
                 let why = format!("there is already a token {name}; `{end}` removes it");
                 return Err(TokenError::Refused(why));
             }
             let sha256 = digest(secret.expose().as_bytes());
-            tokens.push(Token { name, sha256, methods, members, created: Timestamp::now(), expires, usd_per_day });
+            tokens.push(Token { name, sha256, role, members, created: Timestamp::now(), expires, usd_per_day });
             Ok(())
         })?;
         Ok(secret)

@@ -29,11 +29,11 @@ pub(crate) fn token(args: Token) -> Result<(), Failure> {
 }
 
 fn add(args: TokenAdd) -> Result<(), Failure> {
-    let TokenAdd { name, members, methods, expires, usd_per_day, of } = args;
+    let TokenAdd { name, members, role, expires, usd_per_day, of } = args;
     let members = if members.is_empty() { vec![Pattern("*".to_owned())] } else { members };
     let (file, log) = open(&of)?;
-    let detail = format!("{name}: {methods}");
-    let secret = file.add(NewToken { name: name.clone(), methods, members, expires, usd_per_day })?;
+    let detail = format!("{name}: {role}");
+    let secret = file.add(NewToken { name: name.clone(), role, members, expires, usd_per_day })?;
     record(log.as_ref(), "token-added", &detail);
     print(|out| writeln!(out, "{}", secret.expose()))?;
     tell(format_args!("the token {name} is in {} as its SHA-256; it is not shown again", file.path().display()));
@@ -54,7 +54,7 @@ fn revoke(name: &str, of: &TokensArgs) -> Result<(), Failure> {
 #[serde(rename_all = "camelCase")]
 struct Shown<'a> {
     name: &'a str,
-    methods: &'a str,
+    role: &'a str,
     members: &'a [Pattern],
     created: Timestamp,
     expires: Option<Timestamp>,
@@ -65,11 +65,11 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn of(token: &'a Kept, now: Timestamp) -> Self {
-        let Kept { name, methods, members, created, expires, usd_per_day, .. } = token;
+        let Kept { name, role, members, created, expires, usd_per_day, .. } = token;
         let expired = token.has_expired(now);
         Self {
             name,
-            methods: methods.as_str(),
+            role: role.as_str(),
             members,
             created: *created,
             expires: *expires,
@@ -90,7 +90,7 @@ fn list(of: &TokensArgs, json: bool) -> Result<(), Failure> {
         let (path, add) = (file.path().display(), file.command("add NAME"));
         tell(format_args!("there are no tokens in {path}; `{add}` creates one"));
     }
-    let mut table = Table::new(["NAME", "METHODS", "MEMBERS", "CREATED", "EXPIRES", "USD/DAY"].map(Column::Left));
+    let mut table = Table::new(["NAME", "ROLE", "MEMBERS", "CREATED", "EXPIRES", "USD/DAY"].map(Column::Left));
     for token in &tokens {
         let members: Vec<_> = token.members.iter().map(|pattern| pattern.0.as_str()).collect();
         let expires = match token.expires {
@@ -99,9 +99,9 @@ fn list(of: &TokensArgs, json: bool) -> Result<(), Failure> {
             Some(expires) => Cell::text(&format!("{expires:.0}")),
         };
         let created = Cell::age(Some(token.created), now);
-        let (methods, members) = (Cell::text(token.methods.as_str()), Cell::text(&members.join(", ")));
+        let (role, members) = (Cell::text(token.role.as_str()), Cell::text(&members.join(", ")));
         let usd = Cell::text(&token.usd_per_day.map(|usd| usd.to_string()).unwrap_or_default());
-        table.row([Cell::text(&token.name), methods, members, created, expires, usd], None);
+        table.row([Cell::text(&token.name), role, members, created, expires, usd], None);
     }
     table.print()?;
     Ok(())

@@ -258,6 +258,155 @@ impl AuditParams {
     }
 }
 
+/// Parameters of `host/member`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberParams {
+    /// The member's key.
+    pub member: String,
+}
+
+/// Result of `host/member`: what a member is, as its directory has it now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberDetail {
+    /// The member's key.
+    pub member: String,
+    /// The manifest, as the file has it.
+    pub manifest: String,
+    /// The posture; null if there is none.
+    pub posture: Option<String>,
+    /// What the manifest asks for, with the operator's answer.
+    pub requests: Vec<RequestView>,
+    /// The limits that are lower than those of the host.
+    pub limits: Vec<MemberLimit>,
+    /// Whether the host trusts the member; null if it has no component.
+    pub trust: Option<TrustView>,
+    /// The reason that this cannot be said; null if it can.
+    pub trust_error: Option<String>,
+    /// The memories of the member's own, sorted by key.
+    pub memories: Vec<MemoryView>,
+}
+
+/// A request of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestView {
+    /// The capability, or the tool of sessions.
+    pub name: String,
+    /// Whether it is granted.
+    pub granted: bool,
+    /// The reason that it is denied; null if it is granted.
+    pub why: Option<String>,
+}
+
+/// A limit of a member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberLimit {
+    /// The name, as `[limits]` of guild.toml spells it.
+    pub name: String,
+    /// The value: a number.
+    pub value: Value,
+}
+
+/// Whether a host trusts a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrustView {
+    /// How it was trusted, such as `approved` or `first-use`; else `new` or `changed`.
+    pub state: String,
+    /// Whether it matches what is trusted.
+    pub trusted: bool,
+    /// The SHA-256 of the component.
+    pub sha256: String,
+    /// The SHA-256 of the manifest; null if `package.json` is the manifest.
+    pub manifest: Option<String>,
+    /// The SHA-256 of the posture; null if there is none.
+    pub posture: Option<String>,
+    /// The changes since it was trusted: a line for each removed (`-`) and added (`+`) fact.
+    pub difference: Vec<String>,
+}
+
+/// A memory of a member's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryView {
+    /// The key.
+    pub key: String,
+    /// The text.
+    pub content: String,
+    /// The time at which it was written: RFC 3339 in UTC.
+    pub modified: String,
+}
+
+/// Parameters of `host/approve`: what is approved, by the hashes that `host/member` returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApproveParams {
+    /// The member's key.
+    pub member: String,
+    /// The SHA-256 of the component.
+    pub sha256: String,
+    /// The SHA-256 of the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<String>,
+    /// The SHA-256 of the posture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posture: Option<String>,
+}
+
+/// Parameters of `host/forget`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ForgetParams {
+    /// The member's key.
+    pub member: String,
+    /// The key of the memory.
+    pub key: String,
+}
+
+/// Result of `host/approve` and `host/forget`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberDone {
+    /// The member's key.
+    pub member: String,
+}
+
+/// Reads what a member is.
+#[derive(Debug)]
+pub struct ReadMember;
+
+impl Operation for ReadMember {
+    type Input = MemberParams;
+    type Output = MemberDetail;
+    const ROW: Row = Row::new(
+        "host/member",
+        Access::Inspects,
+        "Returns a member's manifest, posture, grants, own limits and memories, and whether the host trusts it, with the \
+         difference from what it trusts.",
+    )
+    .refuses("The host has no such member.");
+}
+
+/// Approves a member.
+#[derive(Debug)]
+pub struct ApproveMember;
+
+impl Operation for ApproveMember {
+    type Input = ApproveParams;
+    type Output = MemberDone;
+    const ROW: Row = Row::new(
+        "host/approve",
+        Access::Approves,
+        "Approves the present state of a member, as `guild approve` does: from now on only that state is loaded.",
+    )
+    .refuses("The host has no such member; or the hashes are not those of its present state.");
+}
+
+/// Removes a memory.
+#[derive(Debug)]
+pub struct ForgetMemory;
+
+impl Operation for ForgetMemory {
+    type Input = ForgetParams;
+    type Output = MemberDone;
+    const ROW: Row = Row::new("host/forget", Access::Approves, "Removes a memory of a member's own.")
+        .refuses("The host serves no such member, or it has no such memory.");
+}
+
 /// Checks the host.
 #[derive(Debug)]
 pub struct CheckHost;

@@ -141,6 +141,8 @@ pub enum Access {
     Inspects,
     /// The operation creates a job, or changes the hall.
     Dispatches,
+    /// The operation decides what the host trusts, or what a member remembers.
+    Approves,
     /// The operation ends or removes data or work.
     Ends,
     /// The operation calls a tool of a component.
@@ -152,7 +154,7 @@ pub enum Access {
 impl Access {
     /// Whether the operation changes state, or may do so: a component's tool, for example, can reach the web.
     pub fn changes(self) -> bool {
-        matches!(self, Self::Dispatches | Self::Ends | Self::Calls)
+        matches!(self, Self::Dispatches | Self::Approves | Self::Ends | Self::Calls)
     }
 }
 

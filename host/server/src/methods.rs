@@ -84,7 +84,7 @@ const fn of_sdk(name: &'static str, access: Access) -> Method {
     Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
 }
 
-static METHODS: [Method; 31] = [
+static METHODS: [Method; 34] = [
     Method {
         operation: Operation { name: "initialize", access: Access::Open },
         describe: Some(|shapes| {
@@ -267,6 +267,9 @@ static METHODS: [Method; 31] = [
     of_host(&operator::DOCTOR),
     of_host(&operator::LIMITS),
     of_host(&operator::AUDIT),
+    of_host(&operator::MEMBER),
+    of_host(&operator::APPROVE),
+    of_host(&operator::FORGET),
     of_sdk("server/discover", Access::Open),
     of_sdk("subscriptions/listen", Access::Open),
     of_sdk("logging/setLevel", Access::Open),

@@ -9,7 +9,10 @@ use futures::future::BoxFuture;
 use guild_auth::{Caller, Operation, TailError};
 use guild_contract::{
     Limits,
-    host::{Check, CheckHost, DoctorView, LimitNow, LimitsView, ReadAudit, ReadLimits},
+    host::{
+        ApproveMember, ApproveParams, Check, CheckHost, DoctorView, ForgetMemory, ForgetParams, LimitNow, LimitsView,
+        MemberDone, MemberParams, ReadAudit, ReadLimits, ReadMember,
+    },
     operation as contract,
     rpc::RpcError,
 };
@@ -24,6 +27,8 @@ use crate::{
 
 /// The bytes that a page of the audit log takes: as it is read, as lines, and as JSON.
 const AUDIT_BYTES: u64 = 4 * 1024 * 1024;
+/// The bytes that a member takes: as it is read, and as JSON.
+const MEMBER_BYTES: u64 = 8 * 1024 * 1024;
 
 /// A check starts other programs and reads directories, so a host runs one at a time.
 static CHECKING: Semaphore = Semaphore::const_new(1);
@@ -77,6 +82,36 @@ pub(crate) static AUDIT: HostMethod = HostMethod::of::<ReadAudit>(|host, caller,
             })
         };
         Ok(to_json(&blocking(read).await?))
+    })
+});
+
+pub(crate) static MEMBER: HostMethod = HostMethod::of::<ReadMember>(|host, caller, params| {
+    Box::pin(async move {
+        let (host, MemberParams { member }) = (host.clone(), params.typed()?);
+        caller.reserve(MEMBER_BYTES).await?;
+        Ok(to_json(&blocking(move || host.inspect_member(&member)).await?))
+    })
+});
+
+pub(crate) static APPROVE: HostMethod = HostMethod::of::<ApproveMember>(|host, _, params| {
+    Box::pin(async move {
+        let (host, params): (_, ApproveParams) = (host.clone(), params.typed()?);
+        blocking(move || {
+            host.approve_member(&params)?;
+            Ok(to_json(&MemberDone { member: params.member }))
+        })
+        .await
+    })
+});
+
+pub(crate) static FORGET: HostMethod = HostMethod::of::<ForgetMemory>(|host, _, params| {
+    Box::pin(async move {
+        let (host, ForgetParams { member, key }) = (host.clone(), params.typed()?);
+        blocking(move || {
+            host.forget_memory(&member, &key)?;
+            Ok(to_json(&MemberDone { member }))
+        })
+        .await
     })
 });
 

@@ -11,7 +11,7 @@ use clap::{
 };
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
-use guild_auth::tokens::Methods;
+use guild_auth::tokens::Role;
 use guild_config::Runtime;
 use guild_contract::{JobStatus, capability::grants::Pattern};
 use jiff::Timestamp;
@@ -658,7 +658,7 @@ pub(crate) enum Token {
     #[command(after_help = "\
 Examples:
   guild token add guild-hall
-  guild token add ci --methods dispatch --members 'research-*' --expires 30d > ci.token
+  guild token add ci --role dispatch --members 'research-*' --expires 30d > ci.token
 
 Callers send the token as `Authorization: Bearer TOKEN`; the commands of guild take it from $GUILD_TOKEN or \
 --token-file. Only its SHA-256 is stored, in guild.tokens next to guild.toml. A running host accepts the token from \
@@ -694,10 +694,10 @@ pub(crate) struct TokenAdd {
     /// all]
     #[arg(long, value_name = "PATTERN")]
     pub(crate) members: Vec<Pattern>,
-    /// The permitted methods: read (list, status, result, events), dispatch (read and dispatch), all (also cancel,
-    /// delete and the tools of components)
-    #[arg(long, value_name = "METHODS", default_value = "all", value_parser = methods())]
-    pub(crate) methods: Methods,
+    /// The role: view (lists, states, results, events), dispatch (also dispatch), approve (view, and approve members),
+    /// all (also cancel, delete and the tools of components)
+    #[arg(long, value_name = "ROLE", default_value = "all", value_parser = roles())]
+    pub(crate) role: Role,
     /// The expiry: a duration such as 12h, 30d or 2w, or a date (UTC) such as 2030-01-01 [default: never]
     #[arg(long, value_name = "TIME", value_parser = crate::age::until)]
     pub(crate) expires: Option<Timestamp>,
@@ -913,9 +913,9 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-/// A parser for the methods of a token.
-fn methods() -> impl TypedValueParser<Value = Methods> {
-    PossibleValuesParser::new(Methods::ALL.iter().copied().map(Methods::as_str)).try_map(|name| name.parse::<Methods>())
+/// A parser for the role of a token.
+fn roles() -> impl TypedValueParser<Value = Role> {
+    PossibleValuesParser::new(Role::ALL.iter().copied().map(Role::as_str)).try_map(|name| name.parse::<Role>())
 }
 
 /// A parser for the severities that can end `guild audit` with 1.

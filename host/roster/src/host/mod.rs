@@ -1,5 +1,6 @@
 //! Opens the members of a directory, or one member, and serves them until the host is stopped.
 
+mod inspection;
 pub mod reload;
 
 use std::{

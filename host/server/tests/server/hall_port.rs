@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command, sync::Arc};
 
 use guild_auth::{
     Ingress,
-    tokens::{Methods, NewToken, TokenFile},
+    tokens::{NewToken, Role, TokenFile},
 };
 use guild_config::{AuthConfig, Config, PermittedProject};
 use guild_contract::Limits;
@@ -111,9 +111,9 @@ impl World {
     }
 
     /// Makes a token as the operator does.
-    fn token(&self, name: &str, methods: Methods, members: &str) -> String {
+    fn token(&self, name: &str, role: Role, members: &str) -> String {
         let members = vec![members.parse().unwrap()];
-        let new = NewToken { name: name.to_owned(), methods, members, expires: None, usd_per_day: None };
+        let new = NewToken { name: name.to_owned(), role, members, expires: None, usd_per_day: None };
         self.tokens.add(new).unwrap().expose().to_owned()
     }
 
@@ -298,7 +298,7 @@ async fn nobody_comes_in_without_a_good_token_where_one_is_needed() {
     assert_eq!(world.post(CREATE, "", commission()).await.0, 401);
     let (status, error) = world.ask("tools/list", json!({}), "").await;
     assert_eq!((status, &error["error"]["code"]), (401, &json!(-32003)));
-    let reader = world.token("reader", Methods::Read, "*");
+    let reader = world.token("reader", Role::View, "*");
     assert_eq!(world.get(LIST, &reader).await, (200, json!({"commissions": []})));
 }
 
@@ -306,7 +306,7 @@ async fn nobody_comes_in_without_a_good_token_where_one_is_needed() {
 async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
     let world = World::closed().await;
     let [reader, dispatcher, all] =
-        [Methods::Read, Methods::Dispatch, Methods::All].map(|methods| world.token(methods.as_str(), methods, "*"));
+        [Role::View, Role::Dispatch, Role::All].map(|role| world.token(role.as_str(), role, "*"));
     let (status, refused) = world.post(CREATE, &reader, commission()).await;
     assert_eq!((status, &refused["error"]), (403, &json!("the token read is not for commission/create")));
     let (status, made) = world.post(CREATE, &dispatcher, commission()).await;
@@ -342,7 +342,7 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
 async fn a_token_talks_and_proposes_where_it_may_dispatch_and_closes_where_it_may_cancel() {
     let world = World::closed().await;
     let [reader, dispatcher, all] =
-        [Methods::Read, Methods::Dispatch, Methods::All].map(|methods| world.token(methods.as_str(), methods, "*"));
+        [Role::View, Role::Dispatch, Role::All].map(|role| world.token(role.as_str(), role, "*"));
     // None of these operations can succeed, so a permitted caller receives an error of the operation.
     let body = json!({"projectName": "none", "meetingId": "none", "message": "m", "prompt": "p", "workerName": "w",
         "title": "t", "deferredUntil": "2026-01-01"});
@@ -380,7 +380,7 @@ async fn a_token_talks_and_proposes_where_it_may_dispatch_and_closes_where_it_ma
 async fn a_token_for_some_members_does_not_reach_the_hall_of_all() {
     let world = World::closed().await;
     for members in ["tester", "t*", "*r"] {
-        let token = world.token(&format!("bound{}", members.len()), Methods::All, members);
+        let token = world.token(&format!("bound{}", members.len()), Role::All, members);
         let why = "is for some members, and this needs a token for all of them";
         for path in [LIST, EVENTS, "/hall/nowhere"] {
             let (status, refused) = world.get(path, &token).await;
@@ -442,7 +442,7 @@ async fn what_is_sent_is_bounded_as_at_any_endpoint() {
 #[tokio::test]
 async fn events_come_until_the_listeners_token_is_revoked() {
     let world = World::closed().await;
-    let [reader, all] = [Methods::Read, Methods::All].map(|methods| world.token(methods.as_str(), methods, "*"));
+    let [reader, all] = [Role::View, Role::All].map(|role| world.token(role.as_str(), role, "*"));
     let (_, made) = world.post(CREATE, &all, commission()).await;
     let mut events = world.listen(&reader).await;
     let note = |content: &str| json!({"commissionId": made["commissionId"], "content": content});
@@ -472,7 +472,7 @@ async fn listeners_of_the_hall_count_among_those_of_the_host() {
 async fn a_caller_is_offered_the_tools_that_its_token_is_for() {
     let world = World::closed().await;
     let [reader, dispatcher, all] =
-        [Methods::Read, Methods::Dispatch, Methods::All].map(|methods| world.token(methods.as_str(), methods, "*"));
+        [Role::View, Role::Dispatch, Role::All].map(|role| world.token(role.as_str(), role, "*"));
     let mut listed = world.tools(&all).await;
     let reads: BTreeSet<&str> = READS.into_iter().chain(OTHER_READS).collect();
     let dispatches: BTreeSet<&str> = DISPATCHES.into_iter().chain(OTHER_DISPATCHES).collect();
