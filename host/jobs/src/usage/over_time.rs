@@ -27,13 +27,22 @@ const BY_HOUR: i64 = 72;
 /// A runtime with its models.
 type Kind = (String, Vec<String>);
 
+/// The time of a sum.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum At {
+    /// The beginning of a time that is not known precisely, such as `2026-01`; it may be empty.
+    Imprecise(String),
+    /// The start of a period.
+    Period(Timestamp),
+}
+
 /// Sums by period.
 pub(crate) struct OverTime {
     /// The start of the first period, and the end of the last.
     since: Timestamp,
     until: Timestamp,
     period: Period,
-    sums: BTreeMap<(String, Kind), Amounts>,
+    sums: BTreeMap<(At, Kind), Amounts>,
 }
 
 impl OverTime {
@@ -115,7 +124,12 @@ impl OverTime {
 
     /// The answer of `worker/usage`.
     pub(crate) fn view(self, running: u32, unreadable: u32) -> UsageView {
-        let Self { since, until, period, mut sums } = self;
+        let Self { since, until, period, sums: whole } = self;
+        let mut sums: BTreeMap<(At, Kind), Amounts> = BTreeMap::new();
+        for ((at, (agent, models)), amounts) in whole {
+            let models = models.iter().take(MODELS).map(|model| one_line(model, NAME_CHARS)).collect();
+            sums.entry((at, (one_line(&agent, NAME_CHARS), models))).or_default().plus(&amounts);
+        }
         let mut kinds: BTreeMap<Kind, Amounts> = BTreeMap::new();
         for ((_, kind), amounts) in &sums {
             kinds.entry(kind.clone()).or_default().plus(amounts);
@@ -129,7 +143,13 @@ impl OverTime {
         for ((at, _), amounts) in others.collect::<Vec<_>>() {
             sums.entry((at, (OTHER.to_owned(), Vec::new()))).or_default().plus(&amounts);
         }
-        let used = sums.into_iter().map(|((at, (agent, models)), amounts)| Used { at, agent, models, amounts });
+        let used = sums.into_iter().map(|((at, (agent, models)), amounts)| {
+            let at = match at {
+                At::Imprecise(beginning) => beginning,
+                At::Period(start) => start.to_string(),
+            };
+            Used { at, agent, models, amounts }
+        });
         UsageView {
             since: since.to_string(),
             until: until.to_string(),
@@ -140,32 +160,33 @@ impl OverTime {
         }
     }
 
-    fn sum(&mut self, at: String, used: Option<(&str, &[String])>) -> &mut Amounts {
+    fn sum(&mut self, at: At, used: Option<(&str, &[String])>) -> &mut Amounts {
         let (agent, models) = used.unwrap_or_default();
-        let models = models.iter().take(MODELS).map(|model| one_line(model, NAME_CHARS)).collect();
-        self.sums.entry((at, (one_line(agent, NAME_CHARS), models))).or_default()
+        self.sums.entry((at, (agent.to_owned(), models.to_vec()))).or_default()
     }
 
     /// The period of a time, or of the common beginning of several; `None` if that is outside. An invalid time is in no
     /// period, and counts, so that no cost is hidden.
-    fn period_of(&self, at: &str) -> Option<String> {
+    fn period_of(&self, at: &str) -> Option<At> {
         let start = |at: Timestamp| {
             let length = self.period.seconds();
             Timestamp::from_second(at.as_second().div_euclid(length) * length).ok()
         };
         if let Ok(at) = at.parse::<Timestamp>() {
-            return (self.since..self.until).contains(&at).then(|| start(at)).flatten().map(|at| at.to_string());
+            return Some(at).filter(|at| (self.since..self.until).contains(at)).and_then(start).map(At::Period);
         }
         let is_date = |part: &[u8]| part.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
         if at.len() > "2026-01-31".len() || !is_date(at.as_bytes()) {
-            return Some(String::new());
+            return Some(At::Imprecise(String::new()));
         }
         let (first, last) = (self.since.to_string(), (self.until - SignedDuration::from_secs(1)).to_string());
         match first.get(..at.len()) <= Some(at) && last.get(..at.len()) >= Some(at) {
             false => None,
             // A day is a period of its own.
-            true if self.period == Period::Day && at.len() == "2026-01-31".len() => Some(format!("{at}T00:00:00Z")),
-            true => Some(at.to_owned()),
+            true if self.period == Period::Day && at.len() == "2026-01-31".len() => {
+                format!("{at}T00:00:00Z").parse().ok().map(At::Period)
+            }
+            true => Some(At::Imprecise(at.to_owned())),
         }
     }
 }
