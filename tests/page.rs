@@ -346,3 +346,58 @@ fn a_sign_in_that_does_not_arrive_ends_its_connection() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("did not arrive in time"), "{answer}");
 }
+
+#[test]
+fn a_member_is_approved_with_its_difference_in_sight_and_the_token_again() {
+    let mut home = Home::new();
+    let file = home.write("guild.toml", "require_token = true\nrequire_approval = true\n");
+    home.set("GUILD_CONFIG", file.to_str().unwrap());
+    home.quick("quick");
+    let (approver, viewer) = (add(&home, &["ann", "--role", "approve"]), add(&home, &["bob", "--role", "view"]));
+    let host = home.serve_roster(&[]);
+    let path = "/page/members/quick";
+    let mut browser = Browser::of(&host);
+    browser.sign_in(&viewer);
+    assert!(!browser.page(path).contains("Approve this state"));
+    let mut browser = Browser::of(&host);
+    browser.sign_in(&approver);
+    let page = browser.page(path);
+    assert!(page.contains("<span class=\"added\">+ identity sha256"), "{page}");
+    let hidden = |name: &str| {
+        let (_, rest) =
+            page.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {page}"));
+        rest.split('"').next().unwrap().to_owned()
+    };
+    let (csrf, sha256, manifest) = (browser.csrf(path), hidden("approve"), hidden("manifest"));
+    let approve = |sha256: &str, token: &str| {
+        let fields = [("csrf", &*csrf), ("approve", sha256), ("manifest", &*manifest), ("token", token)];
+        browser.submit(path, &fields).status
+    };
+    assert_eq!(approve(&sha256, "guild_other"), 403);
+    assert_eq!(approve(&sha256, &viewer), 403);
+    assert_eq!(approve(&"0".repeat(64), &approver), 400);
+    assert!(browser.page(path).contains("Approve this state"));
+    assert_eq!(approve(&sha256, &approver), 303);
+    wait_for("the member to be in service", || {
+        browser.page(path).contains("<span class=\"status ready\">").then_some(())
+    });
+    assert!(!browser.page(path).contains("Approve this state"));
+}
+
+#[test]
+fn memories_of_a_member_are_read_and_forgotten_on_its_page() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("members/quick/memory/luna.md", "It lives for a week. <script>");
+    home.write("members/quick/memory/atlas.md", "It is larger.");
+    let host = home.serve_roster(&[]);
+    let (browser, path) = (Browser::of(&host), "/page/members/quick");
+    let page = browser.page(path);
+    assert!(page.contains("It lives for a week. &lt;script&gt;") && page.contains("It is larger."), "{page}");
+    let csrf = browser.csrf(path);
+    assert_eq!(browser.submit(path, &[("csrf", &csrf), ("forget", "luna")]).status, 303);
+    let page = browser.page(path);
+    assert!(!page.contains("for a week") && page.contains("It is larger."), "{page}");
+    assert_eq!(browser.submit(path, &[("csrf", &csrf), ("forget", "luna")]).status, 400);
+    assert_eq!(browser.submit(path, &[("csrf", "x"), ("forget", "atlas")]).status, 403);
+}

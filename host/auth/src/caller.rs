@@ -22,6 +22,7 @@ use crate::{
     operation::Operation,
     refused::Refused,
     rules::Rules,
+    tokens::digest,
 };
 
 /// The address of callers on this machine that have no other address.
@@ -324,6 +325,11 @@ impl Caller {
         self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))
     }
 
+    /// Whether the caller may access objects of all members.
+    pub fn is_for_all(&self) -> bool {
+        self.credential.as_ref().is_none_or(|credential| credential.token.is_for_all())
+    }
+
     /// Passes on a caller that may access objects of all members, such as the hall.
     ///
     /// # Errors
@@ -331,12 +337,20 @@ impl Caller {
     /// Returns an error when the token permits only some members.
     pub fn require_all_members(self) -> Result<Self, Refused> {
         match &self.credential {
-            Some(credential) if !credential.token.is_for_all() => {
+            Some(credential) if !self.is_for_all() => {
                 let refused = Refused::SomeMembers { token: credential.token.name.clone() };
                 self.rules.record_refusal(self.from.address(), &refused, None, None);
                 Err(refused)
             }
             _ => Ok(self),
+        }
+    }
+
+    /// Whether this is the caller's token. A caller that needs none has the empty one.
+    pub fn is_token(&self, token: &str) -> bool {
+        match &self.credential {
+            Some(credential) => bool::from(credential.token.sha256.ct_eq(&digest(token.as_bytes()))),
+            None => token.is_empty(),
         }
     }
 

@@ -1,6 +1,10 @@
 //! Renders a member: whether it is in service, its jobs, and a form that dispatches a task to it.
 
-use guild_contract::{MemberReport, rpc::JobsView};
+use guild_contract::{
+    MemberReport,
+    host::{MemberDetail, TrustView},
+    rpc::JobsView,
+};
 use maud::{Markup, html};
 
 use crate::{
@@ -20,6 +24,8 @@ pub struct MemberNow {
     pub jobs: Result<JobsView, String>,
     /// The number of newer jobs.
     pub offset: u32,
+    /// The answer of `host/member`; none for a viewer who may not see it.
+    pub detail: Option<Result<MemberDetail, String>>,
 }
 
 /// The whole page.
@@ -42,8 +48,91 @@ pub fn member(viewer: &Viewer, member: &MemberNow) -> String {
             },
             Err(why) => p.quiet { (text(why)) },
         }
+        @match &member.detail {
+            Some(Ok(detail)) => (inside(viewer, detail)),
+            Some(Err(why)) => p.error { (text(why)) },
+            None => {},
+        }
     };
     page(&report.member, Some(viewer), &body)
+}
+
+/// What the member is: what it may do, whether it is trusted, and its texts.
+fn inside(viewer: &Viewer, detail: &MemberDetail) -> Markup {
+    html! {
+        section aria-labelledby="trust" {
+            h2 id="trust" { "Trust" }
+            @if let Some(trust) = &detail.trust { (approval(viewer, &detail.member, trust)) }
+            @if let Some(why) = &detail.trust_error { p.error { (text(why)) } }
+        }
+        section aria-labelledby="grants" {
+            h2 id="grants" { "What it asks for" }
+            @if detail.requests.is_empty() { p.quiet { "It asks for nothing." } } @else {
+                table {
+                    thead { tr { th scope="col" { "Request" } th scope="col" { "Answer" } } }
+                    tbody { @for request in &detail.requests { tr {
+                        td { code { (text(&request.name)) } }
+                        td {
+                            @match &request.why {
+                                None => span class="status usable" { "granted" },
+                                Some(why) => { span class="status unusable" { "denied" } " " span.quiet { (text(why)) } }
+                            }
+                        }
+                    } } }
+                }
+            }
+            @if !detail.limits.is_empty() {
+                h3 { "Limits below those of the host" }
+                ul { @for limit in &detail.limits { li { code { (text(&limit.name)) } " " (text(&limit.value.to_string())) } } }
+            }
+        }
+        section aria-labelledby="memories" {
+            h2 id="memories" { "Memories" }
+            @if detail.memories.is_empty() { p.quiet { "It remembers nothing." } }
+            @for memory in &detail.memories {
+                details {
+                    summary { (text(&memory.key)) " " span.quiet { (time(&memory.modified)) } }
+                    pre tabindex="0" { (text(&memory.content)) }
+                    form method="post" action=(member_path(&detail.member)) {
+                        (csrf(viewer))
+                        input type="hidden" name="forget" value=(memory.key);
+                        button { "Forget" }
+                    }
+                }
+            }
+        }
+        details { summary { "Manifest" } pre tabindex="0" { (text(&detail.manifest)) } }
+        @if let Some(posture) = &detail.posture {
+            details { summary { "Posture" } pre tabindex="0" { (text(posture)) } }
+        }
+    }
+}
+
+/// The state of the trust; and a form that approves the state that is shown, if it is not trusted. A person with a token
+/// gives it again.
+fn approval(viewer: &Viewer, key: &str, trust: &TrustView) -> Markup {
+    html! {
+        p { span class={ "status " (if trust.trusted { "usable" } else { "unusable" }) } { (text(&trust.state)) } " "
+            code.quiet { (trust.sha256) } }
+        @if !trust.difference.is_empty() {
+            pre.diff tabindex="0" { @for line in &trust.difference {
+                span class=(if line.starts_with('+') { "added" } else { "removed" }) { (text(line)) } "\n"
+            } }
+        }
+        @if !trust.trusted || trust.state != "approved" {
+            form method="post" action=(member_path(key)) {
+                (csrf(viewer))
+                input type="hidden" name="approve" value=(trust.sha256);
+                @if let Some(manifest) = &trust.manifest { input type="hidden" name="manifest" value=(manifest); }
+                @if let Some(posture) = &trust.posture { input type="hidden" name="posture" value=(posture); }
+                @if viewer.token.is_some() {
+                    p { label for="token" { "Your token, again" } br;
+                        input id="token" name="token" type="password" required autocomplete="off"; }
+                }
+                p { button { "Approve this state" } }
+            }
+        }
+    }
 }
 
 fn dispatch(viewer: &Viewer, key: &str) -> Markup {

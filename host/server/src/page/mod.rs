@@ -128,10 +128,13 @@ async fn member(page: PageRequest, Path(member): Path<String>, RawQuery(query): 
     page.answer(answer.map(|shown| page.show(guild_page::member::member(&page.viewer(), &shown))))
 }
 
-/// Dispatches a task to a member.
+/// Dispatches a task to a member; or approves it, or removes one of its memories.
 async fn dispatch(page: PageRequest, Path(member): Path<String>, request: Request) -> Response {
     let answer = async {
         let form = Form::sent(&page, request).await?;
+        if form.has("approve") || form.has("forget") {
+            return operator::decide(&page, &member, &form).await.map(|()| see(&member_path(&member)));
+        }
         let server = page.server(&member)?;
         let params = match form.get("follows") {
             Some(job) => views::follow_up(&page, &server, job, &form).await?,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::RawQuery, response::Response, routing::get};
-use guild_contract::host::{AuditParams, CheckHost, NoParams, ReadAudit, ReadLimits};
+use axum::{Router, extract::RawQuery, http::StatusCode, response::Response, routing::get};
+use guild_contract::host::{
+    ApproveMember, ApproveParams, AuditParams, CheckHost, ForgetMemory, ForgetParams, NoParams, ReadAudit, ReadLimits,
+};
 use guild_page::{
     HOST,
     host::{HostPage, host},
@@ -17,6 +19,23 @@ use super::{
 
 pub(super) fn routes() -> Router<Arc<Host>> {
     Router::new().route(HOST, get(show))
+}
+
+/// Approves a member, for which a token is given again; or removes one of its memories.
+pub(super) async fn decide(page: &PageRequest, member: &str, form: &Form) -> Result<(), Why> {
+    let (server, member) = (page.host_server()?, member.to_owned());
+    if let Some(key) = form.get("forget") {
+        let params = ForgetParams { member, key: key.to_owned() };
+        return page.call::<ForgetMemory>(&server, &params).await.map(drop);
+    }
+    if !page.caller().is_token(form.get("token").unwrap_or_default().trim()) {
+        let text = "this is not the token of your session, so the member was not approved".to_owned();
+        return Err(Why { status: StatusCode::FORBIDDEN, text });
+    }
+    let given = |name| form.get(name).map(str::to_owned);
+    let sha256 = given("approve").unwrap_or_default();
+    let params = ApproveParams { member, sha256, manifest: given("manifest"), posture: given("posture") };
+    page.call::<ApproveMember>(&server, &params).await.map(drop)
 }
 
 async fn show(page: PageRequest, RawQuery(query): RawQuery) -> Response {

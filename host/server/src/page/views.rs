@@ -11,6 +11,8 @@ use ct_codecs::{Base64, Decoder as _};
 use futures::{StreamExt as _, stream};
 use guild_contract::{
     JobId, JobStatus, MemberService,
+    host::{MemberParams, ReadMember},
+    operation::Operation as _,
     rpc::{
         DispatchParams, JobLog, JobParams, JobResult, JobStatusOf, JobTask, JobsParams, JobsView, LogParams, LogView,
         ReadJobs,
@@ -87,7 +89,14 @@ pub(super) async fn member(page: &PageRequest, key: &str, offset: u32) -> Result
         let params = JobsParams { status: None, limit: None, offset: Some(offset) };
         jobs = page.call::<ReadJobs>(&server, &params).await.map_err(|why| why.text);
     }
-    Ok(MemberPage { report, description, jobs, offset })
+    let may_see = page.caller().is_for_all() && page.caller().permits(ReadMember::ROW.access);
+    let detail = if may_see {
+        let params = MemberParams { member: key.to_owned() };
+        Some(page.call::<ReadMember>(&page.host_server()?, &params).await.map_err(|why| why.text))
+    } else {
+        None
+    };
+    Ok(MemberPage { report, description, jobs, offset, detail })
 }
 
 /// Collects the data of a job's page.
