@@ -9,7 +9,7 @@ use std::{
 
 use guild_contract::{
     Decision, Event, JobUsage, MemberReport,
-    host::{AuditParams, AuditView, DoctorView, LimitsView},
+    host::{ApproveParams, AuditParams, AuditView, DoctorView, LimitsView, MemberDetail},
     rpc::{
         CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, JobsParams, JobsView, ListParams, Listed,
         LogParams, LogView, ResultView, Resumed, StatusView, TaskView, code, method,
@@ -79,7 +79,9 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("decision", of::<Decision>()),
         ("job-usage", of::<JobUsage>()),
         ("event", of::<Event>()),
+        ("approve-params", of::<ApproveParams>()),
         ("doctor-view", of::<DoctorView>()),
+        ("member-detail", of::<MemberDetail>()),
         ("limits-view", of::<LimitsView>()),
         ("audit-params", of::<AuditParams>()),
         ("audit-view", of::<AuditView>()),
