@@ -17,7 +17,7 @@ pub mod usage;
 pub use error::StoreError;
 pub use files::{
     artifacts::Names,
-    attachments::ATTACHMENTS,
+    attachments::{ATTACHMENTS, AttachedBytes},
     journal::Position,
     plan::{Accepted, Sealed},
     reader::Records,
@@ -27,6 +27,6 @@ pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, Scoped
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use running::{RunningJob, tail::Tail};
 pub use store::{
-    AttachedBytes, JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged, StoreOptions,
-    filter, interrupted,
+    JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged, StoreOptions, filter,
+    interrupted,
 };

@@ -9,10 +9,17 @@ use guild_fs::{
     tree::walk,
 };
 
-use crate::store::AttachedBytes;
-
 /// The directory's name in the job's, which is also that of the root that sessions read.
 pub const ATTACHMENTS: &str = "attachments";
+
+/// A file that comes with a dispatch.
+#[derive(Clone, Debug)]
+pub struct AttachedBytes {
+    /// The path below `attachments/`: valid [`Names`](crate::Names).
+    pub path: String,
+    /// The content.
+    pub bytes: Vec<u8>,
+}
 
 /// Writes the files of a new job. The directory exists only if there are some.
 pub(crate) fn write(job: &Dir, files: &[AttachedBytes]) -> io::Result<()> {

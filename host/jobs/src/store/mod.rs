@@ -47,7 +47,7 @@ use crate::{
     events::Subscriber,
     files::{
         artifacts::ARTIFACTS,
-        attachments::{self, ATTACHMENTS},
+        attachments::{self, ATTACHMENTS, AttachedBytes},
         reader::{ended_at, ended_before},
         record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
@@ -104,15 +104,6 @@ pub struct NewJob {
     pub attachments: Option<Staged>,
     /// The accepted plan.
     pub plan: Accepted,
-}
-
-/// A file that comes with a dispatch.
-#[derive(Clone, Debug)]
-pub struct AttachedBytes {
-    /// The path below `attachments/`: valid [`Names`](crate::Names).
-    pub path: String,
-    /// The content.
-    pub bytes: Vec<u8>,
 }
 
 /// The files of a dispatch whose job does not exist yet. They are removed, if no job is created with them, when this is

@@ -2,6 +2,7 @@
 
 mod inspection;
 pub mod reload;
+mod retention;
 
 use std::{
     path::PathBuf,
@@ -28,7 +29,7 @@ use crate::{
     check::doctor::Examination,
     discovery,
     events::Hub,
-    jobs::{host_context::HostContext, memory_budget::MemoryBudget, retention},
+    jobs::{host_context::HostContext, memory_budget::MemoryBudget},
     members::{
         commissions::{self, Commissions},
         component_loader::{Load, Loader},

@@ -7,5 +7,4 @@ pub(crate) mod interrupted;
 pub(crate) mod member_data;
 pub(crate) mod memory_budget;
 mod resume_trials;
-pub(crate) mod retention;
 pub(crate) mod run;
