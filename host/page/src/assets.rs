@@ -14,9 +14,14 @@ pub struct Asset {
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 pub(crate) static STYLE: Asset = Asset {
-    path: "/page/assets/page.css",
+    path: concat!("/page/assets/page-", env!("CARGO_PKG_VERSION"), ".css"),
     content_type: "text/css; charset=utf-8",
     bytes: include_bytes!("../assets/page.css"),
+};
+pub(crate) static ICON: Asset = Asset {
+    path: "/page/assets/icon.svg",
+    content_type: "image/svg+xml",
+    bytes: include_bytes!("../assets/icon.svg"),
 };
 pub(crate) static HTMX: Asset =
     Asset { path: "/page/assets/htmx-4.0.1.js", content_type: SCRIPT, bytes: include_bytes!("../assets/htmx.min.js") };
@@ -27,7 +32,7 @@ pub(crate) static HTMX_SSE: Asset = Asset {
 };
 
 /// All files.
-pub static ASSETS: [&Asset; 3] = [&STYLE, &HTMX, &HTMX_SSE];
+pub static ASSETS: [&Asset; 4] = [&STYLE, &ICON, &HTMX, &HTMX_SSE];
 
 #[cfg(test)]
 mod tests {

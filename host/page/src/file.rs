@@ -41,5 +41,5 @@ pub fn table(viewer: &Viewer, table: &Table) -> String {
 
 fn of_cell(cell: &str) -> Markup {
     let is_number = cell.parse::<f64>().is_ok();
-    html! { td.number[is_number] { (text(cell)) } }
+    html! { td class=[is_number.then_some("number")] { (text(cell)) } }
 }

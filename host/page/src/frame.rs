@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use crate::{
-    assets::{HTMX, HTMX_SSE, STYLE},
+    assets::{HTMX, HTMX_SSE, ICON, STYLE},
     parts::{HALL, HOST, SIGN_OUT, USAGE, Viewer, csrf, text},
 };
 
@@ -36,6 +36,7 @@ fn framed(path: &str, title: &str, viewer: Option<&Viewer>, body: &Markup) -> St
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="htmx-config" content=(HTMX_CONFIG);
                 title { (text(title)) " · Guild Hall" }
+                link rel="icon" href=(ICON.path);
                 link rel="stylesheet" href=(STYLE.path);
                 script src=(HTMX.path) defer {}
                 script src=(HTMX_SSE.path) defer {}

@@ -200,7 +200,7 @@ fn own_path(to: Option<&str>) -> &str {
 fn file(asset: &'static Asset) -> Response {
     let headers = [
         (CONTENT_TYPE, asset.content_type),
-        // The path changes with the version, except that of our own style sheet.
+        // The path changes with the version.
         (CACHE_CONTROL, "max-age=3600"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
