@@ -7,17 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fantoccini::{
-    Client, ClientBuilder, Locator,
-    actions::{InputSource, KeyAction, KeyActions},
-    error::CmdError,
-    key::Key,
-    wd::WebDriverCompatibleCommand,
-};
-use serde_json::{Map, Value, json};
+use reqwest::{Client as HttpClient, Method};
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::support::host::{Home, Host, PATIENCE, free_port, wait_for};
+use crate::{
+    commissions::Hall,
+    support::host::{Client, Home, Host, PATIENCE, free_port, wait_for},
+};
 
 /// Finds what keeps people from using a page; `browser/README.md` says whose it is.
 const AXE: &str = include_str!("browser/axe.min.js");
@@ -35,34 +32,24 @@ const FINDINGS: &str = "
 pub(crate) const HOSTILE: &str =
     "</textarea></title><script>window.pwned=1</script>\"'><img src=x onerror=window.pwned=1> `${1}` \u{202e}\u{1b}[2J";
 
-/// A command of ChromeDriver that is none of WebDriver's.
-#[derive(Debug)]
-struct Own {
-    path: &'static str,
-    body: Value,
-}
+/// The keys that tests press, as WebDriver names them.
+const TAB: &str = "\u{e004}";
+const ENTER: &str = "\u{e007}";
 
-impl WebDriverCompatibleCommand for Own {
-    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
-        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
-    }
-
-    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
-        (http::Method::POST, Some(self.body.to_string()))
-    }
-}
-
-/// A browser with a window of its own, which ends with the test.
+/// A browser with a window of its own, which ends with the test. WebDriver is JSON over HTTP, so it needs no library:
+/// those that there are bring a second HTTP, Unicode and cookie stack.
 pub(crate) struct Browser {
     driver: Child,
-    client: Client,
+    client: HttpClient,
     runtime: Runtime,
+    /// The URL of the session.
+    session: String,
     _profile: tempfile::TempDir,
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.runtime.block_on(self.client.clone().close());
+        let _ = self.runtime.block_on(self.client.delete(&self.session).send());
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
@@ -85,45 +72,57 @@ impl Browser {
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
             format!("--user-data-dir={}", profile.path().display()),
         ]});
-        let capabilities = Map::from_iter([
-            ("goog:chromeOptions".to_owned(), options),
-            ("goog:loggingPrefs".to_owned(), json!({"browser": "ALL"})),
-        ]);
-        let url = format!("http://127.0.0.1:{port}");
-        let client = wait_for("a browser", || {
-            let mut builder = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
-            runtime.block_on(builder.capabilities(capabilities.clone()).connect(&url)).ok()
+        let wanted = json!({"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}});
+        let (url, client) = (format!("http://127.0.0.1:{port}/session"), HttpClient::new());
+        let id = wait_for("a browser", || {
+            let begin = client.post(&url).json(&json!({"capabilities": {"alwaysMatch": wanted}})).send();
+            let answer = runtime.block_on(async { begin.await.ok()?.json::<Value>().await.ok() })?;
+            Some(answer["value"]["sessionId"].as_str()?.to_owned())
         });
-        let browser = Self { driver, client, runtime, _profile: profile };
+        let browser = Self { driver, client, runtime, session: format!("{url}/{id}"), _profile: profile };
         browser.size(1280, 900);
         browser
     }
 
-    fn run<T>(&self, command: impl Future<Output = Result<T, CmdError>>) -> T {
-        self.runtime.block_on(command).unwrap()
+    /// Carries a command out, and returns its value.
+    fn command(&self, method: Method, path: &str, body: Option<Value>) -> Value {
+        let mut request = self.client.request(method, format!("{}/{path}", self.session));
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer: Value = self.runtime.block_on(async { request.send().await?.json().await }).unwrap();
+        assert!(answer["value"]["error"].is_null(), "{path}: {answer}");
+        answer["value"].clone()
     }
 
-    fn own(&self, path: &'static str, body: Value) -> Value {
-        self.run(self.client.issue_cmd(Own { path, body }))
+    fn post(&self, path: &str, body: Value) -> Value {
+        self.command(Method::POST, path, Some(body))
+    }
+
+    /// The path of a command for the first element of this selector.
+    fn element(&self, selector: &str, command: &str) -> String {
+        let found = self.post("element", json!({"using": "css selector", "value": selector}));
+        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
+        format!("element/{id}/{command}")
     }
 
     pub(crate) fn size(&self, width: u32, height: u32) {
-        self.run(self.client.set_window_size(width, height));
+        self.post("window/rect", json!({"width": width, "height": height}));
     }
 
     /// Shows pages as for somebody who prefers this scheme, `light` or `dark`.
     pub(crate) fn prefer(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        let body = json!({"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}});
-        self.own("goog/cdp/execute", body);
+        let params = json!({"features": features});
+        self.post("goog/cdp/execute", json!({"cmd": "Emulation.setEmulatedMedia", "params": params}));
     }
 
     pub(crate) fn open(&self, host: &Host, path: &str) {
-        self.run(self.client.goto(&format!("http://127.0.0.1:{}{path}", host.port)));
+        self.post("url", json!({"url": format!("http://127.0.0.1:{}{path}", host.port)}));
     }
 
     pub(crate) fn script(&self, script: &str) -> Value {
-        self.run(self.client.execute(script, Vec::new()))
+        self.post("execute/sync", json!({"script": script, "args": []}))
     }
 
     pub(crate) fn text(&self) -> String {
@@ -131,34 +130,38 @@ impl Browser {
     }
 
     fn path(&self) -> String {
-        self.run(self.client.current_url()).path().to_owned()
+        self.script("return location.pathname").as_str().unwrap_or_default().to_owned()
     }
 
     fn fill(&self, selector: &str, text: &str) {
-        self.run(async { self.client.find(Locator::Css(selector)).await?.send_keys(text).await });
+        self.post(&self.element(selector, "value"), json!({"text": text}));
     }
 
     fn click(&self, selector: &str) {
-        self.run(async { self.client.find(Locator::Css(selector)).await?.click().await });
+        self.post(&self.element(selector, "click"), json!({}));
     }
 
-    fn press(&self, key: Key) {
-        let key = char::from(key);
-        let press =
-            KeyActions::new("keys".to_owned()).then(KeyAction::Down { value: key }).then(KeyAction::Up { value: key });
-        self.run(self.client.perform_actions(press));
+    fn press(&self, key: &str) {
+        let actions = json!([{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]);
+        self.post("actions", json!({"actions": [{"type": "key", "id": "keys", "actions": actions}]}));
+    }
+
+    fn picture(&self) -> Vec<u8> {
+        let picture = self.command(Method::GET, "screenshot", None);
+        data_encoding::BASE64.decode(picture.as_str().unwrap().as_bytes()).unwrap()
     }
 
     /// What axe finds serious or critical on the page.
     pub(crate) fn findings(&self) -> Vec<String> {
+        self.script("document.querySelectorAll('details').forEach(details => details.open = true)");
         self.script(AXE);
-        let found = self.run(self.client.execute_async(FINDINGS, Vec::new()));
+        let found = self.post("execute/async", json!({"script": FINDINGS, "args": []}));
         serde_json::from_value(found).unwrap()
     }
 
     /// Errors in the console since they were last asked for: scripts that failed, and what the policy refused.
     pub(crate) fn errors(&self) -> Vec<String> {
-        let log = self.own("se/log", json!({"type": "browser"}));
+        let log = self.post("se/log", json!({"type": "browser"}));
         let lines = log.as_array().cloned().unwrap_or_default().into_iter();
         lines.filter(|line| line["level"] == "SEVERE").map(|line| line["message"].to_string()).collect()
     }
@@ -174,29 +177,47 @@ impl Browser {
     }
 }
 
-/// A host with a worker whose jobs end, one whose jobs go on, and hostile texts.
-fn busy() -> (Home, Host, Vec<(&'static str, String)>) {
-    let home = Home::new();
-    home.endless("endless");
-    home.quick("quick");
-    home.failing("failing");
-    let host = home.serve_roster(&[]);
+/// A host with a hall, a worker whose jobs end, one whose jobs go on, and this text in all that callers write; with its
+/// pages by name.
+fn busy(said: &str) -> (Hall, Host, Vec<(&'static str, String)>) {
+    let hall = Hall::new(&["demo"]);
+    hall.home.endless("endless");
+    hall.home.quick("quick");
+    hall.home.failing("failing");
+    hall.home.researcher("researcher");
+    hall.home.write("members/quick/memory/luna.md", said);
+    hall.home.write("members/quick/posture.md", said);
+    let host = hall.serve();
     let mut pages = vec![("now", "/".to_owned())];
     for (member, name) in [("endless", "running"), ("quick", "completed"), ("failing", "failed")] {
         let client = host.at(member);
-        let id = client.dispatch(json!({"description": HOSTILE, "task": HOSTILE})).unwrap();
+        let id = client.dispatch(json!({"description": said, "task": said})).unwrap();
         if member != "endless" {
             client.ended(&id);
         }
         pages.push((name, format!("/page/jobs/{id}/{member}")));
     }
-    pages.extend([("member", "/page/members/quick".to_owned()), ("sign-in", "/page/sign-in".to_owned())]);
-    (home, host, pages)
+    let new = |dependencies: &[&str]| json!({"projectName": "demo", "title": said, "workerName": "researcher", "prompt": said, "dependencies": dependencies});
+    let commissions = Client::new(host.port, "/hall/mcp");
+    let first = commissions.call("commission/create", new(&[])).unwrap()["commissionId"].as_str().unwrap().to_owned();
+    commissions.call("commission/create", new(&[&first])).unwrap();
+    for (name, path) in [
+        ("member", "/page/members/quick".to_owned()),
+        ("sign-in", "/page/sign-in".to_owned()),
+        ("usage", "/page/usage".to_owned()),
+        ("host", "/page/host?check=now".to_owned()),
+        ("hall", "/page/hall".to_owned()),
+        ("project", "/page/hall/projects/demo".to_owned()),
+        ("commission", format!("/page/hall/projects/demo/commissions/{first}")),
+    ] {
+        pages.push((name, path));
+    }
+    (hall, host, pages)
 }
 
 #[test]
 fn everybody_can_use_each_page_whatever_texts_it_shows() {
-    let (_home, host, pages) = busy();
+    let (_hall, host, pages) = busy(HOSTILE);
     let browser = Browser::start();
     for (scheme, width) in [("light", 1280), ("dark", 390)] {
         browser.prefer(scheme);
@@ -231,19 +252,19 @@ fn a_job_is_dispatched_with_the_keyboard_alone() {
     let browser = Browser::start();
     browser.open(&host, "/page/members/quick");
     // The first thing that the keyboard reaches leads past the navigation.
-    browser.press(Key::Tab);
+    browser.press(TAB);
     assert_eq!(browser.script("return document.activeElement.className"), "skip");
     browser.click("main summary");
     browser.fill("#description", "By keyboard");
     browser.fill("#task", "What?");
     let sent = Instant::now();
     for _ in 0..10 {
-        browser.press(Key::Tab);
+        browser.press(TAB);
         if browser.script("return document.activeElement.tagName") == "BUTTON" {
             break;
         }
     }
-    browser.press(Key::Enter);
+    browser.press(ENTER);
     wait_for("the job's page", || browser.path().starts_with("/page/jobs/").then_some(()));
     assert!(sent.elapsed() < PATIENCE + Duration::from_secs(1));
     wait_for("the report", || browser.text().contains("date").then_some(()));
@@ -254,10 +275,10 @@ fn a_job_is_dispatched_with_the_keyboard_alone() {
 #[ignore = "cargo xtask screenshots"]
 fn pictures_of_each_page() {
     let folder = std::env::var("SCREENSHOTS").expect("SCREENSHOTS names a directory");
-    let (_home, host, pages) = busy();
+    let (_hall, host, pages) = busy("How does ownership work?");
     let browser = Browser::start();
     for (name, path) in &pages {
         browser.open(&host, path);
-        fs::write(format!("{folder}/{name}.png"), browser.run(browser.client.screenshot())).unwrap();
+        fs::write(format!("{folder}/{name}.png"), browser.picture()).unwrap();
     }
 }

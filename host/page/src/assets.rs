@@ -18,11 +18,8 @@ pub(crate) static STYLE: Asset = Asset {
     content_type: "text/css; charset=utf-8",
     bytes: include_bytes!("../assets/page.css"),
 };
-pub(crate) static ICON: Asset = Asset {
-    path: "/page/assets/icon.svg",
-    content_type: "image/svg+xml",
-    bytes: include_bytes!("../assets/icon.svg"),
-};
+pub(crate) static ICON: Asset =
+    Asset { path: "/page/assets/icon.svg", content_type: "image/svg+xml", bytes: include_bytes!("../assets/icon.svg") };
 pub(crate) static HTMX: Asset =
     Asset { path: "/page/assets/htmx-4.0.1.js", content_type: SCRIPT, bytes: include_bytes!("../assets/htmx.min.js") };
 pub(crate) static HTMX_SSE: Asset = Asset {
