@@ -74,10 +74,15 @@ fn table() -> String {
             Verbs::Both => "GET or POST ",
         };
         let token = match row.access {
-            Access::Reads => "`read`",
+            Access::Reads => "`view`",
             Access::Dispatches => "`dispatch`",
             Access::Ends => "`all`",
-            Access::Open | Access::Notification | Access::Inspects | Access::Calls | Access::Unknown => {
+            Access::Open
+            | Access::Notification
+            | Access::Inspects
+            | Access::Approves
+            | Access::Calls
+            | Access::Unknown => {
                 panic!("{} has no access of the hall", row.name)
             }
         };

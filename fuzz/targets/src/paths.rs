@@ -100,6 +100,7 @@ fn artifacts(paths: &[&str]) {
         task: "t".into(),
         config: Value::Null,
         token: None,
+        attachments: None,
         plan,
     };
     let job = store.create(new).unwrap();

@@ -55,6 +55,7 @@ fn fixture() -> &'static Fixture {
             sources: Vec::new(),
             hall: None,
             agent: None,
+            has_passed_socket: false,
         };
         let host = runtime.block_on(Host::open(options, None)).unwrap();
         Fixture { scratch, runtime, host }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use guild_auth::tokens::{Methods, NewToken, PREFIX, TokenFile};
+use guild_auth::tokens::{NewToken, PREFIX, Role, TokenFile};
 use guild_config::Config;
 use guild_contract::capability::grants::Pattern;
 use guild_trust::{Approval, Signature, Trust};
@@ -64,7 +64,7 @@ fn tokens(config: &Config) {
         Err(why) => return assert!(!why.to_string().is_empty(), "a refusal without a reason"),
     };
     let members = vec![Pattern("*".to_owned())];
-    let new = NewToken { name: "new".to_owned(), methods: Methods::Read, members, expires: None, usd_per_day: None };
+    let new = NewToken { name: "new".to_owned(), role: Role::View, members, expires: None, usd_per_day: None };
     let Ok(secret) = file.add(new) else { return };
     let text = fs::read_to_string(file.path()).unwrap();
     assert!(secret.expose().starts_with(PREFIX) && !text.contains(secret.expose()), "the token is in the file");

@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn the_first_line_of_a_task_describes_it() {
-        let nothing = || WorkArgs { description: None, input: None };
+        let nothing = || WorkArgs { description: None, input: None, attach: Vec::new() };
         assert_eq!(work("\n  What is\town?\nMore.", nothing()).unwrap().description, "What is own?");
         assert_eq!(work(&"x".repeat(99), nothing()).unwrap().description.chars().count(), DESCRIPTION_CHARS);
         assert!(work(" \n", nothing()).is_err());
