@@ -197,7 +197,8 @@ fn busy(said: &str) -> (Hall, Host, Vec<(&'static str, String)>) {
         }
         pages.push((name, format!("/page/jobs/{id}/{member}")));
     }
-    let new = |dependencies: &[&str]| json!({"projectName": "demo", "title": said, "workerName": "researcher", "prompt": said, "dependencies": dependencies});
+    let title: String = said.chars().filter(|char| !char.is_control()).collect();
+    let new = |dependencies: &[&str]| json!({"projectName": "demo", "title": title, "workerName": "researcher", "prompt": said, "dependencies": dependencies});
     let commissions = Client::new(host.port, "/hall/mcp");
     let first = commissions.call("commission/create", new(&[])).unwrap()["commissionId"].as_str().unwrap().to_owned();
     commissions.call("commission/create", new(&[&first])).unwrap();

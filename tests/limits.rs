@@ -19,6 +19,11 @@ use crate::support::{
 
 /// Where each limit has its boundary tested.
 const TESTED: &[(&str, &str)] = &[
+    ("attachments", "tests/attachments.rs::files_that_cannot_be_stored_are_refused_with_their_place_and_leave_nothing"),
+    (
+        "attachments_bytes",
+        "tests/attachments.rs::files_that_cannot_be_stored_are_refused_with_their_place_and_leave_nothing",
+    ),
     ("memory_bytes", "tests/sandbox.rs::growing_memory_beyond_the_limit_fails_the_call_and_names_the_limit"),
     ("table_elements", "tests/limits.rs::table_elements_are_summed_over_the_store"),
     ("instances", "tests/limits.rs::instances_tables_and_memories_are_counted"),

@@ -371,13 +371,15 @@ fn a_member_is_approved_with_its_difference_in_sight_and_the_token_again() {
     let (csrf, sha256, manifest) = (browser.csrf(path), hidden("approve"), hidden("manifest"));
     let approve = |sha256: &str, token: &str| {
         let fields = [("csrf", &*csrf), ("approve", sha256), ("manifest", &*manifest), ("token", token)];
-        browser.submit(path, &fields).status
+        let answer = browser.submit(path, &fields);
+        (answer.status, answer.text())
     };
-    assert_eq!(approve(&sha256, "guild_other"), 403);
-    assert_eq!(approve(&sha256, &viewer), 403);
-    assert_eq!(approve(&"0".repeat(64), &approver), 400);
+    assert_eq!(approve(&sha256, "guild_other").0, 403);
+    assert_eq!(approve(&sha256, &viewer).0, 403);
+    assert_eq!(approve(&"0".repeat(64), &approver).0, 400);
     assert!(browser.page(path).contains("Approve this state"));
-    assert_eq!(approve(&sha256, &approver), 303);
+    let (status, answer) = approve(&sha256, &approver);
+    assert_eq!(status, 303, "{answer}");
     wait_for("the member to be in service", || {
         browser.page(path).contains("<span class=\"status ready\">").then_some(())
     });

@@ -307,7 +307,7 @@ impl Caller {
     }
 
     /// The caller's identity for the logs.
-    pub(crate) fn who(&self) -> Who<'_> {
+    pub fn who(&self) -> Who<'_> {
         match (&self.credential, self.from.process) {
             (Some(credential), _) => Who::Token(&credential.token.name),
             (None, Some(process)) => Who::User(process.user),

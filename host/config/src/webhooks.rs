@@ -13,7 +13,7 @@ use crate::{
     value::{Wrong, key_source},
 };
 
-/// An address that is told of events by `POST`, signed as Standard Webhooks says. Each address has its own table.
+/// An address that is told of events, signed as Standard Webhooks says. Each has its own table.
 #[derive(Deserialize)]
 pub(crate) struct WrittenWebhook {
     /// The address. It has `https`, or `http` if it is a loopback address.

@@ -270,7 +270,7 @@ pub struct MemberParams {
 pub struct MemberDetail {
     /// The member's key.
     pub member: String,
-    /// The manifest, as the file has it.
+    /// The manifest, as the file has it; and `package.json`, if that declares the member too.
     pub manifest: String,
     /// The posture; null if there is none.
     pub posture: Option<String>,
@@ -315,8 +315,10 @@ pub struct TrustView {
     pub trusted: bool,
     /// The SHA-256 of the component.
     pub sha256: String,
-    /// The SHA-256 of the manifest; null if `package.json` is the manifest.
+    /// The SHA-256 of the manifest; null if there is none but in `package.json`.
     pub manifest: Option<String>,
+    /// The SHA-256 of `package.json`; null if it declares nothing.
+    pub package: Option<String>,
     /// The SHA-256 of the posture; null if there is none.
     pub posture: Option<String>,
     /// The changes since it was trusted: a line for each removed (`-`) and added (`+`) fact.
@@ -344,6 +346,9 @@ pub struct ApproveParams {
     /// The SHA-256 of the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
+    /// The SHA-256 of `package.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
     /// The SHA-256 of the posture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posture: Option<String>,

@@ -6,7 +6,7 @@ use std::{sync::Barrier, time::Duration};
 
 use common::{Member, accepted, eventually, is_unknown, list, listed_ids, new_job, running_count, start, status};
 use guild_contract::{Decision, JobStatus, Limits, Retention};
-use guild_jobs::{JobStore, NewJob, StoreError};
+use guild_jobs::{AttachedBytes, JobStore, NewJob, StoreError};
 use guild_session::{tools::ToolError, transcript::Entry};
 use serde_json::{Value, json};
 
@@ -752,4 +752,20 @@ fn a_clock_before_1970_or_at_its_end_makes_jobs_like_any_other() {
         drop(store);
         assert_eq!(listed_ids(&member.store(), json!({})).len(), 2, "{now}");
     }
+}
+
+#[test]
+fn attachments_survive_a_sweep_before_their_job_is_made_and_go_with_a_refused_dispatch() {
+    let member = Member::new();
+    let store = member.store();
+    let file = AttachedBytes { path: "a/b.txt".to_owned(), bytes: b"x".to_vec() };
+    let mut new = new_job(&store, "d");
+    new.attachments = Some(store.stage(&new.id, std::slice::from_ref(&file)).unwrap());
+    // It removes what interrupted creations left.
+    store.prune(Duration::ZERO, &JobStatus::ENDED);
+    let id = new.id.clone();
+    store.create(new).unwrap();
+    assert_eq!(member.read(&member.file(&id, "attachments/a/b.txt")), "x");
+    drop(store.stage(&store.new_id(), &[file]).unwrap());
+    assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 1);
 }

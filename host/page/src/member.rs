@@ -124,6 +124,7 @@ fn approval(viewer: &Viewer, key: &str, trust: &TrustView) -> Markup {
                 (csrf(viewer))
                 input type="hidden" name="approve" value=(trust.sha256);
                 @if let Some(manifest) = &trust.manifest { input type="hidden" name="manifest" value=(manifest); }
+                @if let Some(package) = &trust.package { input type="hidden" name="package" value=(package); }
                 @if let Some(posture) = &trust.posture { input type="hidden" name="posture" value=(posture); }
                 @if viewer.token.is_some() {
                     p { label for="token" { "Your token, again" } br;

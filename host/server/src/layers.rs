@@ -149,12 +149,14 @@ impl<L: Listener> Layers<L> {
             url.path = &*path,
             http.response.status_code = Empty,
         );
-        trace::continue_trace(&span, |name| request.headers().get(name)?.to_str().ok());
+        let traceparent = request.headers().get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
+        trace::continue_trace(&span, traceparent);
         async {
             let began = Instant::now();
             let response = self.handle(from, activity, request).await;
             let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis());
-            Span::current().record("http.response.status_code", status);
+            // OpenTelemetry has signed numbers only.
+            Span::current().record("http.response.status_code", i64::from(status));
             tracing::debug!(peer = from.address().map(display), %method, path, status, ms, "answered over HTTP");
             response
         }

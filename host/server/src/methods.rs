@@ -322,7 +322,7 @@ impl<'a> Asked<'a> {
                 Ok(to_json(&run(operation, hall, caller, input, audit, None).await?))
             }
             (Some(Handler::Host(method)), Server::Host(host)) => {
-                (method.run)(host, caller, Params::read(params)?).await
+                (method.run)(host, caller, Params::read(params)?, &audit).await
             }
             (Some(Handler::Host(_)), _) => not_found("; the host's endpoint, /host/mcp, has it"),
             (Some(Handler::Hall(_)), _) => not_found("; the hall's endpoint, /hall/mcp, has it"),

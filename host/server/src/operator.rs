@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use guild_auth::{Caller, Operation, TailError};
+use guild_auth::{Audit, Caller, Operation, TailError};
 use guild_contract::{
-    Limits,
+    Limits, MemberKey,
     host::{
         ApproveMember, ApproveParams, Check, CheckHost, DoctorView, ForgetMemory, ForgetParams, LimitNow, LimitsView,
         MemberDone, MemberParams, ReadAudit, ReadLimits, ReadMember,
     },
     operation as contract,
     rpc::RpcError,
+    text::{LOGGED_CHARS, one_line},
 };
 use guild_roster::{blocking, check::doctor::examine, host::Host, to_json};
 use serde_json::Value;
@@ -43,7 +44,7 @@ pub(crate) struct HostMethod {
 }
 
 /// Carries out a method.
-type Handler = for<'a> fn(&'a Arc<Host>, &'a Caller, Params) -> BoxFuture<'a, Result<Bytes, RpcError>>;
+type Handler = for<'a> fn(&'a Arc<Host>, &'a Caller, Params, &'a Audit) -> BoxFuture<'a, Result<Bytes, RpcError>>;
 
 impl HostMethod {
     const fn of<O: contract::Operation>(run: Handler) -> Self {
@@ -52,7 +53,7 @@ impl HostMethod {
     }
 }
 
-pub(crate) static DOCTOR: HostMethod = HostMethod::of::<CheckHost>(|host, _, _| {
+pub(crate) static DOCTOR: HostMethod = HostMethod::of::<CheckHost>(|host, _, _, _| {
     Box::pin(async move {
         let busy = |_| RpcError::busy("the host is being checked for another caller; try again in a moment");
         let _one = CHECKING.try_acquire().map_err(busy)?;
@@ -64,14 +65,14 @@ pub(crate) static DOCTOR: HostMethod = HostMethod::of::<CheckHost>(|host, _, _| 
     })
 });
 
-pub(crate) static LIMITS: HostMethod = HostMethod::of::<ReadLimits>(|host, _, _| {
+pub(crate) static LIMITS: HostMethod = HostMethod::of::<ReadLimits>(|host, _, _, _| {
     Box::pin(async move {
         let host = host.clone();
         blocking(move || Ok(to_json(&limits(&host)))).await
     })
 });
 
-pub(crate) static AUDIT: HostMethod = HostMethod::of::<ReadAudit>(|host, caller, params| {
+pub(crate) static AUDIT: HostMethod = HostMethod::of::<ReadAudit>(|host, caller, params, _| {
     Box::pin(async move {
         let (host, params) = (host.clone(), params.typed()?);
         caller.reserve(AUDIT_BYTES).await?;
@@ -85,7 +86,7 @@ pub(crate) static AUDIT: HostMethod = HostMethod::of::<ReadAudit>(|host, caller,
     })
 });
 
-pub(crate) static MEMBER: HostMethod = HostMethod::of::<ReadMember>(|host, caller, params| {
+pub(crate) static MEMBER: HostMethod = HostMethod::of::<ReadMember>(|host, caller, params, _| {
     Box::pin(async move {
         let (host, MemberParams { member }) = (host.clone(), params.typed()?);
         caller.reserve(MEMBER_BYTES).await?;
@@ -93,20 +94,27 @@ pub(crate) static MEMBER: HostMethod = HostMethod::of::<ReadMember>(|host, calle
     })
 });
 
-pub(crate) static APPROVE: HostMethod = HostMethod::of::<ApproveMember>(|host, _, params| {
+pub(crate) static APPROVE: HostMethod = HostMethod::of::<ApproveMember>(|host, caller, params, audit| {
     Box::pin(async move {
-        let (host, params): (_, ApproveParams) = (host.clone(), params.typed()?);
+        let (host, caller): (_, Caller) = (host.clone(), caller.clone());
+        let params: ApproveParams = params.typed()?;
+        if let Ok(member) = params.member.parse::<MemberKey>() {
+            audit.of(&format!("{member}, sha256 {}", one_line(&params.sha256, LOGGED_CHARS)));
+        }
         blocking(move || {
-            host.approve_member(&params)?;
+            host.approve_member(&params, caller.who())?;
             Ok(to_json(&MemberDone { member: params.member }))
         })
         .await
     })
 });
 
-pub(crate) static FORGET: HostMethod = HostMethod::of::<ForgetMemory>(|host, _, params| {
+pub(crate) static FORGET: HostMethod = HostMethod::of::<ForgetMemory>(|host, _, params, audit| {
     Box::pin(async move {
         let (host, ForgetParams { member, key }) = (host.clone(), params.typed()?);
+        if let Ok(member) = member.parse::<MemberKey>() {
+            audit.of(&format!("{member}, memory {}", one_line(&key, LOGGED_CHARS)));
+        }
         blocking(move || {
             host.forget_memory(&member, &key)?;
             Ok(to_json(&MemberDone { member }))

@@ -3,7 +3,7 @@
 //! Ids are returned byte for byte (including `1.0` and numbers beyond 64 bits): they are never parsed as numbers. For
 //! the same reason results are not parsed again: their JSON is copied into the response once.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use guild_auth::{Caller, Refused};
@@ -70,7 +70,12 @@ pub(crate) fn span(body: &[u8]) -> Span {
         #[serde(borrow)]
         name: Option<Cow<'a, str>>,
         #[serde(borrow, default)]
-        _meta: HashMap<Cow<'a, str>, &'a RawValue>,
+        _meta: Meta<'a>,
+    }
+    #[derive(Default, Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow)]
+        traceparent: Option<Cow<'a, str>>,
     }
     if !trace::is_on() {
         return Span::none();
@@ -84,9 +89,7 @@ pub(crate) fn span(body: &[u8]) -> Span {
         rpc.system = "jsonrpc",
         mcp.method.name = &*method,
     );
-    let values: HashMap<&str, String> =
-        meta.iter().filter_map(|(key, value)| Some((&**key, serde_json::from_str(value.get()).ok()?))).collect();
-    trace::continue_trace(&span, |name| values.get(name).map(String::as_str));
+    trace::continue_trace(&span, meta.traceparent.as_deref());
     span
 }
 

@@ -111,7 +111,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
         }
     };
     tell("host-started");
-    let _webhooks = AbortOnDropHandle::new(tokio::spawn(webhooks::send(host.clone())));
+    let _webhooks = AbortOnDropHandle::new(tokio::spawn(webhooks::send(host.events().clone(), Arc::downgrade(&host))));
     ready(&at, &host);
     let status = format!("listening at {at}");
     service_manager::ready(&status);

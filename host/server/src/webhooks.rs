@@ -4,7 +4,8 @@
 //! only: a receiver that must miss none asks `worker/jobs` after a host was restarted.
 
 use std::{
-    sync::{Arc, OnceLock},
+    collections::HashMap,
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -14,7 +15,10 @@ use guild_contract::{
     Event, EventDetail, JobStatus,
     text::{LOGGED_CHARS, one_line},
 };
-use guild_roster::host::Host;
+use guild_roster::{
+    events::{Hub, Ring},
+    host::Host,
+};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
 use reqwest::{Client, StatusCode, header::CONTENT_TYPE, redirect};
@@ -26,6 +30,7 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
+use url::Url;
 
 /// The pauses before a message is sent again.
 const PAUSES: [Duration; 8] = [
@@ -40,7 +45,7 @@ const PAUSES: [Duration; 8] = [
 ];
 /// The time within which a receiver has to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The most messages that are being sent, or wait to be sent again.
+/// The most messages to one address that are being sent, or wait to be sent again.
 const MESSAGES: usize = 1000;
 /// The prefix of a secret, and the sizes of the key in it, as Standard Webhooks has them.
 const PREFIX: &str = "whsec_";
@@ -64,20 +69,22 @@ struct Message {
     _place: OwnedSemaphorePermit,
 }
 
-/// Sends the events of a host until this is dropped.
-pub(crate) async fn send(host: Arc<Host>) {
-    let hub = host.events().clone();
-    let (mut newest, places) = (hub.newest(), Arc::new(Semaphore::new(MESSAGES)));
-    let mut at = hub.read(guild_roster::events::Ring::newest);
+/// Sends the events of a host, which this does not keep alive, until this is dropped.
+pub(crate) async fn send(hub: Arc<Hub>, host: Weak<Host>) {
+    let (mut newest, mut places) = (hub.newest(), HashMap::<Url, Arc<Semaphore>>::new());
+    let mut at = hub.read(Ring::newest);
     let mut sending = JoinSet::new();
     while newest.changed().await.is_ok() {
         while sending.try_join_next().is_some() {}
         let (events, last) = hub.read(|ring| ring.jsons(at));
         at = last;
-        let config = host.config();
+        let Some(config) = host.upgrade().map(|host| host.config()) else { return };
         for (id, json) in events {
-            for message in config.webhooks.iter().filter_map(|webhook| message(webhook, &id, &json, &places)) {
-                sending.spawn(deliver(message));
+            for webhook in &config.webhooks {
+                let places = places.entry(webhook.url.clone()).or_insert_with(|| Arc::new(Semaphore::new(MESSAGES)));
+                if let Some(message) = message(webhook, &id, &json, places) {
+                    sending.spawn(deliver(message, host.clone()));
+                }
             }
         }
     }
@@ -102,7 +109,7 @@ fn message(webhook: &Webhook, id: &str, json: &str, places: &Arc<Semaphore>) -> 
     }
     let Ok(place) = places.clone().try_acquire_owned() else {
         let (url, event) = (shown(webhook), kind.as_str());
-        tracing::warn!(%member, url, event, "{MESSAGES} messages of webhooks wait to be sent: this one is dropped");
+        tracing::warn!(%member, url, event, "{MESSAGES} messages to a webhook wait to be sent: this one is dropped");
         return None;
     };
     let data: &RawValue = serde_json::from_str(json).ok()?;
@@ -111,9 +118,13 @@ fn message(webhook: &Webhook, id: &str, json: &str, places: &Arc<Semaphore>) -> 
 }
 
 /// Sends a message until its receiver accepts it.
-async fn deliver(message: Message) {
+async fn deliver(message: Message, host: Weak<Host>) {
     let url = shown(&message.webhook);
     for pause in PAUSES {
+        // The operator may have removed the address since.
+        if !host.upgrade().is_some_and(|host| host.config().webhooks.contains(&message.webhook)) {
+            return;
+        }
         match message.send().await {
             Ok(()) => return,
             Err(Refused::ForGood(why)) => {

@@ -25,9 +25,6 @@ const DISABLED: &str = "OTEL_SDK_DISABLED";
 
 /// The header, or the key of `_meta`, with the caller's span (W3C Trace Context).
 pub const TRACEPARENT: &str = "traceparent";
-/// The header, or the key of `_meta`, with the state of the caller's tracing systems.
-pub const TRACESTATE: &str = "tracestate";
-
 /// The traces of this process. Dropping it sends what is left.
 pub struct Traces(SdkTracerProvider);
 
@@ -80,15 +77,11 @@ pub fn is_on() -> bool {
     tracing::span_enabled!(Level::DEBUG)
 }
 
-/// Makes a span part of its caller's trace. `read` returns the value of [`TRACEPARENT`] or [`TRACESTATE`]. An invalid
-/// value begins a trace of its own.
-pub fn continue_trace<'a>(span: &Span, read: impl Fn(&'static str) -> Option<&'a str>) {
-    if span.is_disabled() {
-        return;
-    }
-    let carried =
-        [TRACEPARENT, TRACESTATE].into_iter().filter_map(|name| Some((name.to_owned(), read(name)?.to_owned())));
-    let context = TraceContextPropagator::new().extract(&carried.collect::<HashMap<String, String>>());
+/// Makes a span part of its caller's trace, by the value of [`TRACEPARENT`]. An invalid value begins a trace of its own.
+pub fn continue_trace(span: &Span, traceparent: Option<&str>) {
+    let Some(traceparent) = traceparent.filter(|_| !span.is_disabled()) else { return };
+    let carried = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
+    let context = TraceContextPropagator::new().extract(&carried);
     if context.span().span_context().is_valid() {
         // It fails where there is no collector.
         let _ = span.set_parent(context);
@@ -113,12 +106,12 @@ impl Parent {
     }
 }
 
-/// The headers with which a request to another service continues the trace of the current span.
-pub fn headers() -> HashMap<String, String> {
+/// The value of [`TRACEPARENT`] with which a request to another service continues the trace of the current span.
+pub fn traceparent() -> Option<String> {
     let mut headers = HashMap::new();
     let context = Span::current().context();
     if context.span().span_context().is_valid() {
         TraceContextPropagator::new().inject_context(&context, &mut headers);
     }
-    headers
+    headers.remove(TRACEPARENT)
 }

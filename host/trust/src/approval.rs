@@ -489,12 +489,12 @@ impl Approval {
         Ok(())
     }
 
-    /// Approves the member as it was shown: from now on only that state is loaded.
+    /// Approves the member as it was shown, for `who`: from now on only that state is loaded.
     ///
     /// # Errors
     ///
     /// Returns an error when the change cannot be written.
-    pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
+    pub fn approve(&self, standing: &Standing, who: Who<'_>) -> Result<(), Refused> {
         let presented = &standing.presented;
         let changed = self.change(&presented.name, |lock| {
             let name = standing.trusted.pin().map_or(&presented.name, |pin| &pin.name).clone();
@@ -503,7 +503,7 @@ impl Approval {
             Ok(())
         });
         let outcome = if changed.is_ok() { Outcome::Ok } else { Outcome::Failed };
-        self.record("approved", by_user(), outcome, presented, &standing.directory);
+        self.record("approved", who, outcome, presented, &standing.directory);
         changed
     }
 
@@ -605,7 +605,8 @@ impl Approval {
 }
 
 /// The user at the command line.
-fn by_user<'a>() -> Who<'a> {
+/// The user of this process.
+pub fn by_user<'a>() -> Who<'a> {
     Who::User(rustix::process::getuid().as_raw())
 }
 

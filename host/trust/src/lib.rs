@@ -8,7 +8,7 @@ mod lock;
 pub mod seal;
 mod signature;
 
-pub use approval::{Approval, Refused, Standing, Trusted, directory_path};
+pub use approval::{Approval, Refused, Standing, Trusted, by_user, directory_path};
 pub use declaration::{declares, is_member, is_member_at};
 pub use difference::Difference;
 pub use error::FileError;

@@ -133,8 +133,9 @@ impl<'a> Conversation<'a> {
         let asked = api.ask(session, model, &self.messages).instrument(span.clone());
         let Completion { answer, tokens, cost } = asked.await?;
         let usage: Usage = api.options.prices.usage(model, tokens);
-        span.record("gen_ai.usage.input_tokens", usage.input_tokens);
-        span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+        let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        span.record("gen_ai.usage.input_tokens", number(usage.input_tokens));
+        span.record("gen_ai.usage.output_tokens", number(usage.output_tokens));
         drop(span);
         let text = answer.text();
         session.journal.write(&Entry::Turn {

@@ -122,8 +122,8 @@ impl Api {
             let (url, headers) = target(&self.endpoint, model, key.as_ref()).map_err(Failure::unsent)?;
             let client = self.client().map_err(Failure::unsent)?;
             let mut request = client.post(url).headers(headers).json(&self.body(session, model, messages));
-            for (name, value) in trace::headers() {
-                request = request.header(name, value);
+            if let Some(traceparent) = trace::traceparent() {
+                request = request.header(trace::TRACEPARENT, traceparent);
             }
             let mut response = request.send().await.map_err(Failure::of_connection)?;
             if !response.status().is_success() {

@@ -971,7 +971,7 @@ mod tests {
 
     /// Commands without output for scripts: they serve, create, end or remove something, or print a text in a single
     /// format.
-    const WITHOUT_JSON: [&str; 15] = [
+    const WITHOUT_JSON: [&str; 20] = [
         "serve",
         "mcp",
         "project",
@@ -987,6 +987,11 @@ mod tests {
         "prompt",
         "man",
         "completions",
+        "tls",
+        "tls self-signed",
+        "backup",
+        "restore",
+        "health",
     ];
 
     fn each(command: &clap::Command, path: &str, look: &mut impl FnMut(&str, &clap::Command)) {

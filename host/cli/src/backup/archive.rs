@@ -23,6 +23,8 @@ use crate::failure::Failure;
 const TRANSCRIPT: &str = "transcript.jsonl";
 /// What removed jobs had used. A line is added before its job is removed, so it is read after the jobs.
 const REMOVED: &str = ".usage.jsonl";
+/// The most bytes of a path in an archive: it is restored below a directory whose path is added to it.
+pub(super) const PATH_BYTES: usize = 3072;
 /// The most bytes of a job's record.
 const MAX_META_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -131,6 +133,7 @@ impl<W: Write> Archive<W> {
                     Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
                         self.left_out.push(format!("a directory below {}, whose path is too long", named.display()));
                     }
+                    Err(e) if is_other_now(&e) => self.left_out.push(format!("{}: {e}", named.display())),
                     Err(e) => return Err(failed(&named, e)),
                 }
             }
@@ -140,6 +143,10 @@ impl<W: Write> Archive<W> {
 
     fn entry(&mut self, dir: &Dir, named: &Path, path: &Path, kind: FileType, at: &Path) -> Result<(), Failure> {
         if is_of_process(path) {
+            return Ok(());
+        }
+        if at.join(path).as_os_str().len() > PATH_BYTES {
+            self.left_out.push(format!("{}, whose path is too long", named.join(path).display()));
             return Ok(());
         }
         if kind.is_dir() {
@@ -156,7 +163,15 @@ impl<W: Write> Archive<W> {
     /// A file as it is now, if it is there. Where it grows meanwhile, the rest is not part of it.
     fn file(&mut self, dir: &Dir, named: &Path, path: &Path, at: &Path) -> Result<(), Failure> {
         let why = |e| failed(&named.join(path), e);
-        let Some((file, _)) = open(dir, path).map_err(why)? else { return Ok(()) };
+        let opened = match open(dir, path) {
+            // A worker can replace its files at any time.
+            Err(e) if is_other_now(&e) => {
+                self.left_out.push(format!("{}: {e}", named.join(path).display()));
+                return Ok(());
+            }
+            opened => opened.map_err(why)?,
+        };
+        let Some((file, _)) = opened else { return Ok(()) };
         let metadata = file.metadata().map_err(why)?;
         let mode = 0o600 | metadata.mode() & 0o100;
         let time = metadata.mtime().unsigned_abs();
@@ -171,6 +186,13 @@ impl<W: Write> Archive<W> {
             .append_data(&mut header, at, content)
             .map_err(|e| Failure::error(format!("{} cannot be added to the backup: {e}", at.display())))
     }
+}
+
+/// Whether an error says that what was a file, or a directory, is something else by now. A link is not followed.
+fn is_other_now(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, Other};
+    matches!(error.kind(), InvalidFilename | IsADirectory | NotADirectory | Other)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 fn header(kind: EntryType, mode: u32, size: u64, time: u64) -> Header {

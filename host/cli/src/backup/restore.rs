@@ -11,6 +11,10 @@ use std::{
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
 use flate2::read::GzDecoder;
 use guild_config::Config;
+use guild_contract::{
+    JobId,
+    manifest::{FILE_NAME, package},
+};
 use guild_fs::{durable::open_directory, tree};
 use guild_trust::Approval;
 use tar::EntryType;
@@ -176,7 +180,7 @@ fn unpack(input: impl Read, root: &Dir, max_bytes: u64) -> Result<About, Restore
     }
     let about = about.ok_or_else(|| no_backup("it is empty"))?;
     // These jobs were deleted while they were read.
-    for job in jobs.difference(&with_record) {
+    for job in jobs.difference(&with_record).filter(|job| is_of_member(root, job)) {
         if let (Some(parent), Some(name)) = (job.parent(), job.file_name().and_then(|name| name.to_str())) {
             tree::remove(&root.open_dir(parent)?, name)?;
         }
@@ -195,6 +199,14 @@ fn check_path(path: &Path, about: &About) -> Result<(), RestoreError> {
         return Err(no_backup(format!("{} is not a path of a backup", path.display())));
     }
     Ok(())
+}
+
+/// Whether the directory of a job is in that of a member, and not among the files of one.
+fn is_of_member(root: &Dir, job: &Path) -> bool {
+    let is_member = |dir: &Path| [FILE_NAME, package::FILE_NAME].iter().any(|name| root.is_file(dir.join(name)));
+    let Some(member) = job.parent().and_then(Path::parent) else { return false };
+    let is_id = job.file_name().and_then(|id| id.to_str()).is_some_and(|id| id.parse::<JobId>().is_ok());
+    is_id && root.is_dir(job) && is_member(member) && !member.parent().is_some_and(is_member)
 }
 
 /// The directory of the job that a path is in: `ID` in the first `jobs` of a member, which is at most three directories

@@ -12,7 +12,7 @@ use guild_roster::{
     jobs::files::Owner,
     resources::serving_options::Serving,
 };
-use guild_trust::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted};
+use guild_trust::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted, by_user};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -103,7 +103,7 @@ fn approve_member(
         let ended = guild_roster::end_before_approval(&found.dir, &config.limits, is_change);
         ended.map_err(|why| Failure::error(format!("{name} was not approved: {why}")))?;
     }
-    approval.approve(&standing)?;
+    approval.approve(&standing, by_user())?;
     let file = approval.file().unwrap_or_default();
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
     let gains = standing.trusted.pin().is_some_and(|pin| pin.base != standing.presented.base);

@@ -252,6 +252,12 @@ mod tests {
             request_seconds = 60
             retries = 2
             unknown_cost_tokens = 1000
+            [[webhook]]
+            url = "https://example.com/guild"
+            key_file = "/etc/guild/webhook"
+            events = ["job.failed"]
+            members = ["team/*"]
+
             [[prices]]
             model = "m"
             input = 3.0
@@ -328,7 +334,7 @@ mod tests {
         tables(&full.clone().into(), &[], &mut ways);
         // The file itself cannot be a list.
         ways.retain(|way| !way.is_empty());
-        assert_eq!(ways.len(), 15, "{ways:?}");
+        assert_eq!(ways.len(), 17, "{ways:?}");
         for way in ways {
             let mut changed = Value::from(full.clone());
             let place = at(&mut changed, &way);

@@ -110,22 +110,28 @@ pub struct NewJob {
 /// dropped, which blocks.
 pub struct Staged {
     store: Arc<JobStore>,
-    /// The name of the directory that becomes the job's.
-    name: String,
+    /// The id of the job, which is claimed.
+    id: JobId,
     is_job: bool,
 }
 
 impl Staged {
     /// The directory with the files, relative to the member's.
     pub fn path(&self) -> PathBuf {
-        [JOBS, &self.name, ATTACHMENTS].iter().collect()
+        [JOBS, &self.name(), ATTACHMENTS].iter().collect()
+    }
+
+    /// The name of the directory that becomes the job's.
+    fn name(&self) -> String {
+        format!("{NEW}{}", self.id)
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.is_job {
-            self.store.trash.remove(&self.store.context.jobs, &self.name);
+            self.store.trash.remove(&self.store.context.jobs, &self.name());
+            self.store.catalog.write().unclaim(&self.id);
         }
     }
 }
@@ -211,7 +217,7 @@ impl JobStore {
             token: new.token.clone(),
             resumption: None,
         };
-        if !self.catalog.write().claim(&new.id) {
+        if new.attachments.is_none() && !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));
         }
         let made = self.make(&new, &meta);
@@ -257,9 +263,14 @@ impl JobStore {
     ///
     /// Returns an error when a file cannot be stored, and removes all of them.
     pub fn stage(self: &Arc<Self>, id: &JobId, files: &[AttachedBytes]) -> Result<Staged, StoreError> {
-        let staged = Staged { store: self.clone(), name: format!("{NEW}{id}"), is_job: false };
+        // A directory of an id that is not claimed is a leftover, which a sweep removes.
+        if !self.catalog.write().claim(id) {
+            return Err(StoreError::Refused(format!("there is a job {id} already")));
+        }
+        let staged = Staged { store: self.clone(), id: id.clone(), is_job: false };
+        let name = staged.name();
         let jobs = &self.context.jobs;
-        let stored = jobs.create_dir(&staged.name).and_then(|()| open_dir(jobs, &staged.name));
+        let stored = jobs.create_dir(&name).and_then(|()| open_dir(jobs, &name));
         let stored = stored.and_then(|dir| attachments::write(&dir, files));
         stored.map_err(StoreError::io("could not store the attachments"))?;
         Ok(staged)

@@ -28,6 +28,10 @@ pub struct MeetingNow {
     pub job: Option<String>,
 }
 
+/// The bytes of text, and the tools, of an answer that is shown while it comes.
+const SHOWN_BYTES: usize = 256 * 1024;
+const SHOWN_TOOLS: usize = 500;
+
 /// The answer of a turn, as far as it has come.
 #[derive(Debug, Default)]
 pub struct TurnNow {
@@ -39,6 +43,8 @@ pub struct TurnNow {
     notes: Vec<String>,
     /// Whether a tool was called since the last piece of text, which then begins a paragraph.
     is_behind_tool: bool,
+    /// Whether text was left out.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -56,13 +62,22 @@ impl TurnNow {
                 if std::mem::take(&mut self.is_behind_tool) && !self.text.is_empty() {
                     self.text.push_str("\n\n");
                 }
-                self.text.push_str(&text);
+                if self.text.len() < SHOWN_BYTES {
+                    self.text.push_str(&text);
+                } else if !self.is_cut {
+                    self.is_cut = true;
+                    self.notes.push("The answer is long: the page shows all of it when it is complete.".to_owned());
+                }
             }
+            TurnEvent::ToolUse { .. } if self.tools.len() >= SHOWN_TOOLS => {}
             TurnEvent::ToolUse { id, name, .. } => self.tools.push(Call { id, name, output: None }),
             TurnEvent::ToolResult { tool_use_id, output, .. } => {
                 self.is_behind_tool = true;
                 let called = self.tools.iter_mut().rev().find(|call| call.id == tool_use_id);
-                called.into_iter().for_each(|call| call.output = Some(output.clone()));
+                let mut shown = output.clone();
+                // A little more than is shown, so that the cut is told.
+                shown.truncate(shown.floor_char_boundary(TOOL_BYTES + 4));
+                called.into_iter().for_each(|call| call.output = Some(shown.clone()));
             }
             TurnEvent::ContextCompacted { summary, .. } => self.notes.extend(summary),
             TurnEvent::Error { reason } => self.notes.push(format!("Error: {reason}")),

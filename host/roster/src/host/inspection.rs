@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use guild_auth::audit_log::Who;
 use guild_contract::{
     MemberKey,
     capability::grants::Verdict,
@@ -66,12 +67,12 @@ impl Host {
         Ok(detail)
     }
 
-    /// Approves a member whose present state has the given hashes. It blocks.
+    /// Approves a member whose present state has the given hashes, for `who`. It blocks.
     ///
     /// # Errors
     ///
     /// Returns -32602 for an unknown member, or for other hashes; and -32603 when the approval cannot be stored.
-    pub fn approve_member(&self, params: &ApproveParams) -> Result<(), RpcError> {
+    pub fn approve_member(&self, params: &ApproveParams, who: Who<'_>) -> Result<(), RpcError> {
         let found = self.found(&params.member)?;
         let Some(spec) = &found.manifest.component else {
             return Err(RpcError::invalid_params(format!("{} has no component to approve", found.key)));
@@ -83,8 +84,8 @@ impl Host {
         let max = granted.limits.limits.component_bytes;
         let (_, standing) = approval.look(&found.key, &found.dir, spec, max).map_err(|e| failed(&e))?;
         let presented = &standing.presented;
-        let shown = (&params.sha256, &params.manifest, &params.posture);
-        if shown != (&presented.sha256, &presented.manifest, &presented.posture) {
+        let shown = (&params.sha256, &params.manifest, &params.package, &params.posture);
+        if shown != (&presented.sha256, &presented.manifest, &presented.package, &presented.posture) {
             let why = format!("{} has changed since it was shown; look at it again", found.key);
             return Err(RpcError::invalid_params(why));
         }
@@ -93,7 +94,7 @@ impl Host {
             let is_change = matches!(standing.trusted, Trusted::Changed(_));
             end_before_approval(&found.dir, &context.limits, is_change).map_err(|e| failed(&e))?;
         }
-        approval.approve(&standing).map_err(|e| failed(&e))
+        approval.approve(&standing, who).map_err(|e| failed(&e))
     }
 
     /// Removes a memory of a member that this host serves. It blocks.
@@ -160,9 +161,13 @@ fn unknown(key: &str) -> RpcError {
 
 fn manifest(found: &FoundMember) -> Result<String, RpcError> {
     let read = |name| read_whole(&found.dir, name, SHOWN_BYTES).ok().flatten();
-    let text = read(FILE_NAME).or_else(|| read(package::FILE_NAME));
-    let (text, _) = text.ok_or_else(|| RpcError::internal(format!("the manifest of {} cannot be read", found.key)))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    let texts: Vec<_> = [FILE_NAME, package::FILE_NAME].into_iter().filter_map(read).collect();
+    if texts.is_empty() {
+        return Err(RpcError::internal(format!("the manifest of {} cannot be read", found.key)));
+    }
+    // Where both files are there, both declare the member.
+    let texts: Vec<_> = texts.iter().map(|(text, _)| String::from_utf8_lossy(text)).collect();
+    Ok(texts.join("\n"))
 }
 
 fn trust(standing: &Standing) -> TrustView {
@@ -172,6 +177,7 @@ fn trust(standing: &Standing) -> TrustView {
         trusted: matches!(standing.trusted, Trusted::Pinned(_)),
         sha256: presented.sha256.clone(),
         manifest: presented.manifest.clone(),
+        package: presented.package.clone(),
         posture: presented.posture.clone(),
         difference: standing.difference.lines().collect(),
     }

@@ -122,7 +122,7 @@ impl Form {
     }
 
     /// The parameters of a dispatch. The operation checks them.
-    pub(super) fn dispatch(&self) -> Result<DispatchParams, Why> {
+    pub(super) fn dispatch(&mut self) -> Result<DispatchParams, Why> {
         let config = self.text("config");
         let config = match config.trim() {
             "" => None,
@@ -136,7 +136,7 @@ impl Form {
             task: self.text("task"),
             config,
             agent: None,
-            attachments: self.files.clone(),
+            attachments: std::mem::take(&mut self.files),
         })
     }
 }

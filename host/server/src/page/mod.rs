@@ -131,7 +131,7 @@ async fn member(page: PageRequest, Path(member): Path<String>, RawQuery(query): 
 /// Dispatches a task to a member; or approves it, or removes one of its memories.
 async fn dispatch(page: PageRequest, Path(member): Path<String>, request: Request) -> Response {
     let answer = async {
-        let form = Form::sent(&page, request).await?;
+        let mut form = Form::sent(&page, request).await?;
         if form.has("approve") || form.has("forget") {
             return operator::decide(&page, &member, &form).await.map(|()| see(&member_path(&member)));
         }

@@ -34,7 +34,13 @@ pub(super) async fn decide(page: &PageRequest, member: &str, form: &Form) -> Res
     }
     let given = |name| form.get(name).map(str::to_owned);
     let sha256 = given("approve").unwrap_or_default();
-    let params = ApproveParams { member, sha256, manifest: given("manifest"), posture: given("posture") };
+    let params = ApproveParams {
+        member,
+        sha256,
+        manifest: given("manifest"),
+        package: given("package"),
+        posture: given("posture"),
+    };
     page.call::<ApproveMember>(&server, &params).await.map(drop)
 }
 

@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::Response,
 };
-use guild_auth::{Browser, Caller, Refused};
+use guild_auth::{Browser, Caller, LARGE, Refused};
 use guild_contract::operation::Operation;
 use guild_hall::meetings::Turn;
 use guild_page::{Viewer, refusal};
@@ -121,6 +121,10 @@ impl PageRequest {
     /// Calls an operation for the viewer.
     pub(super) async fn call<O: Operation>(&self, server: &Server, input: &O::Input) -> Result<O::Output, Why> {
         let params = serde_json::to_string(input).map_err(internal)?;
+        // A form's files are held as a text once more until the operation has read them.
+        if params.len() as u64 > LARGE {
+            self.caller().reserve(params.len() as u64).await?;
+        }
         let answer = methods::call(server, self.caller(), O::ROW.name, Some(&params)).await?;
         serde_json::from_slice(&answer).map_err(internal)
     }

@@ -40,6 +40,8 @@ const LOGS: usize = 8;
 /// The most rows and columns of a table that are shown.
 const ROWS: usize = 1000;
 const COLUMNS: usize = 100;
+/// The most bytes of a table that is shown as one; a larger one is shown as text.
+const TABLE_BYTES: usize = 512 * 1024;
 /// The members that are asked at the same time.
 const AT_ONCE: usize = 4;
 
@@ -156,7 +158,7 @@ pub(super) async fn file(page: &PageRequest, member: &str, job: &str, path: &str
         _ => return Err(Why::not_found("there is no such file")),
     };
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
-    if let ("csv" | "tsv", false) = (extension.as_str(), raw) {
+    if let ("csv" | "tsv", false) = (extension.as_str(), raw || bytes.len() > TABLE_BYTES) {
         let delimiter = if extension == "tsv" { b'\t' } else { b',' };
         let (rows, more) = table(&bytes, delimiter);
         let (member, job, path) = (member.to_owned(), job.to_string(), path.to_owned());

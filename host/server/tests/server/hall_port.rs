@@ -308,7 +308,7 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
     let [reader, dispatcher, all] =
         [Role::View, Role::Dispatch, Role::All].map(|role| world.token(role.as_str(), role, "*"));
     let (status, refused) = world.post(CREATE, &reader, commission()).await;
-    assert_eq!((status, &refused["error"]), (403, &json!("the token read is not for commission/create")));
+    assert_eq!((status, &refused["error"]), (403, &json!("the token view is not for commission/create")));
     let (status, made) = world.post(CREATE, &dispatcher, commission()).await;
     assert_eq!(status, 201, "{made}");
     let id = made["commissionId"].as_str().unwrap();
@@ -331,7 +331,7 @@ async fn a_token_does_in_the_hall_what_it_may_do_with_jobs() {
         let is = |line: &&Value| line["who"] == who && line["method"] == method && line["outcome"] == outcome;
         log.iter().filter(is).count()
     };
-    assert_eq!(logged("token:read", "commission/create", "forbidden"), 1, "{log:?}");
+    assert_eq!(logged("token:view", "commission/create", "forbidden"), 1, "{log:?}");
     assert_eq!(logged("token:dispatch", "commission/create", "ok"), 1);
     assert_eq!(logged("token:dispatch", "commission/cancel", "forbidden"), 1);
     assert_eq!(logged("token:all", "commission/cancel", "ok"), 1);
@@ -449,7 +449,7 @@ async fn events_come_until_the_listeners_token_is_revoked() {
     world.post(NOTE, &all, note("first")).await;
     let event = until(&mut events, "\n\n").await;
     assert!(event.contains(r#"data: {"type":"commission_manager_note","#), "{event}");
-    world.tokens.revoke("read").unwrap();
+    world.tokens.revoke("view").unwrap();
     world.post(NOTE, &all, note("second")).await;
     // The last chunk.
     let rest = until(&mut events, "0\r\n\r\n").await;
