@@ -363,14 +363,17 @@ fn a_member_is_approved_with_its_difference_in_sight_and_the_token_again() {
     browser.sign_in(&approver);
     let page = browser.page(path);
     assert!(page.contains("<span class=\"added\">+ identity sha256"), "{page}");
+    // What a browser sends of the form, besides the token.
     let hidden = |name: &str| {
-        let (_, rest) =
-            page.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {page}"));
-        rest.split('"').next().unwrap().to_owned()
+        let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\""))?;
+        rest.split('"').next().map(str::to_owned)
     };
-    let (csrf, sha256, manifest) = (browser.csrf(path), hidden("approve"), hidden("manifest"));
+    let (csrf, sha256) = (browser.csrf(path), hidden("approve").unwrap());
+    let others = ["manifest", "package", "posture"].map(|name| Some((name, hidden(name)?)));
+    let others: Vec<_> = others.into_iter().flatten().collect();
     let approve = |sha256: &str, token: &str| {
-        let fields = [("csrf", &*csrf), ("approve", sha256), ("manifest", &*manifest), ("token", token)];
+        let mut fields = vec![("csrf", &*csrf), ("approve", sha256), ("token", token)];
+        fields.extend(others.iter().map(|(name, value)| (*name, value.as_str())));
         let answer = browser.submit(path, &fields);
         (answer.status, answer.text())
     };
