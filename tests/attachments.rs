@@ -39,7 +39,10 @@ fn a_session_reads_the_files_of_its_dispatch_and_no_other_does() {
     assert_eq!(fixture.job_file(&id, "attachments/moths/luna.md"), LUNA);
     let task = client.call("worker/task", json!({"jobId": id})).unwrap();
     assert_eq!(task["attachments"], json!([{"path": "attachments/moths/luna.md", "bytes": LUNA.len()}]));
-    assert!(task["task"].as_str().unwrap().ends_with("# Attached files\n\n- attachments/moths/luna.md (32 bytes)\n"));
+    // The worker is told of them; what is stored is the caller's own task, which can be dispatched again.
+    assert_eq!(task["task"], "How long does it live?");
+    let prompt = fixture.asked(1)[0].body.to_string();
+    assert!(prompt.contains("- attachments/moths/luna.md (32 bytes)"), "{prompt}");
     // Another job of the same member has none of them.
     let other = client.start("How long does it live?");
     client.ended(&other);

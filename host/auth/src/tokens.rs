@@ -65,8 +65,7 @@ pub enum Role {
     View,
     /// Also dispatches, and changes of the hall.
     Dispatch,
-    /// What `view` permits, what sessions said and what members remember in full, and the approval of members. It
-    /// dispatches nothing.
+    /// The operations of `view`, the full texts of sessions and memories, and the approval of members; no dispatch.
     Approve,
     /// All operations: also the cancellation and deletion of jobs, and tools of components.
     All,

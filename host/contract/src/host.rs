@@ -274,7 +274,7 @@ pub struct MemberDetail {
     pub manifest: String,
     /// The posture; null if there is none.
     pub posture: Option<String>,
-    /// What the manifest asks for, with the operator's answer.
+    /// The requests of the manifest, with the operator's answers.
     pub requests: Vec<RequestView>,
     /// The limits that are lower than those of the host.
     pub limits: Vec<MemberLimit>,

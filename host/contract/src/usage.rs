@@ -87,7 +87,7 @@ pub struct Used {
     pub amounts: Amounts,
 }
 
-/// What jobs and compactions of memory used together.
+/// The sum of the usage of jobs and of compactions of memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Amounts {

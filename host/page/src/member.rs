@@ -57,7 +57,7 @@ pub fn member(viewer: &Viewer, member: &MemberNow) -> String {
     page(&report.member, Some(viewer), &body)
 }
 
-/// What the member is: what it may do, whether it is trusted, and its texts.
+/// The trust in a member, its grants, limits and memories, and its texts.
 fn inside(viewer: &Viewer, detail: &MemberDetail) -> Markup {
     html! {
         section aria-labelledby="trust" {
@@ -156,7 +156,7 @@ fn list(member: &MemberNow, view: &JobsView) -> Markup {
     let shown = u32::try_from(view.jobs.len()).unwrap_or(u32::MAX);
     html! {
         section aria-labelledby="jobs" {
-            h2 id="jobs" { (number(all)) " jobs" }
+            h2 id="jobs" { (number(all)) @if all == 1 { " job" } @else { " jobs" } }
             div.scroll tabindex="0" role="region" aria-labelledby="jobs" { table {
                 thead { tr { th { "Job" } th { "State" } th { "Created" } th { "Ended" } } }
                 tbody { @for job in &view.jobs { tr {

@@ -119,14 +119,14 @@ impl<L: Listener> Layers<L> {
         request: Request,
     ) -> Result<Response, Infallible> {
         let id = id_of(request.headers());
-        let route = self.0.shape(request.uri().path()).name();
+        let shape = self.0.shape(request.uri().path());
         let working = activity.works().await;
         let mut response = match trace::is_on() {
             // Boxed, so that a connection that waits for its client takes little memory.
-            true => Box::pin(self.log(&from, activity, &id, request)).await,
-            false => Box::pin(self.handle(&from, activity, request)).await,
+            true => Box::pin(self.log(&from, activity, &id, shape, request)).await,
+            false => Box::pin(self.handle(&from, activity, shape, request)).await,
         };
-        record::request(route, response.status().as_u16());
+        record::request(shape.name(), response.status().as_u16());
         response.headers_mut().insert(ID.clone(), id);
         Ok(working.until_sent(response))
     }
@@ -137,6 +137,7 @@ impl<L: Listener> Layers<L> {
         from: &Arc<Connection>,
         activity: Arc<Activity>,
         id: &HeaderValue,
+        shape: Shape,
         request: Request,
     ) -> Response {
         let (method, path) = (request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS));
@@ -144,7 +145,7 @@ impl<L: Listener> Layers<L> {
             "request",
             id = id.to_str().unwrap_or_default(),
             otel.kind = "server",
-            otel.name = %format_args!("{method} {}", self.0.shape(request.uri().path()).name()),
+            otel.name = %format_args!("{method} {}", shape.name()),
             http.request.method = %method,
             url.path = &*path,
             http.response.status_code = Empty,
@@ -153,7 +154,7 @@ impl<L: Listener> Layers<L> {
         trace::continue_trace(&span, traceparent);
         async {
             let began = Instant::now();
-            let response = self.handle(from, activity, request).await;
+            let response = self.handle(from, activity, shape, request).await;
             let (status, ms) = (response.status().as_u16(), began.elapsed().as_millis());
             // OpenTelemetry has signed numbers only.
             Span::current().record("http.response.status_code", i64::from(status));
@@ -165,8 +166,13 @@ impl<L: Listener> Layers<L> {
     }
 
     /// Admits a request, and calls its handler. A panic of the handler becomes an error.
-    async fn handle(&self, from: &Arc<Connection>, activity: Arc<Activity>, request: Request) -> Response {
-        let shape = self.0.shape(request.uri().path());
+    async fn handle(
+        &self,
+        from: &Arc<Connection>,
+        activity: Arc<Activity>,
+        shape: Shape,
+        request: Request,
+    ) -> Response {
         let admission = match self.0.admit(shape, from, &request) {
             Ok(admission) => admission,
             Err(declined) => return shape.decline(declined),
@@ -236,7 +242,7 @@ mod tests {
             ),
         ] {
             let layers = Layers::new(Arc::new(Broken(shape)));
-            let response = layers.handle(&from, Arc::new(Activity::new()), Request::new(Body::empty())).await;
+            let response = layers.handle(&from, Arc::new(Activity::new()), shape, Request::new(Body::empty())).await;
             assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
             assert_eq!(response.headers()[CONTENT_TYPE], content_type);
             assert_eq!(to_bytes(response.into_body(), 1024).await.unwrap(), body);

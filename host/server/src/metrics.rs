@@ -15,7 +15,7 @@ use guild_contract::MemberService;
 use guild_roster::{MemberState, blocking, host::Host, members::roster::Reading};
 use guild_telemetry::{CONTENT_TYPE as METRICS_TYPE, MemberFigures, Queue, State as Figures};
 
-use crate::layers::Admitted;
+use crate::{declined::Declined, layers::Admitted};
 
 /// The path of the readiness, which is open to everybody as the health is.
 pub(crate) const READY: &str = "/readyz";
@@ -44,7 +44,7 @@ pub(crate) async fn metrics(
     let Ok(Ok(text)) = text else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     match admitted.caller.respond(text.into()) {
         Ok(text) => ([(CONTENT_TYPE, METRICS_TYPE), (CACHE_CONTROL, "no-store")], text).into_response(),
-        Err(refused) => crate::declined::Declined::from(refused).text(),
+        Err(refused) => Declined::from(refused).text(),
     }
 }
 
@@ -57,9 +57,9 @@ fn figures(host: &Host, reading: &Reading) -> Figures {
         };
         MemberFigures { member: report.member, service: report.state, jobs }
     });
-    let queues = host.queue_loads().into_iter().map(|(name, permits, load)| Queue {
+    let queues = host.queue_loads().into_iter().map(|(name, load)| Queue {
         name,
-        permits,
+        permits: load.permits,
         held: load.held,
         waiting: load.waiting,
         oldest: load.oldest,

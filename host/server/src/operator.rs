@@ -89,7 +89,8 @@ pub(crate) static AUDIT: HostMethod = HostMethod::of::<ReadAudit>(|host, caller,
 pub(crate) static MEMBER: HostMethod = HostMethod::of::<ReadMember>(|host, caller, params, _| {
     Box::pin(async move {
         let (host, MemberParams { member }) = (host.clone(), params.typed()?);
-        caller.reserve(MEMBER_BYTES).await?;
+        // The component is read whole for its hash.
+        caller.reserve(MEMBER_BYTES.saturating_add(caller.limits().component_bytes)).await?;
         Ok(to_json(&blocking(move || host.inspect_member(&member)).await?))
     })
 });

@@ -12,7 +12,7 @@ use std::{
 use ct_codecs::{Base64, Base64NoPadding, Decoder as _, Encoder as _};
 use guild_config::{Webhook, WebhookEvent};
 use guild_contract::{
-    Event, EventDetail, JobStatus,
+    Event, EventDetail, JobStatus, MemberKey,
     text::{LOGGED_CHARS, one_line},
 };
 use guild_roster::{
@@ -76,13 +76,18 @@ pub(crate) async fn send(hub: Arc<Hub>, host: Weak<Host>) {
     let mut sending = JoinSet::new();
     while newest.changed().await.is_ok() {
         while sending.try_join_next().is_some() {}
+        let Some(config) = host.upgrade().map(|host| host.config()) else { return };
+        if config.webhooks.is_empty() {
+            at = hub.read(Ring::newest);
+            continue;
+        }
         let (events, last) = hub.read(|ring| ring.jsons(at));
         at = last;
-        let Some(config) = host.upgrade().map(|host| host.config()) else { return };
         for (id, json) in events {
+            let Some(told) = Told::of(&json) else { continue };
             for webhook in &config.webhooks {
                 let places = places.entry(webhook.url.clone()).or_insert_with(|| Arc::new(Semaphore::new(MESSAGES)));
-                if let Some(message) = message(webhook, &id, &json, places) {
+                if let Some(message) = told.message(webhook, &id, places) {
                     sending.spawn(deliver(message, host.clone()));
                 }
             }
@@ -90,31 +95,42 @@ pub(crate) async fn send(hub: Arc<Hub>, host: Weak<Host>) {
     }
 }
 
-/// The event that a webhook is told of, if it is one.
-fn of(event: &Event) -> Option<WebhookEvent> {
-    match &event.news {
-        EventDetail::JobEnded { status: JobStatus::Completed, .. } => Some(WebhookEvent::Completed),
-        EventDetail::JobEnded { status: JobStatus::Failed, .. } => Some(WebhookEvent::Failed),
-        EventDetail::JobEnded { status: JobStatus::Cancelled, .. } => Some(WebhookEvent::Cancelled),
-        EventDetail::JobQuestion { .. } => Some(WebhookEvent::Question),
-        _ => None,
-    }
+/// An event that webhooks are told of.
+struct Told {
+    kind: WebhookEvent,
+    member: MemberKey,
+    body: String,
 }
 
-fn message(webhook: &Webhook, id: &str, json: &str, places: &Arc<Semaphore>) -> Option<Message> {
-    let event: Event = serde_json::from_str(json).ok()?;
-    let (kind, member) = (of(&event)?, event.member.as_ref()?);
-    if !webhook.wants(kind, member.as_str()) {
-        return None;
+impl Told {
+    /// The event of this JSON; none if webhooks are not told of it.
+    fn of(json: &str) -> Option<Self> {
+        let event: Event = serde_json::from_str(json).ok()?;
+        let kind = match &event.news {
+            EventDetail::JobEnded { status: JobStatus::Completed, .. } => WebhookEvent::Completed,
+            EventDetail::JobEnded { status: JobStatus::Failed, .. } => WebhookEvent::Failed,
+            EventDetail::JobEnded { status: JobStatus::Cancelled, .. } => WebhookEvent::Cancelled,
+            EventDetail::JobQuestion { .. } => WebhookEvent::Question,
+            _ => return None,
+        };
+        let data: &RawValue = serde_json::from_str(json).ok()?;
+        let body = serde_json::to_string(&Body { event: kind.as_str(), timestamp: &event.time, data }).ok()?;
+        Some(Self { kind, member: event.member?, body })
     }
-    let Ok(place) = places.clone().try_acquire_owned() else {
-        let (url, event) = (shown(webhook), kind.as_str());
-        tracing::warn!(%member, url, event, "{MESSAGES} messages to a webhook wait to be sent: this one is dropped");
-        return None;
-    };
-    let data: &RawValue = serde_json::from_str(json).ok()?;
-    let body = serde_json::to_string(&Body { event: kind.as_str(), timestamp: &event.time, data }).ok()?;
-    Some(Message { webhook: webhook.clone(), id: format!("msg_{id}"), body, _place: place })
+
+    /// The message to a webhook that wants it, if there is a place for one more.
+    fn message(&self, webhook: &Webhook, id: &str, places: &Arc<Semaphore>) -> Option<Message> {
+        let Self { kind, member, body } = self;
+        if !webhook.wants(*kind, member.as_str()) {
+            return None;
+        }
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            let (url, event) = (shown(webhook), kind.as_str());
+            tracing::warn!(%member, url, event, "{MESSAGES} messages to a webhook wait to be sent: this one is dropped");
+            return None;
+        };
+        Some(Message { webhook: webhook.clone(), id: format!("msg_{id}"), body: body.clone(), _place: place })
+    }
 }
 
 /// Sends a message until its receiver accepts it.

@@ -45,6 +45,8 @@ struct Request<K: Key> {
 /// The use of a queue at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueueLoad {
+    /// The number of permits.
+    pub permits: u32,
     /// The permits that are held.
     pub held: u32,
     /// The requests that wait.
@@ -82,7 +84,7 @@ impl<K: Key> FairQueue<K> {
         let state = self.state();
         let waiting = state.members.values().flat_map(|member| &member.waiting);
         let waiting = waiting.filter(|request| !request.granted.is_closed());
-        let mut load = QueueLoad { held: self.permits - state.free, ..QueueLoad::default() };
+        let mut load = QueueLoad { permits: self.permits, held: self.permits - state.free, ..QueueLoad::default() };
         for request in waiting {
             load.waiting += 1;
             load.oldest = load.oldest.max(request.since.elapsed());

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{JobStatus, Limits, MemberKey, Usage};
+use guild_contract::{JobStatus, MemberKey, Usage};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -218,10 +218,9 @@ pub fn used(member: &MemberKey, model: Option<&str>, used: &Usage) {
     }
 }
 
-/// Counts that a limit was reached. `limit` is its name, or its name as errors cite it.
+/// Counts that a limit was reached. `limit` is its name, alone or as errors cite it.
 pub fn limit_reached(limit: &'static str) {
-    let cited = |known: &&guild_contract::limits::Limit| known.name == limit || known.cited == limit;
-    let limit = Limits::ALL.iter().find(cited).map_or(limit, |known| known.name);
+    let limit = limit.rsplit(['.', ' ']).next().unwrap_or(limit);
     FIGURES.limits.get_or_create(&Reached { limit }).inc();
 }
 

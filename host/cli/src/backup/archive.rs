@@ -21,7 +21,7 @@ use crate::failure::Failure;
 
 /// The file of a job that is read right after its record: what a job has stored is in its transcript last.
 const TRANSCRIPT: &str = "transcript.jsonl";
-/// What removed jobs had used. A line is added before its job is removed, so it is read after the jobs.
+/// The file with the usage of removed jobs. A line is added before its job is removed, so it is read after the jobs.
 const REMOVED: &str = ".usage.jsonl";
 /// The most bytes of a path in an archive: it is restored below a directory whose path is added to it.
 pub(super) const PATH_BYTES: usize = 3072;
@@ -33,7 +33,7 @@ pub(super) struct Archive<W: Write> {
     tar: Builder<GzEncoder<W>>,
     /// The time of entries that are no files.
     time: u64,
-    /// What cannot be in an archive, as symlinks.
+    /// The files that are not in the archive, such as symlinks, with the reasons.
     left_out: Vec<String>,
 }
 

@@ -39,9 +39,9 @@ const STATE_GUILD: &str = "state/guild";
 const POLICY: &str = "guild.toml";
 /// The operator's decisions, next to the policy.
 const DECISIONS: [&str; 4] = ["guild.lock", "guild.trust", "guild.tokens", "guild.seal"];
-/// What the hall makes from the projects' repositories.
+/// The directories that the hall makes from the projects' repositories.
 const CHECKOUTS: [&str; 2] = ["projects", "worktrees"];
-/// What is kept of the host's state: the audit log and the ledger of costs. The rest belongs to processes.
+/// The parts of the host's state that are kept: the audit log and the ledger of costs. The rest belongs to processes.
 const KEPT_STATE: [&str; 2] = ["audit.jsonl", "spend"];
 /// The directory of a member's jobs, and in each of them the file that makes it a job.
 const JOBS: &str = "jobs";
@@ -49,7 +49,7 @@ const META: &str = "meta.json";
 /// The form of the archives.
 const VERSION: u32 = 1;
 
-/// What an archive is, for [`restore`] and for people.
+/// The description of an archive, for [`restore`] and for people.
 #[derive(Serialize, Deserialize)]
 struct About {
     /// [`VERSION`].

@@ -30,7 +30,7 @@ use crate::{
 const MAX_PATH_BYTES: u64 = 4096;
 /// The most bytes of [`ABOUT`].
 const MAX_ABOUT_BYTES: u64 = 64 * 1024;
-/// What an entry counts besides its content.
+/// The bytes that an entry counts besides its content.
 const ENTRY_BYTES: u64 = 512;
 /// The most bytes behind the last entry.
 const MAX_REST_BYTES: u64 = 1024 * 1024;

@@ -39,7 +39,7 @@ pub struct TurnNow {
     text: String,
     /// The tools that were called, with the answers that have come.
     tools: Vec<Call>,
-    /// What the host says of the turn.
+    /// The host's notes on the turn.
     notes: Vec<String>,
     /// Whether a tool was called since the last piece of text, which then begins a paragraph.
     is_behind_tool: bool,

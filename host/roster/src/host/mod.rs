@@ -235,8 +235,8 @@ impl Host {
         }))
     }
 
-    /// The use of the queues of sessions and of component calls by name, with the permits of each.
-    pub fn queue_loads(&self) -> Vec<(&'static str, u32, QueueLoad)> {
+    /// The use of the queues of sessions and of component calls by name.
+    pub fn queue_loads(&self) -> Vec<(&'static str, QueueLoad)> {
         let calls = self.opener.loader.sandbox().map(Sandbox::queue_loads);
         self.opener.context().resources.runtimes.queue_loads().into_iter().chain(calls.into_iter().flatten()).collect()
     }

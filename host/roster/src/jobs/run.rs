@@ -250,7 +250,7 @@ impl Opened {
         Ok(Work { data, context, job, tools, of_sessions, manager, grants, reach, granted_tools, token })
     }
 
-    /// What the job reaches. It blocks for a moment.
+    /// The resources that the job reaches. It blocks for a moment.
     fn reach(&self) -> Result<Reach, String> {
         let attachments = self.data.attachments(self.job.id());
         self.context.reach(&self.data.key, self.attempt.as_ref(), attachments.as_deref(), &self.grants)

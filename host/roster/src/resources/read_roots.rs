@@ -127,8 +127,8 @@ impl Sources {
         Ok((reader(of_component)?, reader(grants.base.roots.as_ref().or(of_component))?))
     }
 
-    /// What the sessions of one job read that has attachments in this directory: these, and the roots that its member
-    /// is granted.
+    /// The reader of the sessions of one job: its attachments in this directory, and the roots that its member is
+    /// granted.
     ///
     /// # Errors
     ///

@@ -78,11 +78,11 @@ impl Runtimes {
         }
     }
 
-    /// The use of the queues of sessions by runtime, with the permits of each.
-    pub(crate) fn queue_loads(&self) -> [(&'static str, u32, QueueLoad); 3] {
+    /// The use of the queues of sessions by runtime.
+    pub(crate) fn queue_loads(&self) -> [(&'static str, QueueLoad); 3] {
         let [extractive, claude, api] = &self.queues;
         [(Runtime::Extractive, extractive), (Runtime::Claude, claude), (Runtime::Api, api)]
-            .map(|(runtime, queue)| (runtime.as_str(), queue.permits(), queue.load()))
+            .map(|(runtime, queue)| (runtime.as_str(), queue.load()))
     }
 
     /// A runtime. The error says why it cannot be used.

@@ -75,8 +75,8 @@ impl Sandbox {
 }
 
 impl Sandbox {
-    /// The use of the queues of component calls by name, with the permits of each.
-    pub fn queue_loads(&self) -> [(&'static str, u32, QueueLoad); 3] {
+    /// The use of the queues of component calls by name.
+    pub fn queue_loads(&self) -> [(&'static str, QueueLoad); 3] {
         self.queues.loads()
     }
 }

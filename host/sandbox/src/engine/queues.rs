@@ -64,10 +64,10 @@ impl Queues {
         }
     }
 
-    /// The use of the queues by name, with the permits of each.
-    pub(crate) fn loads(&self) -> [(&'static str, u32, QueueLoad); 3] {
+    /// The use of the queues by name.
+    pub(crate) fn loads(&self) -> [(&'static str, QueueLoad); 3] {
         [("activate", &self.activations), ("run", &self.runs), ("call-tool", &self.tool_calls)]
-            .map(|(name, queue)| (name, queue.permits(), queue.load()))
+            .map(|(name, queue)| (name, queue.load()))
     }
 
     /// The greatest number of live components.

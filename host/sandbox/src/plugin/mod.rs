@@ -272,11 +272,8 @@ impl Plugin {
             preopens.push(Preopen { guest: "/job/artifacts", dir: scope.artifacts_dir, writable: true });
         }
         let most = Deadline { seconds: self.limits.run_seconds, source: "limits.run_seconds" };
-        let deadline = if scope.seconds < most.seconds {
-            Deadline { seconds: scope.seconds, source: "the job's own" }
-        } else {
-            most
-        };
+        let deadline =
+            if scope.seconds < most.seconds { Deadline { seconds: scope.seconds, source: OF_JOB } } else { most };
         let mut call = self.call("run", deadline, preopens, artifacts, context);
         call.bounded(async |store, instance| self.exports.run(store, instance, activation).await).await
     }
@@ -395,6 +392,9 @@ impl Sandbox {
     }
 }
 
+/// The source of a deadline that is no limit of the operator's.
+const OF_JOB: &str = "the job's own";
+
 /// The time that a call may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
@@ -440,7 +440,9 @@ impl Call<'_> {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => reason(self.name, &error, &self.plugin.limits, &self.store.data().usage),
             Err(_) => {
-                record::limit_reached(source);
+                if source != OF_JOB {
+                    record::limit_reached(source);
+                }
                 CallError::Deadline { call: self.name, seconds, whose: source }
             }
         };

@@ -4,7 +4,7 @@ use guild_contract::{
     Limits,
     rpc::{Attachment, RpcError},
 };
-use guild_jobs::{ATTACHMENTS, AttachedBytes, Names};
+use guild_jobs::{ATTACHMENTS, AttachedBytes, Names, Staged};
 
 /// The most directories in the path of a file.
 const DEPTH: usize = 8;
@@ -46,6 +46,15 @@ pub(super) fn read(attachments: Vec<Attachment>, limits: &Limits) -> Result<Vec<
         files.push(AttachedBytes { path, bytes: content });
     }
     Ok(files)
+}
+
+/// The files of a dispatch under way.
+#[derive(Default)]
+pub(super) struct Attached {
+    /// The stored files, if there are some.
+    pub(super) staged: Option<Staged>,
+    /// The end of the task that the worker sees, which is not stored.
+    pub(super) listed: String,
 }
 
 /// The end of a task with attachments, which tells the worker of them.

@@ -14,7 +14,7 @@ use guild_contract::{
     text::{LOGGED_CHARS, one_line},
 };
 use guild_hall::Attempt;
-use guild_jobs::{Accepted, AttachedBytes, NewJob, RunningJob, ScopedMemory, Staged};
+use guild_jobs::{Accepted, AttachedBytes, NewJob, RunningJob, ScopedMemory};
 use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
     activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
@@ -27,7 +27,10 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
-use super::{Member, attachments};
+use super::{
+    Member,
+    attachments::{self, Attached},
+};
 use crate::{
     answer::blocking,
     discovery,
@@ -106,7 +109,7 @@ impl Member {
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         may_spend(&context.ingress, agent, token)?;
-        let (request, request_bytes, attachments) = self.request(params)?;
+        let (mut request, request_bytes, attachments) = self.request(params)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
             record::limit_reached("running_jobs");
             RpcError::busy(format!(
@@ -119,10 +122,11 @@ impl Member {
         let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
         let offered = self.offered(wait_until).await?;
         let id = attempt.as_ref().map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone());
-        let (reach, staged) = match attachments.is_empty() {
-            true => (self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?, None),
+        let (reach, attached) = match attachments.is_empty() {
+            true => (self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?, Attached::default()),
             false => self.stage(&id, attachments).await?,
         };
+        request.task.push_str(&attached.listed);
         let (activation, memory) = self.activation(id, request, &offered, &reach, attempt.as_ref(), wait_until).await?;
         let activation = Arc::new(activation);
         let (hall, host) = (context.view(), Handle::current());
@@ -152,7 +156,7 @@ impl Member {
         {
             session.model = Some(model);
         }
-        if let (Plan::Session(session), Some(_)) = (&plan, &staged)
+        if let (Plan::Session(session), Some(_)) = (&plan, &attached.staged)
             && !session.tools.iter().any(|tool| FILE_TOOLS.contains(&&**tool))
         {
             return Err(RpcError::invalid_params(format!(
@@ -188,8 +192,8 @@ impl Member {
             // A plan that names another one was refused.
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let span = tracing::debug_span!("create-job", job = %activation.job);
-            let has_attachments = staged.is_some();
-            let created = this.create(&activation, plan.clone(), token, staged, activated.log, created);
+            let has_attachments = attached.staged.is_some();
+            let created = this.create(&activation, plan.clone(), token, attached, activated.log, created);
             let job = created.instrument(span).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
@@ -248,22 +252,18 @@ impl Member {
         let text = config.to_string();
         bounded("config", text.len(), "config_bytes", limits.config_bytes)?;
         let attachments = attachments::read(params.attachments, limits)?;
-        let mut task = params.task;
-        if !attachments.is_empty() {
-            task.push_str(&attachments::listed(&attachments));
-        }
-        let bytes = (params.description.len() + task.len()) as u64 + parsed_bytes(text.as_bytes());
-        Ok((Request { description: params.description, task, config }, bytes, attachments))
+        let bytes = (params.description.len() + params.task.len()) as u64 + parsed_bytes(text.as_bytes());
+        Ok((Request { description: params.description, task: params.task, config }, bytes, attachments))
     }
 
     /// Stores the attachments of a dispatch, and returns what its job reaches with them.
-    async fn stage(&self, id: &JobId, files: Vec<AttachedBytes>) -> Result<(Reach, Option<Staged>), RpcError> {
+    async fn stage(&self, id: &JobId, files: Vec<AttachedBytes>) -> Result<(Reach, Attached), RpcError> {
         let (data, context, grants, id) = (self.data.clone(), self.context.clone(), self.grants.clone(), id.clone());
         blocking(move || {
             let staged = data.store.stage(&id, &files)?;
             let path = data.absolute(&staged.path());
             let reach = context.reach(&data.key, None, path.as_deref(), &grants).map_err(RpcError::invalid_params)?;
-            Ok((reach, Some(staged)))
+            Ok((reach, Attached { staged: Some(staged), listed: attachments::listed(&files) }))
         })
         .await
     }
@@ -362,11 +362,13 @@ impl Member {
         activation: &Activation,
         plan: Accepted,
         token: Option<String>,
-        attachments: Option<Staged>,
+        attached: Attached,
         log: Vec<String>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
-        let Request { description, task, config } = activation.request.clone();
+        let Request { description, mut task, config } = activation.request.clone();
+        let Attached { staged: attachments, listed } = attached;
+        task.truncate(task.len() - listed.len());
         let id = activation.job.clone();
         let (store, new) =
             (self.data.store.clone(), NewJob { id, description, task, config, token, attachments, plan });
