@@ -68,6 +68,28 @@ fn a_file_that_is_no_text_comes_in_base64_and_a_resumed_job_still_reads_it() {
 }
 
 #[test]
+fn a_dispatch_that_continues_a_job_has_its_files_and_names_it() {
+    let fixture = Fixture::new(reads("attachments/moths/luna.md"));
+    let host = fixture.serve();
+    let client = host.client();
+    let files = json!([{"path": "moths/luna.md", "text": "It is green.\n"}, {"path": "b", "data": "aGVsbG8K"}]);
+    let first = client.dispatch(dispatch(files)).unwrap();
+    let again = json!({"description": "d", "task": "How long?", "follows": first, "attachments": [
+        {"path": "moths/luna.md", "text": LUNA}
+    ]});
+    let second = client.dispatch(again).unwrap();
+    assert_eq!((&client.ended(&first)["follows"], &client.ended(&second)["follows"]), (&Value::Null, &json!(first)));
+    assert!(client.result(&second).unwrap()["output"].as_str().unwrap().contains(LUNA.trim()), "the new file counts");
+    assert_eq!(fixture.job_file(&second, "attachments/b"), "hello\n");
+    assert_eq!(fixture.job_file(&first, "attachments/moths/luna.md"), "It is green.\n");
+    let nobody = client.dispatch(json!({"description": "d", "task": "t", "follows": "nobody"})).unwrap_err();
+    assert_eq!((nobody.code, &*nobody.message), (-32602, "`follows`: Unknown job ID: nobody"));
+    // All that a host knows of a job outlives it.
+    host.kill();
+    assert_eq!(fixture.serve().client().status(&second).unwrap()["follows"], json!(first));
+}
+
+#[test]
 fn files_that_cannot_be_stored_are_refused_with_their_place_and_leave_nothing() {
     let fixture = Fixture::with("sessions = 8\n", "[limits]\nattachments_bytes = 8\n", |_: &Received| submit("x"));
     let host = fixture.serve();
@@ -86,7 +108,10 @@ fn files_that_cannot_be_stored_are_refused_with_their_place_and_leave_nothing() 
         (json!([{"path": "a", "text": "12345678"}, {"path": "b", "text": "9"}]), "limits.attachments_bytes = 8"),
         (json!([{"path": "a", "text": "", "mode": 7}]), "in `attachments`, unknown field `mode`"),
         (json!("a"), "in `attachments`"),
-        (Value::from_iter((0..65).map(|n| json!({"path": format!("f{n}"), "text": ""}))), "65 files, more than"),
+        (
+            Value::from_iter((0..65).map(|n| json!({"path": format!("f{n}"), "text": ""}))),
+            "65 files are attached, more than",
+        ),
     ] {
         let error = refused(attachments);
         assert!(error.code == -32602 && error.message.contains(why), "{}", error.message);

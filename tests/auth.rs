@@ -460,7 +460,7 @@ fn a_host_that_others_can_reach_speaks_tls_and_wants_a_token() {
     Authority::new().issue(&home, &["127.0.0.1"]);
     let host = serve_all(&home);
     let expected = format!("at https://0.0.0.0:{}/members/quick/mcp", host.port);
-    wait_for("the line of its member", || host.output().contains(&expected).then_some(()));
+    host.prints(&expected);
     let url = format!("https://127.0.0.1:{}", host.port);
     let ca = home.path("ca.pem");
     let ask = |token: &str, more: &[&str]| {

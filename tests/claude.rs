@@ -12,7 +12,10 @@ use guild_fakes::{Anthropic, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::support::host::{Home, Host, wait_for};
+use crate::{
+    support::host::{Home, Host, wait_for},
+    traces::Collector,
+};
 
 /// What the provider's key is here. Nothing that a job leaves behind may have it.
 const KEY: &str = "sk-sentinel-4b1d";
@@ -140,6 +143,29 @@ fn a_job_of_a_member_is_done_by_the_cli_and_accounted_for() {
     assert_eq!(started["environment"]["ANTHROPIC_API_KEY"], KEY);
     gone(&started["pid"]);
     assert!(is_empty(&fixture.scratch()));
+}
+
+#[test]
+fn the_turns_of_the_cli_are_spans_of_the_jobs_trace() {
+    let collector = Collector::start();
+    let mut fixture = Fixture::new(
+        "",
+        json!([
+            {"do": "answer", "id": "msg_1", "text": "I look.", "tokens": {"input": 100, "cached": 40, "output": 20},
+                "calls": [decide("toolu_1", "which?")]},
+            answer("msg_2", json!([submit("toolu_2", "A week.")])),
+            {"do": "result"},
+        ]),
+    );
+    fixture.home.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
+    fixture.home.set("OTEL_BSP_SCHEDULE_DELAY", "50");
+    let host = fixture.serve();
+    let id = host.client().start("How long does a luna moth live?");
+    assert_eq!(host.client().ended(&id)["status"], "completed");
+    let turns = collector.named("chat fake-claude-1", "end-job", "gen_ai.usage.output_tokens");
+    let session = "invoke_agent researcher".to_owned();
+    assert_eq!(turns.len(), 2, "{turns:?}");
+    assert!(turns.contains(&(session.clone(), json!(20))) && turns.iter().all(|turn| turn.0 == session), "{turns:?}");
 }
 
 #[test]

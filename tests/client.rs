@@ -26,13 +26,7 @@ use tokio::{
 use crate::support::host::{Home, free_port};
 
 fn task() -> DispatchParams {
-    DispatchParams {
-        description: "d".to_owned(),
-        task: "t".to_owned(),
-        config: None,
-        agent: None,
-        attachments: Vec::new(),
-    }
+    DispatchParams { description: "d".to_owned(), task: "t".to_owned(), ..DispatchParams::default() }
 }
 
 fn to(port: u16, member: Option<&str>) -> WorkerHandle {

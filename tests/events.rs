@@ -153,13 +153,7 @@ fn serve_at(home: &Home, port: u16) -> Host {
 async fn start(host: &Host, member: &str) -> String {
     let url = format!("http://127.0.0.1:{}", host.port);
     let worker = WorkerHandle::new(&url, Some(&member.parse().unwrap())).unwrap();
-    let params = DispatchParams {
-        description: "Do it.".into(),
-        task: "t".into(),
-        config: None,
-        agent: None,
-        attachments: Vec::new(),
-    };
+    let params = DispatchParams { description: "Do it.".into(), task: "t".into(), ..DispatchParams::default() };
     worker.dispatch(&params).await.unwrap().value.job_id.to_string()
 }
 

@@ -138,7 +138,7 @@ fn an_empty_packages_is_said_at_start_with_the_command_that_helps() {
     let host = hall.home.serve_hall("hall");
     let packages = hall.home.path("hall/packages");
     let expected = format!("nobody can be commissioned: no worker is in {}", packages.display());
-    wait_for("it to be said", || host.output().contains(&expected).then_some(()));
+    host.prints(&expected);
     // As it says.
     let command = host.output().split("`cp -r ").nth(1).unwrap().split('`').next().unwrap().to_owned();
     let command = command.replace("guild-members/researcher", member.to_str().unwrap());

@@ -453,7 +453,7 @@ fn a_command_ends_at_a_signal_though_its_host_does_not_answer() {
     let (first, of_first) = start("first");
     let (second, of_second) = start("second");
     let (third, of_third) = start("third");
-    let logged = |waiting: &Host, part: &str| wait_for(part, || waiting.output().contains(part).then_some(()));
+    let logged = |waiting: &Host, part: &str| waiting.prints(part);
     // The first signal cancels the job, while the host is there.
     third.signal("-TERM");
     let (status, output) = third.wait();
@@ -484,7 +484,7 @@ fn logs_are_followed_to_the_next_host() {
     let mut command = home.guild();
     command.current_dir(home.path(".")).args(["logs", "left", "--members", "members", "--follow"]);
     let follows = Host::start(command, 0, "");
-    wait_for("the wait", || follows.output().contains("waiting 10 s for the next host").then_some(()));
+    follows.prints("waiting 10 s for the next host");
     let host = home.serve(&member, &[]);
     host.client().ended("left");
     let (status, output) = follows.wait();

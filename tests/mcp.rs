@@ -444,7 +444,7 @@ fn an_idle_session_is_closed_and_one_with_a_call_under_way_is_not() {
     let mut call = waits.post(&request("tools/call", waiting("t")));
     let (unused, _) = bridge.open(OLD);
     // To ask it whether it is there would be to use it.
-    wait_for("a session to be closed", || host.output().contains("an unused session is closed").then_some(()));
+    host.prints("an unused session is closed");
     assert_eq!(unused.post(&request("ping", json!({}))).status, 404);
     assert_eq!(listening.ask("ping", json!({})), json!({}));
     drop(stream);

@@ -321,7 +321,7 @@ fn logs_follows_a_job_from_before_its_session_to_its_end() {
         file.write_all(text.as_bytes()).unwrap();
     };
     append(&lines(&entries[..2]));
-    let shows = |what: &str| wait_for(what, || follow.output().contains(what).then_some(()));
+    let shows = |what: &str| follow.prints(what);
     shows("I look.");
     // A line shows when it is whole.
     let call = lines(&entries[2..3]);

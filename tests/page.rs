@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     auth::add,
@@ -275,6 +275,9 @@ fn questions_come_first_and_an_answer_dispatches_a_follow_up_with_the_report() {
          # Answers to your questions\n\nQuestion: Which year?\nAnswer: 2026,\nplease\n\nContinue the task with these \
          answers.\n"
     );
+    // An answered question does not wait for anybody.
+    assert!(!browser.page("/").contains("Which &lt;b&gt;port"));
+    assert!(browser.page(&job_page("quick", &id)).contains(&format!("<a href=\"{path}\">an earlier job</a>")));
 }
 
 #[test]
@@ -405,4 +408,23 @@ fn memories_of_a_member_are_read_and_forgotten_on_its_page() {
     assert!(!page.contains("for a week") && page.contains("It is larger."), "{page}");
     assert_eq!(browser.submit(path, &[("csrf", &csrf), ("forget", "luna")]).status, 400);
     assert_eq!(browser.submit(path, &[("csrf", "x"), ("forget", "atlas")]).status, 403);
+}
+
+#[test]
+fn a_member_page_says_what_the_audit_of_the_member_says() {
+    let home = Home::new();
+    home.researcher("researcher");
+    home.edit_manifest("researcher", |manifest| {
+        manifest["component"]["tools"] = json!(["Read", "WebFetch"]);
+        manifest["component"]["grants"]["web"] = json!({"hosts": ["evil.example"]});
+    });
+    let host = home.serve_roster(&[]);
+    let audited = home.run(&["audit", "researcher", "--members", home.path("members").to_str().unwrap(), "--json"]);
+    let audit: Value = serde_json::from_slice(&audited.stdout).unwrap();
+    let rules: Vec<&str> = audit["findings"].as_array().unwrap().iter().map(|f| f["rule"].as_str().unwrap()).collect();
+    assert!(rules.contains(&"GA060"), "{audit}");
+    let page = Browser::of(&host).page("/page/members/researcher");
+    assert_eq!(page.matches("<td><code>GA").count(), rules.len(), "{page}");
+    assert_eq!(page.matches("<path class=\"edge ").count(), audit["flows"].as_array().unwrap().len(), "{page}");
+    assert!(page.contains("<path class=\"edge high\"") && page.contains(">to evil.example<"), "{page}");
 }

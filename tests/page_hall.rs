@@ -153,7 +153,11 @@ fn a_commission_is_live_while_it_runs_and_then_shows_result_documents_and_change
     assert!(page.contains(&format!("hx-sse:connect=\"{path}?live\" hx-sse:close=\"done\"")), "{page}");
     let mut live = browser.get(&format!("{path}?live"));
     let shown = until(&mut live, "Half of it is done.");
-    assert!(shown.contains("in progress") && shown.contains("commits its changes when it ends"), "{shown}");
+    assert!(shown.contains("in progress"), "{shown}");
+    // What it has written is shown before it is committed.
+    let so_far: Value = serde_json::from_str(&browser.get(&diff).text()).unwrap();
+    assert!(so_far["underWay"] == true && so_far["patch"].as_str().unwrap().contains("+<script>"), "{so_far}");
+    assert!(browser.page(&path).contains("<code>.lore/reports/moths.md</code> <span class=\"added\">+1</span>"));
     assert!(until(&mut browser.get(&format!("{PROJECT}?live")), "Half of it is done.").contains("in progress"));
     gate.open();
     until(&mut live, "status completed");

@@ -294,7 +294,7 @@ fn a_running_component_gets_the_new_policy_though_its_replaced_file_is_not_appro
     let sha256 = shown("sha256");
     // The same with one more custom section.
     fs::write(&file, [&approved[..], &[0, 2, 1, b'v']].concat()).unwrap();
-    wait_for("the new file to be refused", || host.output().contains("its change is not in service").then_some(()));
+    host.prints("its change is not in service");
     for toml in [format!("{ROOT}[member.ann]\ndeny = [\"memory\"]\n"), ROOT.to_owned()] {
         reload(&home, &host, &toml);
         let now = report(&ann, task);
@@ -332,7 +332,7 @@ fn another_certificate_is_served_to_new_connections_and_a_bad_one_leaves_the_old
     command.arg("serve").arg("--members").arg(home.path("members")).args(["--port", &port.to_string()]);
     command.arg("--config").arg(home.path("guild.toml"));
     let host = Host::start(command, port, "");
-    wait_for("the host to be ready", || host.output().contains("listening at").then_some(()));
+    host.prints("listening at");
     let mut old = Tls::connect(port, &home.path("old.pem")).unwrap();
     old.is_answered();
 

@@ -102,7 +102,7 @@ fn a_changed_component_waits_for_its_approval_and_then_has_the_next_job_while_on
     fs::write(member.join("guest.wasm"), fs::read(home.quick("other").join("guest.wasm")).unwrap()).unwrap();
     let refused = error(&host, "worker", "`guild approve`");
     assert_eq!((&refused["state"], &refused["sha256"]), (&json!("ready"), &before["sha256"]));
-    assert!(host.output().contains("what was there before is still served"), "{}", host.output());
+    host.prints("what was there before is still served");
     assert!(result(&client, "write /job/artifacts/x 1").contains(": ok"), "the old one goes on");
 
     approve(&home, "worker");
@@ -132,11 +132,7 @@ fn a_bad_change_leaves_the_old_one_in_service_until_it_is_mended() {
 
     fs::write(member.join("guild-member.json"), "{").unwrap();
     still_works(&error(&host, "quick", "quick/guild-member.json"));
-    assert!(
-        host.output().contains("what was there before is still served: quick/guild-member.json"),
-        "{}",
-        host.output()
-    );
+    host.prints("what was there before is still served: quick/guild-member.json");
 
     let output = home.run(&["members", "--url", &format!("http://127.0.0.1:{}", host.port)]);
     let said = String::from_utf8(output.stdout).unwrap();

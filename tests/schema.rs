@@ -179,7 +179,7 @@ fn the_schemas_have_the_shapes_of_the_worker_dispatch_specification() {
             of::<DispatchParams>(),
             json!({
                 "description": "string", "task": "string", "config?": "object | null", "agent?": "string | null",
-                "attachments?": "Attachment[]",
+                "attachments?": "Attachment[]", "follows?": "string | null",
             }),
         ),
         ("REQ-WD-5: dispatched", of::<Dispatched>(), id.clone()),
@@ -204,6 +204,7 @@ fn the_schemas_have_the_shapes_of_the_worker_dispatch_specification() {
                 "jobId": "string", "status": status, "description": "string", "summary": "string | null",
                 "questions": "string[] | null", "decisions": "Decision[] | null", "error": "string | null",
                 "startedAt": "string", "completedAt": "string | null", "usage?": "JobUsage", "heldBack?": "boolean",
+                "follows?": "string",
             }),
         ),
         ("REQ-WD-13", of::<Decision>(), json!({"question": "string", "decision": "string", "reasoning": "string"})),

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use crate::{
     auth::add,
     support::{
-        host::{Home, Host, free_port, wait_for},
+        host::{Home, Host, free_port},
         output::{stderr, stdout},
     },
 };
@@ -35,7 +35,7 @@ fn a_host_with_a_self_signed_certificate_is_reached_by_who_trusts_it() {
     let mut command = home.guild();
     command.arg("serve").arg("--members").arg(home.path("members")).args(["--port", &port.to_string()]);
     let host = Host::start(command, port, "");
-    wait_for("the host to be ready", || host.output().contains("listening at https://").then_some(()));
+    host.prints("listening at https://");
 
     let (pem, token_file) = (home.path("tls/guild-tls.pem"), home.write("token", &token));
     let (pem, token_file) = (pem.to_str().unwrap(), token_file.to_str().unwrap());

@@ -260,6 +260,6 @@ fn a_read_root_in_which_there_is_nothing_to_read_is_said_at_the_start() {
         })
         .collect();
     let host = home.serve_roster(&absolute.iter().map(String::as_str).collect::<Vec<_>>());
-    wait_for("the warnings", || host.output().contains("has no document").then_some(()));
+    host.prints("has no document");
     refused_for(&host.output());
 }

@@ -9,7 +9,7 @@ use crate::{
     commissions::Hall,
     meetings::Events,
     sessions::Fixture,
-    support::host::{Client, Host, wait_for},
+    support::host::{Client, Host},
 };
 
 /// Tokens for ten cents.
@@ -74,7 +74,7 @@ fn without_a_cap_nothing_is_refused_and_one_that_comes_later_counts_what_was_spe
     let before = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{before}[spend]\nhost_usd_per_day = 0.1\n")).unwrap();
     host.signal("-HUP");
-    wait_for("the cap", || host.output().contains("guild.toml was read again: 1 change").then_some(()));
+    host.prints("guild.toml was read again: 1 change");
     assert!(refused(&host.client()).contains("the host has spent 0.10 US dollars today"));
 }
 

@@ -103,7 +103,7 @@ fn a_job_that_ends_each_host_is_held_back_and_the_others_go_on() {
     let list = host.client().call("worker/list", json!({"detail": "detailed"})).unwrap().to_string();
     assert!(list.contains(&format!("guild resume {poison}")), "{list}");
     assert!(case.fixture.job_file(&poison, "log.txt").contains("held back"));
-    assert!(host.output().contains(&format!("guild resume {poison}")), "{}", host.output());
+    host.prints(&format!("guild resume {poison}"));
     assert_eq!(case.asked.load(Ordering::SeqCst), 3, "it was resumed");
 
     let url = format!("http://127.0.0.1:{}/mcp", host.port);

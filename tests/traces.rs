@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// A collector, which keeps all spans that it receives.
-struct Collector {
-    url: String,
+pub(crate) struct Collector {
+    pub(crate) url: String,
     received: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     _runtime: Runtime,
 }
 
 impl Collector {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let received = Arc::new(Mutex::new(Vec::new()));
         let (kept, listener) = (received.clone(), runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap());
@@ -40,15 +40,29 @@ impl Collector {
         Self { url, received, _runtime: runtime }
     }
 
+    /// All spans so far.
+    fn spans(&self) -> Vec<Span> {
+        let received = self.received.lock().unwrap();
+        let spans = received.iter().flat_map(|request| &request.resource_spans);
+        spans.flat_map(|of| &of.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
+    }
+
     /// The spans of a trace, once one of them has this name.
     fn trace(&self, id: &str, last: &str) -> Vec<Span> {
         wait_for(last, || {
-            let received = self.received.lock().unwrap();
-            let spans = received.iter().flat_map(|request| &request.resource_spans);
-            let spans = spans.flat_map(|of| &of.scope_spans).flat_map(|scope| scope.spans.clone());
-            let spans: Vec<Span> = spans.filter(|span| hex(&span.trace_id) == id).collect();
+            let spans: Vec<Span> = self.spans().into_iter().filter(|span| hex(&span.trace_id) == id).collect();
             spans.iter().any(|span| span.name == last).then_some(spans)
         })
+    }
+
+    /// All spans of this name once one of the name `last` has come, each with the name of its parent and the value of an
+    /// attribute.
+    pub(crate) fn named(&self, name: &str, last: &str, key: &str) -> Vec<(String, Value)> {
+        let spans = wait_for(last, || Some(self.spans()).filter(|spans| spans.iter().any(|span| span.name == last)));
+        let parent =
+            |of: &Span| spans.iter().find(|span| span.span_id == of.parent_span_id).map(|span| span.name.clone());
+        let of_name = spans.iter().filter(|span| span.name == name);
+        of_name.map(|span| (parent(span).unwrap_or_default(), attribute(span, key))).collect()
     }
 }
 

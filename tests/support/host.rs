@@ -271,6 +271,11 @@ impl Host {
         self.output.lock().unwrap().clone()
     }
 
+    /// Waits until this process has printed `part`: what it prints reaches a test later than what it answers.
+    pub(crate) fn prints(&self, part: &str) {
+        wait_for(part, || self.output().contains(part).then_some(()));
+    }
+
     /// Waits for the end; its status, and all that it printed.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = wait_for("the host to end", || self.child.try_wait().unwrap());

@@ -128,6 +128,7 @@ impl Bench {
                 plan: Plan::OwnRun(Bounds::default()),
             },
             attachments: None,
+            follows: None,
         };
         let job = store.create(new).unwrap();
         let dir = self.dir.path().join("member/jobs").join(job.id().as_str());

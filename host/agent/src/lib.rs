@@ -9,6 +9,7 @@ pub mod files;
 mod readonly;
 mod shown;
 pub mod tool_set;
+mod trace;
 
 pub use claude::Claude;
 pub use files::{FILES_TASK, Looked, ReadRoots, RootError};

@@ -6,7 +6,7 @@
 //!
 //! let researcher = WorkerHandle::new("http://127.0.0.1:7433", Some(&"researcher".parse().unwrap()))?;
 //! let task = "What can an operator set?".to_owned();
-//! let params = DispatchParams { description: "settings".to_owned(), task, config: None, agent: None, attachments: Vec::new() };
+//! let params = DispatchParams { description: "settings".to_owned(), task, ..DispatchParams::default() };
 //! let job = researcher.dispatch(&params).await?.value.job_id;
 //! let ended = researcher.wait_for(job.as_str()).await?;
 //! if let Some(error) = ended.error {

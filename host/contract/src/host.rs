@@ -284,6 +284,49 @@ pub struct MemberDetail {
     pub trust_error: Option<String>,
     /// The memories of the member's own, sorted by key.
     pub memories: Vec<MemoryView>,
+    /// The result of `guild audit` for the member; null if it has no component.
+    pub audit: Option<AuditSummary>,
+    /// The reason that there is no audit; null if there is one.
+    pub audit_error: Option<String>,
+}
+
+/// What an audit says of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditSummary {
+    /// What the member reads, where it can send that, and what it writes, in a sentence.
+    pub reach: Option<String>,
+    /// What can flow where, the most severe first.
+    pub flows: Vec<FlowView>,
+    /// What a reviewer should look at, the most severe first.
+    pub findings: Vec<FindingView>,
+}
+
+/// Something that can flow from what a member reads to a place outside of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowView {
+    /// What is read.
+    pub source: String,
+    /// Where it can go.
+    pub sink: String,
+    /// How much it matters: `critical`, `high`, `medium`, `low` or `info`; null if every member does it.
+    pub severity: Option<String>,
+    /// The reason of the severity; null if there is none.
+    pub why: Option<String>,
+}
+
+/// A finding of an audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FindingView {
+    /// The id of the rule, such as `GA060`.
+    pub rule: String,
+    /// How much it matters: `critical`, `high`, `medium`, `low` or `info`.
+    pub severity: String,
+    /// The place: an import, a key of the manifest, a section.
+    pub place: String,
+    /// What it is, and what to do.
+    pub text: String,
+    /// The reason that the operator accepts it, and until when; null if it is not accepted.
+    pub accepted: Option<String>,
 }
 
 /// A request of a manifest.

@@ -100,7 +100,7 @@ impl RpcError {
 
 // REQ-WD-5, REQ-WD-6.
 /// Parameters of `worker/dispatch`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DispatchParams {
     /// A short label for lists. It must not be blank.
     #[schemars(length(min = 1))]
@@ -118,6 +118,11 @@ pub struct DispatchParams {
     /// Files for the worker, which lie in the job's directory. Its sessions read them as `attachments/PATH`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+    /// The id of an earlier job of this member that the new job continues. The files that came with the earlier job
+    /// come with the new one too, except those whose paths `attachments` takes. A continued job's questions count as
+    /// answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<String>,
 }
 
 /// A file that comes with a dispatch. It has either `text` or `data`.
@@ -350,6 +355,10 @@ pub struct StatusView {
     /// lets the job continue. Absent if the job is not held back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_back: bool,
+    /// The earlier job that this one continues, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "JobId")]
+    pub follows: Option<JobId>,
 }
 
 // REQ-WD-15.
@@ -626,6 +635,7 @@ mod tests {
             completed_at: None,
             usage: None,
             held_back: false,
+            follows: None,
         };
         assert_eq!(
             serde_json::to_string(&view).unwrap(),

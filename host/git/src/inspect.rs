@@ -2,6 +2,8 @@
 //! Revisions from callers are resolved to commit ids first, and a file is a literal path, so neither is ever an option.
 //! Programs that the configuration names for differences are switched off.
 
+use std::path::Path;
+
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
@@ -194,6 +196,13 @@ struct Shown<'a> {
     max_file_size: Option<usize>,
 }
 
+impl<'a> Shown<'a> {
+    /// The texts of all files but generated ones, or of one file.
+    fn plainly(compared: Vec<String>, file: Option<&'a str>) -> Self {
+        Self { compared, file, include_binary: false, include_generated: false, max_file_size: None }
+    }
+}
+
 impl Integration {
     /// The files that differ from the last commit.
     ///
@@ -269,8 +278,27 @@ impl Integration {
     /// [`GitError::NoCommitOfThatName`] if the branch was removed, or git failed.
     pub async fn attempt_changes(&self, branch: &AttemptBranch, file: Option<&str>) -> Result<String, GitError> {
         let compared = self.range(&format!("...{}", branch.full())).await?;
-        self.patch(&Shown { compared, file, include_binary: false, include_generated: false, max_file_size: None })
-            .await
+        self.patch(&Shown::plainly(compared, file)).await
+    }
+
+    /// The changes of an attempt under way since its branch left the integration branch: those in its worktree at `dir`
+    /// too, which are not committed yet.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::NotAWorktree`], [`GitError::OtherBranch`], or git failed.
+    pub async fn changes_so_far(
+        &self,
+        branch: &AttemptBranch,
+        dir: &Path,
+        file: Option<&str>,
+    ) -> Result<String, GitError> {
+        let repository = self.repository();
+        let worktree = repository.worktree(dir)?.ok_or_else(|| repository.not_a_worktree(dir))?;
+        let head = repository.on_branch(&worktree.dir, &branch.full()).await?;
+        let tree = repository.tree_so_far(&worktree, &head.tree).await?;
+        let common = self.look(&["merge-base", "HEAD"]).await?.arg(head.commit.as_str()).line().await?;
+        self.patch(&Shown::plainly(vec![common, tree], file)).await
     }
 
     /// A commit.

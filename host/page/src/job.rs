@@ -63,6 +63,9 @@ pub fn live(job: &JobNow) -> Markup {
                 (status(state.status, queued, state.held_back)) " since " (time(&state.started_at))
                 @if let Some(at) = &state.completed_at { ", ended " (time(at)) }
             }
+            @if let Some(earlier) = &state.follows {
+                p { "It continues " a href=(job_path(&job.member, earlier.as_str())) { "an earlier job" } "." }
+            }
             @if let Some(used) = &state.usage { p { (usage(used)) } }
             @if let Some(error) = &state.error { p.error { (text(error)) } }
             @if let Some(summary) = &state.summary { p.summary { (text(summary)) } }
@@ -174,6 +177,7 @@ fn dispatch(viewer: &Viewer, job: &JobNow) -> Markup {
             summary { "Run again" }
             form method="post" action=(member_path(&job.member)) enctype="multipart/form-data" {
                 (csrf(viewer))
+                input type="hidden" name="continues" value=(job.status.job_id.as_str());
                 (fields(&task.description, &task.task, task.config.as_ref().map(pretty).as_deref()))
                 p { button { "Dispatch" } }
             }

@@ -7,6 +7,7 @@
 pub mod assets;
 mod chart;
 pub mod file;
+mod flows;
 mod frame;
 pub mod hall;
 pub mod host;

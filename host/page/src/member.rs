@@ -8,6 +8,7 @@ use guild_contract::{
 use maud::{Markup, html};
 
 use crate::{
+    flows::audit,
     frame::page,
     job::fields,
     parts::{Viewer, csrf, job_path, member_path, number, status, text, time},
@@ -85,6 +86,12 @@ fn inside(viewer: &Viewer, detail: &MemberDetail) -> Markup {
                 h3 { "Limits below those of the host" }
                 ul { @for limit in &detail.limits { li { code { (text(&limit.name)) } " " (text(&limit.value.to_string())) } } }
             }
+        }
+        section aria-labelledby="audit" {
+            h2 id="audit" { "Audit" }
+            @if let Some(found) = &detail.audit { (audit(found)) }
+            @if let Some(why) = &detail.audit_error { p.error { (text(why)) } }
+            p.quiet { code { "guild audit " (text(&detail.member)) } " says more." }
         }
         section aria-labelledby="memories" {
             h2 id="memories" { "Memories" }

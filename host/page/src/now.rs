@@ -1,5 +1,7 @@
 //! Renders what a host does now: questions, running jobs, members, and the jobs that ended last.
 
+use std::collections::HashSet;
+
 use guild_contract::{
     JobStatus, MemberReport, MemberService,
     rpc::{JobCounts, JobsView, StatusView},
@@ -45,7 +47,13 @@ pub fn live(members: &[MemberNow]) -> Markup {
         })
         .collect();
     jobs.sort_by(|(_, a), (_, b)| b.started_at.cmp(&a.started_at));
-    let asking: Vec<_> = jobs.iter().filter(|(_, job)| job.questions.is_some()).collect();
+    // A job that continues another one is newer, so it is in the list if the other one is.
+    let continued: HashSet<_> =
+        jobs.iter().filter_map(|(member, job)| Some((*member, job.follows.as_ref()?))).collect();
+    let asking: Vec<_> = jobs
+        .iter()
+        .filter(|(member, job)| job.questions.is_some() && !continued.contains(&(member, &job.job_id)))
+        .collect();
     let running: Vec<_> = jobs.iter().filter(|(_, job)| job.status == JobStatus::Running).collect();
     let ended: Vec<_> = jobs.iter().filter(|(_, job)| job.status != JobStatus::Running).take(ENDED).collect();
     html! {

@@ -1,6 +1,7 @@
 //! Finds and serves the members of a host, carries out their jobs, and publishes events about both.
 
 mod answer;
+pub mod audit;
 pub mod check;
 pub mod discovery;
 pub mod events;

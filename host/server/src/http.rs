@@ -76,13 +76,17 @@ struct App {
     router: Router,
 }
 
+/// What a client is told at a path that nothing has.
+const NOTHING_HERE: &str = "nothing is at this path: a member is at /members/NAME/mcp, the tools of all members are \
+                            at /mcp, and the page is at /";
+
 fn router(host: &Arc<Host>) -> Router {
     let plain = Router::new()
         .route("/members", get(members))
         // A stream of events has no head alone.
         .route(events::PATH, get(listen).head(not_get))
         .route(METRICS, get(metrics::metrics))
-        .fallback(|| async { StatusCode::NOT_FOUND })
+        .fallback(|| async { Declined::invalid(StatusCode::NOT_FOUND, NOTHING_HERE).json() })
         .layer(compression());
     let hall: Router = match Api::of(host) {
         Some(api) => api.router(),

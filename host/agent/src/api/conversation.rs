@@ -11,7 +11,7 @@ use guild_session::{
     transcript::Entry,
 };
 use serde_json::Value;
-use tracing::{Instrument as _, field::Empty};
+use tracing::Instrument as _;
 
 use super::{
     Api,
@@ -19,6 +19,7 @@ use super::{
     messages::{self, CONTINUE, Outcome, Recalled, call_id},
     request::{Completion, within},
 };
+use crate::trace;
 
 /// The number of calls that run at a time in a turn whose calls all only read.
 const PARALLEL_CALLS: usize = 8;
@@ -120,22 +121,11 @@ impl<'a> Conversation<'a> {
         session.meter.take_turn()?;
         self.compact();
         self.turn += 1;
-        let span = tracing::debug_span!(
-            "chat",
-            otel.kind = "client",
-            otel.name = %format_args!("chat {model}"),
-            gen_ai.operation.name = "chat",
-            gen_ai.provider.name = api.options.provider.facts().name,
-            gen_ai.request.model = model,
-            gen_ai.usage.input_tokens = Empty,
-            gen_ai.usage.output_tokens = Empty,
-        );
+        let span = trace::chat(api.options.provider.facts().name, model);
         let asked = api.ask(session, model, &self.messages).instrument(span.clone());
         let Completion { answer, tokens, cost } = asked.await?;
         let usage: Usage = api.options.prices.usage(model, tokens);
-        let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
-        span.record("gen_ai.usage.input_tokens", number(usage.input_tokens));
-        span.record("gen_ai.usage.output_tokens", number(usage.output_tokens));
+        trace::record_usage(&span, &usage);
         drop(span);
         let text = answer.text();
         session.journal.write(&Entry::Turn {

@@ -7,12 +7,13 @@ use guild_session::{
     meter::{Ending, OpenCost},
     transcript::Entry,
 };
+use tracing::Span;
 
 use super::{
     conversation::Conversation,
     protocol::{Message, Outcome, Tokens},
 };
-use crate::shown::Shown;
+use crate::{shown::Shown, trace};
 
 /// Counts turns, and records each when it is complete.
 pub(super) struct Turns {
@@ -44,6 +45,8 @@ struct Turn {
     in_pieces: bool,
     /// Whether an earlier block of text has ended.
     has_block: bool,
+    /// Its span in traces, until it is complete.
+    span: Span,
 }
 
 impl Turns {
@@ -102,6 +105,7 @@ impl Turns {
             streamed,
             in_pieces: false,
             has_block: false,
+            span: trace::chat("anthropic", message.model.as_deref().unwrap_or("unknown")),
         });
         Ok(())
     }
@@ -178,6 +182,7 @@ impl Turns {
             Some(model) => options.prices.usage(model, Some(turn.tokens.counted())),
             None => Usage { turns: 1, ..turn.tokens.usage() },
         };
+        trace::record_usage(&turn.span, &usage);
         let broke_off = session.converses && turn.streamed;
         if broke_off {
             self.shown.begin_again(false);

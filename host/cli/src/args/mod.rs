@@ -312,6 +312,10 @@ pub(crate) struct WorkArgs {
     /// A file for the worker; repeat it for several. Its sessions read it as `attachments/NAME`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) attach: Vec<PathBuf>,
+    /// An earlier job of the member that the new one continues: its files come along, and its questions count as
+    /// answered
+    #[arg(long, value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) follows: Option<String>,
 }
 
 /// `guild dispatch`.

@@ -2,10 +2,8 @@
 //!
 //! The findings decide the exit code; all formats show the same [`Audit`].
 
-mod accepted;
 mod difference;
 mod html;
-mod package;
 mod rows;
 mod sarif;
 mod subject;
@@ -20,6 +18,7 @@ use std::{
 
 use guild_audit::{Audit, Difference, Severity, model::FORMAT};
 use guild_config::Config;
+use guild_roster::audit::accepted;
 use jiff::Zoned;
 use serde::Serialize;
 
@@ -27,7 +26,7 @@ use crate::{
     args::{Audit as Args, AuditFormat},
     failure::{Failure, exit},
     local,
-    output::{escaped_json, print},
+    output::{escaped_json, print, tell},
 };
 use subject::Subject;
 
@@ -47,7 +46,7 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
         subject = subject.with_tools(&config)?;
     }
     let mut audit = subject.audit();
-    accepted::mark(&mut audit, args.accept.as_deref(), &config, Zoned::now().date())?;
+    accept(&mut audit, args.accept.as_deref(), &config)?;
     let format = if args.json { AuditFormat::Json } else { args.format };
     let (shown, has) = match &args.against {
         None => (shown(&audit, format, args.all)?, args.fail_on.is_some_and(|least| audit.has(least))),
@@ -73,7 +72,7 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
 /// The first screen of `guild audit` for a member.
 pub(crate) fn first_screen(member: &str, local: &local::LocalArgs, config: &Config) -> Result<String, Failure> {
     let mut audit = Subject::find(member, local, config)?.audit();
-    accepted::mark(&mut audit, None, config, Zoned::now().date())?;
+    accept(&mut audit, None, config)?;
     Ok(text::summary(&audit))
 }
 
@@ -115,6 +114,13 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
 fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|e| fail(format!("cannot write JSON: {e}")))?;
     Ok(escaped_json(&text).into_owned() + "\n")
+}
+
+/// Marks the findings that are accepted.
+fn accept(audit: &mut Audit, named: Option<&Path>, config: &Config) -> Result<(), Failure> {
+    let expired = accepted::mark(audit, named, config, Zoned::now().date()).map_err(fail)?;
+    expired.iter().for_each(|notice| tell(format_args!("{notice}")));
+    Ok(())
 }
 
 /// The failure to find or read the subject of an audit.

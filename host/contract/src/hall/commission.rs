@@ -672,7 +672,10 @@ pub struct DiffParams {
 pub struct CommissionDiff {
     /// The branch of the last attempt.
     pub branch: String,
-    /// The changes on the branch, as a patch; empty if there are none. Files that are too large, and generated files,
+    /// Whether the attempt is under way: its changes so far are in the patch, and not on the branch yet.
+    #[serde(rename = "underWay")]
+    pub under_way: bool,
+    /// The changes, as a patch; empty if there are none. Files that are too large, and generated files,
     /// are named at its end.
     pub patch: String,
 }
@@ -688,8 +691,8 @@ impl Operation for ReadDiff {
     const ROW: Row = Row::new(
         "commission/diff",
         Access::Reads,
-        "Returns the changes on the branch of a commission's last attempt, as a patch. A running attempt commits its \
-         changes when it ends.",
+        "Returns the changes of a commission's last attempt as a patch: those on its branch, and those of an attempt \
+         that is under way, which it commits when it ends.",
     )
     .answers_mebibytes(16)
     .get("/commission/request/commission/diff")

@@ -82,6 +82,9 @@ pub struct Meta {
     /// The way in which the job was last resumed, until it has run for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumption: Option<Resumption>,
+    /// The earlier job that this one continues, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<JobId>,
 }
 
 /// The way in which a job was resumed a short while ago. If the host stops now without a clean shutdown, the job is a

@@ -328,18 +328,7 @@ impl Repository {
             return Err(GitError::LoreNotADirectory { path: dir.clone(), file: ".lore".to_owned() });
         }
         free(&worktree.own.join("index.lock"), self.git.longest_run()).await?;
-        let mut tries = 0;
-        let tree = loop {
-            let Some(changed) = self.changes(dir).await? else { return Ok(head.to_owned()) };
-            let add = ["--literal-pathspecs", "add", "--all", "--force", "--sparse", "--pathspec-from-file=-"];
-            let add = self.git.call(dir, &add).arg("--pathspec-file-nul").input(changed);
-            match add.run().await {
-                Ok(_) => break self.git.call(dir, &["write-tree"]).line().await?,
-                // A file that vanished meanwhile is an error.
-                Err(GitError::Failed { .. }) if tries < TRIES => tries += 1,
-                Err(error) => return Err(error),
-            }
-        };
+        let Some(tree) = self.add_all(dir, &worktree.own.join("index")).await? else { return Ok(head.to_owned()) };
         if tree != head
             && let Err(refused) = self.check_tree(&tree, Some(head), whose).await
         {
@@ -350,11 +339,40 @@ impl Repository {
         Ok(tree)
     }
 
+    /// All files of a worktree whose attempt is under way, as a tree. The worktree's index stays as it is. `head` is the
+    /// tree of the commit that is checked out.
+    pub(crate) async fn tree_so_far(&self, worktree: &Worktree, head: &str) -> Result<String, GitError> {
+        self.check_settings(&worktree.dir).await?;
+        let own = worktree.own.join("index");
+        let copied = tempfile::tempdir().and_then(|temporary| {
+            let index = temporary.path().join("index");
+            fs::copy(&own, &index).map(|_| (temporary, index))
+        });
+        let (_temporary, index) = copied.map_err(|source| GitError::File { path: own, source })?;
+        Ok(self.add_all(&worktree.dir, &index).await?.unwrap_or_else(|| head.to_owned()))
+    }
+
+    /// Adds all files of a worktree to an index, and writes its tree. `None`: there are no changes.
+    async fn add_all(&self, dir: &Path, index: &Path) -> Result<Option<String>, GitError> {
+        let mut tries = 0;
+        loop {
+            let Some(changed) = self.changes(dir, index).await? else { return Ok(None) };
+            let add = ["--literal-pathspecs", "add", "--all", "--force", "--sparse", "--pathspec-from-file=-"];
+            let add = self.git.call(dir, &add).arg("--pathspec-file-nul").input(changed).index(index);
+            match add.run().await {
+                Ok(_) => break Ok(Some(self.git.call(dir, &["write-tree"]).index(index).line().await?)),
+                // A file that vanished meanwhile is an error.
+                Err(GitError::Failed { .. }) if tries < TRIES => tries += 1,
+                Err(error) => break Err(error),
+            }
+        }
+    }
+
     /// The files that differ from the index, each with a zero byte behind it. `None`: nothing differs, not even the
     /// index from the commit.
-    async fn changes(&self, dir: &Path) -> Result<Option<Vec<u8>>, GitError> {
+    async fn changes(&self, dir: &Path, index: &Path) -> Result<Option<Vec<u8>>, GitError> {
         let status = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"];
-        let listed = self.git.call(dir, &status).arg("--ignore-submodules=all").run().await?;
+        let listed = self.git.call(dir, &status).arg("--ignore-submodules=all").index(index).run().await?;
         let (mut changed, mut some) = (Vec::new(), false);
         for entry in listed.split(|&byte| byte == 0) {
             // `<kind> <index><worktree> ...`. The file stands behind the last of so many fields, and may have blanks.

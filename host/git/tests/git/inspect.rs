@@ -131,3 +131,25 @@ async fn each_file_and_the_whole_are_bounded_and_what_is_left_out_is_named() {
     fs::remove_dir_all(project.integration_dir()).unwrap();
     assert!(integration.status_view().await.is_err());
 }
+
+#[tokio::test]
+async fn the_changes_of_an_attempt_under_way_are_those_on_its_branch_and_in_its_worktree() {
+    let project = Project::new();
+    let integration = project.integration().await.unwrap();
+    let branch = project.attempt(&integration, "a", &[("src/code.rs", "one\nTWO\nthree\n")]).await;
+    let dir = project.attempt_dir("a");
+    write(&dir, "README.md", "loose\n");
+    write(&dir, "new.md", "new\n");
+    let status = || user_git(&dir, &["status", "--porcelain"]);
+    let before = status();
+    let patch = integration.changes_so_far(&branch, &dir, None).await.unwrap();
+    for change in ["+TWO\n", "+loose\n", "+++ b/new.md\n"] {
+        assert!(patch.contains(change), "{change:?} is not in {patch}");
+    }
+    let one = integration.changes_so_far(&branch, &dir, Some("new.md")).await.unwrap();
+    assert!(one.contains("+new\n") && !one.contains("TWO"), "{one}");
+    // Nothing was added to the index of the worker, and nothing was committed.
+    assert_eq!(status(), before);
+    let committed = integration.attempt_changes(&branch, None).await.unwrap();
+    assert!(committed.contains("+TWO\n") && !committed.contains("loose"), "{committed}");
+}

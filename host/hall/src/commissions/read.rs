@@ -103,7 +103,8 @@ impl Commissions {
         Ok(CommissionDetail { commission, timeline, raw_content })
     }
 
-    /// The changes on the branch of the last attempt, of all files or of one.
+    /// The changes of the last attempt, of all files or of one: those on its branch; and while it is under way, those in
+    /// its worktree too.
     ///
     /// # Errors
     ///
@@ -123,13 +124,18 @@ impl Commissions {
         if !integration.repository().branch_exists(&branch).await? {
             return Err(conflict(&format!("{branch} was removed")));
         }
-        let patch = integration.attempt_changes(&branch, file).await.map_err(|error| match error {
+        let under_way = now.worktree_dir.as_deref().filter(|_| now.status.is_active());
+        let patch = match under_way {
+            Some(dir) => integration.changes_so_far(&branch, dir, file).await,
+            None => integration.attempt_changes(&branch, file).await,
+        };
+        let patch = patch.map_err(|error| match error {
             GitError::TooMuchOutput { bytes, .. } => OperationError::Conflict(format!(
                 "the changes on {branch} have more than {bytes} bytes; ask for one file with `file`"
             )),
             error => error.into(),
         })?;
-        Ok(CommissionDiff { branch: branch.to_string(), patch })
+        Ok(CommissionDiff { branch: branch.to_string(), under_way: under_way.is_some(), patch })
     }
 
     /// The number of running attempts.

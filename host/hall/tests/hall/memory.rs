@@ -102,6 +102,7 @@ impl World {
                 token: None,
                 plan,
                 attachments: None,
+                follows: None,
             })
             .unwrap()
     }

@@ -298,7 +298,16 @@ pub(crate) fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
     };
     let (description, task) = ("d".to_owned(), "t".to_owned());
     store
-        .create(NewJob { id, description, task, config: serde_json::json!({}), token: None, plan, attachments: None })
+        .create(NewJob {
+            id,
+            description,
+            task,
+            config: serde_json::json!({}),
+            token: None,
+            plan,
+            attachments: None,
+            follows: None,
+        })
         .unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use cap_std::fs::Dir;
 use guild_contract::rpc::AttachedFile;
 use guild_fs::{
-    durable::{Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
+    durable::{Survives, create, if_there, open_dir, open_or_make_dir, read_whole, sync_dir},
     tree::walk,
 };
 
@@ -48,6 +48,22 @@ pub(crate) fn list(job: &Dir) -> io::Result<Vec<AttachedFile>> {
         }
     }
     files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// Reads the files of a job.
+///
+/// # Errors
+///
+/// Returns an error when a file cannot be read, or has more than `max` bytes.
+pub(crate) fn read(job: &Dir, max: u64) -> io::Result<Vec<AttachedBytes>> {
+    let mut files = Vec::new();
+    for AttachedFile { path, .. } in list(job)? {
+        // A file that was removed meanwhile is none of the job's any more.
+        let Some((bytes, _)) = read_whole(job, &path, max)? else { continue };
+        let path = path.trim_start_matches(ATTACHMENTS).trim_start_matches('/').to_owned();
+        files.push(AttachedBytes { path, bytes });
+    }
     Ok(files)
 }
 

@@ -242,6 +242,7 @@ impl Notes {
             completed_at: meta.completed_at.clone(),
             usage: meta.usage.clone(),
             held_back: is_held_back(meta),
+            follows: meta.follows.clone(),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     error::StoreError,
     files::{
         artifacts::{self, ARTIFACTS, Names},
-        attachments,
+        attachments::{self, AttachedBytes},
         journal::Position,
         record::{self, RESULT, SUBMISSION},
     },
@@ -128,6 +128,17 @@ impl JobStore {
             record::read_task(&dir, &self.context.limits()).map_err(StoreError::io("the job's task cannot be read"))?;
         let attachments = attachments::list(&dir).map_err(StoreError::io("the job's attachments cannot be listed"))?;
         Ok(TaskView { job_id, description, task, config, attachments })
+    }
+
+    /// A job's id, with the files that came with its dispatch. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job is unknown, or a file cannot be read.
+    pub fn attached(&self, id: &str) -> Result<(JobId, Vec<AttachedBytes>), StoreError> {
+        let (id, dir) = self.open_job(id)?;
+        let files = attachments::read(&dir, self.context.limits().attachments_bytes);
+        Ok((id, files.map_err(StoreError::io("the job's attachments cannot be read"))?))
     }
 
     /// The job of that id, if it is in the index. It never blocks on storage.

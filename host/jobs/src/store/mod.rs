@@ -102,6 +102,8 @@ pub struct NewJob {
     pub token: Option<String>,
     /// The files that came with the dispatch, if there are some.
     pub attachments: Option<Staged>,
+    /// The earlier job that it continues, if there is one.
+    pub follows: Option<JobId>,
     /// The accepted plan.
     pub plan: Accepted,
 }
@@ -216,6 +218,7 @@ impl JobStore {
             resumes: 0,
             token: new.token.clone(),
             resumption: None,
+            follows: new.follows.clone(),
         };
         if new.attachments.is_none() && !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));

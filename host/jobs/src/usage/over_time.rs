@@ -278,6 +278,7 @@ mod tests {
             resumes: 0,
             token: None,
             resumption: None,
+            follows: None,
         });
         let view = over.view(0, 0);
         assert_eq!(view.used.len(), KINDS + 1);

@@ -141,7 +141,16 @@ pub fn accepted() -> Accepted {
 pub fn new_job(store: &JobStore, description: &str) -> NewJob {
     let (description, task) = (description.into(), "the task".into());
     let plan = accepted();
-    NewJob { id: store.new_id(), description, task, config: Value::Null, token: None, attachments: None, plan }
+    NewJob {
+        id: store.new_id(),
+        description,
+        task,
+        config: Value::Null,
+        token: None,
+        attachments: None,
+        follows: None,
+        plan,
+    }
 }
 
 pub fn start(store: &Arc<JobStore>, description: &str) -> Arc<RunningJob> {

@@ -28,8 +28,8 @@ const REASON_CHARS: usize = 160;
 pub struct CommissionNow {
     /// The answer of `commission/read`.
     pub detail: CommissionDetail,
-    /// The answer of `commission/diff`, or the reason that there is none. None while an attempt is running, which
-    /// commits its changes when it ends, and before the first attempt.
+    /// The answer of `commission/diff`, or the reason that there is none. None before the first attempt, and in the live
+    /// view of one under way, where it would be computed at each event.
     pub diff: Option<Result<CommissionDiff, String>>,
     /// The page of the last attempt's job.
     pub job: Option<String>,
@@ -57,6 +57,7 @@ pub fn commission(viewer: &Viewer, now: &CommissionNow) -> String {
             },
             CommissionPhase::Ended | CommissionPhase::Over => (live(viewer, now)),
         }
+        @if commission.status.is_active() { (changes("so-far", "Changes so far", now)) }
         (further(viewer, now))
     };
     page(named(commission), Some(viewer), &body)
@@ -86,14 +87,26 @@ pub fn live(viewer: &Viewer, now: &CommissionNow) -> Markup {
             h2 id="timeline" { "Timeline" }
             ol.timeline { @for entry in &now.detail.timeline { (line(entry)) } }
         }
-        section aria-labelledby="changes" {
-            h2 id="changes" { "Changes" }
+        @if !commission.status.is_active() { (changes("changes", "Changes", now)) }
+    }
+}
+
+/// The changes of the last attempt.
+fn changes(id: &str, heading: &str, now: &CommissionNow) -> Markup {
+    html! {
+        section aria-labelledby=(id) {
+            h2 id=(id) { (heading) }
             @match &now.diff {
-                None if commission.status.is_active() => p.quiet { "The attempt commits its changes when it ends." },
                 None => p.quiet { "No attempt has begun." },
                 Some(Err(why)) => p.quiet { (text(why)) },
                 Some(Ok(changes)) => {
-                    p.quiet { "On the branch " code { (text(&changes.branch)) } }
+                    p.quiet {
+                        @if changes.under_way {
+                            "The attempt commits them when it ends. " a href=(now.path()) { "Look again" }
+                        } @else {
+                            "On the branch " code { (text(&changes.branch)) }
+                        }
+                    }
                     @if changes.patch.is_empty() { p.quiet { "There are no changes." } } @else { (diff(&changes.patch)) }
                 }
             }

@@ -1,21 +1,27 @@
 //! Shows what a member is to the host's operator, and carries out the operator's decisions about it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
+use guild_audit::Audit;
 use guild_auth::audit_log::Who;
 use guild_contract::{
     MemberKey,
     capability::grants::Verdict,
-    host::{ApproveParams, MemberDetail, MemberLimit, MemoryView, RequestView, TrustView},
+    host::{
+        ApproveParams, AuditSummary, FindingView, FlowView, MemberDetail, MemberLimit, MemoryView, RequestView,
+        TrustView,
+    },
     manifest::{FILE_NAME, package},
     rpc::RpcError,
 };
 use guild_fs::{clock::SystemClock, durable::read_whole};
 use guild_jobs::MemoryStore;
 use guild_trust::{Standing, Trusted, directory_path};
+use jiff::Zoned;
 
 use super::Host;
 use crate::{
+    audit::{self, Installed, accepted},
     discovery::{self, FoundMember, granted::Granted},
     jobs::files::end_before_approval,
     members::{member::Member, roster::MemberState},
@@ -46,6 +52,8 @@ impl Host {
             trust: None,
             trust_error: None,
             memories: self.memories(&found)?,
+            audit: None,
+            audit_error: None,
         };
         let Some(spec) = &found.manifest.component else { return Ok(detail) };
         let granted = Granted::of(&found, spec, &context.config, &approval).map_err(RpcError::internal)?;
@@ -61,10 +69,27 @@ impl Host {
         let limit = |name: &&str| Some(MemberLimit { name: (*name).to_owned(), value: values.get(*name).cloned()? });
         detail.limits = granted.limits.narrowed.keys().filter_map(limit).collect();
         match approval.look(&found.key, &found.dir, spec, granted.limits.limits.component_bytes) {
-            Ok((_, standing)) => detail.trust = Some(trust(&standing)),
+            Ok((candidate, standing)) => {
+                detail.trust = Some(trust(&standing));
+                match self.audit(found, &candidate.bytes) {
+                    Ok(audit) => detail.audit = Some(audit),
+                    Err(why) => detail.audit_error = Some(why),
+                }
+            }
             Err(refused) => detail.trust_error = Some(refused.to_string()),
         }
         Ok(detail)
+    }
+
+    /// The audit of a member with the component `bytes`, as `guild audit` makes it.
+    fn audit(&self, found: FoundMember, bytes: &[u8]) -> Result<AuditSummary, String> {
+        let config = self.opener.context().config.clone();
+        let file = found.manifest.component.as_ref().map(|spec| spec.file.clone()).unwrap_or_default();
+        let signature = audit::signature(&found.dir, &file, bytes, &config, Some(&found.key))?;
+        let members: BTreeSet<PathBuf> = config.members.iter().cloned().collect();
+        let mut audit = Installed::read(found, &config, &members)?.audit(&file, bytes, Some(&signature));
+        accepted::mark(&mut audit, None, &config, Zoned::now().date())?;
+        Ok(summary(audit))
     }
 
     /// Approves a member whose present state has the given hashes, for `who`. It blocks.
@@ -168,6 +193,33 @@ fn manifest(found: &FoundMember) -> Result<String, RpcError> {
     // Where both files are there, both declare the member.
     let texts: Vec<_> = texts.iter().map(|(text, _)| String::from_utf8_lossy(text)).collect();
     Ok(texts.join("\n"))
+}
+
+fn summary(audit: Audit) -> AuditSummary {
+    AuditSummary {
+        reach: audit.reach,
+        flows: audit
+            .flows
+            .into_iter()
+            .map(|flow| FlowView {
+                source: flow.source.to_string(),
+                sink: flow.sink.to_string(),
+                severity: flow.severity.map(|severity| severity.as_str().to_owned()),
+                why: flow.why,
+            })
+            .collect(),
+        findings: audit
+            .findings
+            .into_iter()
+            .map(|finding| FindingView {
+                rule: finding.rule.id().to_owned(),
+                severity: finding.severity.as_str().to_owned(),
+                place: finding.place,
+                text: finding.text,
+                accepted: finding.accepted,
+            })
+            .collect(),
+    }
 }
 
 fn trust(standing: &Standing) -> TrustView {

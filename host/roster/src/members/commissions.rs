@@ -225,9 +225,7 @@ impl WorkerJobs for Commissions {
         let params = DispatchParams {
             description: attempt.title.clone(),
             task: attempt.prompt.clone(),
-            config: None,
-            agent: None,
-            attachments: Vec::new(),
+            ..DispatchParams::default()
         };
         match member.dispatch_attempt(params, attempt.clone()).await {
             Ok(_) => Ok(()),

@@ -86,7 +86,8 @@ impl Params {
         let config = self.object("config")?;
         let attachments = self.attachments()?;
         let (description, task, agent) = (self.text("description")?, self.text("task")?, self.optional_text("agent")?);
-        Ok(DispatchParams { description, task, config, agent, attachments })
+        let follows = self.optional_text("follows")?;
+        Ok(DispatchParams { description, task, config, agent, attachments, follows })
     }
 
     pub(crate) fn list(mut self) -> Result<ListParams, RpcError> {

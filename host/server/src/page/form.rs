@@ -137,6 +137,7 @@ impl Form {
             config,
             agent: None,
             attachments: std::mem::take(&mut self.files),
+            follows: self.get("continues").map(str::to_owned),
         })
     }
 }

@@ -111,7 +111,7 @@ async fn commission(
     if Form::of(query.unwrap_or_default().as_bytes()).has("live") {
         return live::live(page, View::Commission { project, commission });
     }
-    let shown = hall_views::commission(&page, &project, &commission).await;
+    let shown = hall_views::commission(&page, &project, &commission, false).await;
     page.answer(shown.map(|shown| page.show(hall::commission::commission(&page.viewer(), &shown))))
 }
 

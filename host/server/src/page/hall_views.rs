@@ -96,13 +96,18 @@ async fn meetings(page: &PageRequest, hall: &Server, project: &str) -> Result<Me
 }
 
 /// Collects the data of a commission's page.
-pub(super) async fn commission(page: &PageRequest, project: &str, id: &str) -> Result<CommissionNow, Why> {
+pub(super) async fn commission(
+    page: &PageRequest,
+    project: &str,
+    id: &str,
+    is_live: bool,
+) -> Result<CommissionNow, Why> {
     let hall = page.hall()?;
     let (commission_id, project_name) = (id.to_owned(), Some(project.to_owned()));
     let params = ReadCommissionParams { commission_id: commission_id.clone(), project_name: project_name.clone() };
     let detail = page.call::<ReadCommission>(&hall, &params).await?;
     let commission = &detail.commission;
-    let diff = match commission.job.is_some() && !commission.status.is_active() {
+    let diff = match commission.job.is_some() && !(is_live && commission.status.is_active()) {
         true => {
             let params = DiffParams { commission_id, project_name, file: None };
             Some(page.call::<ReadDiff>(&hall, &params).await.map_err(|why| why.text))

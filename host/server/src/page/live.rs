@@ -94,7 +94,7 @@ impl View {
                 Some((hall::project::live(&shown).into_string(), Pace::of(shown.columns.iter().any(runs))))
             }
             Self::Commission { project, commission } => {
-                let shown = hall_views::commission(page, project, commission).await.ok()?;
+                let shown = hall_views::commission(page, project, commission, true).await.ok()?;
                 let pace = match shown.detail.commission.status.phase() {
                     CommissionPhase::Waiting => Pace::Waiting,
                     CommissionPhase::Active => Pace::Running,

@@ -222,5 +222,6 @@ pub(super) async fn follow_up(
         answers.join("\n\n")
     );
     let description = form.get("description").unwrap_or(&before.description).to_owned();
-    Ok(DispatchParams { description, task, config: before.config, agent: None, attachments: Vec::new() })
+    let follows = Some(job.to_owned());
+    Ok(DispatchParams { description, task, config: before.config, follows, ..DispatchParams::default() })
 }

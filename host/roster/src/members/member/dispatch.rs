@@ -99,7 +99,7 @@ impl Member {
 
     async fn accept(
         self: &Arc<Self>,
-        params: DispatchParams,
+        mut params: DispatchParams,
         attempt: Option<Attempt>,
         token: Option<&str>,
         created: impl FnOnce(&JobId) + Send + 'static,
@@ -109,7 +109,8 @@ impl Member {
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         may_spend(&context.ingress, agent, token)?;
-        let (mut request, request_bytes, attachments) = self.request(params)?;
+        let (follows, earlier) = self.continued(params.follows.take()).await?.unzip();
+        let (mut request, request_bytes, attachments) = self.request(params, earlier.unwrap_or_default())?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
             record::limit_reached("running_jobs");
             RpcError::busy(format!(
@@ -193,7 +194,8 @@ impl Member {
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let span = tracing::debug_span!("create-job", job = %activation.job);
             let has_attachments = attached.staged.is_some();
-            let created = this.create(&activation, plan.clone(), token, attached, activated.log, created);
+            let from = Origin { token, follows };
+            let created = this.create(&activation, plan.clone(), from, attached, activated.log, created);
             let job = created.instrument(span).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
@@ -232,7 +234,11 @@ impl Member {
     }
 
     /// The request, within the limits, and the bytes that the host keeps of it until its job has ended.
-    fn request(&self, params: DispatchParams) -> Result<(Request, u64, Vec<AttachedBytes>), RpcError> {
+    fn request(
+        &self,
+        params: DispatchParams,
+        earlier: Vec<AttachedBytes>,
+    ) -> Result<(Request, u64, Vec<AttachedBytes>), RpcError> {
         let limits = &self.context.limits;
         let config = Value::Object(params.config.unwrap_or_default());
         let bounded = |name: &str, bytes: usize, limit: &str, max: u64| {
@@ -251,9 +257,17 @@ impl Member {
         bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
         let text = config.to_string();
         bounded("config", text.len(), "config_bytes", limits.config_bytes)?;
-        let attachments = attachments::read(params.attachments, limits)?;
+        let attachments = attachments::read(params.attachments, earlier, limits)?;
         let bytes = (params.description.len() + params.task.len()) as u64 + parsed_bytes(text.as_bytes());
         Ok((Request { description: params.description, task: params.task, config }, bytes, attachments))
+    }
+
+    /// The earlier job that a dispatch continues, with the files that came with it.
+    async fn continued(&self, earlier: Option<String>) -> Result<Option<(JobId, Vec<AttachedBytes>)>, RpcError> {
+        let Some(earlier) = earlier else { return Ok(None) };
+        let store = self.data.store.clone();
+        let read = blocking(move || Ok(store.attached(&earlier)?)).await;
+        read.map(Some).map_err(|e: RpcError| RpcError::new(e.code, format!("`follows`: {}", e.message)))
     }
 
     /// Stores the attachments of a dispatch, and returns what its job reaches with them.
@@ -361,17 +375,17 @@ impl Member {
         &self,
         activation: &Activation,
         plan: Accepted,
-        token: Option<String>,
+        from: Origin,
         attached: Attached,
         log: Vec<String>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, mut task, config } = activation.request.clone();
-        let Attached { staged: attachments, listed } = attached;
+        let (Attached { staged: attachments, listed }, Origin { token, follows }) = (attached, from);
         task.truncate(task.len() - listed.len());
         let id = activation.job.clone();
         let (store, new) =
-            (self.data.store.clone(), NewJob { id, description, task, config, token, attachments, plan });
+            (self.data.store.clone(), NewJob { id, description, task, config, token, attachments, follows, plan });
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());
@@ -380,6 +394,14 @@ impl Member {
         })
         .await
     }
+}
+
+/// The origin of a job.
+struct Origin {
+    /// The name of the caller's token, if it had one.
+    token: Option<String>,
+    /// The earlier job that it continues, if there is one.
+    follows: Option<JobId>,
 }
 
 /// Bytes that it keeps besides, of what the component was given and has planned.

@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Read as _},
+    io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
-use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, MetadataExt as _};
 use guild_audit::{
     Operator,
     evidence::form::{Form, form_of},
@@ -19,12 +19,11 @@ use guild_contract::{
     capability::grants::Policy,
     manifest::{ComponentSpec, FILE_NAME, POSTURE, package},
 };
-use guild_fs::durable::if_there;
-use guild_roster::discovery::{FoundMember, discover};
+use guild_fs::durable::{self, if_there};
 use guild_trust::{SUFFIX, declares};
 use memchr::memmem;
 
-use super::NO_WAIT;
+use crate::discovery::{FoundMember, discover};
 
 /// The maximum number of files and links in the audit.
 const MAX_FILES: usize = 10_000;
@@ -81,9 +80,8 @@ pub(super) fn memories(member: &FoundMember) -> Vec<(String, Vec<u8>)> {
     let mut memories: Vec<_> = names
         .filter(|name| is_memory(&dir, name))
         .filter_map(|name| {
-            let mut content = Vec::new();
-            dir.open(&name).ok()?.take(MAX_MEMORY_BYTES).read_to_end(&mut content).ok()?;
-            Some((format!("{MEMORY}/{name}"), content))
+            let content = durable::read(&dir, &name, MAX_MEMORY_BYTES).ok()??;
+            Some((format!("{MEMORY}/{name}"), content.bytes))
         })
         .collect();
     memories.sort();
@@ -121,7 +119,8 @@ impl Others {
                 }
                 OtherKind::Special
             } else if found.is_file() {
-                let Some(content) = if_there(beginning(dir, Path::new(&name)))? else { continue };
+                let Some(content) = durable::read(dir, &name, SEARCHED_BYTES)? else { continue };
+                let content = content.bytes;
                 let kind = kind(&content, found.mode());
                 self.bytes += content.len();
                 if self.bytes > MAX_TOTAL_BYTES {
@@ -137,15 +136,6 @@ impl Others {
         }
         Ok(())
     }
-}
-
-/// Reads the beginning of a file.
-fn beginning(dir: &Dir, name: &Path) -> io::Result<Vec<u8>> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(NO_WAIT);
-    let mut content = Vec::new();
-    dir.open_with(name, &options)?.take(SEARCHED_BYTES).read_to_end(&mut content)?;
-    Ok(content)
 }
 
 fn kind(content: &[u8], mode: u32) -> OtherKind {

@@ -1,0 +1,134 @@
+//! Audits a member as it is installed: its component with its manifest, the other files of its directory, and the
+//! operator's policy.
+
+pub mod accepted;
+mod package;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use cap_std::fs::Dir;
+use guild_audit::{
+    Audit, Member, OfferedTool, Operator, Package, Subject,
+    model::{Signature, SignatureState},
+};
+use guild_config::Config;
+use guild_contract::{Limits, MemberKey, manifest::POSTURE};
+use guild_session::tools::ToolDefinition;
+use guild_trust::{Approval, Trust, directory_path};
+
+use crate::discovery::{
+    FoundMember,
+    granted::{Granted, ceiling},
+};
+
+/// A member with all that an audit of it reads, except its component.
+pub struct Installed {
+    found: FoundMember,
+    granted: Granted,
+    posture: Option<Vec<u8>>,
+    memories: Vec<(String, Vec<u8>)>,
+    tools: Vec<OfferedTool>,
+    others: package::Others,
+    operator: Operator,
+}
+
+impl Installed {
+    /// Reads a member's directory. `members` are the directories of members that may offer it toolboxes. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error, for a person, when the member has no component, or a file cannot be read.
+    pub fn read(found: FoundMember, config: &Config, members: &BTreeSet<PathBuf>) -> Result<Self, String> {
+        let Some(spec) = &found.manifest.component else {
+            return Err(format!("{} has no component: its own process serves it, not this host", found.key));
+        };
+        let directory = directory_path(&found.dir).unwrap_or_else(|_| found.key.to_string());
+        let granted = Granted::of(&found, spec, config, &Approval::new(config))?;
+        let posture = found.posture().map_err(|why| format!("{directory}: {POSTURE} {why}"))?;
+        let memories = package::memories(&found);
+        let others = package::other_files(&found, spec, is_loaded(&found, config)?);
+        let others = others.map_err(|e| format!("cannot read {directory}: {e}"))?;
+        let operator = package::operator(&found, spec, members, config);
+        Ok(Self { granted, posture, memories, tools: Vec::new(), others, operator, found })
+    }
+
+    /// The member.
+    pub fn found(&self) -> &FoundMember {
+        &self.found
+    }
+
+    /// The limits of the member.
+    pub fn limits(&self) -> &Limits {
+        &self.granted.limits.limits
+    }
+
+    /// Adds the tools that its component offers.
+    pub fn offer<'a>(&mut self, tools: impl Iterator<Item = &'a ToolDefinition>) {
+        self.tools = tools.map(offered).collect();
+    }
+
+    /// The audit of the member with the component `bytes`, whose file is `file`.
+    pub fn audit(&self, file: &str, bytes: &[u8], signature: Option<&Signature>) -> Audit {
+        let FoundMember { key, manifest, .. } = &self.found;
+        let member = manifest.component.as_ref().map(|spec| {
+            let package = Package {
+                posture: self.posture.as_deref(),
+                memories: &self.memories,
+                tools: &self.tools,
+                files: &self.others.files,
+                documents: &self.others.documents,
+                is_cut: self.others.is_cut,
+            };
+            let (grants, bounds) = (&*self.granted.grants, ceiling(spec, self.limits()));
+            Member { key, manifest, spec, grants, bounds, package, operator: &self.operator }
+        });
+        Audit::of(&Subject { file, bytes, member, limits: self.limits(), signature })
+    }
+}
+
+fn offered(tool: &ToolDefinition) -> OfferedTool {
+    let schema = |schema: &serde_json::Value| format!("{schema:#}");
+    let texts = [
+        ("title", tool.title.clone()),
+        ("description", Some(tool.description.clone())),
+        ("input", Some(schema(&tool.input_schema))),
+        ("output", tool.output_schema.as_ref().map(schema)),
+    ];
+    OfferedTool {
+        name: tool.name.clone(),
+        texts: texts.into_iter().filter_map(|(of, text)| Some((of, text?))).collect(),
+    }
+}
+
+/// Whether this host has loaded a member: it has a pin.
+fn is_loaded(member: &FoundMember, config: &Config) -> Result<bool, String> {
+    let lock = Approval::new(config).lock().map_err(|e| e.to_string())?;
+    Ok(directory_path(&member.dir).is_ok_and(|directory| lock.pins.contains_key(&directory)))
+}
+
+/// The state of the signature next to a component, the file `name` of `dir`. It blocks.
+///
+/// # Errors
+///
+/// Returns an error when `guild.trust` cannot be read.
+pub fn signature(
+    dir: &Dir,
+    name: &str,
+    bytes: &[u8],
+    config: &Config,
+    member: Option<&MemberKey>,
+) -> Result<Signature, String> {
+    let trust = config.directory.as_deref().map(Trust::load).transpose().map_err(|e| e.to_string())?;
+    let is_free = member.is_some_and(|key| config.free_posture.iter().any(|free| free.matches(key.as_str())));
+    let found = guild_trust::Signature::of_member(dir, name, bytes, &trust.unwrap_or_default(), is_free);
+    let (state, detail) = match found {
+        guild_trust::Signature::None => (SignatureState::Missing, None),
+        guild_trust::Signature::Good { name, comment, whole, .. } => {
+            let of = if whole { "component, manifest and posture" } else { "the component alone" };
+            (SignatureState::Valid, Some(format!("of {of}, by {name}: {comment}")))
+        }
+        guild_trust::Signature::Unknown => (SignatureState::Unknown, None),
+        guild_trust::Signature::Bad { why } => (SignatureState::Invalid, Some(why)),
+    };
+    Ok(Signature { state, required: config.require_signature, detail })
+}
