@@ -581,6 +581,9 @@ fn a_host_removes_the_jobs_that_retention_does_not_keep_and_counts_what_they_use
     for job in left {
         assert!(home.path("members/quick/jobs").join(job["jobId"].as_str().unwrap()).is_dir());
     }
+    // It says what the members take on disk.
+    let bytes = wait_for("the size", || host.members().first()?["diskBytes"].as_u64());
+    assert!(bytes > home.path("members/quick/guest.wasm").metadata().unwrap().len(), "{bytes}");
     host.stop();
     let used = &json_of(&guild(&home, &["usage", "--members", "members", "--json"]))["total"];
     assert_eq!((&used["jobs"], &used["removed"]), (&json!(5), &json!(3)));

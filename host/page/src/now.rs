@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use guild_contract::{
     JobStatus, MemberReport, MemberService,
     rpc::{JobCounts, JobsView, StatusView},
+    text::size,
 };
 use maud::{Markup, html};
 
@@ -115,7 +116,7 @@ fn table(members: &[MemberNow]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-labelledby="members" { table {
             thead { tr { th { "Member" } th { "Service" } th { "Version" } th.number { "Running" } th.number { "Completed" }
-                th.number { "Failed" } th.number { "Cancelled" } } }
+                th.number { "Failed" } th.number { "Cancelled" } th.number { "Disk" } } }
             tbody { @for member in members {
                 @let report = &member.report;
                 @let counts = member.jobs.as_ref().map_or(JobCounts::default(), |view| view.counts);
@@ -132,6 +133,7 @@ fn table(members: &[MemberNow]) -> Markup {
                     @for status in [JobStatus::Running, JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled] {
                         td.number { (number(counts.of(status).into())) }
                     }
+                    td.number { @if let Some(bytes) = report.disk_bytes { (size(bytes)) } }
                 }
             } }
         } }

@@ -55,7 +55,7 @@ fn figures(host: &Host, reading: &Reading) -> Figures {
             Some(MemberState::Ready(member)) => Some(member.counts()),
             _ => None,
         };
-        MemberFigures { member: report.member, service: report.state, jobs }
+        MemberFigures { member: report.member, service: report.state, jobs, disk_bytes: report.disk_bytes }
     });
     let queues = host.queue_loads().into_iter().map(|(name, load)| Queue {
         name,

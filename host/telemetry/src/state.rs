@@ -45,6 +45,8 @@ pub struct MemberFigures {
     pub service: MemberService,
     /// Its jobs; none if it is not in service.
     pub jobs: Option<JobCounts>,
+    /// The bytes of its files; none before they were measured.
+    pub disk_bytes: Option<u64>,
 }
 
 /// A queue for sessions, or for calls of components.
@@ -66,6 +68,11 @@ pub struct Queue {
 struct Job {
     member: String,
     status: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Member {
+    member: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -97,11 +104,15 @@ impl State {
         let mut registry = Registry::with_prefix("guild");
         registry.register("build", "The version of the program", Info::new([("version", self.version)]));
         let (services, jobs) = (Gauges::<Service>::default(), Gauges::<Job>::default());
+        let disk = Gauges::<Member>::default();
         for service in MemberService::ALL {
             services.get_or_create(&Service { state: service.as_str() }).set(0);
         }
-        for MemberFigures { member, service, jobs: counts } in &self.members {
+        for MemberFigures { member, service, jobs: counts, disk_bytes } in &self.members {
             services.get_or_create(&Service { state: service.as_str() }).inc();
+            if let Some(bytes) = disk_bytes {
+                disk.get_or_create(&Member { member: member.clone() }).set(*bytes);
+            }
             let Some(counts) = counts else { continue };
             for &status in JobStatus::ALL {
                 let labels = Job { member: member.clone(), status: status.as_str() };
@@ -109,6 +120,8 @@ impl State {
             }
         }
         registry.register("members", "Members by their state", services);
+        let help = "Files in the member's directory, measured every ten minutes";
+        registry.register_with_unit("member_disk", help, Unit::Bytes, disk);
         registry.register("jobs", "Jobs that are kept; running ones include those in a queue", jobs);
         let (permits, held, waiting) =
             (Gauges::<Named>::default(), Gauges::<Named>::default(), Gauges::<Named>::default());

@@ -11,6 +11,7 @@ use std::{
 use guild_contract::{
     JobId, JobStatus, Limits,
     rpc::{ListParams, StatusView, code},
+    text::size,
 };
 use guild_roster::{
     discovery::Found,
@@ -110,16 +111,6 @@ impl Pruned {
         let done = if self.would_remove.is_some() { "would be removed" } else { "removed" };
         writeln!(out, "{}: {} {done}, {}", one_line(&self.member, 80), output::jobs(self.jobs()), size(self.bytes))?;
         self.would_remove.iter().flatten().try_for_each(|job| writeln!(out, "  {job}"))
-    }
-}
-
-/// A size in the largest unit that fits.
-fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
-        #[allow(clippy::cast_precision_loss, reason = "it is shown with one decimal place")]
-        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
-        None => format!("{bytes} bytes"),
     }
 }
 

@@ -5,7 +5,10 @@
 //! directory.
 
 use guild_client::{MemberReport, MemberService, Reply};
-use guild_contract::manifest::{Interface, World};
+use guild_contract::{
+    manifest::{Interface, World},
+    text::size,
+};
 use guild_roster::{
     check::members::{Surveyed, survey_all, survey_one},
     discovery::{Found, FoundMember},
@@ -150,8 +153,8 @@ pub(crate) async fn served(args: &Members, url: &str) -> Result<(), Failure> {
 }
 
 fn served_table(members: &[MemberReport]) -> Table {
-    let mut table = Table::new(["MEMBER", "STATE", "VERSION", "SHA-256"].map(Column::Left));
-    for MemberReport { member, state, version, sha256, error, .. } in members {
+    let mut table = Table::new(["MEMBER", "STATE", "VERSION", "SHA-256", "DISK"].map(Column::Left));
+    for MemberReport { member, state, version, sha256, disk_bytes, error, .. } in members {
         let note = error.as_ref().map(|why| match state {
             MemberService::Ready => format!("a change is not in service: {}", one_line(why, usize::MAX)),
             _ => one_line(why, usize::MAX),
@@ -161,6 +164,7 @@ fn served_table(members: &[MemberReport]) -> Table {
             Cell::text(state.as_str()).styled(output::state_style(*state == MemberService::Error)),
             Cell::text(version.as_deref().unwrap_or_default()),
             Cell::text(sha256.as_deref().unwrap_or_default()),
+            Cell::text(&disk_bytes.map(size).unwrap_or_default()),
         ];
         table.row(cells, note);
     }

@@ -23,6 +23,9 @@ pub struct MemberReport {
     /// The SHA-256 of the manifest in service, in lower-case hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
+    /// The bytes of all files in the member's directory. The host measures them every ten minutes.
+    #[serde(default, rename = "diskBytes", skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
     /// The toolboxes that the member's jobs need and whose components are still loading: a dispatch waits for them.
     #[serde(default, rename = "toolboxesLoading", skip_serializing_if = "Vec::is_empty")]
     pub toolboxes_loading: Vec<String>,

@@ -99,6 +99,16 @@ pub fn names<T: Copy + Into<&'static str>>(all: &[T]) -> String {
     all.iter().map(|value| (*value).into()).collect::<Vec<_>>().join(", ")
 }
 
+/// A size in the largest unit that fits.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
+        #[allow(clippy::cast_precision_loss, reason = "it is shown with one decimal place")]
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 mod inspection;
 pub mod reload;
-mod retention;
+mod upkeep;
 
 use std::{
     path::PathBuf,
@@ -214,7 +214,7 @@ impl Host {
             let members = if let Target::Members(path) = target { Some(path) } else { None };
             let reconciler = Reconciler::new(opener.clone(), members, opened, received);
             reconciling.spawn(reconciler.run());
-            reconciling.spawn(retention::run(opener.clone()));
+            reconciling.spawn(upkeep::run(opener.clone()));
         }
         if let Some(hall) = &hall {
             hall.set_tidy_after(config.tidy_after);

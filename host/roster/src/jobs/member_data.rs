@@ -5,12 +5,15 @@ use std::{
     collections::{HashMap, HashSet},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{JobId, MemberKey};
-use guild_fs::clock::SystemClock;
+use guild_fs::{clock::SystemClock, tree};
 use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions};
 use guild_trust::directory_path;
 use tokio::sync::watch;
@@ -31,6 +34,8 @@ pub(crate) struct MemberData {
     /// The part of the host's memory for running jobs that the member may use.
     pub(crate) budget: MemberBudget,
     under_way: Mutex<HashMap<String, CancellationToken>>,
+    /// The size of its files when they were last measured; 0 before.
+    disk_bytes: AtomicU64,
     /// The jobs of meetings whose workers can answer.
     conversing: watch::Sender<HashSet<String>>,
     owner: OwnerLock,
@@ -42,6 +47,16 @@ impl MemberData {
     /// The directory with the files that came with a job's dispatch; none if there are none. It blocks.
     pub(crate) fn attachments(&self, job: &JobId) -> Option<PathBuf> {
         self.absolute(&self.store.attachments(job)?)
+    }
+
+    /// Measures its files. It blocks.
+    pub(crate) fn measure(&self) {
+        self.disk_bytes.store(tree::bytes(&self.dir, "."), Ordering::Relaxed);
+    }
+
+    /// The bytes of its files when they were last measured.
+    pub(crate) fn disk_bytes(&self) -> Option<u64> {
+        Some(self.disk_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
     /// The absolute path of a file of the member's directory. It blocks.
@@ -96,7 +111,20 @@ impl MemberData {
         let (under_way, conversing) = (Mutex::default(), watch::Sender::default());
         let gone = CancellationToken::new().drop_guard();
         let budget = context.budget.of_member();
-        Ok(Arc::new(Self { key, dir, store, memory, interrupted, budget, under_way, conversing, owner, gone }))
+        let disk_bytes = AtomicU64::new(0);
+        Ok(Arc::new(Self {
+            key,
+            dir,
+            store,
+            memory,
+            interrupted,
+            budget,
+            under_way,
+            disk_bytes,
+            conversing,
+            owner,
+            gone,
+        }))
     }
 
     /// The device and inode of the directory.

@@ -77,6 +77,7 @@ impl MemberEntry {
             version: member.map(|member| member.manifest().version.clone()),
             sha256: loaded.map(|loaded| loaded.plugin.sha256().to_owned()),
             manifest: member.filter(|_| loaded.is_some()).map(|member| member.manifest_sha256.clone()),
+            disk_bytes: member.and_then(|member| member.data.disk_bytes()),
             toolboxes_loading: Vec::new(),
             error: self.refused.as_ref().map(ToString::to_string).or(error),
         }

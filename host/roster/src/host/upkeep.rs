@@ -1,4 +1,5 @@
-//! Removes the ended jobs that `[retention]` of `guild.toml` does not keep.
+//! Does what members need from time to time: removes the ended jobs that `[retention]` of `guild.toml` does not keep, and
+//! measures what each member takes on disk.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,18 +8,20 @@ use tokio::task::spawn_blocking;
 
 use crate::members::{member::Member, opener::Opener, roster::MemberEntry};
 
-/// The pause between two applications of the rule.
+/// The pause between two rounds.
 const EVERY: Duration = Duration::from_secs(600);
 
-/// Applies the present rule to all members, now and after each pause.
+/// Applies the present rule to all members and measures them, now and after each pause.
 pub(crate) async fn run(opener: Arc<Opener>) {
     loop {
         let rule = opener.context().config.retention;
-        if rule.bounds_anything() {
-            let members = opener.roster.now().members();
-            for member in members.values().filter_map(MemberEntry::member) {
+        let members = opener.roster.now().members();
+        for member in members.values().filter_map(MemberEntry::member) {
+            if rule.bounds_anything() {
                 apply(member, rule).await;
             }
+            let data = member.data.clone();
+            let _ = spawn_blocking(move || data.measure()).await;
         }
         tokio::time::sleep(EVERY).await;
     }
