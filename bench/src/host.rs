@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     config: Option<PathBuf>,
     /// The home of the host's hall, if it has one.
     hall: Option<PathBuf>,
+    /// Further variables of its environment.
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Setup {
@@ -70,6 +72,7 @@ impl Setup {
             sources: fs::canonicalize(sources)?,
             config: None,
             hall: None,
+            environment: Vec::new(),
         })
     }
 
@@ -116,6 +119,12 @@ impl Setup {
         Self { hall: Some(home.to_owned()), ..self }
     }
 
+    /// Sets a variable of the host's environment.
+    pub(crate) fn with_variable(mut self, name: &'static str, value: String) -> Self {
+        self.environment.push((name, value));
+        self
+    }
+
     /// Adds the files of jobs that were completed earlier.
     pub(crate) fn with_jobs(self, count: u32) -> Outcome<Self> {
         for n in 0..count {
@@ -150,6 +159,7 @@ impl Setup {
             // A new directory for each run, since a rebuilt component would need an approval.
             .env("XDG_CONFIG_HOME", self.member.with_file_name("config"))
             .env_remove("GUILD_CONFIG")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

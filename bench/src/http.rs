@@ -26,14 +26,20 @@ const WARM_UP_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) async fn status(report: &mut Report, host: &Host, jobs: u32) -> Outcome<()> {
     let answer = ready(host, jobs).await?;
     let baseline = Baseline::start(Kind::Bytes, &answer, &scratch())?;
-    let requests = |ids: &mut dyn Iterator<Item = u32>| -> Arc<[Bytes]> {
-        ids.map(|n| request(&call("worker/status", &json!({"jobId": job_id(n)})))).collect()
-    };
-    let polled = requests(&mut (0..CONNECTIONS as u32).map(|n| n * (jobs / CONNECTIONS as u32)));
+    let polled = polled(jobs);
     let name = format!("worker/status, {jobs} jobs, 16 of them polled");
     compare(report, &name, Aim::AtLeast(0.6), host.address, baseline.address, polled).await?;
     let name = format!("worker/status, {jobs} jobs, all in turn");
-    compare(report, &name, Aim::AtLeast(0.6), host.address, baseline.address, requests(&mut (0..jobs))).await
+    compare(report, &name, Aim::AtLeast(0.6), host.address, baseline.address, requests(0..jobs)).await
+}
+
+/// Requests for the states of sixteen of so many jobs.
+pub(crate) fn polled(jobs: u32) -> Arc<[Bytes]> {
+    requests((0..CONNECTIONS as u32).map(|n| n * (jobs / CONNECTIONS as u32)))
+}
+
+fn requests(ids: impl Iterator<Item = u32>) -> Arc<[Bytes]> {
+    ids.map(|n| request(&call("worker/status", &json!({"jobId": job_id(n)})))).collect()
 }
 
 /// Measures `worker/list` of all jobs, compared with a handler that serializes the same list for each request.
@@ -50,7 +56,7 @@ pub(crate) async fn list(report: &mut Report, host: &Host) -> Outcome<()> {
 }
 
 /// Waits until the host knows all jobs, and returns its answer about one job.
-async fn ready(host: &Host, jobs: u32) -> Outcome<Vec<u8>> {
+pub(crate) async fn ready(host: &Host, jobs: u32) -> Outcome<Vec<u8>> {
     let list = host.result("worker/list", &json!({})).await?;
     let known = list.get("jobs").and_then(|jobs| jobs.as_array()).map_or(0, Vec::len);
     if known != jobs as usize {
@@ -61,7 +67,7 @@ async fn ready(host: &Host, jobs: u32) -> Outcome<Vec<u8>> {
 }
 
 /// Measures the host and the baseline in turn, and reports the ratio of the medians.
-async fn compare(
+pub(crate) async fn compare(
     report: &mut Report,
     name: &str,
     aim: Aim,
@@ -80,6 +86,6 @@ async fn compare(
         of_host.push(load.run(host).await?);
     }
     let (bare, ours) = (median(&of_baseline), median(&of_host));
-    report.add(name, ours / bare, "x bare", aim, &format!("{ours:.0}/s of {bare:.0}/s"));
+    report.add(name, ours / bare, "x", aim, &format!("{ours:.0}/s of {bare:.0}/s"));
     Ok(())
 }

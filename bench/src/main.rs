@@ -21,6 +21,7 @@ mod roster;
 mod sessions;
 mod start;
 mod stats;
+mod telemetry;
 mod tools;
 mod wat;
 
@@ -53,7 +54,7 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 14] = [
+    const ALL: [&str; 15] = [
         "start",
         "roster",
         "instance",
@@ -64,6 +65,7 @@ async fn run(arguments: &[String]) -> Outcome<()> {
         "limits",
         "status",
         "list",
+        "telemetry",
         "many",
         "burst",
         "listeners",
@@ -107,6 +109,9 @@ async fn run(arguments: &[String]) -> Outcome<()> {
         if chosen("list") {
             http::list(&mut report, &host).await?;
         }
+    }
+    if chosen("telemetry") {
+        telemetry::measure(&mut report).await?;
     }
     if chosen("many") {
         let host = host::Setup::new("50000")?.with_jobs(50_000)?.start().await?;
