@@ -2,7 +2,6 @@
 //! where either is not installed (Debian: `chromium`, `chromium-driver`).
 
 use std::{
-    fs,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -67,7 +66,7 @@ impl Browser {
             .unwrap_or_else(|e| panic!("chromedriver: {e}; install it, or leave out test(/^browser::/)"));
         let options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            "--hide-scrollbars", "--disable-background-networking", "--disable-component-update", "--disable-sync",
             // Nothing is loaded from elsewhere, whatever a page says.
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
             format!("--user-data-dir={}", profile.path().display()),
@@ -146,7 +145,7 @@ impl Browser {
         self.post("actions", json!({"actions": [{"type": "key", "id": "keys", "actions": actions}]}));
     }
 
-    fn picture(&self) -> Vec<u8> {
+    pub(crate) fn picture(&self) -> Vec<u8> {
         let picture = self.command(Method::GET, "screenshot", None);
         data_encoding::BASE64.decode(picture.as_str().unwrap().as_bytes()).unwrap()
     }
@@ -204,6 +203,8 @@ fn busy(said: &str) -> (Hall, Host, Vec<(&'static str, String)>) {
     commissions.call("commission/create", new(&[&first])).unwrap();
     for (name, path) in [
         ("member", "/page/members/quick".to_owned()),
+        // It reads more, and can send more.
+        ("researcher", "/page/members/researcher".to_owned()),
         ("sign-in", "/page/sign-in".to_owned()),
         ("usage", "/page/usage".to_owned()),
         ("host", "/page/host?check=now".to_owned()),
@@ -269,17 +270,4 @@ fn a_job_is_dispatched_with_the_keyboard_alone() {
     wait_for("the job's page", || browser.path().starts_with("/page/jobs/").then_some(()));
     assert!(sent.elapsed() < PATIENCE + Duration::from_secs(1));
     wait_for("the report", || browser.text().contains("date").then_some(()));
-}
-
-/// Takes the pictures of the documentation: `cargo xtask screenshots` names the directory.
-#[test]
-#[ignore = "cargo xtask screenshots"]
-fn pictures_of_each_page() {
-    let folder = std::env::var("SCREENSHOTS").expect("SCREENSHOTS names a directory");
-    let (_hall, host, pages) = busy("How does ownership work?");
-    let browser = Browser::start();
-    for (name, path) in &pages {
-        browser.open(&host, path);
-        fs::write(format!("{folder}/{name}.png"), browser.picture()).unwrap();
-    }
 }

@@ -70,6 +70,7 @@ mod review;
 mod roster;
 mod sandbox;
 mod schema;
+mod screenshots;
 mod self_signed;
 mod service_manager;
 mod sessions;

@@ -89,7 +89,7 @@ pub(crate) fn screenshots() -> Result<(), String> {
     let folder = root().join("docs/screenshots");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
     run(cargo()
-        .args(["nextest", "run", "--workspace", "--run-ignored", "only", "-E", "test(/^browser::pictures/)"])
+        .args(["nextest", "run", "--package", "guild", "--run-ignored", "only", "-E", "test(/^screenshots::/)"])
         .env("SCREENSHOTS", folder))
 }
 

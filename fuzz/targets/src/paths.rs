@@ -101,6 +101,7 @@ fn artifacts(paths: &[&str]) {
         config: Value::Null,
         token: None,
         attachments: None,
+        follows: None,
         plan,
     };
     let job = store.create(new).unwrap();

@@ -114,7 +114,7 @@ pub(crate) fn usage(used: &JobUsage) -> Markup {
     html! {
         span { (text(&used.agent)) }
         @for model in &used.models { " " code { (text(model)) } }
-        " · " (number(used.usage.turns.into())) " turns · "
+        " · " (number(used.usage.turns.into())) @if used.usage.turns == 1 { " turn · " } @else { " turns · " }
         (number(used.usage.tokens())) " tokens · " (cost) " · " (seconds(used.wall_seconds))
     }
 }
