@@ -26,7 +26,7 @@ use crate::{
 /// The time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
 /// The accepted compressions. The client decompresses all but `deflate`, of which it knows only one of two forms.
-const ACCEPTED_ENCODINGS: &str = "gzip, br, deflate";
+const ACCEPTED_ENCODINGS: &str = "gzip, deflate";
 
 /// The HTTP clients. They differ in the addresses that they may connect to.
 pub(crate) struct Clients {

@@ -90,7 +90,6 @@ fn compressed(encoding: &str, text: &[u8]) -> Vec<u8> {
         "gzip" => write::GzEncoder::new(&mut out, Compression::best()).write_all(text).unwrap(),
         "deflate" => write::ZlibEncoder::new(&mut out, Compression::best()).write_all(text).unwrap(),
         "raw deflate" => write::DeflateEncoder::new(&mut out, Compression::best()).write_all(text).unwrap(),
-        "br" => brotli::CompressorWriter::new(&mut out, 4096, 5, 22).write_all(text).unwrap(),
         _ => panic!("{encoding}"),
     }
     out
@@ -105,7 +104,7 @@ async fn a_compressed_page_is_read() {
         Reply::new("text/plain", compressed(encoding, &b"a page ".repeat(1000))).with("content-encoding", encoding)
     })
     .await;
-    for encoding in ["gzip", "deflate", "br"] {
+    for encoding in ["gzip", "deflate"] {
         assert_eq!(read(&site, &format!("/{encoding}")).await.unwrap(), "a page ".repeat(1000), "{encoding}");
     }
 }
@@ -133,7 +132,7 @@ async fn deflate_without_the_header_of_zlib_is_read_within_the_same_bounds() {
 
 #[tokio::test]
 async fn a_compression_that_was_not_offered_is_refused() {
-    for encoding in ["zstd", "gzip, gzip", "x-own"] {
+    for encoding in ["br", "zstd", "gzip, gzip", "x-own"] {
         let site = Site::start(move |_| Reply::text("(bytes)").with("content-encoding", encoding)).await;
         let why = unavailable(&reader(&open_to(&site)), &site.url("127.0.0.1", "/")).await;
         assert!(why.contains(encoding), "{why}");
@@ -143,7 +142,7 @@ async fn a_compression_that_was_not_offered_is_refused() {
 #[tokio::test]
 async fn a_decompression_bomb_stops_at_the_size_of_a_page() {
     let bombs: Vec<(&str, Vec<u8>)> =
-        ["gzip", "deflate", "br"].map(|encoding| (encoding, compressed(encoding, &vec![0; 16 * 1024 * 1024]))).into();
+        ["gzip", "deflate"].map(|encoding| (encoding, compressed(encoding, &vec![0; 16 * 1024 * 1024]))).into();
     for (encoding, bomb) in bombs {
         assert!(bomb.len() < 32 * 1024, "{encoding}: {} bytes", bomb.len());
         let site =

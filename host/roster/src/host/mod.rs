@@ -48,7 +48,7 @@ use crate::{
     tools::named_toolboxes::{Others, Toolboxes},
 };
 
-/// How long a start waits for the check of the read roots.
+/// How long the start of a single job waits for the check of the read roots.
 const LOOKING: Duration = Duration::from_secs(5);
 
 /// The members of a host.
@@ -203,8 +203,10 @@ impl Host {
         if swept.is_err() {
             tracing::error!("what earlier sessions left could not be removed");
         }
-        // If that takes long, the warnings are logged later.
-        let _ = tokio::time::timeout(LOOKING, looking).await;
+        // A host answers meanwhile. The report of a single job comes after the warnings, unless the check takes long.
+        if !serves {
+            let _ = tokio::time::timeout(LOOKING, looking).await;
+        }
         let mut reconciling = JoinSet::new();
         start(&opener.loader, &mut opened, loads);
         let mut renewals = None;
