@@ -223,14 +223,15 @@ impl Host {
         answer.get("result").cloned().ok_or_else(|| format!("{method}: {answer}").into())
     }
 
-    /// The memory in use (VmRSS), and its peak (VmHWM), in MiB.
-    pub(crate) fn memory(&self) -> Outcome<(f64, f64)> {
+    /// The memory in use (VmRSS), its peak (VmHWM), and the private part of it (RssAnon), in MiB.
+    pub(crate) fn memory(&self) -> Outcome<(f64, f64, f64)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let mib = |name: &str| -> Option<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
         };
-        Ok((mib("VmRSS").ok_or("no VmRSS")?, mib("VmHWM").ok_or("no VmHWM")?))
+        let known = |name: &str| mib(name).ok_or_else(|| format!("no {name}"));
+        Ok((known("VmRSS")?, known("VmHWM")?, known("RssAnon")?))
     }
 
     /// Ends the host with SIGTERM, and returns the duration.
