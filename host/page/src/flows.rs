@@ -1,7 +1,9 @@
 //! Renders an audit: a picture of what can flow where, and the findings.
 
-use guild_contract::host::{AuditSummary, FlowView};
-use guild_contract::text::one_line;
+use guild_contract::{
+    host::{AuditSummary, FlowView},
+    text::one_line,
+};
 use maud::{Markup, html};
 
 use crate::parts::text;

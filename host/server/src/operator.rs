@@ -17,7 +17,7 @@ use guild_contract::{
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
-use guild_roster::{blocking, check::doctor::examine, host::Host, to_json};
+use guild_roster::{audit::READ_BYTES, blocking, check::doctor::examine, host::Host, to_json};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -89,8 +89,9 @@ pub(crate) static AUDIT: HostMethod = HostMethod::of::<ReadAudit>(|host, caller,
 pub(crate) static MEMBER: HostMethod = HostMethod::of::<ReadMember>(|host, caller, params, _| {
     Box::pin(async move {
         let (host, MemberParams { member }) = (host.clone(), params.typed()?);
-        // The component is read whole for its hash.
-        caller.reserve(MEMBER_BYTES.saturating_add(caller.limits().component_bytes)).await?;
+        // The component is read whole for its hash and its audit, which reads what else the directory holds.
+        let bytes = MEMBER_BYTES.saturating_add(READ_BYTES as u64).saturating_add(caller.limits().component_bytes);
+        caller.reserve(bytes).await?;
         Ok(to_json(&blocking(move || host.inspect_member(&member)).await?))
     })
 });

@@ -21,6 +21,9 @@ use crate::discovery::{
     granted::{Granted, ceiling},
 };
 
+/// The most bytes that are read besides the component, the manifest, the posture and the memories.
+pub const READ_BYTES: usize = package::MAX_TOTAL_BYTES;
+
 /// A member with all that an audit of it reads, except its component.
 pub struct Installed {
     found: FoundMember,

@@ -28,7 +28,7 @@ use crate::discovery::{FoundMember, discover};
 /// The maximum number of files and links in the audit.
 const MAX_FILES: usize = 10_000;
 /// The maximum size of all files that are read, in bytes.
-const MAX_TOTAL_BYTES: usize = 32 * 1024 * 1024;
+pub(super) const MAX_TOTAL_BYTES: usize = 32 * 1024 * 1024;
 /// The maximum depth of directories that are read.
 const MAX_DEPTH: usize = 8;
 /// How many bytes of a file decide its kind.
