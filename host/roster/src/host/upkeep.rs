@@ -14,16 +14,21 @@ const EVERY: Duration = Duration::from_secs(600);
 /// Applies the present rule to all members and measures them, now and after each pause.
 pub(crate) async fn run(opener: Arc<Opener>) {
     loop {
-        let rule = opener.context().config.retention;
-        let members = opener.roster.now().members();
-        for member in members.values().filter_map(MemberEntry::member) {
-            if rule.bounds_anything() {
-                apply(member, rule).await;
-            }
-            let data = member.data.clone();
-            let _ = spawn_blocking(move || data.measure()).await;
-        }
+        once(&opener).await;
         tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// One round. No member is held after it: a removed member is owned until its last reference is dropped.
+async fn once(opener: &Opener) {
+    let rule = opener.context().config.retention;
+    let members = opener.roster.now().members();
+    for member in members.values().filter_map(MemberEntry::member) {
+        if rule.bounds_anything() {
+            apply(member, rule).await;
+        }
+        let data = member.data.clone();
+        let _ = spawn_blocking(move || data.measure()).await;
     }
 }
 
