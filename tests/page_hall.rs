@@ -154,7 +154,7 @@ fn a_commission_is_live_while_it_runs_and_then_shows_result_documents_and_change
     let mut live = browser.get(&format!("{path}?live"));
     let shown = until(&mut live, "Half of it is done.");
     assert!(shown.contains("in progress"), "{shown}");
-    // What it has written is shown before it is committed.
+    // Changes are shown before the attempt commits them.
     let so_far: Value = serde_json::from_str(&browser.get(&diff).text()).unwrap();
     assert!(so_far["underWay"] == true && so_far["patch"].as_str().unwrap().contains("+<script>"), "{so_far}");
     assert!(browser.page(&path).contains("<code>.lore/reports/moths.md</code> <span class=\"added\">+1</span>"));

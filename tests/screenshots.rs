@@ -23,7 +23,7 @@ hours |\n\nA charge that the bank declined for good is not tried again [docs/bil
 const BILLING: &str = "# Billing\n\nThe service charges cards at night.\n\n## Retries\n\nA failed charge is tried \
 again after 5 minutes, 1 hour, 6 hours and 24 hours.\n\nA charge that the bank declined for good is not tried again.\n";
 
-/// What the model does: it depends on what it is asked.
+/// The answer of the model, by the task and the turn.
 fn answer(request: &Received, held: &Gate) -> Reply {
     let asked = request.body["messages"].to_string();
     let decision = json!({"question": "Which branch of the documents counts?", "decision": "main",

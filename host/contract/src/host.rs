@@ -290,25 +290,25 @@ pub struct MemberDetail {
     pub audit_error: Option<String>,
 }
 
-/// What an audit says of a member.
+/// The result of an audit, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditSummary {
-    /// What the member reads, where it can send that, and what it writes, in a sentence.
+    /// A sentence about the data that the member reads, the places that it can send it to, and the places that it writes.
     pub reach: Option<String>,
-    /// What can flow where, the most severe first.
+    /// The flows of data through the member, the most severe first.
     pub flows: Vec<FlowView>,
-    /// What a reviewer should look at, the most severe first.
+    /// The findings for a reviewer, the most severe first.
     pub findings: Vec<FindingView>,
 }
 
-/// Something that can flow from what a member reads to a place outside of it.
+/// A flow of data: from a source that a member reads to a place outside of the member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowView {
-    /// What is read.
+    /// The source.
     pub source: String,
-    /// Where it can go.
+    /// The place that the data can go to.
     pub sink: String,
-    /// How much it matters: `critical`, `high`, `medium`, `low` or `info`; null if every member does it.
+    /// The severity: `critical`, `high`, `medium`, `low` or `info`; null if every member has such a flow.
     pub severity: Option<String>,
     /// The reason of the severity; null if there is none.
     pub why: Option<String>,
@@ -319,13 +319,13 @@ pub struct FlowView {
 pub struct FindingView {
     /// The id of the rule, such as `GA060`.
     pub rule: String,
-    /// How much it matters: `critical`, `high`, `medium`, `low` or `info`.
+    /// The severity: `critical`, `high`, `medium`, `low` or `info`.
     pub severity: String,
     /// The place: an import, a key of the manifest, a section.
     pub place: String,
-    /// What it is, and what to do.
+    /// A description of the finding, and the remedy.
     pub text: String,
-    /// The reason that the operator accepts it, and until when; null if it is not accepted.
+    /// The reason for which the operator accepts the finding, with the last day; null if it is not accepted.
     pub accepted: Option<String>,
 }
 

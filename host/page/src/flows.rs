@@ -6,7 +6,7 @@ use guild_contract::{
 };
 use maud::{Markup, html};
 
-use crate::parts::text;
+use crate::parts::{curve, text};
 
 /// The size of a box, and the distance from the boxes on the left to those on the right.
 const WIDTH: usize = 270;
@@ -66,7 +66,7 @@ fn names<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     names
 }
 
-/// What is read on the left, where it can go on the right, and a line for each flow.
+/// The sources on the left, the places that data can go to on the right, and a line for each flow.
 fn picture(flows: &[FlowView]) -> Markup {
     let sources = names(flows.iter().map(|flow| flow.source.as_str()));
     let sinks = names(flows.iter().map(|flow| flow.sink.as_str()));
@@ -79,7 +79,7 @@ fn picture(flows: &[FlowView]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Picture of the flows" {
             svg.graph width=(width) height=(MARGIN + rows * DOWN) role="img" aria-label="what the member reads on the left, and where that can go on the right" {
                 @for (flow, from, to) in lines {
-                    path class={ "edge " (flow.severity.as_deref().unwrap_or_default()) } d=(curve(from, to)) {
+                    path class={ "edge " (flow.severity.as_deref().unwrap_or_default()) } d=(curve((MARGIN + WIDTH, from + HEIGHT / 2), (MARGIN + ACROSS, to + HEIGHT / 2), (ACROSS - WIDTH) / 2)) {
                         title { (text(&flow.source)) " → " (text(&flow.sink)) @if let Some(why) = &flow.why { ": it " (text(why)) } }
                     }
                 }
@@ -93,12 +93,6 @@ fn picture(flows: &[FlowView]) -> Markup {
             }
         }
     }
-}
-
-fn curve(from: usize, to: usize) -> String {
-    let (x1, y1, x2, y2) = (MARGIN + WIDTH, from + HEIGHT / 2, MARGIN + ACROSS, to + HEIGHT / 2);
-    let middle = usize::midpoint(x1, x2);
-    format!("M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}")
 }
 
 #[cfg(test)]

@@ -104,6 +104,11 @@ pub(crate) fn number(number: u64) -> String {
     shown
 }
 
+/// The path of a line from one point to another, in a picture; both its ends are level for `bend`.
+pub(crate) fn curve((x1, y1): (usize, usize), (x2, y2): (usize, usize), bend: usize) -> String {
+    format!("M{x1} {y1} C{} {y1} {} {y2} {x2} {y2}", x1 + bend, x2.saturating_sub(bend))
+}
+
 /// The tokens and the cost of a job.
 pub(crate) fn usage(used: &JobUsage) -> Markup {
     let cost = match (used.usage.cost_usd, used.usage.known_cost()) {

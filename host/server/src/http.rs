@@ -76,7 +76,7 @@ struct App {
     router: Router,
 }
 
-/// What a client is told at a path that nothing has.
+/// The answer at a path without a resource.
 const NOTHING_HERE: &str = "nothing is at this path: a member is at /members/NAME/mcp, the tools of all members are \
                             at /mcp, and the page is at /";
 

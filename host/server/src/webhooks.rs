@@ -84,10 +84,10 @@ pub(crate) async fn send(hub: Arc<Hub>, host: Weak<Host>) {
         let (events, last) = hub.read(|ring| ring.jsons(at));
         at = last;
         for (id, json) in events {
-            let Some(told) = Told::of(&json) else { continue };
+            let Some(notice) = Notice::of(&json) else { continue };
             for webhook in &config.webhooks {
                 let places = places.entry(webhook.url.clone()).or_insert_with(|| Arc::new(Semaphore::new(MESSAGES)));
-                if let Some(message) = told.message(webhook, &id, places) {
+                if let Some(message) = notice.message(webhook, &id, places) {
                     sending.spawn(deliver(message, host.clone()));
                 }
             }
@@ -96,13 +96,13 @@ pub(crate) async fn send(hub: Arc<Hub>, host: Weak<Host>) {
 }
 
 /// An event that webhooks are told of.
-struct Told {
+struct Notice {
     kind: WebhookEvent,
     member: MemberKey,
     body: String,
 }
 
-impl Told {
+impl Notice {
     /// The event of this JSON; none if webhooks are not told of it.
     fn of(json: &str) -> Option<Self> {
         let event: Event = serde_json::from_str(json).ok()?;

@@ -14,7 +14,9 @@ use guild_fs::durable::open_directory;
 use guild_roster::{
     audit::{self, Installed},
     check::members::tools_of,
+    discovery::granted::Granted,
 };
+use guild_trust::{Approval, Trust};
 
 use super::{NO_WAIT, cannot_read, fail, read, read_file, unreadable};
 use crate::{
@@ -67,7 +69,9 @@ impl Subject {
         let beside = directory.canonicalize().ok().and_then(|directory| directory.parent().map(Path::to_owned));
         let installed = installed.and_then(|members| members.canonicalize().ok());
         let members: BTreeSet<PathBuf> = beside.into_iter().chain(installed).collect();
-        let member = Installed::read(found, config, &members).map_err(fail)?;
+        let approval = Approval::new(config);
+        let granted = Granted::of(&found, spec, config, &approval).map_err(fail)?;
+        let member = Installed::read(found, granted, &approval, config, &members).map_err(fail)?;
         let limits = member.limits().clone();
         Ok(Self { file, bytes, limits, member: Some(Rc::new(member)), signature: Some(signature) })
     }
@@ -114,5 +118,8 @@ fn signature(
     let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = component.file_name().unwrap_or_default().to_string_lossy();
     let dir = open_directory(directory).map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
-    audit::signature(&dir, &name, bytes, config, member).map_err(fail)
+    let trust = config.directory.as_deref().map(Trust::load).transpose().map_err(|e| fail(e.to_string()))?;
+    let is_free = member.is_some_and(|key| config.free_posture.iter().any(|free| free.matches(key.as_str())));
+    let found = guild_trust::Signature::of_member(&dir, &name, bytes, &trust.unwrap_or_default(), is_free);
+    Ok(audit::signature(&found, config))
 }

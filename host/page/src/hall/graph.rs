@@ -12,7 +12,7 @@ use guild_contract::{
 use maud::{Markup, html};
 
 use super::{commission_path, words};
-use crate::parts::text;
+use crate::parts::{curve, text};
 
 /// The most commissions in the picture.
 const NODES: usize = 60;
@@ -117,7 +117,7 @@ fn picture(project: &str, nodes: &[&Node], edges: &[(&str, &str)]) -> Markup {
             svg.graph width=(width) height=(height) role="group" aria-label="commissions, each behind those that it waits for" {
                 @for (from, to) in edges {
                     @if let (Some(from), Some(to)) = (placed.get(from), placed.get(to)) {
-                        path.edge d=(curve(from, to)) {}
+                        path.edge d=(line(from, to)) {}
                     }
                 }
                 @for Placed { node, x, y } in placed.values() {
@@ -134,10 +134,8 @@ fn picture(project: &str, nodes: &[&Node], edges: &[(&str, &str)]) -> Markup {
 }
 
 /// The line from a commission to one that waits for it.
-fn curve(from: &Placed<'_>, to: &Placed<'_>) -> String {
-    let (x1, y1, x2, y2) = (from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2);
-    let half = (ACROSS - WIDTH) / 2;
-    format!("M{x1} {y1} C{} {y1} {} {y2} {x2} {y2}", x1 + half, x2.saturating_sub(half))
+fn line(from: &Placed<'_>, to: &Placed<'_>) -> String {
+    curve((from.x + WIDTH, from.y + HEIGHT / 2), (to.x, to.y + HEIGHT / 2), (ACROSS - WIDTH) / 2)
 }
 
 #[cfg(test)]

@@ -6,15 +6,14 @@ mod package;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use cap_std::fs::Dir;
 use guild_audit::{
     Audit, Member, OfferedTool, Operator, Package, Subject,
     model::{Signature, SignatureState},
 };
 use guild_config::Config;
-use guild_contract::{Limits, MemberKey, manifest::POSTURE};
+use guild_contract::{Limits, manifest::POSTURE};
 use guild_session::tools::ToolDefinition;
-use guild_trust::{Approval, Trust, directory_path};
+use guild_trust::{Approval, directory_path};
 
 use crate::discovery::{
     FoundMember,
@@ -36,20 +35,26 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Reads a member's directory. `members` are the directories of members that may offer it toolboxes. It blocks.
+    /// Reads the directory of a member with these grants. `members` are the directories of members that may offer it
+    /// toolboxes. It blocks.
     ///
     /// # Errors
     ///
     /// Returns an error, for a person, when the member has no component, or a file cannot be read.
-    pub fn read(found: FoundMember, config: &Config, members: &BTreeSet<PathBuf>) -> Result<Self, String> {
+    pub fn read(
+        found: FoundMember,
+        granted: Granted,
+        approval: &Approval,
+        config: &Config,
+        members: &BTreeSet<PathBuf>,
+    ) -> Result<Self, String> {
         let Some(spec) = &found.manifest.component else {
             return Err(format!("{} has no component: its own process serves it, not this host", found.key));
         };
         let directory = directory_path(&found.dir).unwrap_or_else(|_| found.key.to_string());
-        let granted = Granted::of(&found, spec, config, &Approval::new(config))?;
         let posture = found.posture().map_err(|why| format!("{directory}: {POSTURE} {why}"))?;
         let memories = package::memories(&found);
-        let others = package::other_files(&found, spec, is_loaded(&found, config)?);
+        let others = package::other_files(&found, spec, is_loaded(&found, approval)?);
         let others = others.map_err(|e| format!("cannot read {directory}: {e}"))?;
         let operator = package::operator(&found, spec, members, config);
         Ok(Self { granted, posture, memories, tools: Vec::new(), others, operator, found })
@@ -104,34 +109,21 @@ fn offered(tool: &ToolDefinition) -> OfferedTool {
 }
 
 /// Whether this host has loaded a member: it has a pin.
-fn is_loaded(member: &FoundMember, config: &Config) -> Result<bool, String> {
-    let lock = Approval::new(config).lock().map_err(|e| e.to_string())?;
+fn is_loaded(member: &FoundMember, approval: &Approval) -> Result<bool, String> {
+    let lock = approval.lock().map_err(|e| e.to_string())?;
     Ok(directory_path(&member.dir).is_ok_and(|directory| lock.pins.contains_key(&directory)))
 }
 
-/// The state of the signature next to a component, the file `name` of `dir`. It blocks.
-///
-/// # Errors
-///
-/// Returns an error when `guild.trust` cannot be read.
-pub fn signature(
-    dir: &Dir,
-    name: &str,
-    bytes: &[u8],
-    config: &Config,
-    member: Option<&MemberKey>,
-) -> Result<Signature, String> {
-    let trust = config.directory.as_deref().map(Trust::load).transpose().map_err(|e| e.to_string())?;
-    let is_free = member.is_some_and(|key| config.free_posture.iter().any(|free| free.matches(key.as_str())));
-    let found = guild_trust::Signature::of_member(dir, name, bytes, &trust.unwrap_or_default(), is_free);
+/// A signature as an audit shows it.
+pub fn signature(found: &guild_trust::Signature, config: &Config) -> Signature {
     let (state, detail) = match found {
         guild_trust::Signature::None => (SignatureState::Missing, None),
         guild_trust::Signature::Good { name, comment, whole, .. } => {
-            let of = if whole { "component, manifest and posture" } else { "the component alone" };
+            let of = if *whole { "component, manifest and posture" } else { "the component alone" };
             (SignatureState::Valid, Some(format!("of {of}, by {name}: {comment}")))
         }
         guild_trust::Signature::Unknown => (SignatureState::Unknown, None),
-        guild_trust::Signature::Bad { why } => (SignatureState::Invalid, Some(why)),
+        guild_trust::Signature::Bad { why } => (SignatureState::Invalid, Some(why.clone())),
     };
-    Ok(Signature { state, required: config.require_signature, detail })
+    Signature { state, required: config.require_signature, detail }
 }

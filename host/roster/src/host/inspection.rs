@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use guild_audit::Audit;
 use guild_auth::audit_log::Who;
+use guild_config::Config;
 use guild_contract::{
     MemberKey,
     capability::grants::Verdict,
@@ -16,7 +17,7 @@ use guild_contract::{
 };
 use guild_fs::{clock::SystemClock, durable::read_whole};
 use guild_jobs::MemoryStore;
-use guild_trust::{Standing, Trusted, directory_path};
+use guild_trust::{Approval, Standing, Trusted, directory_path};
 use jiff::Zoned;
 
 use super::Host;
@@ -71,7 +72,7 @@ impl Host {
         match approval.look(&found.key, &found.dir, spec, granted.limits.limits.component_bytes) {
             Ok((candidate, standing)) => {
                 detail.trust = Some(trust(&standing));
-                match self.audit(found, &candidate.bytes) {
+                match audited(found, granted, &candidate.bytes, &standing, &approval, &context.config) {
                     Ok(audit) => detail.audit = Some(audit),
                     Err(why) => detail.audit_error = Some(why),
                 }
@@ -79,17 +80,6 @@ impl Host {
             Err(refused) => detail.trust_error = Some(refused.to_string()),
         }
         Ok(detail)
-    }
-
-    /// The audit of a member with the component `bytes`, as `guild audit` makes it.
-    fn audit(&self, found: FoundMember, bytes: &[u8]) -> Result<AuditSummary, String> {
-        let config = self.opener.context().config.clone();
-        let file = found.manifest.component.as_ref().map(|spec| spec.file.clone()).unwrap_or_default();
-        let signature = audit::signature(&found.dir, &file, bytes, &config, Some(&found.key))?;
-        let members: BTreeSet<PathBuf> = config.members.iter().cloned().collect();
-        let mut audit = Installed::read(found, &config, &members)?.audit(&file, bytes, Some(&signature));
-        accepted::mark(&mut audit, None, &config, Zoned::now().date())?;
-        Ok(summary(audit))
     }
 
     /// Approves a member whose present state has the given hashes, for `who`. It blocks.
@@ -193,6 +183,24 @@ fn manifest(found: &FoundMember) -> Result<String, RpcError> {
     // Where both files are there, both declare the member.
     let texts: Vec<_> = texts.iter().map(|(text, _)| String::from_utf8_lossy(text)).collect();
     Ok(texts.join("\n"))
+}
+
+/// The audit of a member with the component `bytes`, as `guild audit` makes it.
+fn audited(
+    found: FoundMember,
+    granted: Granted,
+    bytes: &[u8],
+    standing: &Standing,
+    approval: &Approval,
+    config: &Config,
+) -> Result<AuditSummary, String> {
+    let file = found.manifest.component.as_ref().map(|spec| spec.file.clone()).unwrap_or_default();
+    let signature = audit::signature(&standing.signature, config);
+    let members: BTreeSet<PathBuf> = config.members.iter().cloned().collect();
+    let installed = Installed::read(found, granted, approval, config, &members)?;
+    let mut audit = installed.audit(&file, bytes, Some(&signature));
+    accepted::mark(&mut audit, None, config, Zoned::now().date())?;
+    Ok(summary(audit))
 }
 
 fn summary(audit: Audit) -> AuditSummary {

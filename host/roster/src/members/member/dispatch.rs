@@ -36,6 +36,7 @@ use crate::{
     discovery,
     jobs::{
         member_data::MemberData,
+        memory_budget::MemoryPermit,
         run::{self, Assignment, JobRequest, conversation},
     },
     resources::{Reach, runtimes::may_spend},
@@ -109,8 +110,8 @@ impl Member {
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         may_spend(&context.ingress, agent, token)?;
-        let (follows, earlier) = self.continued(params.follows.take()).await?.unzip();
-        let (mut request, request_bytes, attachments) = self.request(params, earlier.unwrap_or_default())?;
+        let Earlier { id: follows, files, kept: read } = self.earlier(params.follows.take()).await?;
+        let (mut request, request_bytes, attachments) = self.request(params, files)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
             record::limit_reached("running_jobs");
             RpcError::busy(format!(
@@ -127,6 +128,7 @@ impl Member {
             true => (self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?, Attached::default()),
             false => self.stage(&id, attachments).await?,
         };
+        drop(read);
         request.task.push_str(&attached.listed);
         let (activation, memory) = self.activation(id, request, &offered, &reach, attempt.as_ref(), wait_until).await?;
         let activation = Arc::new(activation);
@@ -262,12 +264,18 @@ impl Member {
         Ok((Request { description: params.description, task: params.task, config }, bytes, attachments))
     }
 
-    /// The earlier job that a dispatch continues, with the files that came with it.
-    async fn continued(&self, earlier: Option<String>) -> Result<Option<(JobId, Vec<AttachedBytes>)>, RpcError> {
-        let Some(earlier) = earlier else { return Ok(None) };
-        let store = self.data.store.clone();
-        let read = blocking(move || Ok(store.attached(&earlier)?)).await;
-        read.map(Some).map_err(|e: RpcError| RpcError::new(e.code, format!("`follows`: {}", e.message)))
+    /// Reads the files that came with the job that a dispatch continues, if it continues one.
+    async fn earlier(&self, id: Option<String>) -> Result<Earlier, RpcError> {
+        let Some(id) = id else { return Ok(Earlier::default()) };
+        let (data, context) = (self.data.clone(), self.context.clone());
+        let read = blocking(move || {
+            // Many short requests for many files would take memory that no request has paid for.
+            let bytes = data.store.task(&id)?.attachments.iter().map(|file| file.bytes).sum();
+            let kept = context.budget.keep(&data.budget, bytes)?;
+            let (id, files) = data.store.attached(&id)?;
+            Ok(Earlier { id: Some(id), files, kept: Some(kept) })
+        });
+        read.await.map_err(|e: RpcError| RpcError::new(e.code, format!("`follows`: {}", e.message)))
     }
 
     /// Stores the attachments of a dispatch, and returns what its job reaches with them.
@@ -394,6 +402,15 @@ impl Member {
         })
         .await
     }
+}
+
+/// The job that a dispatch continues.
+#[derive(Default)]
+struct Earlier {
+    id: Option<JobId>,
+    /// The files that came with it, and the part of the host's memory that they take until they are stored again.
+    files: Vec<AttachedBytes>,
+    kept: Option<MemoryPermit>,
 }
 
 /// The origin of a job.
