@@ -90,6 +90,28 @@ fn a_dispatch_that_continues_a_job_has_its_files_and_names_it() {
 }
 
 #[test]
+fn the_files_of_an_earlier_job_are_read_within_the_memory_of_running_jobs() {
+    let fixture = Fixture::with("sessions = 8\n", "[limits]\nrunning_bytes = 1048576\n", |asked: &Received| {
+        if asked.turn() == 0 { submit("x") } else { Reply::text("Done.") }
+    });
+    let host = fixture.serve();
+    let client = host.client();
+    let files = |bytes: usize| json!([{"path": "large", "text": "x".repeat(bytes)}]);
+    for (bytes, fits) in [(500_000, true), (1_000_000, false)] {
+        let first = client.dispatch(dispatch(files(bytes))).unwrap();
+        client.ended(&first);
+        let again = client.dispatch(json!({"description": "d", "task": "t", "follows": first}));
+        match again {
+            Ok(id) => assert_eq!((fits, &client.ended(&id)["status"]), (true, &json!("completed"))),
+            Err(e) => {
+                assert!(!fits && e.code == -32000, "{bytes}: {e:?}");
+                assert!(e.message.starts_with("`follows`: ") && e.message.contains("limits.running_bytes"), "{e:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn files_that_cannot_be_stored_are_refused_with_their_place_and_leave_nothing() {
     let fixture = Fixture::with("sessions = 8\n", "[limits]\nattachments_bytes = 8\n", |_: &Received| submit("x"));
     let host = fixture.serve();
