@@ -176,6 +176,18 @@ impl Browser {
     }
 }
 
+#[test]
+fn the_audit_of_a_member_comes_after_its_page() {
+    let home = Home::new();
+    home.researcher("researcher");
+    let host = home.serve_roster(&[]);
+    let browser = Browser::start();
+    browser.open(&host, "/page/members/researcher");
+    wait_for("the audit", || browser.text().contains("Findings").then_some(()));
+    assert_eq!(browser.script("return document.querySelectorAll('#audited path.edge').length > 0"), true);
+    browser.check("the audit");
+}
+
 /// A host with a hall, a worker whose jobs end, one whose jobs go on, and this text in all that callers write; with its
 /// pages by name.
 fn busy(said: &str) -> (Hall, Host, Vec<(&'static str, String)>) {
@@ -204,7 +216,7 @@ fn busy(said: &str) -> (Hall, Host, Vec<(&'static str, String)>) {
     for (name, path) in [
         ("member", "/page/members/quick".to_owned()),
         // It reads more, and can send more.
-        ("researcher", "/page/members/researcher".to_owned()),
+        ("researcher", "/page/members/researcher?audit".to_owned()),
         ("sign-in", "/page/sign-in".to_owned()),
         ("usage", "/page/usage".to_owned()),
         ("host", "/page/host?check=now".to_owned()),

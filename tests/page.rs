@@ -423,7 +423,7 @@ fn a_member_page_says_what_the_audit_of_the_member_says() {
     let audit: Value = serde_json::from_slice(&audited.stdout).unwrap();
     let rules: Vec<&str> = audit["findings"].as_array().unwrap().iter().map(|f| f["rule"].as_str().unwrap()).collect();
     assert!(rules.contains(&"GA060"), "{audit}");
-    let page = Browser::of(&host).page("/page/members/researcher");
+    let page = Browser::of(&host).page("/page/members/researcher?audit");
     assert_eq!(page.matches("<td><code>GA").count(), rules.len(), "{page}");
     assert_eq!(page.matches("<path class=\"edge ").count(), audit["flows"].as_array().unwrap().len(), "{page}");
     assert!(page.contains("<path class=\"edge high\"") && page.contains(">to evil.example<"), "{page}");

@@ -153,7 +153,7 @@ fn pictures_of_each_page() {
         ("now", "/".to_owned()),
         ("job", format!("/page/jobs/{done}/researcher")),
         ("running", format!("/page/jobs/{running}/researcher")),
-        ("member", "/page/members/researcher".to_owned()),
+        ("member", "/page/members/researcher?audit".to_owned()),
         ("usage", "/page/usage?range=30d".to_owned()),
         ("host", "/page/host".to_owned()),
         ("sign-in", "/page/sign-in".to_owned()),

@@ -263,6 +263,9 @@ impl AuditParams {
 pub struct MemberParams {
     /// The member's key.
     pub member: String,
+    /// Whether the answer has the audit of the member, which reads the whole component; false by default.
+    #[serde(default)]
+    pub audit: bool,
 }
 
 /// Result of `host/member`: what a member is, as its directory has it now.
@@ -284,9 +287,9 @@ pub struct MemberDetail {
     pub trust_error: Option<String>,
     /// The memories of the member's own, sorted by key.
     pub memories: Vec<MemoryView>,
-    /// The result of `guild audit` for the member; null if it has no component.
+    /// The result of `guild audit` for the member; null if it was not asked for, or cannot be made.
     pub audit: Option<AuditSummary>,
-    /// The reason that there is no audit; null if there is one.
+    /// The reason that there is no audit, though it was asked for; null otherwise.
     pub audit_error: Option<String>,
 }
 

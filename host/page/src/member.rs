@@ -89,8 +89,15 @@ fn inside(viewer: &Viewer, detail: &MemberDetail) -> Markup {
         }
         section aria-labelledby="audit" {
             h2 id="audit" { "Audit" }
-            @if let Some(found) = &detail.audit { (audit(found)) }
-            @if let Some(why) = &detail.audit_error { p.error { (text(why)) } }
+            @match (&detail.audit, &detail.audit_error) {
+                (Some(found), _) => div id="audited" { (audit(found)) },
+                (None, Some(why)) => div id="audited" { p.error { (text(why)) } },
+                // An audit of a large component takes seconds, so the page comes first.
+                (None, None) => div id="audited" hx-get={ (member_path(&detail.member)) "?audit" } hx-trigger="load"
+                    hx-select="#audited" hx-swap="outerHTML" {
+                    p { a href={ (member_path(&detail.member)) "?audit#audit" } { "Audit the member" } }
+                },
+            }
             p.quiet { code { "guild audit " (text(&detail.member)) } " says more." }
         }
         section aria-labelledby="memories" {

@@ -88,11 +88,11 @@ pub(crate) static AUDIT: HostMethod = HostMethod::of::<ReadAudit>(|host, caller,
 
 pub(crate) static MEMBER: HostMethod = HostMethod::of::<ReadMember>(|host, caller, params, _| {
     Box::pin(async move {
-        let (host, MemberParams { member }) = (host.clone(), params.typed()?);
-        // The component is read whole for its hash and its audit, which reads what else the directory holds.
-        let bytes = MEMBER_BYTES.saturating_add(READ_BYTES as u64).saturating_add(caller.limits().component_bytes);
-        caller.reserve(bytes).await?;
-        Ok(to_json(&blocking(move || host.inspect_member(&member)).await?))
+        let (host, MemberParams { member, audit }) = (host.clone(), params.typed()?);
+        // The component is read whole for its hash. An audit reads the other files of the directory, too.
+        let others = if audit { READ_BYTES as u64 } else { 0 };
+        caller.reserve(MEMBER_BYTES.saturating_add(others).saturating_add(caller.limits().component_bytes)).await?;
+        Ok(to_json(&blocking(move || host.inspect_member(&member, audit)).await?))
     })
 });
 

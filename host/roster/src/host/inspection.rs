@@ -32,12 +32,12 @@ use crate::{
 const SHOWN_BYTES: u64 = 1024 * 1024;
 
 impl Host {
-    /// The answer of `host/member`. It blocks.
+    /// The answer of `host/member`, with or without the audit. It blocks.
     ///
     /// # Errors
     ///
     /// Returns -32602 for an unknown member, and -32603 when its files cannot be read.
-    pub fn inspect_member(&self, key: &str) -> Result<MemberDetail, RpcError> {
+    pub fn inspect_member(&self, key: &str, audit: bool) -> Result<MemberDetail, RpcError> {
         let found = self.found(key)?;
         let context = self.opener.context();
         let approval = context.approval.current();
@@ -56,7 +56,10 @@ impl Host {
             audit: None,
             audit_error: None,
         };
-        let Some(spec) = &found.manifest.component else { return Ok(detail) };
+        let Some(spec) = &found.manifest.component else {
+            detail.audit_error = audit.then(|| format!("{} has no component to audit", found.key));
+            return Ok(detail);
+        };
         let granted = Granted::of(&found, spec, &context.config, &approval).map_err(RpcError::internal)?;
         let view = |(name, verdict): (&str, &Verdict)| {
             let why = match verdict {
@@ -72,12 +75,18 @@ impl Host {
         match approval.look(&found.key, &found.dir, spec, granted.limits.limits.component_bytes) {
             Ok((candidate, standing)) => {
                 detail.trust = Some(trust(&standing));
-                match audited(found, granted, &candidate.bytes, &standing, &approval, &context.config) {
-                    Ok(audit) => detail.audit = Some(audit),
-                    Err(why) => detail.audit_error = Some(why),
+                if audit {
+                    match audited(found, granted, &candidate.bytes, &standing, &approval, &context.config) {
+                        Ok(audit) => detail.audit = Some(audit),
+                        Err(why) => detail.audit_error = Some(why),
+                    }
                 }
             }
-            Err(refused) => detail.trust_error = Some(refused.to_string()),
+            Err(refused) => {
+                let why = refused.to_string();
+                detail.audit_error = audit.then(|| why.clone());
+                detail.trust_error = Some(why);
+            }
         }
         Ok(detail)
     }

@@ -124,7 +124,7 @@ async fn act(page: PageRequest, Path((job, member)): Path<(String, String)>, req
 async fn member(page: PageRequest, Path(member): Path<String>, RawQuery(query): RawQuery) -> Response {
     let query = Form::of(query.unwrap_or_default().as_bytes());
     let offset = query.get("offset").and_then(|offset| offset.parse().ok()).unwrap_or_default();
-    let answer = views::member(&page, &member, offset).await;
+    let answer = views::member(&page, &member, offset, query.has("audit")).await;
     page.answer(answer.map(|shown| page.show(guild_page::member::member(&page.viewer(), &shown))))
 }
 

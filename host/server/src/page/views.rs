@@ -79,7 +79,7 @@ async fn newest(page: &PageRequest, member: &str) -> Result<JobsView, Why> {
 }
 
 /// Collects the data of a member's page.
-pub(super) async fn member(page: &PageRequest, key: &str, offset: u32) -> Result<MemberPage, Why> {
+pub(super) async fn member(page: &PageRequest, key: &str, offset: u32, audit: bool) -> Result<MemberPage, Why> {
     let report = page.reading.report().into_iter().find(|report| report.member == key);
     let report = report.filter(|report| page.caller().is_for(&report.member));
     let report = report.ok_or_else(|| Why::not_found(format!("there is no member {key}")))?;
@@ -93,7 +93,7 @@ pub(super) async fn member(page: &PageRequest, key: &str, offset: u32) -> Result
     }
     let may_see = page.caller().is_for_all() && page.caller().permits(ReadMember::ROW.access);
     let detail = if may_see {
-        let params = MemberParams { member: key.to_owned() };
+        let params = MemberParams { member: key.to_owned(), audit };
         Some(page.call::<ReadMember>(&page.host_server()?, &params).await.map_err(|why| why.text))
     } else {
         None
