@@ -674,7 +674,7 @@ fn importing_all_of_wasi() -> Vec<u8> {
 
     let mut resolve = Resolve::default();
     resolve.push_dir(root.join("wit")).unwrap();
-    for package in ["clocks", "random", "filesystem", "sockets", "cli", "http"] {
+    for package in ["io", "clocks", "random", "filesystem", "sockets", "cli", "http"] {
         resolve.push_file(wasi.join(format!("{package}.wit"))).unwrap();
     }
     let known = interfaces::all().filter(|name| matches!(interfaces::link(name), Some(Link::Linked | Link::Denied)));

@@ -20,7 +20,7 @@ use guild_session::activation::{Plan, Refusal};
 use serde_json::{Value, json};
 
 use crate::support::{
-    guest,
+    guest::{self, Guest},
     sandbox::{Bench, autonomous, worker},
 };
 
@@ -160,7 +160,7 @@ async fn what_a_language_runtime_drags_in_is_linked_and_denied() {
     assert!(error.contains("`wasi:http/outgoing-handler@0.2.3#handle` is denied"), "{error}");
 }
 
-/// Sockets use the same pollables as sessions do, and may be of another patch version of WASI than `wit/` is.
+/// Sockets use the same pollables as what a plugin is given, and may be of another patch version of WASI.
 #[tokio::test]
 async fn denied_sockets_link_next_to_what_is_granted() {
     let bytes = guest::component_with(
@@ -170,17 +170,16 @@ async fn denied_sockets_link_next_to_what_is_granted() {
              resource tcp-socket { subscribe: func() -> pollable; }
              watch: func() -> pollable;
          }
-         package wasi:io@0.2.6 { interface poll { resource pollable; } }",
-        "import wasi:sockets/tcp@0.2.3; import guild:worker/agent@0.1.0; export guild:worker/dispatch@0.1.0;",
+         package wasi:io@0.2.6 { interface poll { resource pollable { block: func(); } } }",
+        "import wasi:sockets/tcp@0.2.3; import wasi:io/poll@0.2.6; export guild:worker/dispatch@0.1.0;",
         &calls(
             "wasi:sockets/tcp@0.2.3",
             "watch",
-            "(import \"guild:worker/agent@0.1.0\" \"[method]session.subscribe\" (func (param i32) (result i32)))",
+            "(import \"wasi:io/poll@0.2.6\" \"[method]pollable.block\" (func (param i32)))",
         ),
     );
     let bench = Bench::new(Limits::default());
-    let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"agent": {"ownTools": true}}});
-    let error = bench.activate(&bench.prepare(&bytes, asked).unwrap()).await.unwrap_err().to_string();
+    let error = bench.activate(&bench.prepare(&bytes, worker()).unwrap()).await.unwrap_err().to_string();
     assert!(error.contains("`wasi:sockets/tcp@0.2.3#watch` is denied: a plugin has no network"), "{error}");
 }
 
@@ -332,6 +331,21 @@ async fn run_gives_its_text_back() {
     let plugin = bench.prepare(&bytes, autonomous()).unwrap();
     assert_eq!(bench.activate(&plugin).await.unwrap().outcome, Ok(Plan::OwnRun(Bounds::default())));
     assert_eq!(bench.run(&plugin).await.0, Ok(Ok("date".into())));
+}
+
+#[tokio::test]
+async fn waiting_for_no_session_returns_at_once_with_none() {
+    let bench = Bench::new(Limits::default());
+    let bytes = Guest::importing(&["agent"])
+        .run(
+            "(call $agent.wait (i32.const 0) (i32.const 0) (i32.const 8192))
+             (if (i32.load (i32.const 8196)) (then unreachable))
+             (call $ok (i32.const 0) (i32.const 0))",
+        )
+        .build();
+    let asked = json!({"file": "guest.wasm", "world": "autonomous-worker", "grants": {"agent": {}}});
+    let plugin = bench.prepare(&bytes, asked).unwrap();
+    assert_eq!(bench.run(&plugin).await.0, Ok(Ok(String::new())));
 }
 
 #[tokio::test]

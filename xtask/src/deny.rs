@@ -15,7 +15,8 @@ use crate::{
 
 /// The workspaces. The exceptions in `deny.toml` are for the first one, except for the fuzzer's licence; an exception
 /// that the first one no longer needs is an error.
-const WORKSPACES: [&str; 4] = ["Cargo.toml", "plugins/Cargo.toml", "tests/guests/Cargo.toml", "fuzz/Cargo.toml"];
+const WORKSPACES: [&str; 5] =
+    ["Cargo.toml", "sdk/rust/Cargo.toml", "plugins/Cargo.toml", "tests/guests/Cargo.toml", "fuzz/Cargo.toml"];
 /// The lints for exceptions in deny.toml that a workspace does not need.
 const UNUSED: [&str; 2] = ["unmatched-skip", "license-not-encountered"];
 /// The timeout of the download of the advisories.

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the output is for the person who runs the command")]
 
 mod bench;
+mod bindings;
 mod claude;
 mod clients;
 mod demo;
@@ -41,7 +42,8 @@ cargo xtask COMMAND
   soak [--minutes N] [--release]
                   run hostile and healthy jobs side by side on one host for N minutes (10), and check that nothing grows
   bench [NAME]... measure the host against bare baselines, in release builds
-  guests          set up what a WebAssembly build needs, and build the plugins into guild-members/";
+  guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
+  bindings        write the bindings in sdk/, after a change of wit/";
 
 fn usage() -> Result<(), String> {
     Err(format!("usage:\n\n{USAGE}"))
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
             _ => usage(),
         },
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
+        (Some("bindings"), rest) if rest.is_empty() => bindings::write(),
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),

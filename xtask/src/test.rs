@@ -3,13 +3,13 @@
 use std::{fs, process::Stdio};
 
 use crate::{
-    claude, clients, deny, guests, modules,
+    bindings, claude, clients, deny, guests, modules,
     steps::{Steps, cargo, root, run, run_keeping_end, says},
     tools::debian_packages,
 };
 
 /// The workspaces besides the main one: code for WebAssembly, which is checked as native code.
-const GUEST_WORKSPACES: [&str; 2] = ["plugins/Cargo.toml", "tests/guests/Cargo.toml"];
+const GUEST_WORKSPACES: [&str; 3] = ["sdk/rust/Cargo.toml", "plugins/Cargo.toml", "tests/guests/Cargo.toml"];
 
 /// Programs of Debian that some tests need, and the tests.
 const PROGRAMS: [(&[&str], &str); 2] =
@@ -52,6 +52,7 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
             run(cargo().args(["clippy", "--workspace", "--all-targets", "--manifest-path", manifest]).args(deny))
         })
     })?;
+    steps.take("bindings", bindings::check)?;
     steps.take("modules", modules::check)?;
     steps.take("dependencies", deny::check)?;
     steps.take("tests", || {
@@ -61,7 +62,10 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
         ended
     })?;
     steps.take("tests of the plugins", || {
-        run(cargo().args(["test", "--workspace", "--quiet", "--manifest-path", "plugins/Cargo.toml"]))
+        ["sdk/rust/Cargo.toml", "plugins/Cargo.toml"].into_iter().try_for_each(|manifest| {
+            let place = ["--target-dir", "plugins/target"];
+            run(cargo().args(["test", "--workspace", "--quiet", "--manifest-path", manifest]).args(place))
+        })
     })?;
     steps.take("documentation tests", || run(cargo().args(["test", "--workspace", "--doc", "--quiet"])))
 }

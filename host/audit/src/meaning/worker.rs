@@ -21,8 +21,8 @@ pub(super) const INTERFACES: &[Meaning] = &[
             ("[method]session.answer", "Answers a call that a session made to one of the component's own tools."),
             ("[method]session.interrupt", "Asks a session to stop."),
             ("[method]session.next", "Takes the next text, tool call or end of a session."),
-            ("[method]session.subscribe", "Waits for a session's next event."),
             ("query", "Starts a session with a prompt, tools and bounds, on the job's account."),
+            ("wait", "Sleeps until one of these sessions has news."),
         ],
     ),
     interface(

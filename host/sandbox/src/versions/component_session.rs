@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use guild_contract::Usage;
@@ -17,7 +17,7 @@ use guild_session::{
 };
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use wasmtime_wasi::{async_trait, p2::Pollable};
+use wasmtime_wasi::async_trait;
 
 use crate::usage::Memory;
 
@@ -34,6 +34,7 @@ pub struct SessionState {
     calls: mpsc::Receiver<PendingCall>,
     /// The calls that the component has taken and not answered, by their ids.
     pub(super) waiting: HashMap<String, oneshot::Sender<OwnToolResult>>,
+    /// The next event, until the component takes it.
     next: Option<SessionEvent>,
     /// Whether the component has taken the last event.
     pub(super) ended: bool,
@@ -105,9 +106,25 @@ impl SessionState {
         Self { query, calls, waiting: HashMap::new(), next: None, ended: false, _memory: memory }
     }
 
+    /// Ready when there is a next event, or the component has taken the last one.
+    pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.next.is_some() || self.ended {
+            return Poll::Ready(());
+        }
+        // The channel of calls is closed once the session has ended; its events say so.
+        if let Poll::Ready(Some(call)) = self.calls.poll_recv(context) {
+            self.next = Some(self.take_call(call));
+            return Poll::Ready(());
+        }
+        self.query
+            .events
+            .poll_recv(context)
+            .map(|event| self.next = Some(SessionEvent::Query(event.unwrap_or_else(lost))))
+    }
+
     /// The next event if there is one already.
-    pub(super) fn poll_next(&mut self) -> Option<SessionEvent> {
-        let _ = self.ready().as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    pub(super) fn next(&mut self) -> Option<SessionEvent> {
+        let _ = self.poll_ready(&mut Context::from_waker(Waker::noop()));
         let next = self.next.take();
         self.ended |= matches!(next, Some(SessionEvent::Query(QueryEvent::Finished(..))));
         next
@@ -123,19 +140,4 @@ impl SessionState {
 fn lost() -> QueryEvent {
     let why = "the session ended without a result".to_owned();
     QueryEvent::Finished(SessionEnd::from(Ending::Error(why)), Usage { cost_usd: None, ..Usage::default() })
-}
-
-#[async_trait]
-impl Pollable for SessionState {
-    async fn ready(&mut self) {
-        if self.next.is_some() || self.ended {
-            return;
-        }
-        let event = tokio::select! {
-            biased;
-            Some(call) = self.calls.recv() => self.take_call(call),
-            event = self.query.events.recv() => SessionEvent::Query(event.unwrap_or_else(lost)),
-        };
-        self.next = Some(event);
-    }
 }

@@ -1,6 +1,6 @@
 //! Implements `agent`: sessions that a component starts, and the tools that it answers itself in them.
 
-use std::{collections::hash_map::Entry, mem, sync::Arc, time::Duration};
+use std::{collections::hash_map::Entry, future::poll_fn, mem, sync::Arc, task::Poll, time::Duration};
 
 use guild_contract::{
     Limits,
@@ -14,7 +14,6 @@ use guild_session::{
 };
 use tokio::time;
 use wasmtime::component::Resource;
-use wasmtime_wasi::p2::{DynPollable, subscribe};
 
 use super::{
     HostResult,
@@ -160,22 +159,31 @@ impl Host for State {
             Err(e) => Ok(Err(e.into())),
         }
     }
+
+    async fn wait(&mut self, sessions: Vec<Resource<SessionState>>) -> wasmtime::Result<Vec<u32>> {
+        if sessions.is_empty() {
+            return Ok(Vec::new());
+        }
+        poll_fn(|context| {
+            let mut ready = Vec::new();
+            for (session, position) in sessions.iter().zip(0..) {
+                if self.table.get_mut(session)?.poll_ready(context).is_ready() {
+                    ready.push(position);
+                }
+            }
+            if ready.is_empty() { Poll::Pending } else { Poll::Ready(Ok(ready)) }
+        })
+        .await
+    }
 }
 
 impl HostSession for State {
-    async fn subscribe(&mut self, session: Resource<SessionState>) -> wasmtime::Result<Resource<DynPollable>> {
-        subscribe(&mut self.table, session)
-    }
-
     async fn next(&mut self, session: Resource<SessionState>) -> HostResult<Step> {
         let session = self.table.get_mut(&session)?;
         if session.ended {
             return Ok(Ok(Step::Ended));
         }
-        Ok(Ok(match session.poll_next() {
-            Some(event) => Step::Event(to_wit(event)),
-            None => Step::Pending,
-        }))
+        Ok(Ok(session.next().map_or(Step::Pending, |event| Step::Event(to_wit(event)))))
     }
 
     async fn answer(

@@ -16,7 +16,6 @@ wasmtime::component::bindgen!({
     imports: { default: async | trappable },
     exports: { default: async },
     with: {
-        "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
         "guild:worker/agent.session": crate::versions::component_session::SessionState,
     },
 });

@@ -1,5 +1,5 @@
 //! Runs async code in a component, which has one thread: [`block_on`] runs a future with all of its parts, and sleeps
-//! in the host (`wasi:io/poll`) while all of them wait.
+//! in the host (`agent.wait`) while all of them wait.
 
 use std::{
     cell::RefCell,
@@ -13,7 +13,10 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use crate::bindings::worker::wasi::io::poll::{self, Pollable};
+use crate::agent;
+
+/// The number of times that a future may wake itself before the host's events are looked for.
+const SPINS: u32 = 64;
 
 /// Runs a future to its end. While nothing in it can go on the component sleeps, and the host wakes those parts of it
 /// that something happened for.
@@ -27,17 +30,17 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     run(future, &reactor())
 }
 
-/// Waits until a pollable of the host's is ready.
-pub(crate) async fn ready(pollable: Pollable) {
-    reactor().wait(pollable).await;
+/// Waits until a session has an event, or is over. It may return early.
+pub(crate) async fn ready(session: Rc<agent::Session>) {
+    reactor().wait(session).await;
 }
 
 thread_local! {
     /// The reactor of the whole component, so that a [`block_on`] within another one sleeps for both.
-    static REACTOR: Rc<Reactor<Pollable>> = Rc::default();
+    static REACTOR: Rc<Reactor<Rc<agent::Session>>> = Rc::default();
 }
 
-fn reactor() -> Rc<Reactor<Pollable>> {
+fn reactor() -> Rc<Reactor<Rc<agent::Session>>> {
     REACTOR.with(Rc::clone)
 }
 
@@ -47,20 +50,26 @@ fn run<F: Future, P: Wait>(future: F, reactor: &Reactor<P>) -> F::Output {
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
+    let mut spins: u32 = 0;
     loop {
+        woken.0.store(false, Ordering::Relaxed);
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        // A future that wakes itself continues at once, and does not delay the host's events for other parts.
-        if woken.0.swap(false, Ordering::Relaxed) {
-            reactor.wake(P::ready_now);
+        if woken.0.load(Ordering::Relaxed) {
+            // A future that wakes itself continues at once. If it never rests, all others look for the host's events
+            // now and then.
+            spins = spins.wrapping_add(1);
+            if spins % SPINS == 0 {
+                reactor.wake(|all| (0..).take(all.len()).collect());
+            }
         } else if !reactor.wake(P::ready_next) {
             panic!("the future waits for nothing that the host could tell it: it would never end");
         }
     }
 }
 
-/// Whether the future was woken since it was last polled.
+/// Whether the future woke itself while it was polled.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -71,21 +80,14 @@ impl Wake for Woken {
 
 /// A resource of the host that becomes ready.
 trait Wait: Sized {
-    /// The positions of the resources that are ready now.
-    fn ready_now(all: &[&Self]) -> Vec<u32>;
-
     /// Sleeps until some resources are ready, and returns their positions.
     fn ready_next(all: &[&Self]) -> Vec<u32>;
 }
 
-impl Wait for Pollable {
-    fn ready_now(all: &[&Self]) -> Vec<u32> {
-        let ready = all.iter().zip(0..).filter(|(pollable, _)| pollable.ready());
-        ready.map(|(_, position)| position).collect()
-    }
-
+impl Wait for Rc<agent::Session> {
     fn ready_next(all: &[&Self]) -> Vec<u32> {
-        poll::poll(all)
+        let sessions: Vec<&agent::Session> = all.iter().map(|session| &***session).collect();
+        agent::wait(&sessions)
     }
 }
 
@@ -202,14 +204,10 @@ mod tests {
     }
 
     impl Wait for Alarm {
-        fn ready_now(all: &[&Self]) -> Vec<u32> {
-            all.iter().zip(0..).filter(|(alarm, _)| alarm.0 <= NOW.get()).map(|(_, position)| position).collect()
-        }
-
         fn ready_next(all: &[&Self]) -> Vec<u32> {
             SLEEPS.set(SLEEPS.get() + 1);
             NOW.set(NOW.get().max(all.iter().map(|alarm| alarm.0).min().unwrap()));
-            Self::ready_now(all)
+            all.iter().zip(0..).filter(|(alarm, _)| alarm.0 <= NOW.get()).map(|(_, position)| position).collect()
         }
     }
 
@@ -221,9 +219,13 @@ mod tests {
 
     /// Waits until a moment, and says which it was.
     async fn until(reactor: &Rc<Reactor<Alarm>>, moment: u32) -> u32 {
-        ALIVE.set(ALIVE.get() + 1);
-        reactor.wait(Alarm(moment)).await;
-        NOW.get()
+        loop {
+            ALIVE.set(ALIVE.get() + 1);
+            reactor.wait(Alarm(moment)).await;
+            if NOW.get() >= moment {
+                return NOW.get();
+            }
+        }
     }
 
     #[test]

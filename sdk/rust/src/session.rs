@@ -1,5 +1,7 @@
 //! Starts sessions on behalf of a worker, and explains the errors of host functions.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use crate::{
@@ -38,7 +40,7 @@ pub(crate) fn granted(activation: &Activation, wanted: &[&str]) -> Vec<String> {
 /// # }
 /// ```
 pub struct Session {
-    inner: agent::Session,
+    inner: Rc<agent::Session>,
 }
 
 impl Session {
@@ -49,7 +51,7 @@ impl Session {
     /// Returns `InvalidInput` for options that are not acceptable, `NotGranted` for a tool that was not granted,
     /// `OverLimit` if the job has no turns, dollars or time left, and `NoJob` during `activate`.
     pub fn start(options: &Options) -> Result<Self, HostError> {
-        agent::query(options).map(|inner| Self { inner })
+        agent::query(options).map(|inner| Self { inner: Rc::new(inner) })
     }
 
     /// The next event. The last one is `Event::Finished`; after it there is none. Texts that a plugin does not take in
@@ -57,7 +59,7 @@ impl Session {
     pub async fn next(&self) -> Option<Event> {
         loop {
             match self.inner.next() {
-                Ok(Step::Pending) => ready(self.inner.subscribe()).await,
+                Ok(Step::Pending) => ready(self.inner.clone()).await,
                 Ok(Step::Event(event)) => return Some(event),
                 Ok(Step::Ended) => return None,
                 Err(error) => return Some(Event::Finished(broken(error))),

@@ -53,7 +53,7 @@ fn the_examples_compile_with_the_dependencies_that_are_printed_beside_them() {
     ];
 
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("guide");
-    let printed = "path = \"../guild/plugins/sdk\"";
+    let printed = "path = \"../guild/sdk/rust\"";
     let here = format!("path = {:?}", sdk.display().to_string());
     for (name, rust, dependencies) in &crates {
         let [rust] = rust.as_slice() else { panic!("{name}: {rust:?}") };
@@ -66,7 +66,7 @@ fn the_examples_compile_with_the_dependencies_that_are_printed_beside_them() {
     let members = crates.map(|(name, ..)| name);
     fs::write(place.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n")).unwrap();
     // The versions that are here already: nothing is fetched.
-    fs::copy(sdk.join("../Cargo.lock"), place.join("Cargo.lock")).unwrap();
+    fs::copy(sdk.join("Cargo.lock"), place.join("Cargo.lock")).unwrap();
     for name in members {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["check", "--quiet", "--offline", "--package", name]).current_dir(&place);

@@ -29,6 +29,11 @@ pub mod agent {
     pub use super::worker::agent::*;
 
     functions! { agent: query(&Options) -> Session; }
+
+    /// Waits for nothing: natively there is no session.
+    pub fn wait(_: &[&Session]) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// Reads files under the granted roots.

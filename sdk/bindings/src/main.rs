@@ -1,0 +1,72 @@
+//! Writes the bindings of the SDKs from `wit/`, by the generators of the Bytecode Alliance: `cargo xtask bindings`.
+//!
+//! They are committed, so that authors need no generator. This program is a workspace of its own, since its WIT parser
+//! is newer than that of the host's wasmtime.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use wit_bindgen_core::{
+    Files, WorldGenerator,
+    wit_parser::{Resolve, WorldId},
+};
+
+/// The imports of `guild:worker`.
+const IMPORTS: [&str; 9] = ["log", "memory", "files", "web", "job-tools", "status", "agent", "hall", "manager"];
+
+fn main() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let to = env::args_os().nth(1).map_or_else(|| root.join("sdk"), PathBuf::from);
+    rust(&root.join("wit"), &to.join("rust/src/bindings")).context("the bindings for Rust")
+}
+
+/// A world with these imports and exports of `guild:worker`.
+fn world(wit: &Path, name: &str, imports: &[&str], exports: &[&str]) -> Result<(Resolve, WorldId)> {
+    let mut resolve = Resolve::default();
+    resolve.push_dir(wit)?;
+    let imports = imports.iter().map(|interface| format!("import guild:worker/{interface}@0.1.0;\n"));
+    let exports = exports.iter().map(|interface| format!("export guild:worker/{interface}@0.1.0;\n"));
+    let items: String = imports.chain(exports).collect();
+    let package = resolve.push_str("world.wit", &format!("package guild:sdk;\nworld {name} {{\n{items}}}\n"))?;
+    let world = resolve.select_world(&[package], Some(name))?;
+    Ok((resolve, world))
+}
+
+fn generate(generator: &mut dyn WorldGenerator, (mut resolve, world): (Resolve, WorldId)) -> Result<Files> {
+    let mut files = Files::default();
+    generator.generate(&mut resolve, world, &mut files)?;
+    Ok(files)
+}
+
+/// One module with all imports and the export `dispatch`, and one for each further export.
+fn rust(wit: &Path, to: &Path) -> Result<()> {
+    use wit_bindgen_rust::{Opts, WithOption};
+
+    let types = WithOption::Path("super::worker::guild::worker::types".to_owned());
+    let options = || Opts {
+        format: true,
+        additional_derive_attributes: vec!["Clone".to_owned(), "PartialEq".to_owned()],
+        additional_derive_ignore: vec!["session".to_owned()],
+        pub_export_macro: true,
+        ..Opts::default()
+    };
+    let with_types = |name: &str| Opts {
+        with: vec![("guild:worker/types@0.1.0".to_owned(), types.clone())],
+        export_macro_name: Some(name.to_owned()),
+        ..options()
+    };
+    fs::create_dir_all(to)?;
+    for (module, imports, export, options) in [
+        ("worker", &IMPORTS[..], "dispatch", Opts { generate_all: true, ..options() }),
+        ("runner", &[], "run", with_types("export_run")),
+        ("tools", &[], "toolbox", with_types("export_tools")),
+    ] {
+        let files = generate(&mut options.build(), world(wit, module, imports, &[export])?)?;
+        let (_, text) = files.iter().next().context("nothing was generated")?;
+        fs::write(to.join(format!("{module}.rs")), text)?;
+    }
+    Ok(())
+}
