@@ -6,7 +6,13 @@
 #![allow(missing_docs, reason = "generated: the documentation is in wit/")]
 #![allow(unreachable_pub, reason = "generated")]
 #![allow(unsafe_code, reason = "generated: the canonical ABI")]
-#![allow(clippy::all, clippy::allow_attributes_without_reason, clippy::panic, clippy::unwrap_used, reason = "generated")]
+#![allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "generated"
+)]
 
 /// The export `run`.
 #[rustfmt::skip]
