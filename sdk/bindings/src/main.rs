@@ -14,13 +14,16 @@ use wit_bindgen_core::{
     wit_parser::{Resolve, WorldId},
 };
 
+/// The module of the SDK for Go.
+const GO_MODULE: &str = "guild";
 /// The imports of `guild:worker`.
 const IMPORTS: [&str; 9] = ["log", "memory", "files", "web", "job-tools", "status", "agent", "hall", "manager"];
 
 fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let to = env::args_os().nth(1).map_or_else(|| root.join("sdk"), PathBuf::from);
-    rust(&root.join("wit"), &to.join("rust/src/bindings")).context("the bindings for Rust")
+    rust(&root.join("wit"), &to.join("rust/src/bindings")).context("the bindings for Rust")?;
+    go(&root.join("wit"), &to.join("go/internal/bindings")).context("the bindings for Go")
 }
 
 /// A world with these imports and exports of `guild:worker`.
@@ -67,6 +70,34 @@ fn rust(wit: &Path, to: &Path) -> Result<()> {
         let files = generate(&mut options.build(), world(wit, module, imports, &[export])?)?;
         let (_, text) = files.iter().next().context("nothing was generated")?;
         fs::write(to.join(format!("{module}.rs")), text)?;
+    }
+    Ok(())
+}
+
+/// One package for each interface, and one for each export, which calls what the SDK has in `internal/exports`. The
+/// support packages of the generator (`wit/`) are copied by hand, and are packages of the SDK, so that it has no
+/// dependency.
+fn go(wit: &Path, to: &Path) -> Result<()> {
+    use wit_bindgen_go::Opts;
+
+    let (bindings, exports) = (format!("{GO_MODULE}/internal/bindings"), format!("{GO_MODULE}/internal/exports"));
+    for export in ["dispatch", "run", "toolbox"] {
+        let (pkg_name, export_pkg_name) = (Some(bindings.clone()), Some(exports.clone()));
+        let options = Opts { pkg_name, export_pkg_name, ..Opts::default() };
+        let files = generate(&mut *options.build(), world(wit, export, &IMPORTS, &[export])?)?;
+        for (name, text) in files.iter() {
+            let text =
+                String::from_utf8_lossy(text).replace("go.bytecodealliance.org/pkg/wit", &format!("{bindings}/wit"));
+            let (file, text) = match name {
+                "wit_exports/wit_exports.go" => {
+                    let package = format!("package wit_{export}");
+                    (to.join(format!("wit_{export}/exports.go")), text.replace("package wit_exports", &package))
+                }
+                _ => (to.join(name), text),
+            };
+            fs::create_dir_all(file.parent().unwrap_or(to))?;
+            fs::write(file, text)?;
+        }
     }
     Ok(())
 }

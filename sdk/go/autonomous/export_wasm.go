@@ -1,0 +1,3 @@
+package autonomous
+
+import _ "guild/internal/bindings/wit_run" // exports run

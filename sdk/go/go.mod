@@ -1,0 +1,3 @@
+module guild
+
+go 1.24

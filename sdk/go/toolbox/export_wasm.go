@@ -1,0 +1,3 @@
+package toolbox
+
+import _ "guild/internal/bindings/wit_toolbox" // exports toolbox

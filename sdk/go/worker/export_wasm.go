@@ -1,0 +1,3 @@
+package worker
+
+import _ "guild/internal/bindings/wit_dispatch" // exports dispatch
