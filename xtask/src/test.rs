@@ -49,7 +49,11 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
         let deny = ["--", "--deny", "warnings"];
         run(cargo().args(["clippy", "--workspace", "--all-targets"]).args(deny))?;
         for_guests(|manifest| {
-            run(cargo().args(["clippy", "--workspace", "--all-targets", "--manifest-path", manifest]).args(deny))
+            let place = ["--target-dir", "plugins/target"];
+            run(cargo()
+                .args(["clippy", "--workspace", "--all-targets", "--manifest-path", manifest])
+                .args(place)
+                .args(deny))
         })
     })?;
     steps.take("bindings", bindings::check)?;
