@@ -34,7 +34,7 @@ export function checked(request, fields) {
   const take = (fields) => {
     const read = {};
     for (const [key, field] of Object.entries(fields)) {
-      if (!(key in values)) continue;
+      if (!Object.hasOwn(values, key)) continue;
       read[key] = field.read(values[key]);
       if (read[key] === undefined) {
         throw new Refusal(`config.${key} must be ${field.accepted}, not ${shown(values[key])}`);
@@ -44,7 +44,7 @@ export function checked(request, fields) {
   };
   const asked = take(bounds);
   const config = take(fields);
-  const unknown = Object.keys(values).filter((key) => !(key in known)).sort();
+  const unknown = Object.keys(values).filter((key) => !Object.hasOwn(known, key)).sort();
   if (unknown.length > 0) {
     const names = unknown.map((key) => JSON.stringify(key)).join(', ');
     const keys = unknown.length === 1 ? 'key' : 'keys';

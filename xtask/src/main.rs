@@ -43,7 +43,8 @@ cargo xtask COMMAND
                   run hostile and healthy jobs side by side on one host for N minutes (10), and check that nothing grows
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
-  bindings        write the bindings in sdk/, after a change of wit/";
+  bindings [--check]
+                  write the bindings in sdk/, after a change of wit/; or check that they are those of wit/";
 
 fn usage() -> Result<(), String> {
     Err(format!("usage:\n\n{USAGE}"))
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         },
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("bindings"), rest) if rest.is_empty() => bindings::write(),
+        (Some("bindings"), rest) if rest == ["--check"] => bindings::check(),
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),

@@ -5,7 +5,6 @@ side by side. While all that it waits for are sessions the component sleeps in t
 """
 
 import asyncio
-import collections
 import dataclasses
 import json
 import time
@@ -17,12 +16,12 @@ from wit_world.imports.types import Activation, ToolDefinition
 
 from .host import HostError, hosted
 from .schema import definition
-from .worker import own_run, checked, smaller
+from .worker import checked, own_run, smaller
 
-__all__ = ["Autonomous", "HostError", "ask", "session"]
+__all__ = ["HostError", "ask", "autonomous", "session"]
 
 _query = hosted(_agent.query)
-_waiting: collections.OrderedDict = collections.OrderedDict()
+_waiting = {}
 
 
 class _Selector:
@@ -119,26 +118,26 @@ async def ask(activation, prompt, **options):
     raise RuntimeError(end.text if end.ending.name == "ERROR" else _ENDINGS.get(end.ending.name, "the session ended without a text"))
 
 
-class Autonomous:
-    """Makes the classes of a worker: `Dispatch, Run = Autonomous(run, Config)`."""
+@dataclasses.dataclass
+class _Nothing:
+    """The config of a worker without one."""
 
-    @dataclasses.dataclass
-    class Nothing:
-        """No key of a config."""
 
-    def __new__(cls, run, of=Nothing):
-        class Dispatch:
-            def activate(self, activation: Activation):
-                return own_run(activation, of)
+def autonomous(run, of=_Nothing):
+    """Makes a worker of a coroutine `run(activation, task, config)`: `Dispatch, Run = autonomous(run, Config)`."""
 
-        class Run:
-            def run(self, activation: Activation):
+    class Dispatch:
+        def activate(self, activation: Activation):
+            return own_run(activation, of)
+
+    class Run:
+        def run(self, activation: Activation):
+            loop = _Loop()
+            asyncio.set_event_loop(loop)
+            try:
                 request, config, _ = checked(activation, of)
-                loop = _Loop()
-                asyncio.set_event_loop(loop)
-                try:
-                    return loop.run_until_complete(run(activation, request.task, config))
-                except Exception as error:
-                    raise Err("".join(traceback.format_exception(error))) from error
+                return loop.run_until_complete(run(activation, request.task, config))
+            except Exception as error:
+                raise Err("".join(traceback.format_exception(error))) from error
 
-        return Dispatch, Run
+    return Dispatch, Run

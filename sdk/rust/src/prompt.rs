@@ -153,6 +153,22 @@ mod tests {
         assert!(!prompt.contains("earlier jobs"));
     }
 
+    /// The SDKs of the other languages have the same texts, byte for byte, each as its language writes them.
+    #[test]
+    fn a_session_is_told_the_same_in_every_language() {
+        let heading = memories(&[]);
+        let heading = heading.strip_suffix("\n\n---").unwrap();
+        for (file, line_break) in
+            [("go/texts.go", "\\n\" +\n\t\""), ("js/texts.js", "\\n"), ("python/guild/texts.py", "\n")]
+        {
+            let texts = std::fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+            for text in [TOOL_INSTRUCTIONS, COMMISSION_INSTRUCTIONS, heading] {
+                assert!(!text.contains(['"', '\\']), "it would be written otherwise");
+                assert!(texts.contains(&format!("\"{}\"", text.replace('\n', line_break))), "{file}: {text}");
+            }
+        }
+    }
+
     #[test]
     fn on_a_project_the_prompt_has_the_tools_of_commissions() {
         let project = Project { name: "demo".into(), root: "lore".into() };
