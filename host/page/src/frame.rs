@@ -38,8 +38,10 @@ fn framed(path: &str, title: &str, viewer: Option<&Viewer>, body: &Markup) -> St
                 title { (text(title)) " · Guild Hall" }
                 link rel="icon" href=(ICON.path);
                 link rel="stylesheet" href=(STYLE.path);
-                script src=(HTMX.path) defer {}
-                script src=(HTMX_SSE.path) defer {}
+                // Not `defer`: htmx would begin by a timer, which may fire before its extension is loaded, and the page
+                // would stay as it is.
+                script src=(HTMX.path) {}
+                script src=(HTMX_SSE.path) {}
             }
             body {
                 a.skip href="#content" { "Skip to the content" }
