@@ -17,6 +17,7 @@ mod soak;
 mod steps;
 mod test;
 mod tools;
+mod tutorials;
 
 use std::{path::Path, process::ExitCode};
 
@@ -28,11 +29,12 @@ cargo xtask COMMAND
                   also `clients`, and sessions of the real Claude Code CLI, installed below target/ with npm, against a
                   local server
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
-  clients         run third-party MCP clients against a host: the official SDKs and the conformance suite; and build,
-                  run and audit the workers in JavaScript and Python of docs/authors.md
+  clients         run third-party MCP clients against a host: the official SDKs and the conformance suite
   clients --guild-hall PATH
                   run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
                   checkout is PATH, against a host and its files
+  tutorials       carry out docs/tutorials/ as a reader would: write, build, run and audit members in five languages.
+                  `test` does the beginning of each, `test --all` and `bench languages` all
   screenshots     take the pictures of docs/screenshots/ with Chromium
   man             write a man page of each command below target/man/
   modules         check that the modules of a parent have no dependency cycle, at any depth of a crate of the host
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("bindings"), rest) if rest.is_empty() => bindings::write(),
         (Some("bindings"), rest) if rest == ["--check"] => bindings::check(),
+        (Some("tutorials"), rest) if rest.is_empty() => tutorials::alone(),
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),

@@ -15,4 +15,4 @@ mod world;
 pub use error::BuildError;
 pub use language::Language;
 pub use project::{Built, Project};
-pub use template::{Kind, new};
+pub use template::{Kind, new, setup};

@@ -78,6 +78,11 @@ impl Project {
         Ok(Self { directory, component, settings })
     }
 
+    /// The file of the component.
+    pub fn output(&self) -> PathBuf {
+        self.directory.join(&self.component.file)
+    }
+
     /// The language of the member; none where a command of its own makes the component.
     ///
     /// # Errors
@@ -145,7 +150,7 @@ impl Project {
     }
 
     fn put(&self, bytes: &[u8]) -> Result<Built, BuildError> {
-        let file = self.directory.join(&self.component.file);
+        let file = self.output();
         let is_new = fs::read(&file).map_or(true, |before| before != bytes);
         if is_new {
             let (Some(parent), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {

@@ -61,7 +61,8 @@ pub fn new(directory: &Path, kind: Kind, language: Language) -> Result<(), Build
     if !is_free(directory)? {
         return Err(BuildError::New(format!("{} is there, and not empty; choose another name", directory.display())));
     }
-    let written = files.iter().try_for_each(|(path, file)| write(directory, path, file, name));
+    let values = [("{{name}}", name), ("{{setup}}", &setup(language))];
+    let written = files.iter().try_for_each(|(path, file)| write(directory, path, file, &values));
     if written.is_err() {
         // The directory was empty, or not there: all in it is ours.
         let _ = fs::remove_dir_all(directory);
@@ -93,17 +94,25 @@ fn files_of(kind: Kind, language: Language) -> Vec<(PathBuf, String)> {
     if !Sdks::iter().any(|file| file.starts_with(&own)) {
         return Vec::new();
     }
-    let (all, every, sdk) =
-        (format!("templates/{source}/common/"), format!("templates/{kind}/"), format!("{}/", language.sdk()));
+    let common = format!("templates/{source}/common/");
+    let folders = ["templates/common/", &format!("templates/{kind}/"), &common, &own];
+    let sdk = format!("{}/", language.sdk());
     let place = |file: &str| {
-        let below = [&all, &every, &own].into_iter().find_map(|folder| file.strip_prefix(folder.as_str()));
-        let below = below.map(PathBuf::from);
+        let below = folders.iter().find_map(|folder| file.strip_prefix(folder)).map(PathBuf::from);
         below.or_else(|| Some(Path::new(SDK).join(file.strip_prefix(&sdk)?)))
     };
     Sdks::iter().filter_map(|file| Some((place(&file)?, file.into_owned()))).collect()
 }
 
-fn write(directory: &Path, path: &Path, file: &str, name: &str) -> Result<(), BuildError> {
+/// The command that installs what members in a language are built with, with a comment for people.
+pub fn setup(language: Language) -> String {
+    let name: &str = language.into();
+    let embedded = Sdks::get(&format!("templates/{name}/setup.sh")).map(|file| file.data).unwrap_or_default();
+    String::from_utf8_lossy(&embedded).trim_end().to_owned()
+}
+
+/// Writes an embedded file. In those of a template, each value takes the place of its name.
+fn write(directory: &Path, path: &Path, file: &str, values: &[(&str, &str)]) -> Result<(), BuildError> {
     let to = directory.join(path);
     let put = || {
         let Some(embedded) = Sdks::get(file) else { return Err(io::ErrorKind::NotFound.into()) };
@@ -111,8 +120,8 @@ fn write(directory: &Path, path: &Path, file: &str, name: &str) -> Result<(), Bu
         if path.starts_with(SDK) {
             return fs::write(&to, &embedded.data);
         }
-        let text = str::from_utf8(&embedded.data).map_err(io::Error::other)?;
-        fs::write(&to, text.replace("{{name}}", name).replace("{{crate}}", &name.replace('-', "_")))
+        let text = str::from_utf8(&embedded.data).map_err(io::Error::other)?.to_owned();
+        fs::write(&to, values.iter().fold(text, |text, (name, value)| text.replace(name, value)))
     };
     put().map_err(|error| failed(&to, error))
 }

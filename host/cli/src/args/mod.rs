@@ -75,6 +75,8 @@ pub(crate) enum Command {
     New(New),
     /// Make a member's component from its source
     Build(Build),
+    /// Build a member at each change of its source, serve it, and run the last task again
+    Dev(Dev),
     /// Serve members over HTTP until SIGTERM or Ctrl-C
     Serve(Serve),
     /// Serve MCP on stdin and stdout, for clients that start their own servers, such as Claude Code and Claude Desktop
@@ -226,6 +228,38 @@ pub(crate) struct Build {
     pub(crate) directory: PathBuf,
 }
 
+/// `guild dev`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild dev ./librarian \"How does ownership work?\" --sources ~/rust-book
+  guild dev ./dates '/weekday {\"date\": \"2026-01-01\"}'
+
+At each change of a file the command builds the member as `guild build` does, starts a host with it, runs the last task \
+again and shows what comes of it: the session's log, what the component writes, and the report. A line on stdin is the \
+next task; an empty one runs the last again. Each build begins without jobs, memories and approvals of an earlier one. \
+The component is compiled by Winch, which takes less time than the compiler of a host that serves, and makes slower code.")]
+pub(crate) struct Dev {
+    /// The member's directory
+    #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// The first task; or /TOOL JSON, to call a tool
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) task: Option<String>,
+    /// The configuration of the tasks, a JSON object whose keys the member defines
+    #[arg(long, value_name = "JSON", value_parser = job_input)]
+    pub(crate) input: Option<Map<String, Value>>,
+    /// Listen on this port
+    #[arg(long, value_name = "PORT", default_value_t = guild_server::serve::DEFAULT_PORT)]
+    pub(crate) port: u16,
+    /// The sources and the runtime of the jobs' sessions
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// The location of the member's toolboxes, and of the policy
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+}
+
 /// `guild serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -265,6 +299,9 @@ pub(crate) struct Serve {
     /// Serve the clients of `guild mcp`, which starts this process, until the last client ends
     #[arg(long, hide = true, conflicts_with_all = ["hall", "port"])]
     pub(crate) private: bool,
+    /// Serve the round of the `guild dev` that starts this process, with the operator's decisions in this directory
+    #[arg(long, value_name = "DIR", hide = true, requires = "member")]
+    pub(crate) dev: Option<PathBuf>,
 }
 
 /// The directories that sessions may read, and the runtime that runs sessions.

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use guild_build::Project;
+use guild_build::{BuildError, Project};
 use guild_config::Config;
 use guild_contract::{manifest::FILE_NAME, text::size};
-use guild_roster::discovery::single;
+use guild_roster::discovery::{FoundMember, single};
 
 use crate::{args::Build, failure::Failure, output::tell};
 
 /// `guild build`.
 pub(crate) fn build(args: &Build) -> Result<(), Failure> {
-    let built = project(&args.directory)?.build().map_err(|e| Failure::error(e.to_string()))?;
+    let built = project(&args.directory)?.build()?;
     let what = if built.is_new { "" } else { ", as it was" };
     tell(format_args!("{} ({}){what}", built.file.display(), size(built.bytes)));
     Ok(())
@@ -19,8 +19,18 @@ pub(crate) fn build(args: &Build) -> Result<(), Failure> {
 
 /// The source of the member in a directory. The operator's policy has no part in it.
 pub(crate) fn project(directory: &Path) -> Result<Project, Failure> {
-    let found = single(directory, None, &Config::default()).map_err(Failure::error)?;
     let none = || Failure::error(format!("{FILE_NAME} has no `component`: its own process serves this member"));
-    let spec = found.manifest.component.ok_or_else(none)?;
-    Project::open(directory, spec).map_err(|e| Failure::error(e.to_string()))
+    let spec = found(directory)?.manifest.component.ok_or_else(none)?;
+    Ok(Project::open(directory, spec)?)
+}
+
+/// The member in a directory.
+pub(crate) fn found(directory: &Path) -> Result<FoundMember, Failure> {
+    single(directory, None, &Config::default()).map_err(Failure::error)
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        Self::error(error.to_string())
+    }
 }
