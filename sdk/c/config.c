@@ -64,11 +64,12 @@ static const char *check(const guild_field_t *field, cJSON *value) {
             accepted = one == field->values ? guild_format("one of %s", *one) : listed(accepted, *one);
         }
         if (cJSON_IsString(value)) {
-            value->valuestring = guild_trimmed(value->valuestring);
-            fits = *value->valuestring != '\0' && (field->values == NULL || is_one_of(value->valuestring, field->values));
-        }
-        if (fits && field->has_max && characters(value->valuestring) > field->max) {
-            return guild_format("a text of at most %.0f characters", field->max);
+            char *text = guild_trimmed(value->valuestring);
+            fits = *text != '\0' && (field->values == NULL || is_one_of(text, field->values));
+            if (fits && field->has_max && characters(text) > field->max) {
+                return guild_format("a text of at most %.0f characters", field->max);
+            }
+            value->valuestring = fits ? text : value->valuestring;
         }
         break;
     case GUILD_COUNT: {
