@@ -88,7 +88,7 @@ static const char *check(const guild_field_t *field, cJSON *value) {
         fits = cJSON_IsBool(value);
         break;
     default:
-        guild_fail("config.%s: a key of a config is a GUILD_TEXT, GUILD_COUNT, GUILD_AMOUNT or GUILD_FLAG", field->name);
+        guild_fail("config.%s: a key is a GUILD_TEXT, GUILD_COUNT, GUILD_AMOUNT or GUILD_FLAG", field->name);
     }
     return fits ? NULL : accepted;
 }

@@ -1,7 +1,7 @@
 // Guild Hall workers and toolboxes in C.
 //
-// A worker is GUILD_WORKER(...), a toolbox GUILD_TOOLBOX(...), once in a component; a component may be both. A component
-// imports only what it calls.
+// A worker is GUILD_WORKER(...), a toolbox GUILD_TOOLBOX(...), once in a component. A component may be both, and imports
+// only what it calls.
 //
 // Texts are UTF-8 and end with a zero byte. Lists end with an entry whose first field is NULL. What the SDK hands out
 // needs no free: each call runs in a fresh instance, whose memory the host drops after the call.
@@ -130,11 +130,11 @@ typedef struct {
 } guild_plan_t;
 
 typedef struct {
-    // The keys of a dispatch's config. maxTurns, maxBudgetUsd and deadlineSeconds are taken besides; others are refused.
+    // The keys of a dispatch's config. maxTurns, maxBudgetUsd and deadlineSeconds are taken too; others are refused.
     const guild_field_t *config;
     // Built-in tools that its sessions are given, as far as they were granted.
     const char *const *tools;
-    // Fills in the plan; or refuses the dispatch, with `return guild_refuse(...)`. NULL: every dispatch has the usual plan.
+    // Fills in the plan and answers true, or `return guild_refuse(...)`. NULL: every dispatch has the plan's defaults.
     bool (*plan)(const guild_activation_t *activation, const cJSON *config, guild_plan_t *plan);
 } guild_worker_t;
 

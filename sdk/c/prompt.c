@@ -42,7 +42,8 @@ char *guild_background(const guild_activation_t *activation, const char *task) {
     char *prompt = *posture == '\0' ? guild_format("") : guild_format("%s\n\n", posture);
     if (activation->project != NULL) {
         const guild_project_t *project = activation->project;
-        prompt = guild_format("%s# Project\n\n%s; its files are under `%s/`.\n\n", prompt, project->name, project->root);
+        const char *format = "%s# Project\n\n%s; its files are under `%s/`.\n\n";
+        prompt = guild_format(format, prompt, project->name, project->root);
     }
     prompt = guild_format("%s# Task\n\n%s", prompt, guild_trimmed(task));
     if (activation->memories->key != NULL) {

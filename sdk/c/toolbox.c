@@ -11,7 +11,7 @@ static bool is_error;
 static cJSON *schema_of_all(const guild_field_t *fields);
 
 static cJSON *schema_of(const guild_field_t *field) {
-    static const char *const types[] = {"string", "integer", "number", "boolean", "number", "integer", "array", "object"};
+    static const char *const types[] = {"string", "integer", "number", "boolean", "number", "integer", "array"};
     cJSON *schema = field->kind == GUILD_OBJECT ? schema_of_all(field->fields) : cJSON_CreateObject();
     if (field->kind != GUILD_OBJECT) {
         cJSON_AddStringToObject(schema, "type", types[field->kind]);
@@ -123,7 +123,8 @@ bool exports_guild_worker_toolbox_call_tool(bindings_string_t *name, exports_gui
     const cJSON *result = json == NULL ? guild_invalid_input("the input is not JSON") : tool->call(json);
     if (result == NULL && !is_error) {
         const guild_error_t *last = guild_last_error();
-        guild_tool_error("%s", last != NULL ? last->message : "the tool answered NULL: use `return guild_tool_error(...)`");
+        const char *unsaid = "the tool answered NULL: use `return guild_tool_error(...)`";
+        guild_tool_error("%s", last != NULL ? last->message : unsaid);
     }
     if (is_error) {
         *err = error;
