@@ -38,18 +38,20 @@ static char *memories(const guild_note_t *notes) {
 }
 
 char *guild_background(const guild_activation_t *activation, const char *task) {
-    const char *posture = guild_trimmed(activation->posture);
-    char *prompt = *posture == '\0' ? guild_format("") : guild_format("%s\n\n", posture);
+    const char *prompt = guild_trimmed(activation->posture);
+    if (*prompt != '\0') {
+        prompt = guild_format("%s\n\n", prompt);
+    }
     if (activation->project != NULL) {
         const guild_project_t *project = activation->project;
-        const char *format = "%s# Project\n\n%s; its files are under `%s/`.\n\n";
-        prompt = guild_format(format, prompt, project->name, project->root);
+        prompt = guild_format("%s# Project\n\n%s; its files are under `%s/`.\n\n", prompt, project->name,
+                              project->root);
     }
-    prompt = guild_format("%s# Task\n\n%s", prompt, guild_trimmed(task));
+    char *whole = guild_format("%s# Task\n\n%s", prompt, guild_trimmed(task));
     if (activation->memories->key != NULL) {
-        prompt = guild_format("%s\n\n%s", prompt, memories(activation->memories));
+        whole = guild_format("%s\n\n%s", whole, memories(activation->memories));
     }
-    return prompt;
+    return whole;
 }
 
 char *guild_system_prompt(const guild_activation_t *activation, const char *task) {
