@@ -13,6 +13,7 @@ mod guests;
 mod http;
 mod man;
 mod modules;
+mod sdk;
 mod soak;
 mod steps;
 mod test;
@@ -46,7 +47,8 @@ cargo xtask COMMAND
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
   bindings [--check]
-                  write the bindings in sdk/, after a change of wit/; or check that they are those of wit/";
+                  write the bindings in sdk/, after a change of wit/; or check that they are those of wit/
+  sdk             pack each SDK below target/sdk/, as the registry of its language takes it";
 
 fn usage() -> Result<(), String> {
     Err(format!("usage:\n\n{USAGE}"))
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         (Some("bindings"), rest) if rest.is_empty() => bindings::write(),
         (Some("bindings"), rest) if rest == ["--check"] => bindings::check(),
         (Some("tutorials"), rest) if rest.is_empty() => tutorials::alone(),
+        (Some("sdk"), rest) if rest.is_empty() => sdk::pack(),
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),
