@@ -40,7 +40,7 @@ func run(a guild.Activation, c Config) (string, error) {
 		}()
 	}
 	group.Wait()
-	return "# " + a.Task + "\n\n" + strings.Join(sections, "\n\n"), nil
+	return strings.Join(sections, "\n\n"), nil
 }
 
 // section is that of the report on one file. A session that fails is a sentence in it, not the end of the job.
@@ -49,7 +49,7 @@ func section(a guild.Activation, path string) string {
 	if err != nil {
 		answer = "No answer: " + err.Error()
 	}
-	return "## " + path + "\n\n" + answer
+	return "# " + path + "\n\n" + answer
 }
 
 func main() {}

@@ -13,12 +13,12 @@ export const { dispatch, run } = autonomous({
       const prompt = `${task}\nSource: \`${path}\``;
       const asked = ask({ activation, prompt, tools: ['Read', 'Grep', 'Glob'] });
       const answer = await asked.catch((error) => `No answer: ${error.message}`);
-      return `## ${path}\n\n${answer}`;
+      return `# ${path}\n\n${answer}`;
     }
     const files = config.files ?? '**/*.md';
     const paths = glob(files, config.most ?? 5);
     if (paths.length === 0) throw new Error(`no file matches ${files}`);
     const sections = await Promise.all(paths.map(section));
-    return `# ${task}\n\n${sections.join('\n\n')}`;
+    return sections.join('\n\n');
   },
 });

@@ -21,13 +21,12 @@ async def run(activation, task, config):
             answer = await ask(activation, f"{task}\nSource: `{path}`", tools=("Read", "Grep", "Glob"))
         except Exception as error:
             answer = f"No answer: {error}"
-        return f"## {path}\n\n{answer}"
+        return f"# {path}\n\n{answer}"
 
     paths = glob(config.files, config.most or 5)
     if not paths:
         raise ValueError(f"no file matches {config.files}")
-    sections = await asyncio.gather(*map(section, paths))
-    return f"# {task}\n\n" + "\n\n".join(sections)
+    return "\n\n".join(await asyncio.gather(*map(section, paths)))
 
 
 Dispatch, Run = autonomous(run, Config)

@@ -8,20 +8,22 @@ use guild_plugin_sdk::{
 
 struct Asker;
 
-/// The keys of a dispatch's config.
+/// What a dispatch asks for.
 struct Settings {
+    task: String,
     files: String,
     most: u32,
     bounds: Bounds,
 }
 
 fn settings(activation: &Activation) -> Result<Settings, Refusal> {
-    let mut config = Config::of(commission(activation)?)?;
+    let request = commission(activation)?;
+    let mut config = Config::of(request)?;
     let bounds = smaller(config.bounds()?, activation.bounds);
     let files = config.text("files")?.unwrap_or_else(|| "**/*.md".to_owned());
     let most = config.count_to("most", 20)?.unwrap_or(5);
     config.finish()?;
-    Ok(Settings { files, most, bounds })
+    Ok(Settings { task: request.task.clone(), files, most, bounds })
 }
 
 /// The section of the report on one file. A session that fails is a sentence in it, not the end of the job.
@@ -31,7 +33,7 @@ async fn section(activation: &Activation, task: &str, path: &str) -> String {
         Ok(session) => outcome(session.finish(async |_| Err("there is no such tool".to_owned())).await),
         Err(error) => Err(explain(error)),
     };
-    format!("## {path}\n\n{}", answer.unwrap_or_else(|why| format!("No answer: {why}")))
+    format!("# {path}\n\n{}", answer.unwrap_or_else(|why| format!("No answer: {why}")))
 }
 
 impl Worker for Asker {
@@ -42,15 +44,14 @@ impl Worker for Asker {
 
 impl AutonomousWorker for Asker {
     async fn run(activation: Activation) -> Result<String, String> {
-        let (Ok(settings), Ok(request)) = (settings(&activation), commission(&activation)) else {
-            return Err("the config was checked before".to_owned());
-        };
+        let refused = |(Refusal::InvalidConfig(text) | Refusal::Unsupported(text))| text;
+        let settings = settings(&activation).map_err(refused)?;
         let paths = files::glob(&settings.files, settings.most).map_err(explain)?;
         if paths.is_empty() {
             return Err(format!("no file matches {}", settings.files));
         }
-        let sections = join_all(paths.iter().map(|path| section(&activation, &request.task, path))).await;
-        Ok(format!("# {}\n\n{}", request.task, sections.join("\n\n")))
+        let sections = join_all(paths.iter().map(|path| section(&activation, &settings.task, path))).await;
+        Ok(sections.join("\n\n"))
     }
 }
 
