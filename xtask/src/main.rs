@@ -29,7 +29,7 @@ cargo xtask COMMAND
                   local server
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
   clients         run third-party MCP clients against a host: the official SDKs and the conformance suite; and build,
-                  run and audit the workers in JavaScript and Python of docs/authors.md
+                  run and audit the workers of docs/tutorials/contract.md
   clients --guild-hall PATH
                   run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
                   checkout is PATH, against a host and its files

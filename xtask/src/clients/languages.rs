@@ -1,5 +1,4 @@
-//! Builds, runs and audits the workers in other languages that `docs/authors.md` describes, with the commands of that
-//! guide.
+//! Builds, runs and audits the workers that `docs/tutorials/contract.md` describes, with the commands of that guide.
 
 use std::{
     env, fs,
@@ -14,7 +13,7 @@ use serde_json::Value;
 use super::{Fixture, install::once};
 use crate::steps::{root, run};
 
-const GUIDE: &str = "docs/authors.md";
+const GUIDE: &str = "docs/tutorials/contract.md";
 const CHAPTER: &str = "\n## A worker in another language\n";
 /// A text of each report about the documents.
 const REPORT_HEADING: &str = "## Findings";
