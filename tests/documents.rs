@@ -267,7 +267,8 @@ fn the_readme_shows_what_the_researcher_answers() {
 /// The file that `guild new KIND NAME --lang LANGUAGE` writes, from the template.
 fn from_template(kind: &str, name: &str, language: &str, path: &str) -> Option<String> {
     let layers = [format!("{language}/{kind}"), format!("{language}/common"), kind.to_owned(), "common".to_owned()];
-    let text = layers.iter().find_map(|layer| fs::read_to_string(root().join("sdk/templates").join(layer).join(path)).ok());
+    let text =
+        layers.iter().find_map(|layer| fs::read_to_string(root().join("sdk/templates").join(layer).join(path)).ok());
     text.map(|text| text.replace("{{name}}", name))
 }
 
