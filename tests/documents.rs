@@ -69,8 +69,9 @@ fn lines_of_prose_have_at_most_100_columns() {
 #[test]
 fn every_guild_toml_that_is_shown_is_accepted() {
     let mut count = 0;
-    // The authors' guide shows manifests of cargo.
-    for path in documents().into_iter().filter(|path| !path.ends_with("docs/authors.md")) {
+    // Tutorials show manifests of cargo.
+    let tutorials = root().join("docs/tutorials");
+    for path in documents().into_iter().filter(|path| !path.starts_with(&tutorials)) {
         let text = fs::read_to_string(&path).unwrap();
         for toml in text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
             Config::parse(Path::new("/etc/guild/guild.toml"), toml)
@@ -272,4 +273,37 @@ fn the_files_of_cjson_are_those_that_their_readme_names() {
         let sha256 = HEXLOWER.encode(&Sha256::digest(document(&format!("sdk/c/cjson/{name}"))));
         assert!(readme.contains(&format!("| `{name}` | `{sha256}` |")), "{name}: {sha256}");
     }
+}
+
+/// The file that `guild new KIND NAME --lang LANGUAGE` writes, from the template.
+fn from_template(kind: &str, name: &str, language: &str, path: &str) -> Option<String> {
+    let layers = [format!("{language}/{kind}"), format!("{language}/common"), kind.to_owned(), "common".to_owned()];
+    let text =
+        layers.iter().find_map(|layer| fs::read_to_string(root().join("sdk/templates").join(layer).join(path)).ok());
+    text.map(|text| text.replace("{{name}}", name))
+}
+
+#[test]
+fn listings_of_tutorials_are_the_files_of_templates() {
+    let mut count = 0;
+    for path in documents().into_iter().filter(|path| path.parent().unwrap().ends_with("docs/tutorials")) {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut made = None;
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if let Some(words) = line.strip_prefix("$ guild new ") {
+                let words: Vec<_> = words.split(' ').collect();
+                let [kind, name, "--lang", language] = words[..] else { panic!("{}: {line}", path.display()) };
+                made = Some((kind, name, language));
+            }
+            let file = line.strip_prefix('`').and_then(|rest| rest.strip_suffix("`:"));
+            let Some(file) = file.filter(|file| !file.contains('`')) else { continue };
+            let (kind, name, language) = made.unwrap();
+            let block = lines.by_ref().skip_while(|line| !line.starts_with("```")).skip(1);
+            let listed: String = block.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
+            assert_eq!(Some(listed), from_template(kind, name, language, file), "{}: {file}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 14, "only {count} listings");
 }

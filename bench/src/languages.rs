@@ -1,10 +1,6 @@
 //! Measures the workers and tools of the tutorials, by language, as `cargo xtask tutorials --all` builds them.
 
-use std::{
-    fs,
-    path::Path,
-    time::Instant,
-};
+use std::{fs, path::Path, time::Instant};
 
 use guild_contract::{Manifest, manifest::FILE_NAME};
 use guild_sandbox::Strategy;
@@ -56,7 +52,13 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
         let p50 = median(&calls(&mut connection, &request(&call("tools/call", &params))).await?) / 1e3;
         report.add(&format!("{page}: tool call, p50"), p50, "ms", Aim::Stated, "over HTTP, a fresh instance for each");
         let (resident, ..) = host.memory()?;
-        report.add(&format!("{page}: memory"), resident, "MiB", Aim::Stated, "VmRSS of a host with the tool, after that");
+        report.add(
+            &format!("{page}: memory"),
+            resident,
+            "MiB",
+            Aim::Stated,
+            "VmRSS of a host with the tool, after that",
+        );
     }
     Ok(())
 }

@@ -3,11 +3,11 @@
 
 use std::{fs, path::Path};
 
-use guild_sandbox::Strategy;
 use guild_contract::{
     Manifest,
     manifest::{ComponentSpec, FILE_NAME},
 };
+use guild_sandbox::Strategy;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde_json::json;
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};

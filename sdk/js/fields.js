@@ -59,3 +59,6 @@ export function schemaOf(fields) {
     additionalProperties: false,
   };
 }
+
+/** Is the tool itself: it gives the function of a tool the types of the tool's fields, in TypeScript and in editors. */
+export const tool = (definition) => definition;

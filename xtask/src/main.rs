@@ -30,7 +30,8 @@ cargo xtask COMMAND
                   also `clients`, and sessions of the real Claude Code CLI, installed below target/ with npm, against a
                   local server
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
-  clients         run third-party MCP clients against a host: the official SDKs and the conformance suite
+  clients         run third-party MCP clients against a host: the official SDKs and the conformance suite; and build,
+                  run and audit the workers of docs/tutorials/contract.md
   clients --guild-hall PATH
                   run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
                   checkout is PATH, against a host and its files

@@ -5,7 +5,7 @@
 //! - `quickjs.wasm.z`: componentize-qjs 0.4.5, `componentize-qjs --sync --wit wit --world reviewer --js worker.js`
 //! - `starlingmonkey.wasm.z`: jco 1.34.0, `jco componentize worker.js --wit wit --world-name reviewer`
 //!
-//! The sources are those of `docs/authors.md`.
+//! The sources are those of `docs/tutorials/contract.md`.
 #![allow(clippy::unwrap_used, reason = "a test helper fails its test")]
 
 use std::{fs, io::Read, path::Path};

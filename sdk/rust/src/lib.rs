@@ -220,7 +220,7 @@ macro_rules! export_toolbox {
     };
 }
 
-/// The guide's examples are compiled with the crate's own.
+/// The tutorial's examples are compiled with the crate's own.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/authors.md")]
-struct AuthorsGuide;
+#[doc = include_str!("../../../docs/tutorials/rust.md")]
+struct Tutorial;

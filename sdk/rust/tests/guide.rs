@@ -1,5 +1,5 @@
-//! The examples of `docs/authors.md` as an author has them: crates of their own, with the dependencies that are printed beside
-//! them and no others.
+//! The templates and the example of the tutorial as an author has them: crates of their own, with the dependencies that
+//! stand beside them and no others.
 #![allow(clippy::panic, clippy::string_slice, clippy::unwrap_used, reason = "a test helper fails its test")]
 
 use std::{
@@ -30,46 +30,39 @@ fn code<'a>(section: &'a str, language: &str) -> Vec<&'a str> {
     parts.map(|part| part.split_once("\n```").unwrap().0).collect()
 }
 
-/// The tables of the manifest that the guide prints for a worker, with these dependencies in place of its own.
-fn manifest(whole: &str, name: &str, dependencies: Option<&str>) -> String {
-    let (package, rest) = whole.split_once("[dependencies]\n").unwrap();
-    let (own, _) = rest.split_once("\n[profile.release]").unwrap();
-    let package = package.replace("\"reviewer\"", &format!("\"{name}\""));
-    format!("{package}[dependencies]\n{}\n", dependencies.unwrap_or(own))
+/// The manifest of a template's crate, with these dependencies in place of its own.
+fn with_dependencies(manifest: &str, dependencies: &str) -> String {
+    let (package, rest) = manifest.split_once("[dependencies]\n").unwrap();
+    let (_, profile) = rest.split_once("\n[profile.release]").unwrap();
+    format!("{package}[dependencies]\n{dependencies}\n\n[profile.release]{profile}")
 }
 
 #[test]
-fn the_examples_compile_with_the_dependencies_that_are_printed_beside_them() {
+fn the_templates_and_the_tutorial_compile_with_their_own_dependencies() {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let guide = fs::read_to_string(sdk.join("../../docs/authors.md")).unwrap();
-    let worker = section(&guide, "## A worker in Rust");
-    let sessions = section(&guide, "#### Sessions of its own");
-    let toolbox = section(&guide, "## A toolbox");
-    let whole = code(worker, "toml")[0];
-    let crates = [
-        ("reviewer", code(worker, "rust"), None),
-        ("rater", code(sessions, "rust"), Some(code(sessions, "toml")[0])),
-        ("words", code(toolbox, "rust"), Some(code(toolbox, "toml")[0])),
-    ];
+    let template =
+        |kind: &str, file: &str| fs::read_to_string(sdk.join("../templates/rust").join(kind).join(file)).unwrap();
+    let kinds = ["worker", "autonomous", "toolbox", "hybrid"];
+    let mut crates: Vec<_> =
+        kinds.iter().map(|kind| (*kind, template(kind, "Cargo.toml"), template(kind, "src/lib.rs"))).collect();
+    let tutorial = fs::read_to_string(sdk.join("../../docs/tutorials/rust.md")).unwrap();
+    let sessions = section(&tutorial, "## A worker that carries out its jobs itself");
+    let (rater, dependencies) = (code(sessions, "rust")[1], code(sessions, "toml")[0]);
+    crates.push(("rater", with_dependencies(&template("autonomous", "Cargo.toml"), dependencies), rater.to_owned()));
 
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("guide");
-    let printed = "path = \"../guild/sdk/rust\"";
     let here = format!("path = {:?}", sdk.display().to_string());
-    for (name, rust, dependencies) in &crates {
-        let [rust] = rust.as_slice() else { panic!("{name}: {rust:?}") };
-        let manifest = manifest(whole, name, *dependencies);
-        assert!(manifest.contains(printed), "{manifest}");
-        fs::create_dir_all(place.join(name).join("src")).unwrap();
-        fs::write(place.join(name).join("Cargo.toml"), manifest.replace(printed, &here)).unwrap();
-        fs::write(place.join(name).join("src/lib.rs"), rust).unwrap();
-    }
-    let members = crates.map(|(name, ..)| name);
-    fs::write(place.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n")).unwrap();
-    // The versions that are here already: nothing is fetched.
-    fs::copy(sdk.join("Cargo.lock"), place.join("Cargo.lock")).unwrap();
-    for name in members {
+    for (name, manifest, source) in crates {
+        let directory = place.join(name);
+        fs::create_dir_all(directory.join("src")).unwrap();
+        assert!(manifest.contains("path = \"sdk\""), "{manifest}");
+        let manifest = manifest.replace("path = \"sdk\"", &here).replace("{{name}}", name);
+        fs::write(directory.join("Cargo.toml"), manifest).unwrap();
+        fs::write(directory.join("src/lib.rs"), source).unwrap();
+        // The versions that are here already: nothing is fetched.
+        fs::copy(sdk.join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["check", "--quiet", "--offline", "--package", name]).current_dir(&place);
+        cargo.args(["check", "--quiet", "--offline"]).current_dir(&directory);
         let checked = cargo.env("CARGO_TARGET_DIR", place.join("target")).output().unwrap();
         assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stderr));
     }

@@ -1,11 +1,12 @@
 //! Runs third-party MCP clients against an unmodified host: see `tests/clients`.
 //!
 //! Each client is a program that reports its checks as lines of JSON. The clients run concurrently on one `guild serve`
-//! of a roster, and on a separate `guild mcp` each. The conformance suite follows.
+//! of a roster, and on a separate `guild mcp` each. The conformance suite and the workers in other languages follow.
 
 mod fixture;
 mod guild_hall;
 mod install;
+mod languages;
 mod web;
 
 use std::{
@@ -87,6 +88,7 @@ fn all(clients: &Clients, guild: &Path, fixture: &Fixture) -> Result<(), String>
     let mut failed: Vec<String> = running.into_iter().filter_map(|client| client.end().err()).collect();
     println!("the clients took {:.1} s", begun.elapsed().as_secs_f64());
     failed.extend(conformance(clients, fixture).err());
+    failed.extend(languages::check(guild, fixture).err());
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 

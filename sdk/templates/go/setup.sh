@@ -1,0 +1,1 @@
+go version                                              # 1.24 or newer

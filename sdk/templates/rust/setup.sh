@@ -1,0 +1,1 @@
+rustup target add wasm32-wasip2                         # once
