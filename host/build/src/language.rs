@@ -257,6 +257,8 @@ fn c(work: &Work<'_>) -> Result<Made, BuildError> {
     let file = work.scratch.join("core.wasm");
     let mut command = Command::new(clang);
     command.args(["--target=wasm32-wasi", "-mexec-model=reactor", "-O2", "-Wall", "-Isdk"]);
+    // A stack that overflows is to trap, and not to write over data; the linker's own size is 64 KiB.
+    command.args(["-Wl,--stack-first", "-Wl,-z,stack-size=1048576"]);
     command.args(sources(work.directory, "c")).args(sources(&work.directory.join("sdk"), "c")).arg("-o").arg(&file);
     run(command.current_dir(work.directory))?;
     Ok(Made { file, command: typed(&command) })

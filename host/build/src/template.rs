@@ -50,7 +50,7 @@ pub fn new(directory: &Path, kind: Kind, language: Language) -> Result<(), Build
     if files.is_empty() {
         let (kind, language): (&str, &str) = (kind.into(), language.into());
         return Err(BuildError::New(format!(
-            "there is no template of the kind {kind} in {language}: its SDK starts no sessions; choose worker or toolbox"
+            "there is no template of the kind {kind} in {language}: its SDK starts no sessions; choose worker, toolbox or hybrid"
         )));
     }
     let is_free = |directory: &Path| match fs::read_dir(directory) {
