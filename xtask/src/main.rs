@@ -20,6 +20,8 @@ mod tools;
 
 use std::{path::Path, process::ExitCode};
 
+use crate::steps::{cargo, run};
+
 const USAGE: &str = "\
 cargo xtask COMMAND
 
@@ -44,7 +46,8 @@ cargo xtask COMMAND
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
   bindings [--check]
-                  write the bindings in sdk/, after a change of wit/; or check that they are those of wit/";
+                  write the bindings in sdk/, after a change of wit/; or check that they are those of wit/
+  wit REF         push the WIT package to a registry, as the OCI artifact that `wkg` reads, and print its digest";
 
 fn usage() -> Result<(), String> {
     Err(format!("usage:\n\n{USAGE}"))
@@ -65,6 +68,12 @@ fn main() -> ExitCode {
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("bindings"), rest) if rest.is_empty() => bindings::write(),
         (Some("bindings"), rest) if rest == ["--check"] => bindings::check(),
+        (Some("wit"), rest) => match rest.as_slice() {
+            [reference] => run(cargo()
+                .args(["run", "--quiet", "--package", "guild-registry", "--example", "push_wit", "--", "wit"])
+                .arg(reference)),
+            _ => usage(),
+        },
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),
