@@ -55,7 +55,7 @@ fn configure(home: &Home, text: &str) {
 }
 
 /// Makes another component of a member's, which does the same: it has one more custom section.
-fn rebuild(home: &Home, member: &str) {
+pub(crate) fn rebuild(home: &Home, member: &str) {
     let file = home.path(&format!("members/{member}/guest.wasm"));
     let built = [fs::read(&file).unwrap(), vec![0, 2, 1, b'v']].concat();
     fs::write(file, built).unwrap();

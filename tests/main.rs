@@ -65,6 +65,7 @@ mod process;
 mod project_commands;
 mod pull_requests;
 mod reference;
+mod registry;
 mod reload;
 mod resume;
 mod review;

@@ -22,6 +22,8 @@ mod tutorials;
 
 use std::{path::Path, process::ExitCode};
 
+use crate::steps::{cargo, run};
+
 const USAGE: &str = "\
 cargo xtask COMMAND
 
@@ -50,7 +52,8 @@ cargo xtask COMMAND
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
   bindings [--check]
                   write the bindings in sdk/, after a change of wit/; or check that they are those of wit/
-  sdk             pack each SDK below target/sdk/, as the registry of its language takes it";
+  sdk             pack each SDK below target/sdk/, as the registry of its language takes it
+  wit REF         push the WIT package to a registry, as the OCI artifact that `wkg` reads, and print its digest";
 
 fn usage() -> Result<(), String> {
     Err(format!("usage:\n\n{USAGE}"))
@@ -73,6 +76,12 @@ fn main() -> ExitCode {
         (Some("bindings"), rest) if rest == ["--check"] => bindings::check(),
         (Some("tutorials"), pages) => tutorials::alone(&pages),
         (Some("sdk"), rest) if rest.is_empty() => sdk::pack(),
+        (Some("wit"), rest) => match rest.as_slice() {
+            [reference] => run(cargo()
+                .args(["run", "--quiet", "--package", "guild-registry", "--example", "push_wit", "--", "wit"])
+                .arg(reference)),
+            _ => usage(),
+        },
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),

@@ -13,15 +13,18 @@ use crate::{
 const GUEST_WORKSPACES: [&str; 3] = ["sdk/rust/Cargo.toml", "plugins/Cargo.toml", "tests/guests/Cargo.toml"];
 
 /// Programs of Debian that some tests need, and the tests.
-const PROGRAMS: [(&[&str], &str); 2] =
-    [(&["chromium", "chromedriver"], "test(/^browser::/)"), (&["prometheus"], "test(/real_prometheus/)")];
+const PROGRAMS: [(&[&str], &str); 3] = [
+    (&["chromium", "chromedriver"], "test(/^browser::/)"),
+    (&["prometheus"], "test(/real_prometheus/)"),
+    (&["docker-registry"], "test(/^registry::/)"),
+];
 
 /// Sets everything up and runs the checks; the first failure ends the run. Only `all` includes the third-party
 /// programs, which must be downloaded and take as long as the other checks.
 pub(crate) fn run_checks(all: bool) -> Result<(), String> {
     let mut steps = Steps::default();
     let mut summary = Vec::new();
-    if all && let Err(why) = debian_packages(&["chromium", "chromium-driver", "prometheus"]) {
+    if all && let Err(why) = debian_packages(&["chromium", "chromium-driver", "prometheus", "docker-registry"]) {
         println!("{why}");
     }
     let mut done = take(&mut steps, &mut summary, all);

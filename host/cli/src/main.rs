@@ -16,6 +16,7 @@ mod local;
 mod mcp;
 mod members;
 mod output;
+mod registry;
 mod serve;
 mod tls;
 mod token;
@@ -34,6 +35,7 @@ use crate::{
     jobs::{job_commands, logs, prune, usage, watch},
     members::{approve, call, list, prompt, sign},
     output::log,
+    registry::{artifact, install, upgrade},
 };
 
 fn main() -> ExitCode {
@@ -115,9 +117,15 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),
         Command::Members(args) => match &args.url {
             Some(url) => on(&mut Builder::new_current_thread(), list::served(&args, url)),
+            None if args.outdated => on(&mut Builder::new_current_thread(), upgrade::outdated(&args)),
             None => list::members(&args),
         },
         Command::Approve(args) => approve::approve(&args),
+        Command::Pack(args) => artifact::pack(&args),
+        Command::Push(args) => on(&mut Builder::new_current_thread(), artifact::push(args)),
+        Command::Pull(args) => on(&mut Builder::new_current_thread(), artifact::pull(args)),
+        Command::Install(args) => on(&mut Builder::new_current_thread(), install::install(args)),
+        Command::Upgrade(args) => on(&mut Builder::new_current_thread(), upgrade::upgrade(args)),
         Command::Sign(args) => sign::sign(&args),
         Command::Token(args) => token::token(args),
         Command::Tls(args) => tls::tls(args),

@@ -22,7 +22,7 @@ use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 use guild_contract::{
     Grants, Manifest, MemberKey,
     capability::{base_toolbox, grants::Pattern},
-    manifest::{ComponentSpec, FILE_NAME, McpCommand, POSTURE, POSTURE_BYTES, package},
+    manifest::{ComponentSpec, FILE_NAME, McpCommand, POSTURE, POSTURE_BYTES, SIGNATURE_SUFFIX, package},
     text::hex,
 };
 use guild_fs::{
@@ -37,8 +37,8 @@ use crate::{
     declaration,
     difference::Difference,
     error::FileError,
-    lock::{Asked, FILE, How, Lock, Pin},
-    signature::{NO_FILE, SUFFIX, Signature, Trust},
+    lock::{Asked, FILE, How, Lock, Pin, Source},
+    signature::{NO_FILE, Signature, Trust},
 };
 
 /// The reason that a member's component is not loaded. Each text has the remedy.
@@ -263,9 +263,25 @@ impl Approval {
         spec: &ComponentSpec,
         max: u64,
     ) -> Result<(Candidate, Standing), Refused> {
-        let candidate = Candidate::read(dir, &spec.file, max)?;
         let directory = directory_path(dir)
             .map_err(|why| Refused::Directory(format!("member {key}: its directory cannot be pinned: {why}")))?;
+        self.look_for(key, dir, spec, max, directory)
+    }
+
+    /// As [`Self::look`], for files that will be in the directory `directory`, which is absolute and without symlinks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::look`].
+    pub fn look_for(
+        &self,
+        key: &MemberKey,
+        dir: &Dir,
+        spec: &ComponentSpec,
+        max: u64,
+        directory: String,
+    ) -> Result<(Candidate, Standing), Refused> {
+        let candidate = Candidate::read(dir, &spec.file, max)?;
         self.check_location(&directory)?;
         let trust = self.directory.as_deref().map(Trust::load).transpose()?.unwrap_or_default();
         let signature = Signature::of_member(dir, &spec.file, &candidate.bytes, &trust, self.is_posture_free(key));
@@ -287,6 +303,7 @@ impl Approval {
             key: signature.key().map(str::to_owned),
             imports: candidate.outside.imports.iter().cloned().collect(),
             base: base_toolbox::parts().map(str::to_owned).collect(),
+            source: None,
             requested: Asked::of(spec),
         };
         let lock = self.lock()?;
@@ -424,7 +441,7 @@ impl Approval {
         let (name, file) = (&standing.presented.name, &standing.file);
         let state = match &standing.signature {
             Signature::Bad { why } => {
-                let text = format!("the signature `{file}{SUFFIX}` of member {name} is bad: {why}");
+                let text = format!("the signature `{file}{SIGNATURE_SUFFIX}` of member {name} is bad: {why}");
                 return Err(Refused::Signature(text));
             }
             Signature::None => "is not signed",
@@ -436,7 +453,7 @@ impl Approval {
         }
         Err(Refused::Signature(format!(
             "the component of member {name} {state}, and `require_signature = true` in guild.toml requires a \
-             signature `{file}{SUFFIX}` by a key of guild.trust"
+             signature `{file}{SIGNATURE_SUFFIX}` by a key of guild.trust"
         )))
     }
 
@@ -489,16 +506,19 @@ impl Approval {
         Ok(())
     }
 
-    /// Approves the member as it was shown, for `who`: from now on only that state is loaded.
+    /// Approves the member as it was shown, for `who`: from now on only that state is loaded. `source` is the artifact
+    /// that it is installed from; without one, that of the pin stays if the files are still those of the artifact.
     ///
     /// # Errors
     ///
     /// Returns an error when the change cannot be written.
-    pub fn approve(&self, standing: &Standing, who: Who<'_>) -> Result<(), Refused> {
+    pub fn approve(&self, standing: &Standing, source: Option<Source>, who: Who<'_>) -> Result<(), Refused> {
         let presented = &standing.presented;
+        let pinned = standing.trusted.pin();
+        let source = source.or_else(|| pinned.filter(|pin| pin.is_same_build(presented))?.source.clone());
         let changed = self.change(&presented.name, |lock| {
-            let name = standing.trusted.pin().map_or(&presented.name, |pin| &pin.name).clone();
-            let pin = Pin { how: How::Approved, name, ..presented.clone() };
+            let name = pinned.map_or(&presented.name, |pin| &pin.name).clone();
+            let pin = Pin { how: How::Approved, name, source, ..presented.clone() };
             lock.pins.insert(standing.directory.clone(), pin);
             Ok(())
         });
@@ -625,6 +645,11 @@ impl Pin {
             && self.package == presented.package
             && (self.posture.is_none() || presented.posture.is_none() || self.posture == presented.posture)
             && (self.key.is_none() || self.key == presented.key)
+    }
+
+    /// Whether `presented` has the same component and the same manifest.
+    fn is_same_build(&self, presented: &Self) -> bool {
+        (&self.sha256, &self.manifest, &self.package) == (&presented.sha256, &presented.manifest, &presented.package)
     }
 
     /// Whether the pin has every fact of `presented`.

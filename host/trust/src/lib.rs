@@ -12,5 +12,5 @@ pub use approval::{Approval, Refused, Standing, Trusted, by_user, directory_path
 pub use declaration::{declares, is_member, is_member_at};
 pub use difference::Difference;
 pub use error::FileError;
-pub use lock::{Asked, FILE, How, Lock, Pin};
-pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust, digests_beside, write_beside};
+pub use lock::{Asked, FILE, How, Lock, Pin, Source};
+pub use signature::{Signature, TRUST_FILE, Trust, digests_beside, write_beside};

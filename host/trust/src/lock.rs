@@ -38,8 +38,8 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// All users may read the file: a host may run as another user than the one who approves.
 const MODE: u32 = 0o644;
 const HEADER: &str = "\
-# What each member was when it was approved, or first used. `guild approve` changes it, and so does the first load of a
-# member; it stands beside guild.toml.
+# What each member was when it was approved, or first used. `guild approve`, `install` and `upgrade` change it, and so
+# does the first load of a member; it stands beside guild.toml.
 ";
 
 /// The content of `guild.lock`.
@@ -89,8 +89,21 @@ pub struct Pin {
     /// Other parts wait for an approval.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub base: BTreeSet<String>,
+    /// The artifact that the member was installed from. It is dropped once another state is approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// The requests of the member's manifest.
     pub requested: Asked,
+}
+
+/// An artifact of a registry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The reference, with the tag that it had, and without a digest.
+    pub reference: String,
+    /// The digest of the artifact's manifest: `sha256:` and 64 hexadecimal digits.
+    pub digest: String,
 }
 
 /// The way in which a member was trusted.
@@ -260,6 +273,7 @@ pub(crate) mod tests {
             key: None,
             imports: BTreeSet::new(),
             base: BTreeSet::new(),
+            source: None,
             requested: Asked::of(spec),
         }
     }
@@ -273,7 +287,9 @@ pub(crate) mod tests {
             "tools": ["Read", "Grep"], "resources": {"maxTurns": 3, "maxBudgetUsd": 0.1}}
         });
         let spec = Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap();
-        let pin = Pin { imports: ["guild:worker/log@0.1.0".to_owned()].into(), ..pin(&spec) };
+        let source = Source { reference: "a.example/a:1".into(), digest: "sha256:00".into() };
+        let imports = ["guild:worker/log@0.1.0".to_owned()].into();
+        let pin = Pin { imports, source: Some(source), ..pin(&spec) };
         Lock { pins: [("/srv/\"odd\"\n name".to_owned(), pin)].into(), ..Lock::default() }
     }
 

@@ -9,7 +9,7 @@ use std::{
 use cap_std::fs::Dir;
 use guild_config::text::read_file;
 use guild_contract::{
-    manifest::{FILE_NAME, POSTURE, POSTURE_BYTES, package},
+    manifest::{FILE_NAME, POSTURE, POSTURE_BYTES, SIGNATURE_BYTES, SIGNATURE_SUFFIX, package},
     text::hex,
 };
 use guild_fs::durable::{Survives, if_there, open_dir, open_directory, read_whole, replace};
@@ -21,10 +21,6 @@ use crate::{declaration, error::FileError};
 
 /// The name of the trust file, in the directory of `guild.toml`.
 pub const TRUST_FILE: &str = "guild.trust";
-/// The suffix of a signature's file after the component's name: `researcher.wasm.minisig`.
-pub const SUFFIX: &str = ".minisig";
-/// The greatest size of a signature's file, which has four lines.
-const MAX_SIGNATURE_BYTES: u64 = 16 * 1024;
 /// The beginning of the first line of a key, and of a signature.
 const COMMENT: &str = "untrusted comment: ";
 
@@ -51,7 +47,7 @@ struct TrustedKey {
 /// UTF-8.
 pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
     let mut path = file.as_os_str().to_owned();
-    path.push(SUFFIX);
+    path.push(SIGNATURE_SUFFIX);
     let path = PathBuf::from(path);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().and_then(|name| name.to_str());
@@ -196,7 +192,7 @@ impl Signature {
     /// Verifies the signature beside the component `file` in a member's directory, and the digests of the manifest and
     /// the posture if the signature has them. A posture that may change is not compared.
     pub fn of_member(member: &Dir, file: &str, component: &[u8], trust: &Trust, is_posture_free: bool) -> Self {
-        let mut found = match read_whole(member, format!("{file}{SUFFIX}"), MAX_SIGNATURE_BYTES) {
+        let mut found = match read_whole(member, format!("{file}{SIGNATURE_SUFFIX}"), SIGNATURE_BYTES) {
             Ok(signature) => Self::of(component, signature.as_ref().map(|(bytes, _)| bytes.as_slice()), trust),
             Err(e) => Self::Bad { why: format!("its file cannot be read: {e}") },
         };

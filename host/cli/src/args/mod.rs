@@ -2,6 +2,7 @@
 
 pub(crate) mod hall;
 pub(crate) mod meeting;
+pub(crate) mod registry;
 
 use std::{error::Error, path::PathBuf, str::FromStr};
 
@@ -22,6 +23,7 @@ use strum::VariantArray;
 use self::{
     hall::{Commission, Pr, Project},
     meeting::{Meet, Meeting},
+    registry::{Install, Pack, Pull, Push, Upgrade},
 };
 use crate::{
     client::{AccessArgs, Endpoint},
@@ -140,6 +142,16 @@ guild resume JOB
     Members(Members),
     /// Show the changes to a member, and approve its present state
     Approve(Approve),
+    /// Pack a member into one file, as an artifact of OCI
+    Pack(Pack),
+    /// Push a member to a registry
+    Push(Push),
+    /// Pull a member from a registry into a new directory, without installing it
+    Pull(Pull),
+    /// Install a member from a registry: show what it can do, ask, and pin it
+    Install(Install),
+    /// Upgrade installed members to newer versions: show the difference, ask, and pin them
+    Upgrade(Upgrade),
     /// Sign a component, or generate a signing key
     Sign(Sign),
     /// Create, list and revoke tokens for callers of a host
@@ -636,6 +648,7 @@ Examples:
   guild members --members ./guild-members
   guild members researcher --grants        (its permissions, each with its line in guild.toml or in its manifest)
   guild members --limits --json
+  guild members --outdated                 (asks the registries; no other form of the command does)
 
 With --members, a MEMBER without `/` is a key in that directory. Without --members, MEMBER is a directory, or else a \
 key in the members' directory; if both exist and are different members, the command fails. ./NAME is always the \
@@ -650,6 +663,9 @@ pub(crate) struct Members {
     /// Show every limit and its source
     #[arg(long)]
     pub(crate) limits: bool,
+    /// Ask the registries that members were installed from for newer versions, and list these
+    #[arg(long, conflicts_with_all = ["grants", "limits", "url"])]
+    pub(crate) outdated: bool,
     /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
@@ -1071,7 +1087,7 @@ mod tests {
 
     /// Commands without output for scripts: they serve, create, end or remove something, or print a text in a single
     /// format.
-    const WITHOUT_JSON: [&str; 20] = [
+    const WITHOUT_JSON: [&str; 25] = [
         "serve",
         "mcp",
         "project",
@@ -1080,6 +1096,11 @@ mod tests {
         "commission",
         "meeting",
         "pr",
+        "pack",
+        "push",
+        "pull",
+        "install",
+        "upgrade",
         "sign",
         "token",
         "token add",

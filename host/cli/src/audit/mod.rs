@@ -10,15 +10,16 @@ mod subject;
 mod text;
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{ErrorKind, Read},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use guild_audit::{Audit, Difference, Severity, model::FORMAT};
 use guild_config::Config;
-use guild_roster::audit::accepted;
+use guild_roster::{audit::accepted, discovery::FoundMember};
 use jiff::Zoned;
 use serde::Serialize;
 
@@ -72,6 +73,19 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
 /// The first screen of `guild audit` for a member.
 pub(crate) fn first_screen(member: &str, local: &local::LocalArgs, config: &Config) -> Result<String, Failure> {
     let mut audit = Subject::find(member, local, config)?.audit();
+    accept(&mut audit, None, config)?;
+    Ok(text::summary(&audit))
+}
+
+/// The first screen of `guild audit` for a member that is not in its place yet. `members` are the directories of members
+/// that may offer it toolboxes.
+pub(crate) fn first_screen_before(
+    directory: &Path,
+    found: FoundMember,
+    members: &BTreeSet<PathBuf>,
+    config: &Config,
+) -> Result<String, Failure> {
+    let mut audit = Subject::of_member(directory, found, members, config)?.audit();
     accept(&mut audit, None, config)?;
     Ok(text::summary(&audit))
 }

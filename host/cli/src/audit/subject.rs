@@ -14,7 +14,7 @@ use guild_fs::durable::open_directory;
 use guild_roster::{
     audit::{self, Installed},
     check::members::tools_of,
-    discovery::granted::Granted,
+    discovery::{FoundMember, granted::Granted},
 };
 use guild_trust::{Approval, Trust};
 
@@ -52,6 +52,19 @@ impl Subject {
         }
         let directory = local::member_directory(target, local, config).map_err(unreadable)?;
         let found = local::member(&directory, local, config).map_err(fail)?;
+        let installed = local::members_directory(local.members.as_deref(), config).ok();
+        let beside = directory.canonicalize().ok().and_then(|directory| directory.parent().map(Path::to_owned));
+        let installed = installed.and_then(|members| members.canonicalize().ok());
+        Self::of_member(&directory, found, &beside.into_iter().chain(installed).collect(), config)
+    }
+
+    /// A member that was found in a directory. `members` are the directories of members that may offer it toolboxes.
+    pub(super) fn of_member(
+        directory: &Path,
+        found: FoundMember,
+        members: &BTreeSet<PathBuf>,
+        config: &Config,
+    ) -> Result<Self, Failure> {
         let Some(spec) = &found.manifest.component else {
             return Err(fail(format!("{} has no component: its own process serves it, not this host", found.key)));
         };
@@ -65,13 +78,9 @@ impl Subject {
         let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
         let signature = signature(&path, &bytes, config, Some(&found.key))?;
         let file = spec.file.clone();
-        let installed = local::members_directory(local.members.as_deref(), config).ok();
-        let beside = directory.canonicalize().ok().and_then(|directory| directory.parent().map(Path::to_owned));
-        let installed = installed.and_then(|members| members.canonicalize().ok());
-        let members: BTreeSet<PathBuf> = beside.into_iter().chain(installed).collect();
         let approval = Approval::new(config);
         let granted = Granted::of(&found, spec, config, &approval).map_err(fail)?;
-        let member = Installed::read(found, granted, &approval, config, &members).map_err(fail)?;
+        let member = Installed::read(found, granted, &approval, config, members).map_err(fail)?;
         let limits = member.limits().clone();
         Ok(Self { file, bytes, limits, member: Some(Rc::new(member)), signature: Some(signature) })
     }

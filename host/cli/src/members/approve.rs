@@ -93,7 +93,8 @@ fn approve_member(
         tell(format_args!("the present state of {name} is already approved"));
         return check_loads(found, config, &name);
     }
-    let confirmed = if yes { Ok(true) } else { is_confirmed(&name) };
+    let confirmed =
+        if yes { Ok(true) } else { is_confirmed(&format!("Approve {name}?"), &format!("{name} was not approved")) };
     if !matches!(confirmed, Ok(true)) {
         approval.refused(&standing);
         return confirmed.and(Err(Failure::error(format!("{name} was not approved"))));
@@ -103,7 +104,7 @@ fn approve_member(
         let ended = guild_roster::end_before_approval(&found.dir, &config.limits, is_change);
         ended.map_err(|why| Failure::error(format!("{name} was not approved: {why}")))?;
     }
-    approval.approve(&standing, by_user())?;
+    approval.approve(&standing, None, by_user())?;
     let file = approval.file().unwrap_or_default();
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
     let gains = standing.trusted.pin().is_some_and(|pin| pin.base != standing.presented.base);
@@ -115,7 +116,7 @@ fn approve_member(
 
 /// Checks that the approved member can be served. This is only done after the approval, since an untrusted component is
 /// neither compiled nor run.
-fn check_loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Failure> {
+pub(crate) fn check_loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Failure> {
     let progress = Progress::start();
     let surveyed = survey_one(found, config, &|what| progress.compiling(what));
     drop(progress);
@@ -128,7 +129,7 @@ fn check_loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Fa
 }
 
 /// The time at which a host serves the approved state.
-fn next_load(approval: &Approval, found: &FoundMember) -> String {
+pub(crate) fn next_load(approval: &Approval, found: &FoundMember) -> String {
     let owner = Owner::of(&found.dir).ok().flatten();
     let Some(owner) = owner.filter(|owner| !owner.url.is_empty()) else {
         return "no host serves it; the next host that serves it loads it, and so does `guild run`".to_owned();
@@ -164,7 +165,7 @@ fn next_load(approval: &Approval, found: &FoundMember) -> String {
 }
 
 /// Writes the changes that are about to be approved.
-fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::Result<()> {
+pub(crate) fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::Result<()> {
     let mut row =
         |label: &str, value: &str| writeln!(out, "{LABEL}{label:<10}{LABEL:#} {}", one_line(value, usize::MAX));
     row("member", name)?;
@@ -205,17 +206,17 @@ fn write_difference(out: &mut dyn Write, difference: &Difference) -> io::Result<
     })
 }
 
-/// Asks for confirmation on the terminal.
-fn is_confirmed(name: &str) -> Result<bool, Failure> {
+/// Asks for confirmation on the terminal. `undone` says what is not done without an answer.
+pub(crate) fn is_confirmed(question: &str, undone: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::error(format!(
-            "{name} was not approved: there is no terminal to ask on; --yes approves the state that is shown above"
+            "{undone}: there is no terminal to ask on; --yes accepts the state that is shown above"
         )));
     }
     let mut err = io::stderr();
     let mut answer = String::new();
     // If stderr is closed, the question is not shown, and no answer is accepted.
-    let asked = write!(err, "Approve {name}? [y/N] ").and_then(|()| err.flush());
+    let asked = write!(err, "{question} [y/N] ").and_then(|()| err.flush());
     asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).map_err(|e| Failure::error(e.to_string()))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -42,6 +42,10 @@ pub const FILE_NAME: &str = "guild-member.json";
 pub const POSTURE: &str = "posture.md";
 /// The most bytes of a posture, which is a prompt. A larger one is a mistake.
 pub const POSTURE_BYTES: u64 = 256 * 1024;
+/// The suffix of a signature's file after the component's name: `researcher.wasm.minisig`.
+pub const SIGNATURE_SUFFIX: &str = ".minisig";
+/// The most bytes of a signature's file, which has four lines.
+pub const SIGNATURE_BYTES: u64 = 16 * 1024;
 /// The most bytes of a manifest.
 pub const MANIFEST_BYTES: u64 = 256 * 1024;
 /// The capability of a member that accepts dispatched work (REQ-WD-1).

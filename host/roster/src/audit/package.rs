@@ -17,10 +17,10 @@ use guild_config::Config;
 use guild_contract::{
     Grants,
     capability::grants::Policy,
-    manifest::{ComponentSpec, FILE_NAME, POSTURE, package},
+    manifest::{ComponentSpec, FILE_NAME, POSTURE, SIGNATURE_SUFFIX, package},
 };
 use guild_fs::durable::{self, if_there};
-use guild_trust::{SUFFIX, declares};
+use guild_trust::declares;
 use memchr::memmem;
 
 use crate::discovery::{FoundMember, discover};
@@ -61,7 +61,8 @@ pub(super) struct Others {
 /// The files in a member's directory other than its manifest, posture, component, signatures and memories. The jobs of
 /// a member that this host has loaded are the host's, and left out, too.
 pub(super) fn other_files(member: &FoundMember, spec: &ComponentSpec, is_loaded: bool) -> io::Result<Others> {
-    let mut own = vec![FILE_NAME.to_owned(), POSTURE.to_owned(), spec.file.clone(), format!("{}{SUFFIX}", spec.file)];
+    let mut own =
+        vec![FILE_NAME.to_owned(), POSTURE.to_owned(), spec.file.clone(), format!("{}{SIGNATURE_SUFFIX}", spec.file)];
     own.extend(is_loaded.then(|| JOBS.to_owned()));
     // The declaration of the member is read together with its texts.
     own.extend(declares(&member.dir, package::FILE_NAME).then(|| package::FILE_NAME.to_owned()));

@@ -22,12 +22,12 @@ use guild_config::Config;
 use guild_contract::{
     Limits, Manifest, MemberKey,
     capability::grants::Pattern,
-    manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES, package},
+    manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES, SIGNATURE_SUFFIX, package},
     text::hex,
 };
 use guild_fs::{durable::open_directory, fingerprint::Fingerprint};
 use guild_sandbox::Candidate;
-use guild_trust::{SUFFIX, is_member, is_member_at};
+use guild_trust::{is_member, is_member_at};
 use sha2::{Digest as _, Sha256};
 
 /// The usual name of a directory of members.
@@ -117,7 +117,7 @@ impl Mark {
     fn of(dir: &Dir, manifest: &Manifest, sha256: [u8; 32]) -> Self {
         let own = dir.dir_metadata().ok();
         let files = manifest.component.as_ref().map_or_else(Default::default, |component| {
-            [FileMark::all(dir, &component.file), FileMark::all(dir, &format!("{}{SUFFIX}", component.file))]
+            [FileMark::all(dir, &component.file), FileMark::all(dir, &format!("{}{SIGNATURE_SUFFIX}", component.file))]
         });
         Self { directory: own.map(|own| (own.dev(), own.ino())), manifest: sha256, files }
     }

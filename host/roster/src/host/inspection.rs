@@ -118,7 +118,7 @@ impl Host {
             let is_change = matches!(standing.trusted, Trusted::Changed(_));
             end_before_approval(&found.dir, &context.limits, is_change).map_err(|e| failed(&e))?;
         }
-        approval.approve(&standing, who).map_err(|e| failed(&e))
+        approval.approve(&standing, None, who).map_err(|e| failed(&e))
     }
 
     /// Removes a memory of a member that this host serves. It blocks.
