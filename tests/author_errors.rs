@@ -45,8 +45,8 @@ fn the_last_words_of_a_component_are_in_the_error_of_every_call() {
     let lines: String = (1..=10).map(|n| format!("line {n}\n")).collect();
     let (_, body) = speaking(&format!("{lines}panicked: \"no such table\"\u{1b}[2J"));
     let said = || speaking(&format!("{lines}panicked: \"no such table\"\u{1b}[2J")).0;
-    // The last eight lines, as the component's own words: quoted, and nothing in them steers a terminal.
-    let words = r#"its stderr ended with "line 4\nline 5\nline 6\nline 7\nline 8\nline 9\nline 10\npanicked: \"no such table\"\u{1b}[2J""#;
+    // The first two lines and the last eight, as the component's own words: quoted, and nothing in them steers a terminal.
+    let words = r#"its stderr began with "line 1\nline 2" and ended with "line 4\nline 5\nline 6\nline 7\nline 8\nline 9\nline 10\npanicked: \"no such table\"\u{1b}[2J""#;
     let failed =
         |call: &str| format!("the component failed in `{call}`: wasm `unreachable` instruction executed; {words}");
     let home = Home::new();

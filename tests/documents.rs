@@ -7,8 +7,10 @@ use std::{
     process::Command,
 };
 
+use data_encoding::HEXLOWER;
 use guild_config::Config;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::support::host::Home;
 
@@ -262,6 +264,15 @@ fn the_readme_shows_what_the_researcher_answers() {
     let begins: Vec<&str> = report.lines().take(shown.len() - 1).collect();
     // The last line is the empty one before the next command.
     assert_eq!(begins, shown[..shown.len() - 1], "README.md shows another report than `guild run` prints");
+}
+
+#[test]
+fn the_files_of_cjson_are_those_that_their_readme_names() {
+    let readme = document("sdk/c/cjson/README.md");
+    for name in ["cJSON.c", "cJSON.h"] {
+        let sha256 = HEXLOWER.encode(&Sha256::digest(document(&format!("sdk/c/cjson/{name}"))));
+        assert!(readme.contains(&format!("| `{name}` | `{sha256}` |")), "{name}: {sha256}");
+    }
 }
 
 /// The file that `guild new KIND NAME --lang LANGUAGE` writes, from the template.

@@ -16,6 +16,7 @@ mod attachments;
 mod audit;
 mod auth;
 mod author_errors;
+mod authors;
 mod backup;
 mod bridge;
 mod browser;

@@ -14,7 +14,7 @@ use guild_contract::{
 };
 use guild_fs::clock::SystemClock;
 use guild_jobs::MemoryStore;
-use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox};
+use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox, Strategy};
 use guild_session::activation::{Activation, Request};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -46,7 +46,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let wasm = fs::read(member.join(&spec.file))?;
     let posture = fs::read_to_string(member.join("posture.md"))?;
 
-    let ours = Ours::new(member, &spec, activation(posture))?;
+    let ours = Ours::new(member, &spec, activation(posture), Strategy::Cranelift)?;
     let plain = Bare::new(&Config::new(), &wasm)?;
     let mut pooling = Config::new();
     pooling.allocation_strategy(InstanceAllocationStrategy::pooling());
@@ -117,6 +117,7 @@ impl Ours {
         member: &Path,
         spec: &guild_contract::manifest::ComponentSpec,
         activation: Activation,
+        strategy: Strategy,
     ) -> Outcome<Self> {
         let limits = Arc::new(Limits::default());
         let own = scratch().join("instance");
@@ -127,7 +128,7 @@ impl Ours {
         let candidate = Candidate::read(&member, &spec.file, limits.component_bytes)?;
         let key = "bench".parse()?;
         let grants = Grants::of(&key, spec, &Policy::default());
-        let sandbox = Sandbox::new(limits.clone(), CompileCache::none())?;
+        let sandbox = Sandbox::new(limits.clone(), strategy, CompileCache::none())?;
         let plugin = sandbox.prepare(&key, &candidate, spec, Arc::new(grants), limits)?;
         Ok(Self { plugin: Arc::new(plugin), memory, activation: Arc::new(activation) })
     }

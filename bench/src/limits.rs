@@ -7,6 +7,7 @@ use guild_contract::{
     Manifest,
     manifest::{ComponentSpec, FILE_NAME},
 };
+use guild_sandbox::Strategy;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde_json::json;
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -105,7 +106,7 @@ fn micros(time: Timespec) -> f64 {
 
 /// The microseconds of an activation with all limits and without any, on a given clock.
 async fn compared(member: &Path, spec: &ComponentSpec, calls: u32, clock: fn() -> f64) -> Outcome<(f64, f64)> {
-    let ours = Ours::new(member, spec, activation("p".repeat(4096)))?;
+    let ours = Ours::new(member, spec, activation("p".repeat(4096)), Strategy::Cranelift)?;
     let bare = Bare::new(&config(), &fs::read(member.join(&spec.file))?)?;
     let (mut on, mut off) = (Vec::new(), Vec::new());
     // The first round fills the caches.

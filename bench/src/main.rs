@@ -13,6 +13,7 @@ mod hall;
 mod host;
 mod http;
 mod instance;
+mod languages;
 mod limits;
 mod listeners;
 mod load;
@@ -54,7 +55,7 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 15] = [
+    const ALL: [&str; 16] = [
         "start",
         "roster",
         "instance",
@@ -70,6 +71,7 @@ async fn run(arguments: &[String]) -> Outcome<()> {
         "burst",
         "listeners",
         "sessions",
+        "languages",
     ];
     if let Some(unknown) = arguments.iter().find(|name| !ALL.contains(&name.as_str())) {
         return Err(format!("there is no benchmark {unknown:?}; there are {}", ALL.join(", ")).into());
@@ -125,6 +127,9 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     }
     if chosen("sessions") {
         sessions::measure(&mut report).await?;
+    }
+    if chosen("languages") {
+        languages::measure(&mut report).await?;
     }
     println!("\n{report}");
     Ok(())

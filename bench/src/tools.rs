@@ -115,7 +115,7 @@ async fn of_tool(report: &mut Report, what: &str, component: &Path, params: Valu
 }
 
 /// The microseconds of each of many calls.
-async fn calls(connection: &mut Connection, request: &[u8]) -> Outcome<Vec<f64>> {
+pub(crate) async fn calls(connection: &mut Connection, request: &[u8]) -> Outcome<Vec<f64>> {
     let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
         let begun = Instant::now();

@@ -70,7 +70,8 @@ fn a_flood_on_stdout_is_cut() {
 
 #[test]
 fn a_flood_on_stderr_is_cut() {
-    floods(flooding("stderr"), &format!("; its stderr ended with \"{}\"", "a".repeat(1024)));
+    let [first, last] = [256, 1024].map(|bytes| "a".repeat(bytes));
+    floods(flooding("stderr"), &format!("; its stderr began with \"{first}\\n{first}\" and ended with \"{last}\""));
 }
 
 #[test]

@@ -288,6 +288,11 @@ impl Host {
         assert!(sent.success());
     }
 
+    /// Writes to its stdin.
+    pub(crate) fn types(&mut self, text: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
     /// SIGTERM, and its end.
     pub(crate) fn stop(self) -> (ExitStatus, String) {
         self.signal("-TERM");

@@ -15,8 +15,8 @@ use guild_contract::{
 use guild_fs::clock::SystemClock;
 use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, ScopedMemory, StoreOptions};
 use guild_sandbox::{
-    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox, ToolFault,
-    ToolScope,
+    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox, Strategy,
+    ToolFault, ToolScope,
 };
 use guild_session::{
     activation::{Activation, Plan, Request},
@@ -50,7 +50,7 @@ impl Bench {
         fs::create_dir(dir.path().join("member")).unwrap();
         let limits = Arc::new(limits);
         let cache = CompileCache::open(cache, limits.compile_cache_bytes).unwrap();
-        let sandbox = Sandbox::new(limits.clone(), cache).unwrap();
+        let sandbox = Sandbox::new(limits.clone(), Strategy::Cranelift, cache).unwrap();
         Self { dir, sandbox, limits, policy: Policy::default() }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use crate::steps::{cargo, root, run};
 
 /// Folders below `sdk/` with files that are generated.
-const FOLDERS: [&str; 2] = ["rust/src/bindings", "go/internal/bindings"];
+const FOLDERS: [&str; 3] = ["rust/src/bindings", "go/internal/bindings", "c/bindings"];
 
 /// Writes the bindings into `sdk/`.
 pub(crate) fn write() -> Result<(), String> {

@@ -13,10 +13,12 @@ mod guests;
 mod http;
 mod man;
 mod modules;
+mod sdk;
 mod soak;
 mod steps;
 mod test;
 mod tools;
+mod tutorials;
 
 use std::{path::Path, process::ExitCode};
 
@@ -33,6 +35,8 @@ cargo xtask COMMAND
   clients --guild-hall PATH
                   run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
                   checkout is PATH, against a host and its files
+  tutorials       carry out docs/tutorials/ as a reader would: write, build, run and audit members in five languages.
+                  `test` does the beginning of each, `test --all` and `bench languages` all
   screenshots     take the pictures of docs/screenshots/ with Chromium
   man             write a man page of each command below target/man/
   modules         check that the modules of a parent have no dependency cycle, at any depth of a crate of the host
@@ -44,7 +48,8 @@ cargo xtask COMMAND
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
   bindings [--check]
-                  write the bindings in sdk/, after a change of wit/; or check that they are those of wit/";
+                  write the bindings in sdk/, after a change of wit/; or check that they are those of wit/
+  sdk             pack each SDK below target/sdk/, as the registry of its language takes it";
 
 fn usage() -> Result<(), String> {
     Err(format!("usage:\n\n{USAGE}"))
@@ -65,6 +70,8 @@ fn main() -> ExitCode {
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("bindings"), rest) if rest.is_empty() => bindings::write(),
         (Some("bindings"), rest) if rest == ["--check"] => bindings::check(),
+        (Some("tutorials"), rest) if rest.is_empty() => tutorials::alone(),
+        (Some("sdk"), rest) if rest.is_empty() => sdk::pack(),
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),

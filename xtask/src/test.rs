@@ -6,6 +6,7 @@ use crate::{
     bindings, claude, clients, deny, guests, modules,
     steps::{Steps, cargo, root, run, run_keeping_end, says},
     tools::debian_packages,
+    tutorials,
 };
 
 /// The workspaces besides the main one: code for WebAssembly, which is checked as native code.
@@ -23,7 +24,7 @@ pub(crate) fn run_checks(all: bool) -> Result<(), String> {
     if all && let Err(why) = debian_packages(&["chromium", "chromium-driver", "prometheus"]) {
         println!("{why}");
     }
-    let mut done = take(&mut steps, &mut summary);
+    let mut done = take(&mut steps, &mut summary, all);
     if all && done.is_ok() {
         done = steps.take("sessions of the real Claude Code CLI", claude::sessions);
     }
@@ -38,7 +39,7 @@ pub(crate) fn run_checks(all: bool) -> Result<(), String> {
     done
 }
 
-fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
+fn take(steps: &mut Steps, summary: &mut Vec<String>, all: bool) -> Result<(), String> {
     steps.take("guests", guests::build)?;
     steps.take("test runner", nextest)?;
     steps.take("format", || {
@@ -65,6 +66,8 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
         *summary = end;
         ended
     })?;
+    // The binary of the tests is used here too.
+    steps.take("tutorials", || tutorials::check(&root().join("target/debug/guild"), all))?;
     steps.take("tests of the plugins", || {
         ["sdk/rust/Cargo.toml", "plugins/Cargo.toml"].into_iter().try_for_each(|manifest| {
             let place = ["--target-dir", "plugins/target"];

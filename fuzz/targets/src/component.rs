@@ -9,7 +9,7 @@ use guild_contract::{
         WebRequest,
     },
 };
-use guild_sandbox::{Candidate, CompileCache, Sandbox};
+use guild_sandbox::{Candidate, CompileCache, Sandbox, Strategy};
 
 use crate::wasm;
 
@@ -18,7 +18,8 @@ const MAX_BYTES: usize = 64 * 1024;
 
 fn sandbox() -> &'static Arc<Sandbox> {
     static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
-    SANDBOX.get_or_init(|| Sandbox::new(Arc::new(Limits::default()), CompileCache::none()).unwrap())
+    SANDBOX
+        .get_or_init(|| Sandbox::new(Arc::new(Limits::default()), Strategy::Cranelift, CompileCache::none()).unwrap())
 }
 
 /// What a manifest can say: everything is asked for, or nothing. Which one, the input decides.

@@ -3,6 +3,7 @@
 mod age;
 mod args;
 mod audit;
+mod authors;
 mod backup;
 mod client;
 mod complete;
@@ -27,6 +28,7 @@ use tokio::runtime::Builder;
 
 use crate::{
     args::{Cli, Command},
+    authors::{build, dev, new},
     failure::{Failure, exit},
     hall::{commission, meet, meeting, pr, project},
     jobs::{job_commands, logs, prune, usage, watch},
@@ -84,6 +86,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
     };
     let _traces = log::start(cli.log, printed)?;
     match cli.command {
+        Command::New(args) => new::new(&args),
+        Command::Build(args) => build::build(&args),
+        Command::Dev(args) => on(&mut Builder::new_current_thread(), dev::dev(args)),
         Command::Serve(args) => {
             // The sockets come first: the process has one thread.
             let passed = PassedSockets::take().map_err(|e| Failure::error(e.to_string()))?;

@@ -22,7 +22,7 @@ mod versions;
 mod wasi;
 
 pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
-pub use compile::{COMPILE, Effort, cache::CompileCache};
+pub use compile::{COMPILE, Effort, Strategy, cache::CompileCache};
 pub use engine::{Sandbox, queues::Permit};
 pub use error::{CallError, LoadError};
 pub use load::Candidate;

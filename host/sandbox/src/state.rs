@@ -159,12 +159,11 @@ impl State {
         }
     }
 
-    /// Notes for the error of a failed `call`: the last lines of the component's stderr, quoted, and a function of the
+    /// Notes for the error of a failed `call`: the first and the last lines of the component's stderr, quoted, and a function of the
     /// host that needs a job.
     pub(crate) fn notes(&self, call: &str) -> Option<String> {
-        let last = Some(self.stderr.last()).filter(|last| !last.is_empty());
-        let last = last.map(|last| format!("its stderr ended with {last:?}"));
-        let notes: Vec<String> = last.into_iter().chain(self.no_job_note(call)).collect();
+        let said = self.stderr.quoted().map(|said| format!("its stderr {said}"));
+        let notes: Vec<String> = said.into_iter().chain(self.no_job_note(call)).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 

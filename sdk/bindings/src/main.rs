@@ -23,7 +23,8 @@ fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let to = env::args_os().nth(1).map_or_else(|| root.join("sdk"), PathBuf::from);
     rust(&root.join("wit"), &to.join("rust/src/bindings")).context("the bindings for Rust")?;
-    go(&root.join("wit"), &to.join("go/internal/bindings")).context("the bindings for Go")
+    go(&root.join("wit"), &to.join("go/internal/bindings")).context("the bindings for Go")?;
+    c(&root.join("wit"), &to.join("c/bindings")).context("the bindings for C")
 }
 
 /// A world with these imports and exports of `guild:worker`.
@@ -98,6 +99,26 @@ fn go(wit: &Path, to: &Path) -> Result<()> {
             fs::create_dir_all(file.parent().unwrap_or(to))?;
             fs::write(file, text)?;
         }
+    }
+    Ok(())
+}
+
+/// One source and header for workers and toolboxes. It exports no function: the macros of the SDK do, so that a component
+/// exports only what its author wrote. Without exports for it, the host frees no result: the instance is dropped. The
+/// description of the world is left out, since the build embeds it.
+fn c(wit: &Path, to: &Path) -> Result<()> {
+    use wit_bindgen_c::Opts;
+
+    let mut generator = Opts { no_object_file: true, ..Opts::default() }.build();
+    let imports = ["log", "memory", "files", "web", "hall"];
+    let files = generate(&mut *generator, world(wit, "bindings", &imports, &["dispatch", "toolbox"])?)?;
+    fs::create_dir_all(to)?;
+    let is_kept = |line: &&str| !line.contains("__export_name__(") || line.contains("\"cabi_realloc\"");
+    for (name, text) in files.iter() {
+        let text = String::from_utf8_lossy(text);
+        // What follows would refer to the description of the world.
+        let text = text.split("\n// Ensure that the *_component_type.o").next().unwrap_or_default();
+        fs::write(to.join(name), text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect::<String>())?;
     }
     Ok(())
 }

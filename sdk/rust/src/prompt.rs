@@ -158,9 +158,12 @@ mod tests {
     fn a_session_is_told_the_same_in_every_language() {
         let heading = memories(&[]);
         let heading = heading.strip_suffix("\n\n---").unwrap();
-        for (file, line_break) in
-            [("go/texts.go", "\\n\" +\n\t\""), ("js/texts.js", "\\n"), ("python/guild/texts.py", "\n")]
-        {
+        for (file, line_break) in [
+            ("c/texts.h", "\\n\"\n    \""),
+            ("go/texts.go", "\\n\" +\n\t\""),
+            ("js/texts.js", "\\n"),
+            ("python/guild/texts.py", "\n"),
+        ] {
             let texts = std::fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
             for text in [TOOL_INSTRUCTIONS, COMMISSION_INSTRUCTIONS, heading] {
                 assert!(!text.contains(['"', '\\']), "it would be written otherwise");

@@ -3,7 +3,7 @@
 pub(crate) mod hall;
 pub(crate) mod meeting;
 
-use std::path::PathBuf;
+use std::{error::Error, path::PathBuf, str::FromStr};
 
 use clap::{
     Args, Parser, Subcommand, ValueHint,
@@ -12,10 +12,12 @@ use clap::{
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
 use guild_auth::tokens::Role;
+use guild_build::{Kind, Language};
 use guild_config::Runtime;
 use guild_contract::{JobStatus, capability::grants::Pattern};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use strum::VariantArray;
 
 use self::{
     hall::{Commission, Pr, Project},
@@ -69,6 +71,12 @@ macro_rules! job_help {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Write the source of a new member: a worker, tools, or both, in one of six languages
+    New(New),
+    /// Make a member's component from its source
+    Build(Build),
+    /// Build a member at each change of its source, serve it, and run the last task again
+    Dev(Dev),
     /// Serve members over HTTP until SIGTERM or Ctrl-C
     Serve(Serve),
     /// Serve MCP on stdin and stdout, for clients that start their own servers, such as Claude Code and Claude Desktop
@@ -176,6 +184,82 @@ The script calls `guild`, which also completes members and jobs. Generate it aga
     },
 }
 
+/// `guild new`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild new worker librarian --lang python
+  guild new toolbox ./members/dates --lang ts
+
+The new directory has a source, a manifest, a posture, a test and the SDK of the language, and is whole: it builds, tests \
+and runs anywhere. C has the kinds worker and toolbox.")]
+pub(crate) struct New {
+    /// worker: plans sessions that the host runs; autonomous: starts sessions itself; toolbox: has tools; hybrid: a
+    /// worker with tools
+    #[arg(value_parser = possible::<Kind>())]
+    pub(crate) kind: Kind,
+    /// The new directory, whose name becomes the member's
+    #[arg(value_name = "NAME", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// The language
+    #[arg(long, value_name = "LANGUAGE", value_parser = possible::<Language>())]
+    pub(crate) lang: Language,
+}
+
+/// `guild build`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild build
+  guild build ./librarian
+
+The command derives the component's WIT world from guild-member.json, runs the one command of the member's language, \
+makes a component of what that writes, and checks that against the manifest. The component that was there before stays \
+if any of this fails. What is made on the way is in .guild/ of the member's directory. guild.build.toml there changes \
+the way:
+
+  entry = \"worker.js\"               (the first source of JavaScript or Python; by default the only one)
+  engine = \"starlingmonkey\"         (of JavaScript; by default quickjs)
+  command = [\"make\", \"core.wasm\"]  (in place of the language's command)
+  output = \"core.wasm\"              (the file that `command` writes: a component, or a core module for WASI preview 1)")]
+pub(crate) struct Build {
+    /// The member's directory
+    #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// `guild dev`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild dev ./librarian \"How does ownership work?\" --sources ~/rust-book
+  guild dev ./dates '/weekday {\"date\": \"2026-01-01\"}'
+
+At each change of a file the command builds the member as `guild build` does, starts a host with it, runs the last task \
+again and shows what comes of it: the session's log, what the component writes, and the report. A line on stdin is the \
+next task; an empty one runs the last again. Each build begins without jobs, memories and approvals of an earlier one. \
+The component is compiled by Winch, which takes less time than the compiler of a host that serves, and makes slower code.")]
+pub(crate) struct Dev {
+    /// The member's directory
+    #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// The first task; or /TOOL JSON, to call a tool
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) task: Option<String>,
+    /// The configuration of the tasks, a JSON object whose keys the member defines
+    #[arg(long, value_name = "JSON", value_parser = job_input)]
+    pub(crate) input: Option<Map<String, Value>>,
+    /// Listen on this port
+    #[arg(long, value_name = "PORT", default_value_t = guild_server::serve::DEFAULT_PORT)]
+    pub(crate) port: u16,
+    /// The sources and the runtime of the jobs' sessions
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// The location of the member's toolboxes, and of the policy
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+}
+
 /// `guild serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -215,6 +299,9 @@ pub(crate) struct Serve {
     /// Serve the clients of `guild mcp`, which starts this process, until the last client ends
     #[arg(long, hide = true, conflicts_with_all = ["hall", "port"])]
     pub(crate) private: bool,
+    /// Serve the round of the `guild dev` that starts this process, with the operator's decisions in this directory
+    #[arg(long, value_name = "DIR", hide = true, requires = "member")]
+    pub(crate) dev: Option<PathBuf>,
 }
 
 /// The directories that sessions may read, and the runtime that runs sessions.
@@ -932,6 +1019,15 @@ fn severities() -> impl TypedValueParser<Value = FailOn> {
 /// A parser for the names of the agent runtimes.
 fn runtimes() -> impl TypedValueParser<Value = Runtime> {
     PossibleValuesParser::new(Runtime::ALL.iter().copied().map(Runtime::as_str)).try_map(|name| name.parse::<Runtime>())
+}
+
+/// The values of an enumeration, by their names.
+fn possible<T>() -> impl TypedValueParser<Value = T>
+where
+    T: VariantArray + FromStr<Err: Error + Send + Sync> + Clone + Send + Sync + 'static,
+    &'static str: From<&'static T>,
+{
+    PossibleValuesParser::new(T::VARIANTS.iter().map(<&str>::from)).try_map(|name| name.parse::<T>())
 }
 
 /// An amount of US dollars.

@@ -62,25 +62,35 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
         }
         None => Source::Host(Box::new(AtHost::new(jobs.worker_of(&found, "")?, id))),
     };
+    show(source, args.follow, args.json, &config.limits).await
+}
+
+/// Shows a job of a running host as it goes on, to its end.
+pub(crate) async fn follow(worker: WorkerHandle, id: JobId) -> Result<(), Failure> {
+    show(Source::Host(Box::new(AtHost::new(worker, id))), true, false, &Limits::default()).await
+}
+
+/// Shows the lines of a job; with `is_followed`, to its end.
+async fn show(source: Source<'_>, is_followed: bool, is_json: bool, limits: &Limits) -> Result<(), Failure> {
     let mut merged = Merged { source, transcript: VecDeque::new(), log: VecDeque::new() };
-    let mut out = Out { is_json: args.json, pages: Pages::default() };
+    let mut out = Out { is_json, pages: Pages::default() };
     let mut is_empty = true;
     // Set when no process runs the job any more.
     let mut alone: Option<Instant> = None;
     loop {
         // The state is read before the lines, since a job writes its last line before it ends.
-        let (state, error) = merged.source.state(&config.limits).await?;
+        let (state, error) = merged.source.state(limits).await?;
         while let Some(line) = merged.next().await? {
             is_empty = false;
             out.line(&line)?;
         }
         if state != State::Interrupted {
             alone = None;
-        } else if args.follow && alone.is_none() {
+        } else if is_followed && alone.is_none() {
             tell(format_args!("no process runs the job; waiting {} s for the next host", NEXT_HOST_TIMEOUT.as_secs()));
             alone = Some(Instant::now());
         }
-        if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST_TIMEOUT)) {
+        if is_followed && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST_TIMEOUT)) {
             tokio::time::sleep(POLL_INTERVAL).await;
             continue;
         }

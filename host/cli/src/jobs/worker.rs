@@ -131,6 +131,11 @@ pub(crate) async fn carry_out(
     }
 }
 
+/// Prints the outcome of a job that has ended at a host; `job` is its name on stderr.
+pub(crate) async fn outcome(worker: WorkerHandle, id: &str, job: &str) -> Result<(), Failure> {
+    carry_out(&Worker::Owner(worker), id, job, false, false, stop_signals()?).await
+}
+
 /// Prints the outcome of a job.
 async fn report(worker: &Worker, job: &StatusView, json: bool) -> Result<(), Failure> {
     match job.status {

@@ -63,6 +63,8 @@ pub struct Config {
     /// The directory of the file, which also contains the operator's decisions (`guild.lock`, `guild.tokens`,
     /// `guild.trust`). `None` if the user has no configuration directory.
     pub directory: Option<PathBuf>,
+    /// Whether this is the host of `guild dev`, which compiles for an author who waits. No key of the file.
+    pub is_dev: bool,
     /// `members`: the directory whose members are served.
     pub members: Option<PathBuf>,
     /// `[[roots]]`: directories that sessions may read.

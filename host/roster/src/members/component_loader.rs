@@ -12,7 +12,7 @@ use guild_contract::{
     manifest::{ComponentSpec, Lines},
 };
 use guild_inspect::InspectError;
-use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
+use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Strategy, Unlisted};
 use guild_session::task::TaskError;
 use guild_trust::{Approval, Refused, Standing, Trusted};
 use tokio::{
@@ -102,6 +102,7 @@ const TURNS: usize = 4;
 /// Loads the jobs and the components of a host's members.
 pub(crate) struct Loader {
     limits: Arc<Limits>,
+    is_dev: bool,
     turns: Semaphore,
     /// Who compiles a component, by its effort: one at a time each, since the compiler uses all cores.
     short: Semaphore,
@@ -111,9 +112,9 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    pub(crate) fn new(limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(limits: Arc<Limits>, is_dev: bool) -> Self {
         let (turns, short, full) = (Semaphore::new(TURNS), Semaphore::new(1), Semaphore::new(1));
-        Self { limits, turns, short, full, sandbox: OnceLock::new() }
+        Self { limits, is_dev, turns, short, full, sandbox: OnceLock::new() }
     }
 
     /// Runs what blocks on a member's files, when it has a turn. Requests for a member's jobs do not wait for a turn.
@@ -203,7 +204,7 @@ impl Loader {
         interrupted: Option<Arc<InterruptedJobs>>,
         effort: Effort,
     ) -> Result<Option<Begun>, NotLoaded> {
-        let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
+        let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits, self.is_dev).map_err(|e| e.to_string()));
         let sandbox = sandbox.as_ref().map_err(|why| NotLoaded::Refused(why.clone()))?;
         if effort == Effort::Cached {
             check_config_schema(&wanted.spec, &wanted.limits).map_err(NotLoaded::Refused)?;
@@ -263,14 +264,15 @@ impl Loader {
     }
 }
 
-/// The engine of this process's components.
-pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
+/// The engine of this process's components; `is_dev` is that of [`Config`].
+pub(crate) fn sandbox(limits: &Arc<Limits>, is_dev: bool) -> Result<Arc<Sandbox>, LoadError> {
     let cache = directories::cache().map(|path| CompileCache::open(&path, limits.compile_cache_bytes)).transpose();
     let cache = cache.unwrap_or_else(|e| {
         tracing::warn!("no compile cache, so each start compiles: {e}");
         None
     });
-    Sandbox::new(limits.clone(), cache.unwrap_or_else(CompileCache::none))
+    let strategy = if is_dev { Strategy::Winch } else { Strategy::Cranelift };
+    Sandbox::new(limits.clone(), strategy, cache.unwrap_or_else(CompileCache::none))
 }
 
 /// Reads one component, and finds whether it is trusted. It refuses only what cannot be read.

@@ -21,6 +21,8 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 use wasmtime::{Engine, component::Component};
 
+use super::Strategy;
+
 /// A component as native code, either from the cache or from this program's own compiler.
 pub(crate) struct Code(Vec<u8>);
 
@@ -95,8 +97,8 @@ impl CompileCache {
     }
 
     /// The code of the component with this hash, if an entry for it is whole and was made for the same engine.
-    pub(crate) fn get(&self, engine: &Engine, component: &[u8; DIGEST]) -> Option<Code> {
-        let mut entry = self.read(&entry_name(engine, component)).ok()?;
+    pub(crate) fn get(&self, engine: &Engine, strategy: Strategy, component: &[u8; DIGEST]) -> Option<Code> {
+        let mut entry = self.read(&entry_name(engine, strategy, component)).ok()?;
         let code = entry.split_off(DIGEST.min(entry.len()));
         if entry != Sha256::digest(&code).as_slice() {
             tracing::warn!("an entry of the compile cache is damaged; the component is compiled again");
@@ -106,14 +108,14 @@ impl CompileCache {
     }
 
     /// Stores a compiled component. After a failure the next start compiles it again.
-    pub(crate) fn put(&self, engine: &Engine, hash: &[u8; DIGEST], Code(code): &Code) {
+    pub(crate) fn put(&self, engine: &Engine, strategy: Strategy, hash: &[u8; DIGEST], Code(code): &Code) {
         let Some(dir) = &self.dir else { return };
         let keep = || {
             self.make_room(dir, (DIGEST + code.len()) as u64)?;
             let mut file = cap_tempfile::TempFile::new(dir)?;
             file.write_all(&Sha256::digest(code))?;
             file.write_all(code)?;
-            file.replace(entry_name(engine, hash))
+            file.replace(entry_name(engine, strategy, hash))
         };
         if let Err(e) = keep() {
             tracing::warn!("cannot store a component in the compile cache: {e}");
@@ -178,9 +180,14 @@ fn remove_leftovers(dir: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-fn entry_name(engine: &Engine, component: &[u8; DIGEST]) -> String {
+fn entry_name(engine: &Engine, strategy: Strategy, component: &[u8; DIGEST]) -> String {
     // The hasher has the same keys in every process. The engine checks again when it loads the entry.
     let mut engine_hash = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut engine_hash);
-    format!("{}-{:016x}{SUFFIX}", hex(component), engine_hash.finish())
+    // Code of one compiler is never taken for that of the other, whatever the engine's own hash has in it.
+    let compiler = match strategy {
+        Strategy::Cranelift => "",
+        Strategy::Winch => "-winch",
+    };
+    format!("{}-{:016x}{compiler}{SUFFIX}", hex(component), engine_hash.finish())
 }

@@ -2,6 +2,8 @@
 
 use wasmtime::Config;
 
+use super::Strategy;
+
 /// The bytes that the host may keep for an instance of a component: its globals, its functions in tables, its imports.
 pub(crate) const INSTANCE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -27,10 +29,15 @@ impl Memories {
     }
 }
 
-/// The configuration of the engine, apart from the machine. Only the placement of memories differs between hosts.
-pub(crate) fn config(memories: Memories) -> Config {
+/// The configuration of the engine, apart from the machine. Only the compiler and the placement of memories differ
+/// between hosts.
+pub(crate) fn config(strategy: Strategy, memories: Memories) -> Config {
     let mut config = Config::new();
     config
+        .strategy(match strategy {
+            Strategy::Cranelift => wasmtime::Strategy::Cranelift,
+            Strategy::Winch => wasmtime::Strategy::Winch,
+        })
         .wasm_component_model(true)
         .epoch_interruption(true)
         // Callers get a reason instead of a backtrace, and a Store without address maps is smaller.

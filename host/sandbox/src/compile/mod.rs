@@ -19,9 +19,19 @@ use crate::{
     load::Candidate,
 };
 
-/// Compiles a component. The request is a one if the engine's memories are pooled, else a zero, and the component; the
-/// answer is the code and a zero, or a sentence and a one.
+/// Compiles a component. The request is a byte for the strategy, one for the placement of memories, and the component;
+/// the answer is the code and a zero, or a sentence and a one.
 pub static COMPILE: Task = Task { name: "compile", run: compiled };
+
+/// The compiler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Makes fast code: of hosts that serve.
+    #[default]
+    Cranelift,
+    /// Makes code several times as soon: for an author who waits for it, and trusts the component.
+    Winch,
+}
 
 /// The permitted effort for a component that is not in the cache. A host has a queue for each, so that quick
 /// compilations do not wait for slow ones.
@@ -40,6 +50,7 @@ const SHORT: Bounds = Bounds { seconds: 3, memory_bytes: 512 * 1024 * 1024 };
 /// Makes components of candidates, with the engine, the bounds of compiling, and the compile cache.
 pub(crate) struct Compiler {
     pub(crate) engine: Engine,
+    pub(crate) strategy: Strategy,
     pub(crate) memories: Memories,
     pub(crate) limits: Arc<Limits>,
     pub(crate) cache: CompileCache,
@@ -49,7 +60,7 @@ impl Compiler {
     /// The component of a candidate, from the cache or compiled.
     pub(crate) fn component(&self, candidate: &Candidate, effort: Effort) -> Result<Component, LoadError> {
         let (engine, limits) = (&self.engine, &self.limits);
-        if let Some(code) = self.cache.get(engine, &candidate.sha256) {
+        if let Some(code) = self.cache.get(engine, self.strategy, &candidate.sha256) {
             match code.load(engine).map_err(|e| refused(&e, limits)) {
                 Err(LoadError::NotAComponent(why)) => tracing::debug!("a component is compiled again: {why}"),
                 loaded => return loaded,
@@ -59,29 +70,31 @@ impl Compiler {
             return Err(LoadError::Later);
         }
         functions::check(&candidate.bytes, limits).map_err(LoadError::Beyond)?;
-        let code = compile(candidate, self.memories, limits, effort)?;
+        let code = self.compile(candidate, effort)?;
         let component = code.load(engine).map_err(|e| refused(&e, limits))?;
-        self.cache.put(engine, &candidate.sha256, &code);
+        self.cache.put(engine, self.strategy, &candidate.sha256, &code);
         Ok(component)
     }
-}
 
-fn compile(candidate: &Candidate, memories: Memories, limits: &Limits, effort: Effort) -> Result<Code, LoadError> {
-    let full = Bounds { seconds: limits.compile_seconds, memory_bytes: limits.compile_memory_bytes };
-    let (seconds, memory_bytes) = (full.seconds.min(SHORT.seconds), full.memory_bytes.min(SHORT.memory_bytes));
-    let bounds = if effort == Effort::Short { Bounds { seconds, memory_bytes } } else { full };
-    let request = [&[u8::from(memories == Memories::Pooled)], &*candidate.bytes].concat();
-    let answer = guild_confine::run_blocking(&COMPILE, bounds, request);
-    let mut answer = answer.map_err(|e| match e {
-        Ended::TooLong if bounds.seconds < full.seconds => LoadError::Later,
-        Ended::TooMuchMemory if bounds.memory_bytes < full.memory_bytes => LoadError::Later,
-        Ended::TooLong => LoadError::CompileTimeout(limits.compile_seconds),
-        Ended::TooMuchMemory => LoadError::CompileMemory(limits.compile_memory_bytes),
-        Ended::Failed(why) => LoadError::Refused(format!("compiling it failed: {why}")),
-    })?;
-    match answer.pop() {
-        Some(0) => Ok(Code::compiled(answer)),
-        _ => Err(invalid(&String::from_utf8_lossy(&answer))),
+    fn compile(&self, candidate: &Candidate, effort: Effort) -> Result<Code, LoadError> {
+        let limits = &self.limits;
+        let full = Bounds { seconds: limits.compile_seconds, memory_bytes: limits.compile_memory_bytes };
+        let (seconds, memory_bytes) = (full.seconds.min(SHORT.seconds), full.memory_bytes.min(SHORT.memory_bytes));
+        let bounds = if effort == Effort::Short { Bounds { seconds, memory_bytes } } else { full };
+        let engine = [u8::from(self.strategy == Strategy::Winch), u8::from(self.memories == Memories::Pooled)];
+        let request = [&engine, &*candidate.bytes].concat();
+        let answer = guild_confine::run_blocking(&COMPILE, bounds, request);
+        let mut answer = answer.map_err(|e| match e {
+            Ended::TooLong if bounds.seconds < full.seconds => LoadError::Later,
+            Ended::TooMuchMemory if bounds.memory_bytes < full.memory_bytes => LoadError::Later,
+            Ended::TooLong => LoadError::CompileTimeout(limits.compile_seconds),
+            Ended::TooMuchMemory => LoadError::CompileMemory(limits.compile_memory_bytes),
+            Ended::Failed(why) => LoadError::Refused(format!("compiling it failed: {why}")),
+        })?;
+        match answer.pop() {
+            Some(0) => Ok(Code::compiled(answer)),
+            _ => Err(invalid(&String::from_utf8_lossy(&answer))),
+        }
     }
 }
 
@@ -96,9 +109,12 @@ fn compiled(request: &[u8]) -> Vec<u8> {
 }
 
 fn code(request: &[u8]) -> wasmtime::Result<Vec<u8>> {
-    let (pooled, component) = request.split_first().ok_or_else(|| wasmtime::Error::msg("there is no component"))?;
+    let Some(([winch, pooled], component)) = request.split_first_chunk() else {
+        return Err(wasmtime::Error::msg("there is no component"));
+    };
+    let strategy = if *winch == 1 { Strategy::Winch } else { Strategy::Cranelift };
     let memories = if *pooled == 1 { Memories::Pooled } else { Memories::Mapped };
-    Engine::new(&config(memories))?.precompile_component(component)
+    Engine::new(&config(strategy, memories))?.precompile_component(component)
 }
 
 /// The reason that the engine refuses a component.

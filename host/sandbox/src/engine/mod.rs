@@ -18,7 +18,7 @@ use self::{
 };
 use crate::{
     compile::{
-        Compiler,
+        Compiler, Strategy,
         cache::CompileCache,
         memories::{INSTANCE_BYTES, Memories, addressed, config},
     },
@@ -46,11 +46,11 @@ impl Sandbox {
     /// # Errors
     ///
     /// The machine does not support the engine; the text tells why.
-    pub fn new(limits: Arc<Limits>, cache: CompileCache) -> Result<Arc<Self>, LoadError> {
+    pub fn new(limits: Arc<Limits>, strategy: Strategy, cache: CompileCache) -> Result<Arc<Self>, LoadError> {
         let refused = |e: wasmtime::Error| LoadError::Refused(e.root_cause().to_string());
         let cores = thread::available_parallelism().map_or(2, usize::from);
         let queues = Queues::new(u32::try_from(cores).unwrap_or(u32::MAX / 8), &limits);
-        let (engine, memories) = engine(&limits, &queues).map_err(refused)?;
+        let (engine, memories) = engine(strategy, &limits, &queues).map_err(refused)?;
         let mut linker = Linker::new(&engine);
         wasi::add_to_linker(&mut linker).map_err(refused)?;
         versions::add_to_linker(&mut linker).map_err(refused)?;
@@ -68,7 +68,7 @@ impl Sandbox {
             open_files: Arc::default(),
             guests: guests.handle().clone(),
             _guests: GuestThreads(Some(guests)),
-            compiler: Compiler { engine, memories, limits, cache },
+            compiler: Compiler { engine, strategy, memories, limits, cache },
             linker,
         }))
     }
@@ -83,14 +83,14 @@ impl Sandbox {
 
 /// The engine, with a pool for the parts of instances. Without one, each call would map and unmap its memories and its
 /// stack, which can take longer than the call itself, and makes the threads of a process wait for each other.
-fn engine(limits: &Limits, queues: &Queues) -> wasmtime::Result<(Engine, Memories)> {
+fn engine(strategy: Strategy, limits: &Limits, queues: &Queues) -> wasmtime::Result<(Engine, Memories)> {
     let pooled = pool(limits, queues).ok_or_else(|| wasmtime::Error::msg("the limits are too high")).and_then(|pool| {
-        let mut config = config(Memories::Pooled);
+        let mut config = config(strategy, Memories::Pooled);
         Engine::new(config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool)))
     });
     pooled.map(|engine| (engine, Memories::Pooled)).or_else(|e| {
         tracing::warn!("there is no room for a pool of instances, without which calls are slower: {e:#}");
-        let mut config = config(Memories::Mapped);
+        let mut config = config(strategy, Memories::Mapped);
         // This has an effect only at run time, and compiled code does not depend on it. A memory moves once at most.
         config.memory_reservation_for_growth(addressed(limits.memory_bytes));
         Ok((Engine::new(&config)?, Memories::Mapped))

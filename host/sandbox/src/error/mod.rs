@@ -124,7 +124,7 @@ pub enum CallError {
     Noted {
         /// The failure.
         error: Box<CallError>,
-        /// The last lines of the component's stderr, quoted, and the refusals of the host.
+        /// The first and the last lines of the component's stderr, quoted, and the refusals of the host.
         notes: String,
     },
 }

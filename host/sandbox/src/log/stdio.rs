@@ -21,37 +21,59 @@ pub(crate) struct Lines {
     name: &'static str,
     sink: LogSink,
     part: Arc<Mutex<Vec<u8>>>,
-    tail: Arc<Mutex<Tail>>,
+    kept: Arc<Mutex<Kept>>,
 }
 
-/// The last lines of a stream.
+/// The first and the last lines of a stream: some languages say first what went wrong, and then where; others last.
 #[derive(Default)]
-struct Tail {
-    lines: VecDeque<String>,
-    bytes: usize,
+struct Kept {
+    first: Vec<String>,
+    last: VecDeque<String>,
+    last_bytes: usize,
+    /// The lines before the last.
+    before: usize,
 }
 
-/// The lines of a stream's end that are kept.
-const TAIL_LINES: usize = 8;
-const TAIL_BYTES: usize = 1024;
+/// The lines of a stream's beginning that are kept, and the bytes of each.
+const FIRST_LINES: usize = 2;
+const FIRST_BYTES: usize = 256;
+/// The lines of a stream's end that are kept, and their bytes together.
+const LAST_LINES: usize = 8;
+const LAST_BYTES: usize = 1024;
 
-impl Tail {
+impl Kept {
     fn push(&mut self, line: &str) {
-        let line = line.get(..line.floor_char_boundary(TAIL_BYTES)).unwrap_or_default();
         if line.trim().is_empty() {
             return;
         }
-        self.bytes += line.len();
-        self.lines.push_back(line.to_owned());
-        while self.lines.len() > TAIL_LINES || self.bytes > TAIL_BYTES {
-            self.bytes -= self.lines.pop_front().map_or(0, |line| line.len());
+        let within = |most| line.get(..line.floor_char_boundary(most)).unwrap_or_default().to_owned();
+        if self.first.len() < FIRST_LINES {
+            self.first.push(within(FIRST_BYTES));
+        }
+        let last = within(LAST_BYTES);
+        self.last_bytes += last.len();
+        self.last.push_back(last);
+        while self.last.len() > LAST_LINES || self.last_bytes > LAST_BYTES {
+            self.last_bytes -= self.last.pop_front().map_or(0, |line| line.len());
+            self.before += 1;
+        }
+    }
+
+    fn quoted(&self) -> Option<String> {
+        let lines = |lines: Vec<&str>| format!("{:?}", lines.join("\n"));
+        let last = lines(self.last.iter().map(String::as_str).collect());
+        let first: Vec<&str> = self.first.iter().take(self.before).map(String::as_str).collect();
+        match (self.last.is_empty(), first.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(format!("ended with {last}")),
+            (false, false) => Some(format!("began with {} and ended with {last}", lines(first))),
         }
     }
 }
 
 impl Lines {
     pub(crate) fn new(name: &'static str, sink: LogSink) -> Self {
-        Self { name, sink, part: Arc::default(), tail: Arc::default() }
+        Self { name, sink, part: Arc::default(), kept: Arc::default() }
     }
 
     fn push(&self, bytes: &[u8]) {
@@ -69,7 +91,7 @@ impl Lines {
     fn emit(&self, part: &mut Vec<u8>) {
         let line = String::from_utf8_lossy(part);
         let line = line.trim_end_matches(['\n', '\r']);
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         self.sink.line(&format!("{}: {line}", self.name));
         part.clear();
     }
@@ -82,11 +104,11 @@ impl Lines {
         }
     }
 
-    /// The last lines that are not empty: at most 8 of them, and 1 KiB. An unfinished line is written first.
-    pub(crate) fn last(&self) -> String {
+    /// The first two and the last eight lines that are not empty, up to 1.5 KiB, quoted as the end of a sentence; none
+    /// if there is no such line. An unfinished line is written first.
+    pub(crate) fn quoted(&self) -> Option<String> {
         self.finish();
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        tail.lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).quoted()
     }
 }
 

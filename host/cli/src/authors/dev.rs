@@ -1,0 +1,332 @@
+//! `guild dev`: builds a member whenever its source changes, serves it, and runs the last task again.
+//!
+//! Each round has a copy of the member in a directory of its own, and a host of its own with nothing approved: no job,
+//! no memory and no approval of an earlier round is there. The host is a child process, since its end is then the end
+//! of all that the component did.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use guild_build::Built;
+use guild_client::{DispatchParams, JobId, WorkerHandle};
+use guild_contract::{
+    manifest::{FILE_NAME, Manifest, package},
+    text::size,
+};
+use notify::{RecursiveMode, Watcher as _};
+use serde::Deserialize;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines, Stdin},
+    process::{Child, ChildStdout, Command},
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::timeout,
+};
+
+use super::build;
+use crate::{
+    args::{Call, Dev},
+    client::AccessArgs,
+    failure::Failure,
+    jobs::{logs, worker},
+    local::{LocalArgs, PolicyArgs},
+    members::call,
+    output::{LABEL, STRONG, one_line, tell, tell_error},
+    serve::Start,
+};
+
+/// The directory of a round, below that of what is made on the way.
+const ROUND: &str = ".guild/dev";
+/// Directories of a member that are not its source. Those that begin with a dot are none either.
+const NOT_SOURCES: [&str; 5] = ["jobs", "memory", "node_modules", "target", "__pycache__"];
+/// Files that the tools of a language write while they build.
+const LOCKS: [&str; 2] = ["Cargo.lock", "package-lock.json"];
+/// How long nothing may change before a build begins: an editor saves in several steps.
+const SETTLED: Duration = Duration::from_millis(50);
+/// The parts of a plan that the built-in search does not use, as `plan.json` names them.
+const NOT_SEARCHED: [(&str, &str); 2] = [("model", "model"), ("toolboxTools", "tools of toolboxes")];
+
+/// What comes next.
+enum Next {
+    /// A file of the source changed.
+    Changed,
+    /// The user typed a line.
+    Line(String),
+    /// The command is to end.
+    End,
+}
+
+/// `guild dev`.
+pub(crate) async fn dev(args: Dev) -> Result<(), Failure> {
+    let directory = args.directory.canonicalize();
+    let directory = directory.map_err(|e| Failure::error(format!("{}: {e}", args.directory.display())))?;
+    let mut stop = worker::stop_signals()?;
+    let mut lines = Some(BufReader::new(tokio::io::stdin()).lines());
+    let mut task = args.task.clone();
+    let mut host = None;
+    let mut is_to_build = true;
+    loop {
+        let source = Source::watch(&directory)?;
+        let round = async {
+            if is_to_build {
+                host = None;
+                host = Some(Host::start(&args, &directory).await?);
+            }
+            match (&mut host, &task) {
+                (Some(host), Some(task)) => host.carry_out(&args, task).await,
+                (Some(_), None) => Ok(()),
+                (None, _) => Err(Failure::error("nothing is built yet; change a file of the source")),
+            }
+        };
+        let ended = tokio::select! {
+            ended = round => ended,
+            () = stop.next() => return Ok(()),
+        };
+        if let Err(Failure { message: Some(message), .. }) = ended {
+            tell_error(message);
+        }
+        let again = if task.is_some() { "Enter runs the task again; " } else { "" };
+        tell(format_args!("{LABEL}{again}a line is a task, /TOOL JSON calls a tool, Ctrl-C ends{LABEL:#}"));
+        let next = tokio::select! {
+            next = source.changed() => next,
+            next = line(&mut lines) => next,
+            () = stop.next() => Next::End,
+        };
+        match next {
+            Next::Changed => is_to_build = true,
+            Next::Line(line) => {
+                is_to_build = false;
+                if !line.trim().is_empty() {
+                    task = Some(line);
+                }
+            }
+            Next::End => return Ok(()),
+        }
+    }
+}
+
+/// The next line of stdin; pending once it has ended.
+async fn line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> Next {
+    if let Some(open) = lines {
+        match open.next_line().await {
+            Ok(Some(line)) => return Next::Line(line),
+            Ok(None) | Err(_) => *lines = None,
+        }
+    }
+    std::future::pending().await
+}
+
+/// The files of a member's source.
+struct Source {
+    changes: UnboundedReceiver<()>,
+    _watcher: notify::RecommendedWatcher,
+}
+
+impl Source {
+    /// Begins to watch the source in a directory.
+    fn watch(directory: &Path) -> Result<Self, Failure> {
+        let failed = |e: notify::Error| Failure::error(format!("{} cannot be watched: {e}", directory.display()));
+        let output = build::project(directory).map(|project| project.output()).unwrap_or_default();
+        let (send, changes) = unbounded_channel();
+        let below = directory.to_owned();
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            let Ok(event) = event else { return };
+            let is_change = event.kind.is_create() || event.kind.is_modify() || event.kind.is_remove();
+            if is_change && event.paths.iter().any(|path| *path != output && is_source(&below, path)) {
+                // Nobody waits once the round is over.
+                let _ = send.send(());
+            }
+        })
+        .map_err(failed)?;
+        watcher.watch(directory, RecursiveMode::NonRecursive).map_err(failed)?;
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        for below in entries.filter(|path| path.is_dir() && is_source(directory, path)) {
+            watcher.watch(&below, RecursiveMode::Recursive).map_err(failed)?;
+        }
+        Ok(Self { changes, _watcher: watcher })
+    }
+
+    /// Waits until something has changed, and nothing changes any more.
+    async fn changed(mut self) -> Next {
+        if self.changes.recv().await.is_none() {
+            return std::future::pending().await;
+        }
+        while let Ok(Some(())) = timeout(SETTLED, self.changes.recv()).await {}
+        Next::Changed
+    }
+}
+
+/// Whether a path below a member's directory is of its source.
+fn is_source(directory: &Path, path: &Path) -> bool {
+    let parts = path.strip_prefix(directory).unwrap_or(path).iter().map(|part| part.to_str().unwrap_or_default());
+    let is_other = |part: &str| part.starts_with('.') || part.ends_with('~') || NOT_SOURCES.contains(&part);
+    let mut parts = parts.peekable();
+    let is_lock = path.file_name().is_some_and(|name| LOCKS.iter().any(|lock| *lock == name));
+    parts.peek().is_some() && !is_lock && !parts.any(is_other)
+}
+
+/// The host of a round.
+struct Host {
+    key: String,
+    /// The member's directory in this round.
+    member: PathBuf,
+    base: String,
+    manifest: Manifest,
+    _child: Child,
+    _stdout: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Host {
+    /// Builds the member in a directory, and starts a host that serves it.
+    async fn start(args: &Dev, directory: &Path) -> Result<Self, Failure> {
+        let began = Instant::now();
+        let found = build::found(directory)?;
+        let built = {
+            let directory = directory.to_owned();
+            let build = move || build::project(&directory).and_then(|project| Ok(project.build()?));
+            tokio::task::spawn_blocking(build).await.map_err(|e| Failure::error(e.to_string()))??
+        };
+        let round = directory.join(ROUND);
+        let member = round.join(found.key.as_str());
+        renewed(&round, &member, directory, &found.manifest, &built)
+            .map_err(|e| Failure::error(format!("{}: {e}", round.display())))?;
+        tell(format_args!("{STRONG}built{STRONG:#} {} in {:.1?}", size(built.bytes), began.elapsed()));
+
+        let mut child = command(args, &member, &round.join("state"))
+            .and_then(|mut command| command.spawn())
+            .map_err(|e| Failure::error(format!("a host cannot be started: {e}")))?;
+        let mut stdout = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+        let line = match &mut stdout {
+            Some(lines) => lines.next_line().await?.unwrap_or_default(),
+            None => String::new(),
+        };
+        let base = match serde_json::from_str::<Start>(&line) {
+            Ok(Ok(base)) => base,
+            Ok(Err(why)) => return Err(Failure::error(why)),
+            Err(_) => return Err(Failure::error("the host ended before it was ready; its messages above say why")),
+        };
+        let host =
+            Self { key: found.key.to_string(), member, base, manifest: found.manifest, _child: child, _stdout: stdout };
+        tell(format_args!("{STRONG}serving{STRONG:#} {} at {}", host.key, host.url()));
+        Ok(host)
+    }
+
+    fn url(&self) -> String {
+        format!("{}/mcp", self.base)
+    }
+
+    /// Carries out a task, or calls a tool, and shows all that comes of it.
+    async fn carry_out(&mut self, args: &Dev, task: &str) -> Result<(), Failure> {
+        let began = Instant::now();
+        let access = AccessArgs::of_environment();
+        if let Some(line) = task.strip_prefix('/') {
+            let (tool, input) = line.split_once(char::is_whitespace).unwrap_or((line, "{}"));
+            let local = LocalArgs { members: None, policy: PolicyArgs { config: None } };
+            let call = Call {
+                member: self.key.clone(),
+                tool: tool.to_owned(),
+                input: input.trim().to_owned(),
+                url: Some(self.base.clone()),
+                access,
+                local,
+                json: false,
+            };
+            return call::call(call).await;
+        }
+        if !self.manifest.is_worker() {
+            return Err(Failure::error("the member has tools and takes no task; a line such as /TOOL {} calls one"));
+        }
+        let worker = access.client_of_owner(&self.url())?;
+        let dispatched = self.dispatch(&worker, args, task).await?;
+        let id: JobId = dispatched.parse().map_err(|_| Failure::error("the host's job has no valid id"))?;
+        logs::follow(worker.clone(), id).await?;
+        self.tell_not_used(&dispatched);
+        let shown = self.member.join("jobs").join(&dispatched).display().to_string();
+        let outcome = worker::outcome(worker, &dispatched, &shown).await;
+        tell(format_args!("{LABEL}{:.1?}{LABEL:#}", began.elapsed()));
+        outcome
+    }
+
+    async fn dispatch(&self, worker: &WorkerHandle, args: &Dev, task: &str) -> Result<String, Failure> {
+        let params = DispatchParams {
+            description: one_line(task, 80),
+            task: task.to_owned(),
+            config: args.input.clone(),
+            agent: None,
+            attachments: Vec::new(),
+            follows: None,
+        };
+        Ok(worker.dispatch(&params).await?.value.job_id.to_string())
+    }
+
+    /// Says which parts of a job's plan its runtime did not use.
+    fn tell_not_used(&self, job: &str) {
+        let plan = fs::read(self.member.join("jobs").join(job).join("plan.json")).unwrap_or_default();
+        let Ok(Planned { agent, session: Some(session) }) = serde_json::from_slice(&plan) else { return };
+        if agent != "extractive" {
+            return;
+        }
+        let is_set = |name: &str| {
+            let value = session.get(name);
+            value.is_some_and(|value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()))
+        };
+        let mut not_used = vec!["system prompt"];
+        not_used.extend(NOT_SEARCHED.iter().filter(|(name, _)| is_set(name)).map(|(_, text)| *text));
+        tell(format_args!(
+            "{LABEL}the built-in search has no model, and did not use the plan's {}; --agent names another runtime{LABEL:#}",
+            not_used.join(", ")
+        ));
+    }
+}
+
+/// The parts of `plan.json` that are shown.
+#[derive(Deserialize)]
+struct Planned {
+    agent: String,
+    session: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// Makes the directory of a round anew, with a copy of the member.
+fn renewed(round: &Path, member: &Path, from: &Path, manifest: &Manifest, built: &Built) -> io::Result<()> {
+    match fs::remove_dir_all(round) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    fs::create_dir_all(round.join("state"))?;
+    fs::create_dir_all(member)?;
+    for name in [FILE_NAME, package::FILE_NAME, "posture.md"] {
+        match fs::copy(from.join(name), member.join(name)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            copied => drop(copied?),
+        }
+    }
+    if let Some(spec) = &manifest.component {
+        let to = member.join(&spec.file);
+        fs::create_dir_all(to.parent().unwrap_or(member))?;
+        fs::copy(&built.file, to)?;
+    }
+    Ok(())
+}
+
+/// The command that serves a round.
+fn command(args: &Dev, member: &Path, state: &Path) -> io::Result<Command> {
+    let mut command = Command::new(guild_confine::executable()?);
+    let option = |command: &mut Command, name: &str, value: &OsStr| {
+        command.arg(format!("--{name}")).arg(value);
+    };
+    command.arg0("guild").arg("serve");
+    option(&mut command, "dev", state.as_ref());
+    option(&mut command, "member", member.as_ref());
+    option(&mut command, "port", args.port.to_string().as_ref());
+    args.session.sources.iter().for_each(|source| option(&mut command, "sources", source.as_ref()));
+    args.session.agent.iter().for_each(|agent| option(&mut command, "agent", agent.as_str().as_ref()));
+    args.local.members.iter().for_each(|members| option(&mut command, "members", members.as_ref()));
+    args.local.policy.config.iter().for_each(|config| option(&mut command, "config", config.as_ref()));
+    // Ctrl-C is for this process, which ends the host.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
+    Ok(command)
+}

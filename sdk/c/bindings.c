@@ -1,0 +1,4 @@
+// The generated bindings, so that `sdk/*.c` is all of the SDK.
+#include "internal.h"
+
+#include "bindings/bindings.c"

@@ -1,0 +1,39 @@
+// What the files of the SDK share.
+
+#ifndef GUILD_INTERNAL_H
+#define GUILD_INTERNAL_H
+
+#include <stdarg.h>
+
+#include "bindings/bindings.h"
+#include "guild.h"
+
+// A copy of a text of the host, which ends with a zero byte.
+char *guild_from_host(bindings_string_t text);
+// A text for the host. It is not copied.
+bindings_string_t guild_to_host(const char *text);
+
+// A list of the host, which ends with NULL.
+const char **guild_names_from_host(bindings_list_string_t names);
+
+// A text by a format of printf and its values.
+char *guild_format_values(const char *format, va_list values);
+// A copy of a text without the white space (of Unicode) at its ends.
+char *guild_trimmed(const char *text);
+
+// Checks a config, whose texts are trimmed then. An error is the text of the refusal.
+const char *guild_check_config(const char *text, const guild_field_t *fields, cJSON **config, guild_bounds_t *bounds);
+
+// The schema of an object with these fields.
+char *guild_schema(const guild_field_t *fields);
+
+// Prepares a call: where memory runs out, the call ends with a text that says so.
+void guild_start(void);
+
+// What `bindings/` would export.
+uint8_t *__wasm_export_exports_guild_worker_dispatch_activate(uint8_t *activation);
+uint8_t *__wasm_export_exports_guild_worker_toolbox_list_tools(void);
+uint8_t *__wasm_export_exports_guild_worker_toolbox_call_tool(uint8_t *name, size_t name_length, uint8_t *input,
+                                                              size_t input_length);
+
+#endif

