@@ -1,8 +1,8 @@
 //! Carries out the tutorials of `docs/tutorials` as a reader would.
 //!
-//! A page is read from its beginning, in one directory. A block after `` `FILE` becomes: `` is written into that file. In a
-//! `console` block, a line that begins with `$ ` is run, and the lines below it are parts of what it prints; where one of
-//! them begins with `error:`, the command fails. `tests/documents.rs` compares the other listings with the templates.
+//! A page is read from its beginning, in one directory. A block after `` `FILE` becomes: `` is written into that file,
+//! and one after `` `FILE` gains: `` to its end. In a `console` block, a line that begins with `$ ` is run, and the lines
+//! below it are parts of what it prints; where one of them begins with `error:`, the command fails. `tests/documents.rs` compares the other listings with the templates.
 
 use std::{
     env,
@@ -132,7 +132,7 @@ impl Reader<'_> {
             let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             match (tag, named(before)) {
                 ("console", _) => self.types(&block)?,
-                (_, Some(file)) => self.file(file, &block)?,
+                (_, Some((file, is_added))) => self.file(file, is_added, &block)?,
                 _ => {}
             }
             before = "";
@@ -140,9 +140,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Writes a file.
-    fn file(&self, name: &str, block: &[&str]) -> Result<(), String> {
-        fs::write(self.current.join(name), block.join("\n") + "\n").map_err(|e| format!("{name}: {e}"))
+    /// Writes a file, or adds to its end.
+    fn file(&self, name: &str, is_added: bool, block: &[&str]) -> Result<(), String> {
+        let path = self.current.join(name);
+        let before = if is_added { fs::read_to_string(&path) } else { Ok(String::new()) };
+        let written = before.and_then(|before| fs::write(&path, before + &block.join("\n") + "\n"));
+        written.map_err(|e| format!("{name}: {e}"))
     }
 
     /// Runs the commands of a block, and compares what each prints.
@@ -197,9 +200,11 @@ impl Reader<'_> {
     }
 }
 
-/// The file that the block below a line is to be written into.
-fn named(line: &str) -> Option<&str> {
-    line.strip_prefix('`')?.strip_suffix("` becomes:")
+/// The file that the block below a line is to be written into, and whether it is added to the file's end.
+fn named(line: &str) -> Option<(&str, bool)> {
+    let line = line.strip_prefix('`')?;
+    let written = line.strip_suffix("` becomes:").map(|file| (file, false));
+    written.or_else(|| Some((line.strip_suffix("` gains:")?, true)))
 }
 
 /// Checks that an audit names the language of its component.

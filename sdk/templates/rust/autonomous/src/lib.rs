@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 use guild_plugin_sdk::{
-    Activation, AutonomousWorker, Bounds, Plan, Refusal, Session, Worker, commission, config::Config, explain,
-    export_autonomous_worker, files, outcome, session_options, smaller,
+    Activation, AutonomousWorker, Bounds, Plan, Refusal, Session, Worker, commission,
+    config::Config, explain, export_autonomous_worker, files, outcome, session_options, smaller,
 };
 
 struct Asker;
@@ -20,20 +20,38 @@ fn settings(activation: &Activation) -> Result<Settings, Refusal> {
     let request = commission(activation)?;
     let mut config = Config::of(request)?;
     let bounds = smaller(config.bounds()?, activation.bounds);
-    let files = config.text("files")?.unwrap_or_else(|| "**/*.md".to_owned());
+    let files = config
+        .text("files")?
+        .unwrap_or_else(|| "**/*.md".to_owned());
     let most = config.count_to("most", 20)?.unwrap_or(5);
     config.finish()?;
-    Ok(Settings { task: request.task.clone(), files, most, bounds })
+    Ok(Settings {
+        task: request.task.clone(),
+        files,
+        most,
+        bounds,
+    })
 }
 
 /// The section of the report on one file. A session that fails is a sentence in it, not the end of the job.
 async fn section(activation: &Activation, task: &str, path: &str) -> String {
-    let options = session_options(activation, &format!("{task}\nSource: `{path}`"), &["Read", "Grep", "Glob"]);
+    let options = session_options(
+        activation,
+        &format!("{task}\nSource: `{path}`"),
+        &["Read", "Grep", "Glob"],
+    );
     let answer = match Session::start(&options) {
-        Ok(session) => outcome(session.finish(async |_| Err("there is no such tool".to_owned())).await),
+        Ok(session) => outcome(
+            session
+                .finish(async |_| Err("there is no such tool".to_owned()))
+                .await,
+        ),
         Err(error) => Err(explain(error)),
     };
-    format!("# {path}\n\n{}", answer.unwrap_or_else(|why| format!("No answer: {why}")))
+    format!(
+        "# {path}\n\n{}",
+        answer.unwrap_or_else(|why| format!("No answer: {why}"))
+    )
 }
 
 impl Worker for Asker {
@@ -50,7 +68,12 @@ impl AutonomousWorker for Asker {
         if paths.is_empty() {
             return Err(format!("no file matches {}", settings.files));
         }
-        let sections = join_all(paths.iter().map(|path| section(&activation, &settings.task, path))).await;
+        let sections = join_all(
+            paths
+                .iter()
+                .map(|path| section(&activation, &settings.task, path)),
+        )
+        .await;
         Ok(sections.join("\n\n"))
     }
 }

@@ -27,17 +27,31 @@ struct Count {
 fn count(input: Input) -> Result<Count, ToolError> {
     let wanted = input.word.as_deref();
     if wanted == Some("") {
-        return Err(ToolError::InvalidInput("`word` is empty: leave it out to count all words".to_owned()));
+        return Err(ToolError::InvalidInput(
+            "`word` is empty: leave it out to count all words".to_owned(),
+        ));
     }
-    let words = input.text.split_whitespace().filter(|word| wanted.is_none_or(|wanted| wanted == *word));
-    Ok(Count { words: words.count() })
+    let words = input
+        .text
+        .split_whitespace()
+        .filter(|word| wanted.is_none_or(|wanted| wanted == *word));
+    Ok(Count {
+        words: words.count(),
+    })
 }
 
 struct Words;
 
 impl Toolbox for Words {
     fn tools() -> Vec<Tool> {
-        vec![Tool::new("count", "Counts the words of a text, or how often it has one word.", count).read_only()]
+        vec![
+            Tool::new(
+                "count",
+                "Counts the words of a text, or how often it has one word.",
+                count,
+            )
+            .read_only(),
+        ]
     }
 }
 

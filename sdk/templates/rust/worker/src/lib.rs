@@ -1,7 +1,8 @@
 //! A worker that answers questions from the files that it may read.
 
 use guild_plugin_sdk::{
-    Activation, Plan, Refusal, Worker, commission, config::Config, export_worker, prompt, session_plan, smaller,
+    Activation, Plan, Refusal, Worker, commission, config::Config, export_worker, prompt,
+    session_plan, smaller,
 };
 
 struct Answerer;
