@@ -13,6 +13,7 @@ use crate::{BuildError, Language, project::failed};
 #[folder = "../../sdk/"]
 #[exclude = "bindings/**"]
 #[exclude = "rust/tests/**"]
+#[exclude = "js/tests/**"]
 #[exclude = "**/target/**"]
 #[exclude = "**/node_modules/**"]
 #[exclude = "**/__pycache__/**"]
