@@ -1,7 +1,7 @@
 //! `guild dev`: builds a member whenever its source changes, serves it, and runs the last task again.
 //!
-//! Each round has a copy of the member in a directory of its own, and a host of its own with nothing approved: no job,
-//! no memory and no approval of an earlier round is there. The host is a child process, since its end is then the end
+//! Each round has a copy of the member in a temporary directory, and a host of its own with nothing approved: no job, no
+//! memory and no approval of an earlier round is there. The host is a child process, since its end is then the end
 //! of all that the component did.
 
 use std::{
@@ -20,6 +20,7 @@ use guild_contract::{
 };
 use notify::{RecursiveMode, Watcher as _};
 use serde::Deserialize;
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines, Stdin},
     process::{Child, ChildStdout, Command},
@@ -39,8 +40,6 @@ use crate::{
     serve::Start,
 };
 
-/// The directory of a round, below that of what is made on the way.
-const ROUND: &str = ".guild/dev";
 /// Directories of a member that are not its source. Those that begin with a dot are none either.
 const NOT_SOURCES: [&str; 5] = ["jobs", "memory", "node_modules", "target", "__pycache__"];
 /// Files that the tools of a language write while they build.
@@ -67,27 +66,30 @@ pub(crate) async fn dev(args: Dev) -> Result<(), Failure> {
     let mut stop = worker::stop_signals()?;
     let mut lines = Some(BufReader::new(tokio::io::stdin()).lines());
     let mut task = args.task.clone();
-    let mut host = None;
+    let mut host: Option<Host> = None;
     let mut is_to_build = true;
     loop {
-        let source = Source::watch(&directory)?;
-        let round = async {
-            if is_to_build {
-                host = None;
-                host = Some(Host::start(&args, &directory).await?);
+        // What changes from here on is not in this build.
+        let mut source = Source::watch(&directory)?;
+        if is_to_build {
+            if let Some(before) = host.take() {
+                before.end().await;
             }
-            match (&mut host, &task) {
-                (Some(host), Some(task)) => host.carry_out(&args, task).await,
-                (Some(_), None) => Ok(()),
-                (None, _) => Err(Failure::error("nothing is built yet; change a file of the source")),
+            host = tokio::select! {
+                started = Host::start(&args, &directory) => started.map_err(told).ok(),
+                () = stop.next() => break,
+            };
+        }
+        if let (Some(host), Some(task)) = (&host, &task) {
+            tokio::select! {
+                ended = host.carry_out(&args, task) => drop(ended.map_err(told)),
+                // A session may take long, and its worker is an old one now.
+                Next::Changed = source.changed() => {
+                    is_to_build = true;
+                    continue;
+                }
+                () = stop.next() => break,
             }
-        };
-        let ended = tokio::select! {
-            ended = round => ended,
-            () = stop.next() => return Ok(()),
-        };
-        if let Err(Failure { message: Some(message), .. }) = ended {
-            tell_error(message);
         }
         let again = if task.is_some() { "Enter runs the task again; " } else { "" };
         tell(format_args!("{LABEL}{again}a line is a task, /TOOL JSON calls a tool, Ctrl-C ends{LABEL:#}"));
@@ -104,9 +106,18 @@ pub(crate) async fn dev(args: Dev) -> Result<(), Failure> {
                     task = Some(line);
                 }
             }
-            Next::End => return Ok(()),
+            Next::End => break,
         }
     }
+    if let Some(host) = host {
+        host.end().await;
+    }
+    Ok(())
+}
+
+/// Prints the message of a failure.
+fn told(failure: Failure) {
+    failure.message.into_iter().for_each(tell_error);
 }
 
 /// The next line of stdin; pending once it has ended.
@@ -151,7 +162,7 @@ impl Source {
     }
 
     /// Waits until something has changed, and nothing changes any more.
-    async fn changed(mut self) -> Next {
+    async fn changed(&mut self) -> Next {
         if self.changes.recv().await.is_none() {
             return std::future::pending().await;
         }
@@ -172,11 +183,11 @@ fn is_source(directory: &Path, path: &Path) -> bool {
 /// The host of a round.
 struct Host {
     key: String,
-    /// The member's directory in this round.
-    member: PathBuf,
+    /// The directory of this round, which is removed with it.
+    round: TempDir,
     base: String,
     manifest: Manifest,
-    _child: Child,
+    child: Child,
     _stdout: Option<Lines<BufReader<ChildStdout>>>,
 }
 
@@ -190,13 +201,14 @@ impl Host {
             let build = move || build::project(&directory).and_then(|project| Ok(project.build()?));
             tokio::task::spawn_blocking(build).await.map_err(|e| Failure::error(e.to_string()))??
         };
-        let round = directory.join(ROUND);
-        let member = round.join(found.key.as_str());
-        renewed(&round, &member, directory, &found.manifest, &built)
-            .map_err(|e| Failure::error(format!("{}: {e}", round.display())))?;
+        let failed = |e| Failure::error(format!("no temporary directory: {e}"));
+        let round = tempfile::Builder::new().prefix("guild-dev-").tempdir().map_err(failed)?;
+        let (member, state) = (member_of(&round, found.key.as_str()), round.path().join("state"));
+        let copied = fs::create_dir(&state).and_then(|()| copy(&member, directory, &found.manifest, &built));
+        copied.map_err(|e| Failure::error(format!("{}: {e}", round.path().display())))?;
         tell(format_args!("{STRONG}built{STRONG:#} {} in {:.1?}", size(built.bytes), began.elapsed()));
 
-        let mut child = command(args, &member, &round.join("state"))
+        let mut child = command(args, &member, &state)
             .and_then(|mut command| command.spawn())
             .map_err(|e| Failure::error(format!("a host cannot be started: {e}")))?;
         let mut stdout = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
@@ -209,10 +221,20 @@ impl Host {
             Ok(Err(why)) => return Err(Failure::error(why)),
             Err(_) => return Err(Failure::error("the host ended before it was ready; its messages above say why")),
         };
-        let host =
-            Self { key: found.key.to_string(), member, base, manifest: found.manifest, _child: child, _stdout: stdout };
+        let host = Self { key: found.key.to_string(), round, base, manifest: found.manifest, child, _stdout: stdout };
         tell(format_args!("{STRONG}serving{STRONG:#} {} at {}", host.key, host.url()));
         Ok(host)
+    }
+
+    /// Ends it, and removes its directory.
+    async fn end(mut self) {
+        // An error means that it has ended by itself.
+        let _ = self.child.kill().await;
+    }
+
+    /// The directory of a job.
+    fn job(&self, id: &str) -> PathBuf {
+        member_of(&self.round, &self.key).join("jobs").join(id)
     }
 
     fn url(&self) -> String {
@@ -220,7 +242,7 @@ impl Host {
     }
 
     /// Carries out a task, or calls a tool, and shows all that comes of it.
-    async fn carry_out(&mut self, args: &Dev, task: &str) -> Result<(), Failure> {
+    async fn carry_out(&self, args: &Dev, task: &str) -> Result<(), Failure> {
         let began = Instant::now();
         let access = AccessArgs::of_environment();
         if let Some(line) = task.strip_prefix('/') {
@@ -245,7 +267,7 @@ impl Host {
         let id: JobId = dispatched.parse().map_err(|_| Failure::error("the host's job has no valid id"))?;
         logs::follow(worker.clone(), id).await?;
         self.tell_not_used(&dispatched);
-        let shown = self.member.join("jobs").join(&dispatched).display().to_string();
+        let shown = self.job(&dispatched).display().to_string();
         let outcome = worker::outcome(worker, &dispatched, &shown).await;
         tell(format_args!("{LABEL}{:.1?}{LABEL:#}", began.elapsed()));
         outcome
@@ -265,7 +287,7 @@ impl Host {
 
     /// Says which parts of a job's plan its runtime did not use.
     fn tell_not_used(&self, job: &str) {
-        let plan = fs::read(self.member.join("jobs").join(job).join("plan.json")).unwrap_or_default();
+        let plan = fs::read(self.job(job).join("plan.json")).unwrap_or_default();
         let Ok(Planned { agent, session: Some(session) }) = serde_json::from_slice(&plan) else { return };
         if agent != "extractive" {
             return;
@@ -290,13 +312,13 @@ struct Planned {
     session: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// Makes the directory of a round anew, with a copy of the member.
-fn renewed(round: &Path, member: &Path, from: &Path, manifest: &Manifest, built: &Built) -> io::Result<()> {
-    match fs::remove_dir_all(round) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    fs::create_dir_all(round.join("state"))?;
+/// The directory of the member in a round.
+fn member_of(round: &TempDir, key: &str) -> PathBuf {
+    round.path().join("members").join(key)
+}
+
+/// Copies a member, without what its build needs.
+fn copy(member: &Path, from: &Path, manifest: &Manifest, built: &Built) -> io::Result<()> {
     fs::create_dir_all(member)?;
     for name in [FILE_NAME, package::FILE_NAME, "posture.md"] {
         match fs::copy(from.join(name), member.join(name)) {
