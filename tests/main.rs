@@ -34,6 +34,7 @@ mod events;
 mod grants;
 mod guests;
 mod hall_operator;
+mod harness;
 mod hostile;
 mod isolation;
 mod job_commands;

@@ -30,7 +30,7 @@ use crate::{
     failure::{Failure, exit},
     hall::{commission, meet, meeting, pr, project},
     jobs::{job_commands, logs, prune, usage, watch},
-    members::{approve, call, list, prompt, sign},
+    members::{approve, call, list, prompt, sign, test},
     output::log,
 };
 
@@ -112,6 +112,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             Some(url) => on(&mut Builder::new_current_thread(), list::served(&args, url)),
             None => list::members(&args),
         },
+        Command::Test(args) => on(&mut Builder::new_multi_thread(), test::test(args)),
         Command::Approve(args) => approve::approve(&args),
         Command::Sign(args) => sign::sign(&args),
         Command::Token(args) => token::token(args),

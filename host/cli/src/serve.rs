@@ -73,9 +73,10 @@ async fn serve_until_stopped(
         }
     };
     let file = args.policy.config;
-    let private = args.private;
+    let (private, script) = (args.private, args.script);
     let of_command = move |mut config: Config| {
         config.members = toolboxes.clone().or(config.members);
+        config.scripted.options.script = script.clone().or(config.scripted.options.script);
         if private {
             config.auth.bind = Ipv4Addr::LOCALHOST.into();
             config.auth.tls = None;

@@ -1,0 +1,99 @@
+//! Defines the recording of a scenario: what the component answered, and what went between it and the host.
+
+use std::collections::BTreeMap;
+
+use guild_contract::Decision;
+use guild_session::activation::Plan;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What came of a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The plan, where the dispatch was accepted.
+    pub plan: Option<Plan>,
+    /// The sessions, in the order in which they began.
+    pub sessions: Vec<RecordedSession>,
+    /// The calls of tools in all sessions, in the order in which they were made.
+    pub calls: Vec<RecordedCall>,
+    /// The last summary of the job.
+    pub summary: Option<String>,
+    /// The questions that were logged, in order.
+    pub questions: Vec<String>,
+    /// The decisions that were recorded, in order.
+    pub decisions: Vec<Decision>,
+    /// The artifacts by their paths. What is not UTF-8 is replaced.
+    pub artifacts: BTreeMap<String, String>,
+    /// The member's memories afterwards, by their keys.
+    pub memory: BTreeMap<String, String>,
+    /// The log of the job.
+    pub log: String,
+}
+
+/// The outcome of a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The dispatch was accepted, and its job not carried out.
+    Planned,
+    /// The dispatch was refused, with this text for the caller.
+    Refused(String),
+    /// The job completed with this result.
+    Completed(String),
+    /// A tool of the component answered.
+    Answered(Value),
+    /// The component, its job or its tool failed, with this text.
+    Failed(String),
+}
+
+/// A session, as its model would have seen it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedSession {
+    /// Who the agent is.
+    pub system_prompt: String,
+    /// The first message.
+    pub prompt: String,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// The names of all its tools.
+    pub tools: Vec<String>,
+    /// How it ended: `success`, or the reason.
+    pub ending: Option<String>,
+}
+
+/// A call of a tool in a session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedCall {
+    /// The number of the session, from 1.
+    #[serde(skip)]
+    pub session: u32,
+    /// The tool.
+    pub tool: String,
+    /// Its input.
+    pub input: Value,
+    /// The answer. A call that was cut off has neither an answer nor an error.
+    pub answer: Option<Value>,
+    /// The error that the model saw.
+    pub error: Option<String>,
+}
+
+impl Recording {
+    /// A recording with this outcome and nothing else.
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            plan: None,
+            sessions: Vec::new(),
+            calls: Vec::new(),
+            summary: None,
+            questions: Vec::new(),
+            decisions: Vec::new(),
+            artifacts: BTreeMap::new(),
+            memory: BTreeMap::new(),
+            log: String::new(),
+        }
+    }
+}
