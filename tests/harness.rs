@@ -232,6 +232,15 @@ fn a_component_that_runs_itself_finds_files_memory_and_sessions() {
         summary = "Listed 2 files; asking for a description"
         log = { contains = ["**/*.md matches 2 files"] }
         sessions = [{ prompt = { contains = ["- docs/a.md"] }, tools = ["Read", "Grep", "Glob"] }]
+        hostCalls = [
+            { function = "files.glob", input = { pattern = "**/*.md", limit = 1 } },
+            { function = "job-tools.update-summary" },
+            { function = "files.glob", answer = ["docs/a.md", "docs/b.md"] },
+            { function = "job-tools.write-artifact" },
+            { function = "job-tools.submit-result" },
+            { function = "job-tools.update-summary", input = { summary = "Listed 2 files; asking for a description" } },
+            { function = "agent.query" },
+        ]
 
         [[cases]]
         name = "has nothing to survey"

@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use crate::recording::{Outcome, RecordedCall, RecordedSession, Recording};
+use crate::recording::{HostCall, Outcome, RecordedCall, RecordedSession, Recording};
 
 /// What a case expects. A key that is not there is not compared, except that a refusal or an error has to be expected.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Expect {
     pub sessions: Option<Vec<ExpectedSession>>,
     /// The calls of tools in all sessions, in the order in which they are made.
     pub calls: Option<Vec<ExpectedCall>>,
+    /// The calls by which the component itself reaches files, the web, its job and sessions.
+    pub host_calls: Option<Vec<ExpectedHostCall>>,
     /// The last summary of the job.
     pub summary: Option<Text>,
     /// The questions that are logged.
@@ -81,6 +83,20 @@ pub struct ExpectedCall {
     /// The tool.
     pub tool: Option<String>,
     /// Its input.
+    pub input: Option<Value>,
+    /// Its answer: a text may also be `{ contains = [...] }`.
+    pub answer: Option<Answer>,
+    /// Its error.
+    pub error: Option<Text>,
+}
+
+/// A call of a host function by the component.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ExpectedHostCall {
+    /// The interface and the function, as `files.read`.
+    pub function: Option<String>,
+    /// Its arguments by their names.
     pub input: Option<Value>,
     /// Its answer: a text may also be `{ contains = [...] }`.
     pub answer: Option<Answer>,
@@ -247,6 +263,9 @@ impl Expect {
         }
         if let Some(expected) = &self.calls {
             at.key("calls", |at| at.list(expected, &found.calls, Comparison::call));
+        }
+        if let Some(expected) = &self.host_calls {
+            at.key("hostCalls", |at| at.list(expected, &found.host_calls, Comparison::host_call));
         }
         if let Some(expected) = &self.summary {
             at.key("summary", |at| at.text(Some(expected), found.summary.as_ref()));
@@ -425,6 +444,16 @@ impl Comparison {
         if expected.is_some() {
             self.key("model", |at| at.value(&json(expected), &json(found)));
         }
+    }
+
+    fn host_call(&mut self, expected: &ExpectedHostCall, found: &HostCall) {
+        if let Some(function) = &expected.function {
+            self.key("function", |at| at.value(&json(function), &json(&found.function)));
+        }
+        let ExpectedHostCall { function: _, input, answer, error } = expected.clone();
+        let HostCall { function, input: found, answer: found_answer, error: found_error } = found.clone();
+        let found = RecordedCall { session: 0, tool: function, input: found, answer: found_answer, error: found_error };
+        self.call(&ExpectedCall { tool: None, input, answer, error }, &found);
     }
 
     fn call(&mut self, expected: &ExpectedCall, found: &RecordedCall) {

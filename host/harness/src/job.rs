@@ -20,6 +20,7 @@ use guild_session::{
     tools::{ToolError, Tools},
     web::Web,
 };
+use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, mpsc},
@@ -27,7 +28,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{play::failed, surroundings::Surroundings};
+use crate::{
+    observed::{HostCalls, Observed},
+    surroundings::{Surroundings, failed},
+};
 
 /// The number of texts that wait for a component that does not read; further ones are dropped.
 const EVENTS: usize = 64;
@@ -135,10 +139,13 @@ impl Work<'_> {
             meter: meter.clone(),
             alive: Arc::new(Semaphore::new(limits.job_sessions as usize)),
             host: Handle::current(),
+            calls: self.surroundings.calls.clone(),
             running: Mutex::default(),
         });
+        let (calls, inner) = (self.surroundings.calls.clone(), self.tools.reporting().clone());
+        let tools = (*self.tools).clone().reporting_to(Arc::new(Observed { calls, inner }));
         let scope = RunScope {
-            tools: self.tools.clone(),
+            tools: Arc::new(tools),
             artifacts_dir: job_dir.open_dir("artifacts").map_err(failed)?,
             job_dir,
             files: self.surroundings.own_files(self.trial),
@@ -212,6 +219,7 @@ struct OwnSessions {
     /// The sessions that the component may have at a time.
     alive: Arc<Semaphore>,
     host: Handle,
+    calls: Arc<HostCalls>,
     running: Mutex<JoinSet<()>>,
 }
 
@@ -226,6 +234,19 @@ impl OwnSessions {
 #[async_trait]
 impl Sessions for OwnSessions {
     async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
+        let own_tools: Vec<String> = query.own_tools.definitions().iter().map(|tool| tool.name.clone()).collect();
+        let input = json!({
+            "prompt": query.prompt, "systemPrompt": query.system_prompt, "tools": query.tools, "jobTools": query.job_tools,
+            "ownTools": own_tools, "model": query.model, "bounds": query.bounds,
+        });
+        let answer = self.start_session(query);
+        self.calls.note("agent.query", input, &answer, |_| Value::Null);
+        answer
+    }
+}
+
+impl OwnSessions {
+    fn start_session(&self, query: Query) -> Result<QueryHandle, ToolError> {
         let parts = &self.parts;
         if let Some(tool) = query.tools.iter().find(|tool| !parts.granted.contains(tool)) {
             return Err(ToolError::NotGranted(no_tool(&parts.grants, tool)));

@@ -6,6 +6,7 @@
 
 pub mod expect;
 mod job;
+mod observed;
 mod play;
 pub mod record;
 pub mod recording;

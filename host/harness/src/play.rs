@@ -1,6 +1,6 @@
 //! Plays a scenario: a component in the real sandbox, under the limits of a host, with everything around it scripted.
 
-use std::{collections::HashMap, fmt::Display, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::{
@@ -11,12 +11,12 @@ use guild_contract::{
     },
     rpc::StatusView,
 };
-use guild_jobs::{Accepted, JobStore, JobTools, NewJob, RunningJob, ScopedMemory, StoreOptions};
+use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, RunningJob, ScopedMemory, StoreOptions};
 use guild_roster::{discovery::FoundMember, trial::Trial};
 use guild_sandbox::{ActivateScope, Environment, Sandbox, ToolScope};
 use guild_session::{
     activation::{Activation, Plan, Request},
-    transcript::{Entry, Line},
+    tools::Tools as _,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -24,9 +24,9 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
     job::Work,
-    recording::{Outcome, RecordedCall, RecordedSession, Recording},
+    recording::{Outcome, Recording, transcript},
     scenario::{Given, Scenario},
-    surroundings::Surroundings,
+    surroundings::{Surroundings, failed},
 };
 
 /// The time at which a component is called whose script gives none: 2026-01-01T00:00:00Z.
@@ -36,7 +36,7 @@ const TIME: i64 = 1_767_225_600;
 pub struct Harness {
     member: FoundMember,
     posture: String,
-    trial: Trial,
+    trial: Arc<Trial>,
 }
 
 /// How far a dispatch is carried out.
@@ -60,7 +60,7 @@ impl Harness {
             Some(bytes) => String::from_utf8(bytes).map_err(|_| "posture.md is not valid UTF-8")?,
             None => member.manifest.posture.clone().unwrap_or_default(),
         };
-        Ok(Self { member, posture, trial })
+        Ok(Self { member, posture, trial: Arc::new(trial) })
     }
 
     /// The member's key.
@@ -74,23 +74,29 @@ impl Harness {
     ///
     /// Returns a sentence that names the key of the script when the scenario is not possible. What the component does
     /// is in the recording, whatever it is.
-    pub async fn play(&self, scenario: &Scenario, extent: Extent) -> Result<Recording, String> {
+    pub async fn play(self: &Arc<Self>, scenario: &Scenario, extent: Extent) -> Result<Recording, String> {
         let given = &scenario.given;
-        let other;
-        let trial = if given.deny.is_empty() {
-            &self.trial
-        } else {
-            other = self.trial.under(&self.member, policy(&given.deny)?)?;
-            &other
-        };
         let now = given.time.or_else(|| Timestamp::from_second(TIME).ok()).unwrap_or_default();
-        let surroundings = Surroundings::new(trial, given, now)?;
+        let (this, around) = (self.clone(), given.clone());
+        let made = spawn_blocking(move || {
+            let trial = this.trial(&around)?;
+            Surroundings::new(&trial, &around, now).map(|surroundings| (trial, surroundings))
+        });
+        let (trial, surroundings) = made.await.map_err(failed)??;
         let playing = Playing { trial, scenario, surroundings, now };
         match (&given.task, &given.call) {
             (Some(task), None) => playing.dispatch(task, &self.posture, extent).await,
             (None, Some(call)) => playing.call(&call.tool, call.input.clone().into()).await,
             (Some(_), Some(_)) => Err("`given` has both `task` and `call`; a case is a dispatch or a call".to_owned()),
             (None, None) => Err("`given` has neither `task`, for a dispatch, nor `call`, for a tool".to_owned()),
+        }
+    }
+
+    /// The component with what it is granted. It blocks for a moment where something is denied.
+    fn trial(&self, given: &Given) -> Result<Arc<Trial>, String> {
+        match given.deny.is_empty() {
+            true => Ok(self.trial.clone()),
+            false => self.trial.under(&self.member, policy(&given.deny)?).map(Arc::new),
         }
     }
 }
@@ -104,7 +110,7 @@ fn policy(deny: &[String]) -> Result<Policy, String> {
 
 /// A scenario that is being played.
 struct Playing<'a> {
-    trial: &'a Trial,
+    trial: Arc<Trial>,
     scenario: &'a Scenario,
     surroundings: Surroundings,
     now: Timestamp,
@@ -127,14 +133,15 @@ impl Playing<'_> {
         }
         let scope = ToolScope {
             memory: self.surroundings.memory.clone(),
-            files: self.surroundings.own_files(self.trial),
+            files: self.surroundings.own_files(&self.trial),
             web: if self.trial.grants.holds(&WEB) { self.surroundings.own_web.clone() } else { Default::default() },
             environment: self.environment(),
             host: Handle::current(),
             wait_until: self.trial.patience(),
         };
         let answer = self.trial.call_tool(tool, input, scope).await;
-        Ok(Recording::of(answer.map_or_else(|failure| Outcome::Failed(failure.to_string()), Outcome::Answered)))
+        let outcome = answer.map_or_else(|failure| Outcome::Failed(failure.to_string()), Outcome::Answered);
+        Ok(Recording { host_calls: self.surroundings.calls.take(), ..Recording::of(outcome) })
     }
 
     /// Dispatches the task.
@@ -149,7 +156,7 @@ impl Playing<'_> {
         let memory = ScopedMemory::from(self.surroundings.memory.clone());
         let scope = ActivateScope {
             memory: memory.clone(),
-            files: self.surroundings.own_files(self.trial),
+            files: self.surroundings.own_files(&self.trial),
             hall: None,
             environment: self.environment(),
             host: Handle::current(),
@@ -165,13 +172,14 @@ impl Playing<'_> {
         };
         if extent == Extent::Plan {
             let log = activated.log.iter().map(|line| format!("{line}\n")).collect();
-            return Ok(Recording { plan: Some(plan), log, ..Recording::of(Outcome::Planned) });
+            let host_calls = self.surroundings.calls.take();
+            return Ok(Recording { plan: Some(plan), host_calls, log, ..Recording::of(Outcome::Planned) });
         }
-        let (store, job) = self.create(&activation, &plan, &activated.log)?;
+        let (store, job) = self.create(&activation, &plan, activated.log).await?;
         let work = Work {
             tools: Arc::new(JobTools::new(job.clone(), memory).granted(&self.trial.grants)),
             job: job.clone(),
-            trial: self.trial,
+            trial: &self.trial,
             surroundings: &self.surroundings,
             environment: self.environment(),
             sessions: self.scenario.sessions.clone().into(),
@@ -179,11 +187,12 @@ impl Playing<'_> {
         work.carry_out(&store, plan.clone(), activation).await?;
         let (member, memory) = (self.surroundings.member.try_clone(), self.surroundings.memory.clone());
         let read = spawn_blocking(move || read(&store, &job, &member.map_err(failed)?, &memory, plan));
-        read.await.map_err(failed)?
+        let recording = read.await.map_err(failed)??;
+        Ok(Recording { host_calls: self.surroundings.calls.take(), ..recording })
     }
 
     fn activation(&self, task: &str, posture: &str) -> Result<Activation, String> {
-        let (given, trial, around) = (self.given(), self.trial, &self.surroundings);
+        let (given, trial, around) = (self.given(), &self.trial, &self.surroundings);
         if task.trim().is_empty() {
             return Err("`given.task` is empty, and a host accepts no empty task".to_owned());
         }
@@ -205,7 +214,7 @@ impl Playing<'_> {
             scopes: memory.scopes(),
             memories: if trial.grants.memory { memory.injection() } else { Vec::new() },
             granted_tools: around.tools.clone(),
-            toolbox_tools: guild_session::tools::Tools::definitions(&*around.toolbox),
+            toolbox_tools: around.toolbox.definitions(),
             bounds: given.bounds.map_or_else(|| trial.ceiling(), |bounds| bounds.min(trial.ceiling())),
         })
     }
@@ -221,15 +230,13 @@ impl Playing<'_> {
     }
 
     /// Makes the job of an accepted dispatch.
-    fn create(
+    async fn create(
         &self,
         activation: &Activation,
         plan: &Plan,
-        log: &[String],
+        log: Vec<String>,
     ) -> Result<(Arc<JobStore>, Arc<RunningJob>), String> {
         let options = StoreOptions { limits: self.trial.limits.clone(), clock: self.surroundings.clock.clone() };
-        let store = JobStore::open(&self.surroundings.member, options).map_err(failed)?;
-        store.load();
         let Request { description, task, config } = activation.request.clone();
         let plan = Accepted {
             agent: "scripted".to_owned(),
@@ -249,9 +256,15 @@ impl Playing<'_> {
             follows: None,
             plan,
         };
-        let job = store.create(new).map_err(failed)?;
-        log.iter().for_each(|line| job.log(line));
-        Ok((store, job))
+        let member = self.surroundings.member.try_clone().map_err(failed)?;
+        let made = spawn_blocking(move || {
+            let store = JobStore::open(&member, options).map_err(failed)?;
+            store.load();
+            let job = store.create(new).map_err(failed)?;
+            log.iter().for_each(|line| job.log(line));
+            Ok((store, job))
+        });
+        made.await.map_err(failed)?
     }
 }
 
@@ -260,7 +273,7 @@ fn read(
     store: &JobStore,
     job: &RunningJob,
     member: &Dir,
-    memory: &guild_jobs::MemoryStore,
+    memory: &MemoryStore,
     plan: Plan,
 ) -> Result<Recording, String> {
     let status = store.status(job.id().as_str()).map_err(failed)?;
@@ -274,7 +287,7 @@ fn read(
         None => Outcome::Failed(status.error.unwrap_or_default()),
     };
     let text = |path: &str| dir.read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let mut notes = std::collections::BTreeMap::new();
+    let mut notes = BTreeMap::new();
     for entry in memory.list().map_err(failed)? {
         let note = memory.load(&entry.key).map_err(failed)?;
         notes.extend(note.map(|text| (entry.key, text)));
@@ -289,6 +302,7 @@ fn read(
         plan: Some(plan),
         sessions,
         calls,
+        host_calls: Vec::new(),
         summary: status.summary,
         questions: status.questions.unwrap_or_default(),
         decisions: status.decisions.unwrap_or_default(),
@@ -314,49 +328,4 @@ fn artifacts(job: &Dir) -> Result<Vec<String>, String> {
         }
     }
     Ok(files)
-}
-
-/// The sessions and the calls of a transcript.
-pub(crate) fn transcript(lines: &[Line]) -> (Vec<RecordedSession>, Vec<RecordedCall>) {
-    let (mut sessions, mut calls) = (Vec::new(), Vec::<RecordedCall>::new());
-    let mut positions = HashMap::new();
-    let mut numbers = HashMap::new();
-    for line in lines {
-        match &line.entry {
-            Entry::Session { session, model, system_prompt, prompt, tools, .. } => {
-                numbers.insert(*session, sessions.len());
-                sessions.push(RecordedSession {
-                    system_prompt: system_prompt.clone(),
-                    prompt: prompt.clone(),
-                    model: model.clone(),
-                    tools: tools.clone(),
-                    ending: None,
-                });
-            }
-            Entry::Call { session, call, tool, input } => {
-                positions.insert((*session, call.clone()), calls.len());
-                let (session, tool, input) = (*session, tool.clone(), input.clone());
-                calls.push(RecordedCall { session, tool, input, answer: None, error: None });
-            }
-            Entry::Result { session, call, output, error, .. } => {
-                let position = positions.get(&(*session, call.clone()));
-                if let Some(recorded) = position.and_then(|position| calls.get_mut(*position)) {
-                    (recorded.answer, recorded.error) = (output.clone(), error.clone());
-                }
-            }
-            Entry::End { session, ending, .. } => {
-                let position = numbers.get(session);
-                if let Some(recorded) = position.and_then(|position| sessions.get_mut(*position)) {
-                    recorded.ending = Some(ending.clone());
-                }
-            }
-            _ => {}
-        }
-    }
-    (sessions, calls)
-}
-
-/// An error of the harness itself, as a text.
-pub(crate) fn failed(error: impl Display) -> String {
-    format!("the harness failed: {error}")
 }

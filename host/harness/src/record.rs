@@ -21,8 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     expect::without_nulls,
-    play::transcript,
-    recording::RecordedCall,
+    recording::{RecordedCall, transcript},
     scenario::{Given, Note, ToolboxTool},
 };
 

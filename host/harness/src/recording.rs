@@ -1,9 +1,12 @@
 //! Defines the recording of a scenario: what the component answered, and what went between it and the host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use guild_contract::Decision;
-use guild_session::activation::Plan;
+use guild_session::{
+    activation::Plan,
+    transcript::{Entry, Line},
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -18,6 +21,9 @@ pub struct Recording {
     pub sessions: Vec<RecordedSession>,
     /// The calls of tools in all sessions, in the order in which they were made.
     pub calls: Vec<RecordedCall>,
+    /// The calls by which the component itself reached files, the web, its job and sessions, in the order in which they
+    /// were answered.
+    pub host_calls: Vec<HostCall>,
     /// The last summary of the job.
     pub summary: Option<String>,
     /// The questions that were logged, in order.
@@ -80,6 +86,20 @@ pub struct RecordedCall {
     pub error: Option<String>,
 }
 
+/// A call of a host function by the component.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostCall {
+    /// The interface and the function, as `files.read`.
+    pub function: String,
+    /// Its arguments by their names.
+    pub input: Value,
+    /// The answer; null for a function without one.
+    pub answer: Option<Value>,
+    /// The error.
+    pub error: Option<String>,
+}
+
 impl Recording {
     /// A recording with this outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
@@ -88,6 +108,7 @@ impl Recording {
             plan: None,
             sessions: Vec::new(),
             calls: Vec::new(),
+            host_calls: Vec::new(),
             summary: None,
             questions: Vec::new(),
             decisions: Vec::new(),
@@ -96,4 +117,44 @@ impl Recording {
             log: String::new(),
         }
     }
+}
+
+/// The sessions and the calls of a transcript.
+pub(crate) fn transcript(lines: &[Line]) -> (Vec<RecordedSession>, Vec<RecordedCall>) {
+    let (mut sessions, mut calls) = (Vec::new(), Vec::<RecordedCall>::new());
+    let mut positions = HashMap::new();
+    let mut numbers = HashMap::new();
+    for line in lines {
+        match &line.entry {
+            Entry::Session { session, model, system_prompt, prompt, tools, .. } => {
+                numbers.insert(*session, sessions.len());
+                sessions.push(RecordedSession {
+                    system_prompt: system_prompt.clone(),
+                    prompt: prompt.clone(),
+                    model: model.clone(),
+                    tools: tools.clone(),
+                    ending: None,
+                });
+            }
+            Entry::Call { session, call, tool, input } => {
+                positions.insert((*session, call.clone()), calls.len());
+                let (session, tool, input) = (*session, tool.clone(), input.clone());
+                calls.push(RecordedCall { session, tool, input, answer: None, error: None });
+            }
+            Entry::Result { session, call, output, error, .. } => {
+                let position = positions.get(&(*session, call.clone()));
+                if let Some(recorded) = position.and_then(|position| calls.get_mut(*position)) {
+                    (recorded.answer, recorded.error) = (output.clone(), error.clone());
+                }
+            }
+            Entry::End { session, ending, .. } => {
+                let position = numbers.get(session);
+                if let Some(recorded) = position.and_then(|position| sessions.get_mut(*position)) {
+                    recorded.ending = Some(ending.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    (sessions, calls)
 }

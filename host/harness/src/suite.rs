@@ -224,7 +224,7 @@ pub async fn play(
 }
 
 /// Plays a case.
-pub async fn play_one(harness: &Harness, case: &Case) -> Verdict {
+pub async fn play_one(harness: &Arc<Harness>, case: &Case) -> Verdict {
     let recording = match harness.play(&case.scenario, case.extent()).await {
         Ok(recording) => recording,
         Err(why) => return Verdict::Invalid(why),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     fs::{self, File},
     io,
     path::{Component, Path},
@@ -27,7 +28,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::scenario::{self, Given, ToolboxTool};
+use crate::{
+    observed::{self, HostCalls, Observed},
+    scenario::{self, Given, ToolboxTool},
+};
 
 /// The directory of the member within the temporary one.
 const MEMBER: &str = "member";
@@ -55,6 +59,8 @@ pub(crate) struct Surroundings {
     pub(crate) tools: Vec<String>,
     /// The tools of toolboxes.
     pub(crate) toolbox: Arc<Toolbox>,
+    /// The calls of host functions.
+    pub(crate) calls: Arc<HostCalls>,
 }
 
 /// The clock of a test, which stands still.
@@ -73,17 +79,19 @@ impl Surroundings {
     ///
     /// Returns a sentence that names the key of the script when that is not possible.
     pub(crate) fn new(trial: &Trial, given: &Given, now: Timestamp) -> Result<Self, String> {
-        let failed = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
-        let temporary = TempDir::with_prefix("guild-test-").map_err(failed("no temporary directory"))?;
+        let cannot = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
+        let temporary = TempDir::with_prefix("guild-test-").map_err(cannot("no temporary directory"))?;
         let path = temporary.path().join(MEMBER);
-        fs::create_dir(&path).map_err(failed("no temporary directory"))?;
+        fs::create_dir(&path).map_err(cannot("no temporary directory"))?;
         write_notes(&path, given, now)?;
-        let member = Dir::open_ambient_dir(&path, ambient_authority()).map_err(failed("the member's directory"))?;
+        let member = Dir::open_ambient_dir(&path, ambient_authority()).map_err(cannot("the member's directory"))?;
         let clock = Arc::new(GivenTime(now));
-        let memory = MemoryStore::open(&member, trial.limits.clone(), clock.clone()).map_err(failed("its memory"))?;
+        let memory = MemoryStore::open(&member, trial.limits.clone(), clock.clone()).map_err(cannot("its memory"))?;
         let files = roots(&temporary.path().join(ROOTS), trial, given, now)?;
         let broker = Broker::new(files.clone());
         let (web, own_web) = webs(trial, given, files.as_ref())?;
+        let calls = Arc::default();
+        let own_web = observed::web(own_web, &calls);
         let tools = &trial.grants.sessions.tools;
         Ok(Self {
             tools: tools.iter().filter(|tool| broker.offers(tool, &web)).cloned().collect(),
@@ -96,12 +104,14 @@ impl Surroundings {
             broker,
             web,
             own_web,
+            calls,
         })
     }
 
     /// The read roots of the component itself.
     pub(crate) fn own_files(&self, trial: &Trial) -> Option<Arc<dyn Files>> {
-        self.files.clone().filter(|_| trial.grants.holds(&FILES))
+        let inner = self.files.clone().filter(|_| trial.grants.holds(&FILES))?;
+        Some(Arc::new(Observed { calls: self.calls.clone(), inner }))
     }
 }
 
@@ -245,4 +255,9 @@ impl Tools for Toolbox {
         let (_, answer) = known.ok_or_else(|| ToolError::InvalidInput(format!("there is no tool {:?}", call.name)))?;
         answer.clone().map_err(ToolError::Unavailable)
     }
+}
+
+/// An error of the harness itself, as a text.
+pub(crate) fn failed(error: impl Display) -> String {
+    format!("the harness failed: {error}")
 }
