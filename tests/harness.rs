@@ -208,6 +208,18 @@ fn a_model_does_what_the_script_says_turn_by_turn() {
 }
 
 #[test]
+fn the_example_of_the_guide_passes() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/testing-plugins.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, example) = guide.split_once("```toml\n").unwrap();
+    script(&member, "guide.toml", example.split_once("```").unwrap().0);
+    let (code, printed, told) = test(&home, &member, &[]);
+    assert_eq!(code, Some(0), "{printed}{told}");
+}
+
+#[test]
 fn a_component_that_runs_itself_finds_files_memory_and_sessions() {
     let home = Home::new();
     let member = surveyor(&home);
@@ -219,13 +231,14 @@ fn a_component_that_runs_itself_finds_files_memory_and_sessions() {
         name = "surveys, and asks for a description"
         given.task = "What is here?"
         given.description = "survey"
+        given.bounds = { maxTurns = 12 }
         given.config = { glob = "**/*.md", describe = true }
         given.files = { "docs/a.md" = "A", "docs/b.md" = "B", "docs/c.txt" = "C" }
         given.memory = [{ key = "last-survey", text = "**/*.md matched 1 files" }]
         sessions = [{ when = "Describe in a few sentences", turns = [{ text = "Two notes." }] }]
 
         [cases.expect]
-        plan.ownRun = { maxTurns = 20 }
+        plan.ownRun = { maxTurns = 12 }
         result = { contains = ["`**/*.md` matches 2 files", "The last survey: **/*.md matched 1 files.", "Two notes."] }
         artifacts = { "files.csv" = "path,kind\ndocs/a.md,md\ndocs/b.md,md\n" }
         memory = { last-survey = "**/*.md matched 2 files" }
@@ -255,7 +268,8 @@ fn a_component_that_runs_itself_finds_files_memory_and_sessions() {
 #[test]
 fn a_tool_is_called_under_its_schemas() {
     let home = Home::new();
-    let member = home.shipped("textkit");
+    let member = home.member("textkit", "toolbox-plugin", &guest::built("textkit"));
+    home.edit_manifest("textkit", |manifest| manifest["capabilities"] = json!(["tools"]));
     script(
         &member,
         "tools.toml",
@@ -306,7 +320,7 @@ expect.plan.session.prompt = "What is X?"
     assert!(after.contains("plan.session.prompt = \"What is X?\" # the prompt\n"), "{after}");
     assert!(after.contains("# Why this case is here.") && after.contains("# What a person looked at."), "{after}");
     assert!(after.contains("plan.session.systemPrompt = { contains = [\"X\"] }"), "{after}");
-    assert!(after.contains("refusal = \"`config` is not what researcher takes"), "{after}");
+    assert!(after.contains("expect.refusal = '`config` is not what researcher takes"), "{after}");
     assert_eq!(code, Some(0), "{printed}\n{after}");
 }
 

@@ -219,17 +219,14 @@ impl fmt::Display for Mismatch {
 impl Expect {
     /// Whether it says anything that only a job that is carried out has.
     pub fn needs_job(&self) -> bool {
-        let Self { refusal: _, error, plan: _, result, answer: _, log: _, .. } = self;
-        let Self { sessions, calls, summary, questions, decisions, artifacts, memory, .. } = self;
-        error.is_some()
-            || result.is_some()
-            || sessions.is_some()
-            || calls.is_some()
-            || summary.is_some()
-            || questions.is_some()
-            || decisions.is_some()
-            || artifacts.is_some()
-            || memory.is_some()
+        let texts = [&self.error, &self.result, &self.summary];
+        texts.iter().any(|text| text.is_some())
+            || self.sessions.is_some()
+            || self.calls.is_some()
+            || self.questions.is_some()
+            || self.decisions.is_some()
+            || self.artifacts.is_some()
+            || self.memory.is_some()
     }
 
     /// The differences to a recording.
