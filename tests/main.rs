@@ -35,6 +35,7 @@ mod events;
 mod grants;
 mod guests;
 mod hall_operator;
+mod harness;
 mod hostile;
 mod isolation;
 mod job_commands;

@@ -14,7 +14,7 @@ use guild_contract::{
 };
 use guild_fs::clock::SystemClock;
 use guild_jobs::MemoryStore;
-use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox, Strategy};
+use guild_sandbox::{ActivateScope, Candidate, CompileCache, Environment, Plugin, Sandbox, Strategy};
 use guild_session::activation::{Activation, Request};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -138,7 +138,8 @@ impl Ours {
         for _ in 0..calls {
             let wait_until = Instant::now() + Duration::from_secs(20);
             let (memory, host) = (self.memory.clone().into(), Handle::current());
-            let scope = ActivateScope { memory, files: None, hall: None, host, wait_until };
+            let environment = Environment::System;
+            let scope = ActivateScope { memory, files: None, hall: None, host, environment, wait_until };
             self.plugin.activate(&self.activation, scope).await?.outcome?;
         }
         Ok(each(begun, calls))

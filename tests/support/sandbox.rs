@@ -15,8 +15,8 @@ use guild_contract::{
 use guild_fs::clock::SystemClock;
 use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, ScopedMemory, StoreOptions};
 use guild_sandbox::{
-    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox, Strategy,
-    ToolFault, ToolScope,
+    ActivateScope, Activated, CallError, Candidate, CompileCache, Environment, LoadError, Plugin, RunScope, Sandbox,
+    Strategy, ToolFault, ToolScope,
 };
 use guild_session::{
     activation::{Activation, Plan, Request},
@@ -75,7 +75,8 @@ impl Bench {
     pub(crate) async fn activate(&self, plugin: &Arc<Plugin>) -> Result<Activated, CallError> {
         let wait_until = Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into());
         let (memory, host) = (self.memory().into(), tokio::runtime::Handle::current());
-        let scope = ActivateScope { memory, files: None, hall: None, host, wait_until };
+        let scope =
+            ActivateScope { memory, files: None, hall: None, host, environment: Environment::System, wait_until };
         plugin.activate(&Arc::new(activation()), scope).await
     }
 
@@ -92,7 +93,14 @@ impl Bench {
     pub(crate) fn tool_scope(&self) -> ToolScope {
         let host = tokio::runtime::Handle::current();
         let wait_until = Instant::now() + Duration::from_secs(self.limits.call_tool_wait_seconds.into());
-        ToolScope { memory: self.memory(), files: None, web: Web::default(), host, wait_until }
+        ToolScope {
+            memory: self.memory(),
+            files: None,
+            web: Web::default(),
+            host,
+            environment: Environment::System,
+            wait_until,
+        }
     }
 
     /// Runs a job on the component, and gives back what came of it and the job's log.
@@ -128,6 +136,7 @@ impl Bench {
                 plan: Plan::OwnRun(Bounds::default()),
             },
             attachments: None,
+            activation: None,
             follows: None,
         };
         let job = store.create(new).unwrap();
@@ -158,6 +167,7 @@ impl BenchJob {
             job_dir,
             files: None,
             web: Web::default(),
+            environment: Environment::System,
             host: tokio::runtime::Handle::current(),
             hall: None,
             manager: None,

@@ -101,6 +101,7 @@ fn artifacts(paths: &[&str]) {
         config: Value::Null,
         token: None,
         attachments: None,
+        activation: None,
         follows: None,
         plan,
     };

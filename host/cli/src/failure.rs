@@ -12,6 +12,10 @@ pub(crate) mod exit {
     pub(crate) const FINDINGS: u8 = 1;
     /// `audit`: the target cannot be read, or is not a component; or the audit cannot be written.
     pub(crate) const CANNOT_READ: u8 = 2;
+    /// `test`: a case failed.
+    pub(crate) const CASE_FAILED: u8 = 1;
+    /// `test`: a test file or the member is not valid.
+    pub(crate) const INVALID_TEST: u8 = 2;
     /// `run`: the job failed.
     pub(crate) const JOB_FAILED: u8 = 3;
     /// `run`: the job was cancelled by another client.

@@ -73,9 +73,10 @@ async fn serve_until_stopped(
         }
     };
     let file = args.policy.config;
-    let (private, dev) = (args.private, args.dev);
+    let (private, dev, script) = (args.private, args.dev, args.script);
     let of_command = move |mut config: Config| {
         config.members = toolboxes.clone().or(config.members);
+        config.scripted.options.script = script.clone().or(config.scripted.options.script);
         if private {
             config.auth.bind = Ipv4Addr::LOCALHOST.into();
             config.auth.tls = None;

@@ -22,7 +22,7 @@ pub use agents::{
     prices::{Price, Prices, Tokens},
     provider::{Endpoint, Provider, ProviderFacts},
     runtime::Runtime,
-    runtime_options::{ApiOptions, ClaudeOptions},
+    runtime_options::{ApiOptions, ClaudeOptions, ScriptedOptions},
     spend::Spend,
 };
 pub use auth::{AuthConfig, TlsFiles};

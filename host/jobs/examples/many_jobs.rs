@@ -94,6 +94,7 @@ fn create(store: &Arc<JobStore>, jobs: usize, threads: usize) -> Result<(), Stor
                         plan: Plan::OwnRun(Bounds::default()),
                     },
                     attachments: None,
+                    activation: None,
                     follows: None,
                 })?;
             }

@@ -16,6 +16,7 @@ pub mod usage;
 
 pub use error::StoreError;
 pub use files::{
+    activation::GivenActivation,
     artifacts::Names,
     attachments::{ATTACHMENTS, AttachedBytes},
     journal::Position,

@@ -27,6 +27,7 @@ fn a_new_job_is_there_whole() {
         token: None,
         plan: accepted(),
         attachments: None,
+        activation: None,
         follows: None,
     };
     store.create(new).unwrap();

@@ -10,10 +10,12 @@ pub mod jobs;
 pub mod members;
 pub mod resources;
 pub mod tools;
+pub mod trial;
 
 pub use answer::{blocking, to_json};
 pub use host::{Host, HostOptions, Target, reload::Reloads};
 pub use jobs::files::end_before_approval;
+pub use jobs::run::{run_session, used_up};
 pub use members::{
     error::OpenError,
     member::Member,

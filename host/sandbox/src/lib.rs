@@ -11,6 +11,7 @@
 mod call;
 mod compile;
 mod engine;
+mod environment;
 mod error;
 mod filesystem;
 mod load;
@@ -24,6 +25,7 @@ mod wasi;
 pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
 pub use compile::{COMPILE, Effort, Strategy, cache::CompileCache};
 pub use engine::{Sandbox, queues::Permit};
+pub use environment::Environment;
 pub use error::{CallError, LoadError};
 pub use load::Candidate;
 pub use plugin::{Plugin, Unlisted};

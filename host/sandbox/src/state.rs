@@ -22,6 +22,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
+    environment::Environment,
     filesystem::{Artifacts, Preopen},
     log::{LogSink, stdio::Lines},
     usage::{OpenFilePermit, ResourceUsage, limiter::Limiter},
@@ -64,6 +65,8 @@ pub(crate) struct CallContext {
     /// The manager's tools, in its `run`.
     pub(crate) manager: Option<(Arc<dyn Tools>, Handle)>,
     pub(crate) log: LogSink,
+    /// The clocks and the random numbers.
+    pub(crate) environment: Environment,
     /// The first function that was answered `no-job`.
     pub(crate) no_job: Arc<OnceLock<&'static str>>,
 }
@@ -81,6 +84,7 @@ impl CallContext {
             hall: None,
             manager: None,
             log,
+            environment: Environment::System,
             no_job: Arc::default(),
         }
     }
@@ -137,11 +141,10 @@ impl State {
         let stderr = Lines::new("stderr", context.log.clone());
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
-        let wasi = WasiCtx::builder()
-            .stdout(stdout.clone())
-            .stderr(stderr.clone())
-            .max_random_size(limits.random_bytes)
-            .build();
+        let mut wasi = WasiCtx::builder();
+        wasi.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(limits.random_bytes);
+        context.environment.apply(&mut wasi);
+        let wasi = wasi.build();
         let usage = ResourceUsage::new(limits, all_files, Some(context.log.clone()));
         Self {
             table,

@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::tools::ToolDefinition;
 
 /// The requested work (REQ-WD-5).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Request {
     /// The short label.
     pub description: String,
@@ -21,7 +22,8 @@ pub struct Request {
 }
 
 /// A memory that was chosen for an activation. It is a note, not an instruction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct MemoryNote {
     /// The scope of the memory.
     pub scope: Scope,
@@ -32,11 +34,13 @@ pub struct MemoryNote {
     /// The time of writing: RFC 3339 in UTC.
     pub modified: String,
     /// The job that stored it, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<JobId>,
 }
 
 /// An attempt at a commission of a project, as its worker sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AttemptAt {
     /// The commission's id.
     pub commission: String,
@@ -47,7 +51,8 @@ pub struct AttemptAt {
 }
 
 /// A meeting with a user of a project, as its worker sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct MeetingAt {
     /// The meeting's id.
     pub id: String,
@@ -58,7 +63,8 @@ pub struct MeetingAt {
 }
 
 /// A project, as its workers see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ProjectRoot {
     /// Its name.
     pub name: String,
@@ -67,17 +73,21 @@ pub struct ProjectRoot {
 }
 
 /// The input of an activation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Activation {
     /// The job that the accepted work becomes.
     pub job: JobId,
     /// The work.
     pub request: Request,
     /// The attempt at a commission, if the work is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptAt>,
     /// The meeting that the worker takes part in, if the work is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meeting: Option<MeetingAt>,
     /// The project of the work, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectRoot>,
     /// The member's `posture.md`.
     pub posture: String,

@@ -118,6 +118,15 @@ impl MemberHosts {
         self.all_of.iter().all(|patterns| !patterns.is_empty())
     }
 
+    /// Checks an address.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for what is no address of the web, and `NotGranted` for a host that is not granted.
+    pub fn check_address(&self, address: &str) -> Result<(), ToolError> {
+        self.check(&parse(address)?)
+    }
+
     pub(crate) fn check(&self, url: &Url) -> Result<(), ToolError> {
         let (host, port) = host_and_port(url)?;
         let shown = shown(url);

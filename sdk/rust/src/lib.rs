@@ -32,6 +32,8 @@ mod executor;
 mod native;
 pub mod prompt;
 mod session;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
 #[cfg(feature = "toolbox")]
 pub mod toolbox;
 

@@ -158,6 +158,7 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
             token: None,
             plan,
             attachments: None,
+            activation: None,
             follows: None,
         })
         .unwrap();

@@ -50,8 +50,9 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    error, with the reason on stderr; `audit`: findings
-  2    `serve`: the port is in use; `audit`: the target cannot be read, or the audit cannot be written
+  1    error, with the reason on stderr; `audit`: findings; `test`: a case failed
+  2    `serve`: the port is in use; `audit`: the target cannot be read, or the audit cannot be written; `test`: a test
+       file or the member is not valid
   3    the job of `run` or `watch`, or the commission of `commission watch`, failed
   4    another client cancelled the job or the commission
   130  Ctrl-C or SIGTERM ended the command, which cancels its job";
@@ -140,6 +141,8 @@ guild resume JOB
     Pr(Pr),
     /// List members and their states
     Members(Members),
+    /// Test a member: its component in the real sandbox, with everything around it scripted
+    Test(Test),
     /// Show the changes to a member, and approve its present state
     Approve(Approve),
     /// Pack a member into one file, as an artifact of OCI
@@ -305,6 +308,9 @@ pub(crate) struct Serve {
     /// The sources and the runtime of the jobs' sessions
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    /// The test file whose sessions the runtime `scripted` plays [default: `script` in [scripted] of guild.toml]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "agent")]
+    pub(crate) script: Option<PathBuf>,
     /// The location of the operator's policy
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
@@ -391,6 +397,9 @@ pub(crate) struct Run {
     /// What the job's sessions read and run on
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    /// The test file whose sessions the runtime `scripted` plays [default: `script` in [scripted] of guild.toml]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "agent")]
+    pub(crate) script: Option<PathBuf>,
     /// The location of the members
     #[command(flatten)]
     pub(crate) local: LocalArgs,
@@ -728,6 +737,39 @@ pub(crate) struct Approve {
     /// Print the pins as JSON
     #[arg(long, requires = "list")]
     pub(crate) json: bool,
+}
+
+/// `guild test`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild test                                     (the member in this directory)
+  guild test ./my-member --filter 'refuses'
+  guild test ./my-member --update                (writes what came into the test files)
+  guild test ./my-member --junit target/junit.xml
+  guild test ./my-member --record @latest        (makes a test file of the newest job)
+
+The cases are in tests/*.toml of the member's directory. Each says what is dispatched, what files, web pages and \
+memories there are, and what the model does, turn by turn; and what is expected. No model, no network and no job of the \
+member is touched.
+
+Exit codes: 0, all cases passed; 1, a case failed; 2, a test file or the member is not valid.")]
+pub(crate) struct Test {
+    /// The member's directory
+    #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Play only the cases with this text in `FILE: NAME`
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+    /// Write what came into the test files, where something else is expected, or nothing
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// Write a report as JUnit XML into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Make a test file of a job that ran: its id, or a unique prefix of it; @latest is the newest job
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["filter", "update", "junit"])]
+    pub(crate) record: Option<String>,
 }
 
 /// `guild sign`.

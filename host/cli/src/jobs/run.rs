@@ -20,6 +20,7 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     let agent = args.session.agent;
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
     let mut config = local::config(&args.local.policy)?;
+    config.scripted.options.script = args.script.or(config.scripted.options.script);
     let directory = local::member_directory(&args.member, &args.local, &config)?;
     local::check_worker(&directory, &args.local, &config)?;
     // A member's key is its path in the directory of members.

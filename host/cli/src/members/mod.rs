@@ -1,4 +1,4 @@
-//! Commands about members: they list, approve and sign members, and call their tools.
+//! Commands about members: they list, test, approve and sign members, and call their tools.
 
 pub(crate) mod approve;
 pub(crate) mod call;
@@ -6,3 +6,4 @@ mod grants;
 pub(crate) mod list;
 pub(crate) mod prompt;
 pub(crate) mod sign;
+pub(crate) mod test;

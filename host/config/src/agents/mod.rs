@@ -1,5 +1,5 @@
 //! Reads `agent`, `dispatch_agents`, and the tables of the runtimes: `[extractive]`, `[claude]`, `[api]` with
-//! `[[prices]]`.
+//! `[[prices]]`, and `[scripted]`.
 
 pub(crate) mod prices;
 pub(crate) mod provider;
@@ -21,12 +21,12 @@ use crate::{
         prices::{Price, Prices},
         provider::Provider,
         runtime::Runtime,
-        runtime_options::{ApiOptions, ClaudeOptions},
+        runtime_options::{ApiOptions, ClaudeOptions, ScriptedOptions},
     },
     value::{Wrong, above_zero, key_source, price_of, text, written_table},
 };
 
-/// The settings of a runtime: `[extractive]`, `[claude]`, or `[api]` with `[[prices]]`.
+/// The settings of a runtime: `[extractive]`, `[claude]`, `[api]` with `[[prices]]`, or `[scripted]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuntimeConfig<T> {
     /// `sessions`: the most sessions at a time; further sessions wait.
@@ -38,6 +38,12 @@ pub struct RuntimeConfig<T> {
 impl Default for RuntimeConfig<()> {
     fn default() -> Self {
         Self { sessions: 1024, options: () }
+    }
+}
+
+impl Default for RuntimeConfig<ScriptedOptions> {
+    fn default() -> Self {
+        Self { sessions: 1024, options: ScriptedOptions::default() }
     }
 }
 
@@ -86,6 +92,28 @@ impl WrittenExtractive {
     pub(crate) fn read(self) -> Result<RuntimeConfig<()>, Wrong> {
         let default = RuntimeConfig::<()>::default();
         Ok(RuntimeConfig { sessions: above_zero("extractive.sessions", self.sessions, default.sessions)?, ..default })
+    }
+}
+
+/// Sessions whose model is the script of a test file, which `guild test` describes.
+#[derive(Default, Deserialize)]
+pub(crate) struct WrittenScripted {
+    /// The most sessions at a time; further sessions wait. Default: `1024`.
+    sessions: Option<Spanned<u32>>,
+    /// The test file. Sessions on this runtime need it.
+    script: Option<PathBuf>,
+    /// The name of a case of the file. By default it is the first with sessions.
+    case: Option<Spanned<String>>,
+}
+
+impl WrittenScripted {
+    pub(crate) fn read(self, base: &Path) -> Result<RuntimeConfig<ScriptedOptions>, Wrong> {
+        let RuntimeConfig { sessions, .. } = RuntimeConfig::<ScriptedOptions>::default();
+        let options = ScriptedOptions {
+            script: self.script.map(|script| base.join(script)),
+            case: self.case.map(|case| text("scripted.case", case)).transpose()?,
+        };
+        Ok(RuntimeConfig { sessions: above_zero("scripted.sessions", self.sessions, sessions)?, options })
     }
 }
 

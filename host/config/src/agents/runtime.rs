@@ -33,6 +33,8 @@ pub enum Runtime {
     Claude,
     /// A model provider over HTTP.
     Api,
+    /// A script in place of a model, for tests.
+    Scripted,
 }
 
 impl Runtime {

@@ -10,6 +10,15 @@ use crate::{
     key_source::KeySource,
 };
 
+/// The options of the runtime `scripted`: `[scripted]` in `guild.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptedOptions {
+    /// The test file with what the model does.
+    pub script: Option<PathBuf>,
+    /// The case of the file; by default the first with sessions.
+    pub case: Option<String>,
+}
+
 /// The options of the runtime `api`: `[api]` in `guild.toml`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiOptions {

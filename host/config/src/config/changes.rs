@@ -97,7 +97,7 @@ fn cut(text: &str) -> String {
 fn is_at_start(key: &[&str]) -> bool {
     match key {
         ["members" | "bind" | "port" | "behind_proxy"] | ["hall", "home"] | ["member", _, "mcp"] => true,
-        ["extractive" | "claude" | "api", name] => *name == "sessions",
+        ["extractive" | "claude" | "api" | "scripted", name] => *name == "sessions",
         ["limits", name] | ["member", _, "limits", name] => {
             Limits::ALL.iter().any(|limit| limit.name == *name && limit.setting == Setting::KeyAtStart)
         }

@@ -13,7 +13,7 @@ use serde_aux::serde_introspection::serde_introspect;
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, spend::WrittenSpend},
+    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, WrittenScripted, spend::WrittenSpend},
     auth::{WrittenAuth, WrittenTls},
     config::written::{Written, WrittenRoot},
     hall::{WrittenHall, WrittenProject},
@@ -45,7 +45,7 @@ fn limits(which: fn(&Limit) -> bool) -> Vec<&'static str> {
 }
 
 /// Tables that may occur once. An inner table follows its outer one.
-const TABLES: [Keys; 10] = [
+const TABLES: [Keys; 11] = [
     Keys { table: "[hall]", known: fields::<WrittenHall> },
     Keys { table: "[spend]", known: fields::<WrittenSpend> },
     Keys { table: "[retention]", known: fields::<WrittenRetention> },
@@ -54,6 +54,7 @@ const TABLES: [Keys; 10] = [
     Keys { table: "[extractive]", known: fields::<WrittenExtractive> },
     Keys { table: "[claude]", known: fields::<WrittenClaude> },
     Keys { table: "[api]", known: fields::<WrittenApi> },
+    Keys { table: "[scripted]", known: fields::<WrittenScripted> },
     Keys { table: "[web]", known: fields::<WrittenWeb> },
     Keys { table: "[web.search]", known: fields::<WrittenSearch> },
 ];
@@ -233,6 +234,10 @@ mod tests {
             key = "key.pem"
             [extractive]
             sessions = 7
+            [scripted]
+            sessions = 5
+            script = "tests/a.toml"
+            case = "a"
             [claude]
             sessions = 2
             command = "claude"

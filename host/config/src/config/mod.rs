@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use crate::agents::runtime_options::{ApiOptions, ClaudeOptions};
+use crate::agents::runtime_options::{ApiOptions, ClaudeOptions, ScriptedOptions};
 use crate::web::WebOptions;
 use guild_contract::{
     Delegation, Limits, Policy, Retention,
@@ -103,6 +103,8 @@ pub struct Config {
     pub claude: RuntimeConfig<ClaudeOptions>,
     /// `[api]` and `[[prices]]`.
     pub api: RuntimeConfig<ApiOptions>,
+    /// `[scripted]`.
+    pub scripted: RuntimeConfig<ScriptedOptions>,
     /// `[web]`; without it, the web is closed.
     pub web: Option<WebOptions>,
     /// `require_approval`: whether a member is loaded only after `guild approve`.
@@ -255,6 +257,7 @@ impl Config {
         let prices = agents::prices(written.prices)?;
         config.claude = WrittenClaude::read(written.claude, prices.clone(), base)?;
         config.api = WrittenApi::read(written.api, prices, base)?;
+        config.scripted = written.scripted.unwrap_or_default().read(base)?;
         config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;
         config.require_approval = written.require_approval;
         config.require_signature = written.require_signature;
@@ -289,6 +292,7 @@ impl Config {
         self.extractive.sessions = running.extractive.sessions;
         self.claude.sessions = running.claude.sessions;
         self.api.sessions = running.api.sessions;
+        self.scripted.sessions = running.scripted.sessions;
         self
     }
 }

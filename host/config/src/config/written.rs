@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::{
-    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, spend::WrittenSpend},
+    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, WrittenScripted, spend::WrittenSpend},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     retention::WrittenRetention,
@@ -23,7 +23,7 @@ pub(crate) struct Written {
     pub(crate) members: Option<PathBuf>,
     #[serde(default)]
     pub(crate) roots: Vec<WrittenRoot>,
-    /// The runtime of agent sessions: `"extractive"`, `"claude"` or `"api"`. Default: `"extractive"`.
+    /// The runtime of agent sessions: `"extractive"`, `"claude"`, `"api"` or `"scripted"`. Default: `"extractive"`.
     pub(crate) agent: Option<Spanned<String>>,
     /// The runtimes that a dispatch may ask for with its `agent`, besides the member's own. Default: `[]`.
     #[serde(default)]
@@ -37,6 +37,7 @@ pub(crate) struct Written {
     pub(crate) extractive: Option<WrittenExtractive>,
     pub(crate) claude: Option<Spanned<WrittenClaude>>,
     pub(crate) api: Option<Spanned<WrittenApi>>,
+    pub(crate) scripted: Option<WrittenScripted>,
     #[serde(default)]
     pub(crate) prices: Vec<WrittenPrice>,
     pub(crate) web: Option<Spanned<WrittenWeb>>,

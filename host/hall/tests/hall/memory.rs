@@ -102,6 +102,7 @@ impl World {
                 token: None,
                 plan,
                 attachments: None,
+                activation: None,
                 follows: None,
             })
             .unwrap()

@@ -306,6 +306,7 @@ pub(crate) fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
             token: None,
             plan,
             attachments: None,
+            activation: None,
             follows: None,
         })
         .unwrap()

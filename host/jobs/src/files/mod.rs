@@ -1,5 +1,6 @@
 //! Reads and writes the files of a job: its record, log, transcript and artifacts.
 
+pub(crate) mod activation;
 pub(crate) mod artifacts;
 pub(crate) mod attachments;
 pub mod follow;

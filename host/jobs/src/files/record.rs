@@ -35,6 +35,8 @@ pub(crate) const STATUS: &str = "status.md";
 pub(crate) const QUESTIONS: &str = "questions.md";
 /// An array of [`Decision`].
 pub(crate) const DECISIONS: &str = "decisions.json";
+/// What the activation was given: [`GivenActivation`](super::activation::GivenActivation).
+pub(crate) const ACTIVATION: &str = "activation.json";
 /// The accepted plan.
 pub(crate) const PLAN: &str = "plan.json";
 /// A result that was submitted while the job runs: [`Submission`].

@@ -35,6 +35,7 @@ use guild_fs::{
     fingerprint::Fingerprint,
     tree,
 };
+use guild_session::activation::Activation;
 use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::Value;
@@ -46,10 +47,11 @@ use crate::{
     error::StoreError,
     events::Subscriber,
     files::{
+        activation::GivenActivation,
         artifacts::ARTIFACTS,
         attachments::{self, ATTACHMENTS, AttachedBytes},
         reader::{ended_at, ended_before},
-        record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
+        record::{self, ACTIVATION, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
     running::{EndListener, RunningJob, ended::EndedJob, store_context::StoreContext},
     sync::lock,
@@ -106,6 +108,8 @@ pub struct NewJob {
     pub follows: Option<JobId>,
     /// The accepted plan.
     pub plan: Accepted,
+    /// What the activation was given, if the job keeps that.
+    pub activation: Option<Arc<Activation>>,
 }
 
 /// The files of a dispatch whose job does not exist yet. They are removed, if no job is created with them, when this is
@@ -302,6 +306,11 @@ impl JobStore {
             create(STATUS, b"")?;
             let seal = |plan: &[u8]| self.recovery.resume.get()?.seal(&new.id, plan);
             create(PLAN, &record::sealed(&new.plan, seal)?)?;
+            if let Some(activation) = &new.activation {
+                let given = GivenActivation { at: meta.started_at.clone(), activation };
+                // No job depends on the file, so a power cut may lose its content.
+                guild_fs::durable::create(&dir, ACTIVATION, &record::pretty(&given)?, Survives::Process.into())?;
+            }
             dir.create_dir(ARTIFACTS)?;
             sync_dir(&dir)?;
             jobs.rename(&nascent, jobs, new.id.as_str())

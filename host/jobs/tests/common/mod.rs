@@ -148,6 +148,7 @@ pub fn new_job(store: &JobStore, description: &str) -> NewJob {
         config: Value::Null,
         token: None,
         attachments: None,
+        activation: None,
         follows: None,
         plan,
     }

@@ -93,7 +93,9 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     let reads_worktrees = serves_hall && hall.is_some();
     let needs_roots = needed.contains(&Runtime::Extractive) && !reads_worktrees;
     let mut checks = Vec::new();
-    for &runtime in Runtime::ALL {
+    // A script is for tests: an operator who names none misses nothing.
+    let has_script = config.scripted.options.script.is_some() || needed.contains(&Runtime::Scripted);
+    for &runtime in Runtime::ALL.iter().filter(|runtime| **runtime != Runtime::Scripted || has_script) {
         let found = look_at_runtime(runtime, &config, files.as_ref()).await;
         let is_needed = if runtime == Runtime::Extractive { needs_roots } else { needed.contains(&runtime) };
         checks.push(Check::new(Kind::Runtime, runtime, is_needed, found));
@@ -158,6 +160,11 @@ async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<d
             api.check(&wanted)?;
             let model = config.api.options.model.as_deref().unwrap_or_default();
             Ok(format!("{model} at {}", api.address()))
+        }
+        Runtime::Scripted => {
+            runtimes::scripted(config)?;
+            let script = config.scripted.options.script.as_deref().unwrap_or(Path::new(""));
+            Ok(format!("a script, {}", script.display()))
         }
     }
 }

@@ -73,7 +73,7 @@ impl Granted {
 }
 
 /// The reason that a session cannot be given a tool.
-pub(crate) fn no_tool(grants: &Grants, tool: &str) -> String {
+pub fn no_tool(grants: &Grants, tool: &str) -> String {
     match grants.requested.get(tool) {
         Some(Verdict::Denied(why)) => format!("the tool {tool:?}: {why}"),
         Some(Verdict::Granted) => format!("the tool {tool:?}: there is nothing for it to read"),

@@ -21,7 +21,7 @@ use guild_contract::{
 };
 use guild_hall::{Attempt, NO_RESULT};
 use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
-use guild_sandbox::{CallError, Plugin, RunScope};
+use guild_sandbox::{CallError, Environment, Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
     files::Files,
@@ -327,7 +327,7 @@ impl Work {
             journal: self.job.clone(),
             history,
         };
-        let end = run(&*slot.runtime, session).instrument(span(&self.data.key, &self.job)).await;
+        let end = run_session(&*slot.runtime, session).instrument(span(&self.data.key, &self.job)).await;
         clock.show(&meter.account());
         match meter.reason(&end.ending) {
             None => Ok(Some(end.text)),
@@ -379,6 +379,7 @@ impl Work {
             job_dir,
             files: reach.files,
             web: reach.own_web,
+            environment: Environment::System,
             host: Handle::current(),
             hall,
             manager,
@@ -452,7 +453,7 @@ fn span(member: &MemberKey, job: &RunningJob) -> Span {
 }
 
 /// Runs a session until it ends, is cancelled, or is out of time; the transcript records its beginning and its end.
-async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
+pub async fn run_session(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     let (meter, journal) = (session.meter.clone(), session.journal.clone());
     let number = session.number;
     journal.write(&if session.history.is_empty() {
@@ -699,7 +700,8 @@ impl Sessions for OwnSessions {
                 };
                 // The time begins with the permit.
                 let meter = job_meter.for_session(bounds);
-                let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
+                let end =
+                    run_session(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
                 drop((permit, turn));
                 (end, meter.account().usage)
             };
@@ -718,7 +720,7 @@ impl Sessions for OwnSessions {
 }
 
 /// The bound that is used up.
-fn used_up(left: &Bounds) -> Option<&'static str> {
+pub fn used_up(left: &Bounds) -> Option<&'static str> {
     if left.max_turns == Some(0) {
         return Some("turns");
     }

@@ -305,7 +305,7 @@ pub(crate) fn prepare(
 }
 
 /// A component with what is made of its tools once.
-fn loaded(wanted: &WantedComponent, plugin: Plugin) -> Result<Loaded, LoadError> {
+pub(crate) fn loaded(wanted: &WantedComponent, plugin: Plugin) -> Result<Loaded, LoadError> {
     let catalogue = Catalogue::of(&wanted.key, &plugin, &wanted.limits).map_err(LoadError::Tools)?;
     Ok(Loaded { plugin: Arc::new(plugin), catalogue: Arc::new(catalogue) })
 }

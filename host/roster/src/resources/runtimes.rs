@@ -8,6 +8,7 @@ use guild_auth::Ingress;
 use guild_config::{Config, Runtime, directories};
 use guild_contract::{Grants, MemberKey, SpendError};
 use guild_extractive::{Extractive, LocalSearch};
+use guild_scripted::Scripted;
 use guild_session::{
     files::Files,
     queue::{FairQueue, QueueLoad},
@@ -34,8 +35,9 @@ pub(crate) struct Runtimes {
     extractive: Arc<Extractive>,
     claude: Result<Arc<Claude>, String>,
     api: Result<Arc<Api>, String>,
+    scripted: Result<Arc<Scripted>, String>,
     /// In the order of the runtimes above.
-    queues: [Queue; 3],
+    queues: [Queue; 4],
     internet: Option<Arc<Internet>>,
 }
 
@@ -46,7 +48,8 @@ impl Runtimes {
     ///
     /// Returns an error when `[web]` is invalid.
     pub(crate) fn new(config: &Config) -> Result<Self, String> {
-        let sessions = [config.extractive.sessions, config.claude.sessions, config.api.sessions];
+        let Config { extractive, claude, api, scripted, .. } = config;
+        let sessions = [extractive.sessions, claude.sessions, api.sessions, scripted.sessions];
         let queues = sessions.map(|sessions| FairQueue::new(sessions, sessions));
         Self::with(config, Arc::new(Extractive::with_limits(&config.limits)), queues)
     }
@@ -60,11 +63,12 @@ impl Runtimes {
         Self::with(config, self.extractive.clone(), self.queues.clone())
     }
 
-    fn with(config: &Config, extractive: Arc<Extractive>, queues: [Queue; 3]) -> Result<Self, String> {
+    fn with(config: &Config, extractive: Arc<Extractive>, queues: [Queue; 4]) -> Result<Self, String> {
         Ok(Self {
             extractive,
             claude: claude(config).map(Arc::new),
             api: Api::new(config.api.options.clone()).map(Arc::new),
+            scripted: scripted(config).map(Arc::new),
             queues,
             internet: config.web.as_ref().map(Internet::new).transpose()?,
         })
@@ -80,18 +84,20 @@ impl Runtimes {
 
     /// The use of the queues of sessions by runtime.
     pub(crate) fn queue_loads(&self) -> [(&'static str, QueueLoad); 3] {
-        let [extractive, claude, api] = &self.queues;
+        // That of scripts, which are for tests, is no figure of a host.
+        let [extractive, claude, api, _] = &self.queues;
         [(Runtime::Extractive, extractive), (Runtime::Claude, claude), (Runtime::Api, api)]
             .map(|(runtime, queue)| (runtime.as_str(), queue.load()))
     }
 
     /// A runtime. The error says why it cannot be used.
     pub(crate) fn get(&self, runtime: Runtime) -> Result<Slot, String> {
-        let [extractive, claude, api] = &self.queues;
+        let [extractive, claude, api, scripted] = &self.queues;
         let (runtime, queue): (Arc<dyn AgentRuntime>, _) = match runtime {
             Runtime::Extractive => (self.extractive.clone(), extractive),
             Runtime::Claude => (self.claude.clone()?, claude),
             Runtime::Api => (self.api.clone()?, api),
+            Runtime::Scripted => (self.scripted.clone()?, scripted),
         };
         Ok(Slot { runtime, queue: queue.clone() })
     }
@@ -124,15 +130,26 @@ pub(crate) fn claude(config: &Config) -> Result<Claude, String> {
     Claude::new(options)
 }
 
+/// The runtime `scripted`, with the sessions of its test file.
+pub(crate) fn scripted(config: &Config) -> Result<Scripted, String> {
+    let options = &config.scripted.options;
+    let file = options.script.as_deref().ok_or(
+        "the runtime `scripted` has no script: name a test file with --script FILE, or with `script` in [scripted] of \
+         guild.toml",
+    )?;
+    guild_scripted::read(file, options.case.as_deref()).map(Scripted::new)
+}
+
 /// Checks whether sessions on a runtime may begin to spend, for a token if there is one. The result is the amount that
-/// they may spend, where something bounds it; the built-in search costs nothing.
+/// they may spend, where something bounds it; the built-in search and a script
+/// cost nothing.
 ///
 /// # Errors
 ///
 /// Returns the errors of [`Ingress::may_spend`].
 pub(crate) fn may_spend(ingress: &Ingress, agent: Runtime, token: Option<&str>) -> Result<Option<f64>, SpendError> {
     match agent {
-        Runtime::Extractive => Ok(None),
+        Runtime::Extractive | Runtime::Scripted => Ok(None),
         Runtime::Claude | Runtime::Api => ingress.may_spend(token),
     }
 }

@@ -15,7 +15,7 @@ mod explain;
 use std::{collections::HashMap, time::Instant};
 
 use guild_confine::{Bounds, Ended, Task};
-use guild_contract::{Limits, manifest::ComponentSpec};
+use guild_contract::{Limits, MemberKey, manifest::ComponentSpec, rpc::RpcError};
 use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
@@ -188,6 +188,27 @@ impl Schema {
         let _permits = timeout_at(until.into(), of_own_and_of_all).await.map_err(|_| Refused::Busy)?;
         let answer = self.ask_child(value, limits).await.map_err(Refused::Invalid)?;
         answer.map_or(Ok(()), |problem| Err(Refused::Invalid(problem.why)))
+    }
+
+    /// Refuses a dispatch's `config` that this schema of its member does not accept.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error for the caller of the dispatch.
+    pub(crate) async fn check_config(
+        &self,
+        member: &MemberKey,
+        config: &Value,
+        limits: &Limits,
+        permits: &Semaphore,
+        until: Instant,
+    ) -> Result<(), RpcError> {
+        self.check(config, limits, permits, until).await.map_err(|refused| match refused {
+            Refused::Invalid(why) => RpcError::invalid_params(format!("`config` is not what {member} takes: {why}")),
+            Refused::Busy => RpcError::busy(format!(
+                "the configurations of other dispatches to {member} are being checked; try again"
+            )),
+        })
     }
 
     async fn ask_child(&self, value: &Value, limits: &Limits) -> Result<Option<Problem>, String> {

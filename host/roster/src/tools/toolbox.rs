@@ -13,7 +13,7 @@ use guild_contract::{
     text::{LOGGED_CHARS, one_line},
 };
 use guild_jobs::MemoryStore;
-use guild_sandbox::{CallError, ToolScope};
+use guild_sandbox::{CallError, Environment, ToolScope};
 use guild_session::web::Web;
 use serde_json::Value;
 use tokio::{
@@ -135,35 +135,66 @@ impl Toolbox {
         name: &str,
         input: Value,
     ) -> Result<Value, ToolFailure> {
+        let Self { key, limits, checks, .. } = self;
+        CheckedCall { key, loaded, limits, checks }.make(name, input, self.scope(until)).await
+    }
+
+    /// The resources that a call reaches: those that the toolbox was granted, and none of the caller's. Pages that are
+    /// fetched are kept for the one call.
+    fn scope(&self, wait_until: Instant) -> ToolScope {
+        let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
+        let web = if self.grants.holds(&WEB) { own_web } else { Web::default() };
+        let (memory, environment) = (self.memory.clone(), Environment::System);
+        ToolScope { memory, files, web, host: Handle::current(), environment, wait_until }
+    }
+}
+
+/// A call of a tool whose input and answer are checked against its schemas.
+pub(crate) struct CheckedCall<'a> {
+    pub(crate) key: &'a MemberKey,
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) limits: &'a Limits,
+    /// The permits of checks in child processes.
+    pub(crate) checks: &'a Semaphore,
+}
+
+impl CheckedCall<'_> {
+    /// Makes the call. It waits until `scope.wait_until`.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ToolFailure`].
+    pub(crate) async fn make(self, name: &str, input: Value, scope: ToolScope) -> Result<Value, ToolFailure> {
         let span = tracing::debug_span!("call", member = %self.key, tool = one_line(name, LOGGED_CHARS));
-        let call = async {
-            let schemas = loaded.catalogue.schemas.get(name).ok_or_else(|| ToolFailure::Unknown(name.to_owned()))?;
-            self.check(&schemas.input, &input, until, || format!("the input is not what {name} takes")).await?;
-            let output = match loaded.plugin.call_tool(name, &input, self.scope(until)).await {
-                Ok(Ok(output)) => output,
-                Ok(Err(fault)) => return Err(ToolFailure::Failed(fault.to_string())),
-                Err(busy @ CallError::Busy(_)) => {
-                    let why = format!("the tools of {}: {busy}; try again", self.key);
-                    return Err(ToolFailure::Unavailable(RpcError::busy(why)));
-                }
-                Err(e) => return Err(ToolFailure::Failed(format!("the tool {name} did not work: {e}"))),
-            };
-            let Some(schema) = &schemas.output else { return Ok(output) };
-            // Clients believe what is listed, and many refuse an answer that is not so.
-            let until = until.max(Instant::now() + LAST_CHECK);
-            self.check(schema, &output, until, || {
-                format!("the tool {name} did not answer what its output schema says")
-            })
-            .await?;
-            Ok(output)
-        };
-        let called = call.instrument(span.clone()).await;
+        let called = self.checked(name, input, scope).instrument(span.clone()).await;
         if let Err(failure) = &called {
             span.in_scope(|| {
                 tracing::debug!(why = one_line(&failure.to_string(), LOGGED_CHARS), "a tool call has no result");
             });
         }
         called
+    }
+
+    async fn checked(&self, name: &str, input: Value, scope: ToolScope) -> Result<Value, ToolFailure> {
+        let Loaded { plugin, catalogue } = self.loaded;
+        let until = scope.wait_until;
+        let schemas = catalogue.schemas.get(name).ok_or_else(|| ToolFailure::Unknown(name.to_owned()))?;
+        self.check(&schemas.input, &input, until, || format!("the input is not what {name} takes")).await?;
+        let output = match plugin.call_tool(name, &input, scope).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(fault)) => return Err(ToolFailure::Failed(fault.to_string())),
+            Err(busy @ CallError::Busy(_)) => {
+                let why = format!("the tools of {}: {busy}; try again", self.key);
+                return Err(ToolFailure::Unavailable(RpcError::busy(why)));
+            }
+            Err(e) => return Err(ToolFailure::Failed(format!("the tool {name} did not work: {e}"))),
+        };
+        let Some(schema) = &schemas.output else { return Ok(output) };
+        // Clients believe what is listed, and many refuse an answer that is not so.
+        let until = until.max(Instant::now() + LAST_CHECK);
+        self.check(schema, &output, until, || format!("the tool {name} did not answer what its output schema says"))
+            .await?;
+        Ok(output)
     }
 
     /// Refuses a value that a schema does not take. `what` is said of it before the reason.
@@ -174,7 +205,7 @@ impl Toolbox {
         until: Instant,
         what: impl FnOnce() -> String,
     ) -> Result<(), ToolFailure> {
-        let checked = schema.check(value, &self.limits, &self.checks, until).await;
+        let checked = schema.check(value, self.limits, self.checks, until).await;
         checked.map_err(|refused| match refused {
             Refused::Invalid(why) => ToolFailure::Failed(format!("{}: {why}", what())),
             Refused::Busy => {
@@ -182,13 +213,5 @@ impl Toolbox {
                 ToolFailure::Unavailable(RpcError::busy(why))
             }
         })
-    }
-
-    /// The resources that a call reaches: those that the toolbox was granted, and none of the caller's. Pages that are
-    /// fetched are kept for the one call.
-    fn scope(&self, wait_until: Instant) -> ToolScope {
-        let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
-        let web = if self.grants.holds(&WEB) { own_web } else { Web::default() };
-        ToolScope { memory: self.memory.clone(), files, web, host: Handle::current(), wait_until }
     }
 }

@@ -17,6 +17,8 @@ use guild_session::{
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::environment::Environment;
+
 /// The resources that `activate` can reach. No job exists yet.
 pub struct ActivateScope {
     /// The granted memories, which it can read.
@@ -27,6 +29,8 @@ pub struct ActivateScope {
     pub hall: Option<Arc<dyn HallView>>,
     /// The runtime of the host's own work for it.
     pub host: Handle,
+    /// The clocks and the random numbers that it sees.
+    pub environment: Environment,
     /// The end of its wait for a permit.
     pub wait_until: Instant,
 }
@@ -48,6 +52,8 @@ pub struct ToolScope {
     pub files: Option<Arc<dyn Files>>,
     /// The web, as far as the operator opened it.
     pub web: Web,
+    /// The clocks and the random numbers that it sees.
+    pub environment: Environment,
     /// The runtime of the host's own work for it: a busy component must not delay the work that it waits for.
     pub host: Handle,
     /// The end of its wait for a permit.
@@ -80,6 +86,8 @@ pub struct RunScope {
     pub files: Option<Arc<dyn Files>>,
     /// The web, as far as the operator opened it.
     pub web: Web,
+    /// The clocks and the random numbers that it sees.
+    pub environment: Environment,
     /// The runtime of the host's own work for it: a busy component must not delay the work that it waits for.
     pub host: Handle,
     /// The hall, if the host serves one.

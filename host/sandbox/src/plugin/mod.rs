@@ -147,7 +147,8 @@ impl Plugin {
         let log = LogSink::buffered();
         let context = CallContext::new(&self.grants, log.clone());
         let hall = Some((scope.hall, scope.host));
-        let context = CallContext { files: scope.files, memory: Some(scope.memory), hall, ..context };
+        let (files, memory, environment) = (scope.files, Some(scope.memory), scope.environment);
+        let context = CallContext { files, memory, hall, environment, ..context };
         let preopens = self.memory_preopen("activate", &context)?;
         let deadline = Deadline { seconds: self.limits.activate_seconds, source: "limits.activate_seconds" };
         let mut call = self.call("activate", deadline, preopens, None, context);
@@ -263,6 +264,7 @@ impl Plugin {
             hall: Some((scope.hall, scope.host.clone())),
             manager: scope.manager.map(|manager| (manager, scope.host)),
             sessions: scope.sessions,
+            environment: scope.environment,
             ..context
         };
         let mut preopens = self.memory_preopen("run", &context)?;

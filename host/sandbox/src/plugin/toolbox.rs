@@ -169,6 +169,7 @@ impl Plugin {
             memory: Some(scope.memory.into()),
             files: scope.files,
             web: Some((scope.web, scope.host)),
+            environment: scope.environment,
             ..CallContext::new(&self.grants, log)
         };
         let preopens = self.memory_preopen(CALL_TOOL, &context)?;

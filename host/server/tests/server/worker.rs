@@ -43,6 +43,7 @@ impl Worker {
                 plan: Plan::OwnRun(Bounds::default()),
             },
             attachments: None,
+            activation: None,
             follows: None,
         };
         self.store.create(new).unwrap()

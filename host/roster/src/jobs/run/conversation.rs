@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::Instrument as _;
 
-use super::{Clock, Opened, RunError, Work, permit, run, run_in_time, span};
+use super::{Clock, Opened, RunError, Work, permit, run_in_time, run_session, span};
 use crate::{answer::blocking, resources::runtimes::Slot};
 
 /// The bounds of a session that writes notes.
@@ -287,7 +287,7 @@ impl Conversation {
             journal: job.clone(),
             history: Vec::new(),
         };
-        let end = run(&*slot.runtime, session).instrument(span(&work.data.key, &job)).await;
+        let end = run_session(&*slot.runtime, session).instrument(span(&work.data.key, &job)).await;
         drop(permit);
         match meter.reason(&end.ending) {
             None => Ok(end.text),

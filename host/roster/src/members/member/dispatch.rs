@@ -15,7 +15,7 @@ use guild_contract::{
 };
 use guild_hall::Attempt;
 use guild_jobs::{Accepted, AttachedBytes, NewJob, RunningJob, ScopedMemory};
-use guild_sandbox::{ActivateScope, CallError};
+use guild_sandbox::{ActivateScope, CallError, Environment};
 use guild_session::{
     activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
     session::Wanted,
@@ -40,7 +40,7 @@ use crate::{
         run::{self, Assignment, JobRequest, conversation},
     },
     resources::{Reach, runtimes::may_spend},
-    tools::{component, named_toolboxes::Offered, schema},
+    tools::{component, named_toolboxes::Offered},
 };
 
 impl Member {
@@ -133,7 +133,8 @@ impl Member {
         let (activation, memory) = self.activation(id, request, &offered, &reach, attempt.as_ref(), wait_until).await?;
         let activation = Arc::new(activation);
         let (hall, host) = (context.view(), Handle::current());
-        let scope = ActivateScope { memory: memory.clone(), files: reach.files.clone(), hall, host, wait_until };
+        let (files, environment) = (reach.files.clone(), Environment::System);
+        let scope = ActivateScope { memory: memory.clone(), files, hall, host, environment, wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
@@ -197,7 +198,7 @@ impl Member {
             let span = tracing::debug_span!("create-job", job = %activation.job);
             let has_attachments = attached.staged.is_some();
             let from = Origin { token, follows };
-            let created = this.create(&activation, plan.clone(), from, attached, activated.log, created);
+            let created = this.create(activation.clone(), plan.clone(), from, attached, activated.log, created);
             let job = created.instrument(span).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
@@ -293,16 +294,7 @@ impl Member {
     /// Refuses a configuration that the member's own schema does not accept.
     async fn check_config(&self, config: &Value, until: Instant) -> Result<(), RpcError> {
         let Some(schema) = &self.config_schema else { return Ok(()) };
-        let taken = schema.check(config, &self.context.limits, &self.config_checks, until).await;
-        taken.map_err(|refused| match refused {
-            schema::Refused::Invalid(why) => {
-                RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.data.key))
-            }
-            schema::Refused::Busy => RpcError::busy(format!(
-                "the configurations of other dispatches to {} are being checked; try again",
-                self.data.key
-            )),
-        })
+        schema.check_config(self.key(), config, &self.context.limits, &self.config_checks, until).await
     }
 
     async fn activation(
@@ -381,7 +373,7 @@ impl Member {
 
     async fn create(
         &self,
-        activation: &Activation,
+        activation: Arc<Activation>,
         plan: Accepted,
         from: Origin,
         attached: Attached,
@@ -392,8 +384,8 @@ impl Member {
         let (Attached { staged: attachments, listed }, Origin { token, follows }) = (attached, from);
         task.truncate(task.len() - listed.len());
         let id = activation.job.clone();
-        let (store, new) =
-            (self.data.store.clone(), NewJob { id, description, task, config, token, attachments, follows, plan });
+        let (store, activation) = (self.data.store.clone(), Some(activation));
+        let new = NewJob { id, description, task, config, token, attachments, follows, plan, activation };
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());
