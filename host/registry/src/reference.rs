@@ -93,10 +93,10 @@ mod tests {
     fn what_is_no_reference_says_how_one_is_written() {
         let sha512 = format!("a.example/x@sha512:{}", "0".repeat(128));
         for (text, named) in [
-            ("", "invalid"),
+            ("", "at least one component"),
             ("researcher", "names no registry"),
             ("library/researcher:1", "names no registry"),
-            ("a.example/X", "lowercase"),
+            ("a.example/X", "invalid"),
             ("a.example/x@sha256:12", "invalid"),
             ("https://a.example/x", "invalid"),
             (&sha512, "SHA-256"),
