@@ -85,7 +85,7 @@ fn a_build_is_checked_against_the_manifest_before_it_replaces_the_component() {
         (guest::worker("(i32.const 0)"), "does not export `run`"),
         (guest::Guest::importing(&["log"]).run("(i32.const 0)").build(), "add the line `\"log\": {}`"),
         (b"\0asm\x01\0\0\0".to_vec(), "cannot become a component of the world autonomous-worker"),
-        (b"no wasm".to_vec(), "wasm"),
+        (b"no wasm".to_vec(), "the file is not a WebAssembly component"),
     ] {
         home.write("members/copied/source.wasm", source);
         let built = build();
@@ -126,4 +126,6 @@ fn a_saved_edit_becomes_a_new_report_without_an_approval_or_an_old_job() {
     wait_for("two more reports", || (dev.output().matches("tri.").count() == 3).then_some(()));
     let (status, output) = dev.stop();
     assert!(status.success(), "{output}");
+    // What a build writes is no change of the source.
+    assert_eq!(output.matches("built ").count(), 3, "{output}");
 }

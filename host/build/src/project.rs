@@ -79,8 +79,14 @@ impl Project {
     }
 
     /// The file of the component.
-    pub fn output(&self) -> PathBuf {
+    fn output(&self) -> PathBuf {
         self.directory.join(&self.component.file)
+    }
+
+    /// The files that a build makes in the member's directory.
+    pub fn outputs(&self) -> Vec<PathBuf> {
+        let own = self.settings.output.as_ref().map(|output| self.directory.join(output));
+        own.into_iter().chain([self.output()]).collect()
     }
 
     /// The language of the member; none where a command of its own makes the component.

@@ -6,7 +6,9 @@
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io,
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
@@ -133,6 +135,11 @@ async fn line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> Next {
 
 /// The files of a member's source.
 struct Source {
+    directory: PathBuf,
+    /// What the build makes.
+    outputs: Vec<PathBuf>,
+    /// The hash of the source, when the watch began. A build may write files, with the same contents each time.
+    hash: u64,
     changes: UnboundedReceiver<()>,
     _watcher: notify::RecommendedWatcher,
 }
@@ -141,13 +148,14 @@ impl Source {
     /// Begins to watch the source in a directory.
     fn watch(directory: &Path) -> Result<Self, Failure> {
         let failed = |e: notify::Error| Failure::error(format!("{} cannot be watched: {e}", directory.display()));
-        let output = build::project(directory).map(|project| project.output()).unwrap_or_default();
+        let outputs = build::project(directory).map(|project| project.outputs()).unwrap_or_default();
+        let own = outputs.clone();
         let (send, changes) = unbounded_channel();
         let below = directory.to_owned();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let Ok(event) = event else { return };
             let is_change = event.kind.is_create() || event.kind.is_modify() || event.kind.is_remove();
-            if is_change && event.paths.iter().any(|path| *path != output && is_source(&below, path)) {
+            if is_change && event.paths.iter().any(|path| !own.contains(path) && is_source(&below, path)) {
                 // Nobody waits once the round is over.
                 let _ = send.send(());
             }
@@ -158,16 +166,38 @@ impl Source {
         for below in entries.filter(|path| path.is_dir() && is_source(directory, path)) {
             watcher.watch(&below, RecursiveMode::Recursive).map_err(failed)?;
         }
-        Ok(Self { changes, _watcher: watcher })
+        let mut source = Self { directory: directory.to_owned(), outputs, hash: 0, changes, _watcher: watcher };
+        source.hash = source.hash();
+        Ok(source)
+    }
+
+    /// The hash of the files' names and contents.
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let mut places = vec![self.directory.clone()];
+        while let Some(place) = places.pop() {
+            let mut entries: Vec<_> = fs::read_dir(place).into_iter().flatten().flatten().map(|e| e.path()).collect();
+            entries.sort();
+            for path in entries.into_iter().filter(|path| is_source(&self.directory, path)) {
+                if path.is_dir() {
+                    places.push(path);
+                } else if !self.outputs.contains(&path) {
+                    (&path, fs::read(&path).ok()).hash(&mut hasher);
+                }
+            }
+        }
+        hasher.finish()
     }
 
     /// Waits until something has changed, and nothing changes any more.
     async fn changed(&mut self) -> Next {
-        if self.changes.recv().await.is_none() {
-            return std::future::pending().await;
+        while self.changes.recv().await.is_some() {
+            while let Ok(Some(())) = timeout(SETTLED, self.changes.recv()).await {}
+            if self.hash() != self.hash {
+                return Next::Changed;
+            }
         }
-        while let Ok(Some(())) = timeout(SETTLED, self.changes.recv()).await {}
-        Next::Changed
+        std::future::pending().await
     }
 }
 
