@@ -168,9 +168,9 @@ fn rust(work: &Work<'_>) -> Result<Made, BuildError> {
     }
     let manifest = work.directory.join("Cargo.toml");
     let messages = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let wasm =
+    let mut wasm =
         messages.filter(|message: &Artifact| message.manifest_path == manifest).flat_map(|message| message.filenames);
-    let file = wasm.filter(|path| path.extension() == Some(OsStr::new("wasm"))).last();
+    let file = wasm.rfind(|path| path.extension() == Some(OsStr::new("wasm")));
     file.map(|file| Made { file, command: typed.clone() }).ok_or(BuildError::NoOutput {
         command: typed,
         path: PathBuf::from("component: its Cargo.toml needs `[lib] crate-type = [\"cdylib\"]`"),
