@@ -1129,7 +1129,10 @@ mod tests {
 
     /// Commands without output for scripts: they serve, create, end or remove something, or print a text in a single
     /// format.
-    const WITHOUT_JSON: [&str; 25] = [
+    const WITHOUT_JSON: [&str; 28] = [
+        "new",
+        "build",
+        "dev",
         "serve",
         "mcp",
         "project",
