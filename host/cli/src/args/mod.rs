@@ -1129,10 +1129,11 @@ mod tests {
 
     /// Commands without output for scripts: they serve, create, end or remove something, or print a text in a single
     /// format.
-    const WITHOUT_JSON: [&str; 28] = [
+    const WITHOUT_JSON: [&str; 29] = [
         "new",
         "build",
         "dev",
+        "test",
         "serve",
         "mcp",
         "project",
