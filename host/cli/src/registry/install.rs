@@ -52,7 +52,8 @@ pub(crate) async fn install(args: Install) -> Result<(), Failure> {
     // A host loads the member as soon as it is in place, so its pin comes first.
     approval.approve(&standing, Some(source), by_user())?;
     if let Err(e) = unpacked.place() {
-        approval.forget(&standing.directory)?;
+        // The pin of a directory that is not there admits nothing else.
+        let _ = approval.forget(&standing.directory);
         return Err(failed(e));
     }
     tell(format_args!("installed {reference} as {key} in {shown}"));

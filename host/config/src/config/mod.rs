@@ -63,8 +63,9 @@ pub struct Config {
     /// The directory of the file, which also contains the operator's decisions (`guild.lock`, `guild.tokens`,
     /// `guild.trust`). `None` if the user has no configuration directory.
     pub directory: Option<PathBuf>,
-    /// Whether this is the host of `guild dev`, which compiles for an author who waits. No key of the file.
-    pub is_dev: bool,
+    /// The real path of the member that its author runs by `guild dev`. The author trusts it as it is, and waits for it to
+    /// be compiled. No key of the file.
+    pub dev: Option<PathBuf>,
     /// `members`: the directory whose members are served.
     pub members: Option<PathBuf>,
     /// `[[roots]]`: directories that sessions may read.

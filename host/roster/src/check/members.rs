@@ -42,7 +42,8 @@ pub fn survey_all(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Res
     let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
     let found = discovery::discover(&open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
     let approval = Arc::new(Approval::new(config));
-    let sandbox = component_loader::sandbox(&Arc::new(config.limits.clone()), config.is_dev).map_err(|e| e.to_string());
+    let sandbox =
+        component_loader::sandbox(&Arc::new(config.limits.clone()), config.dev.is_some()).map_err(|e| e.to_string());
     let survey = |found| survey(found, config, &approval, sandbox.as_ref(), compiling);
     Ok(found.into_iter().map(survey).collect())
 }
@@ -50,7 +51,8 @@ pub fn survey_all(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Res
 /// Like [`survey_all`], for one member.
 pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)) -> Surveyed {
     let approval = Arc::new(Approval::new(config));
-    let sandbox = component_loader::sandbox(&Arc::new(config.limits.clone()), config.is_dev).map_err(|e| e.to_string());
+    let sandbox =
+        component_loader::sandbox(&Arc::new(config.limits.clone()), config.dev.is_some()).map_err(|e| e.to_string());
     let found = Found { path: member.key.to_string(), member: Ok(member) };
     survey(found, config, &approval, sandbox.as_ref(), compiling)
 }
@@ -69,7 +71,7 @@ pub fn tools_of(
     let Some(spec) = &member.manifest.component else { return Ok(Vec::new()) };
     let (wanted, _) = WantedComponent::new(member, spec.clone(), config, Arc::new(Approval::new(config)))?;
     let sandbox =
-        component_loader::sandbox(&Arc::new(config.limits.clone()), config.is_dev).map_err(|e| e.to_string())?;
+        component_loader::sandbox(&Arc::new(config.limits.clone()), config.dev.is_some()).map_err(|e| e.to_string())?;
     let candidate =
         Candidate::read(&member.dir, &spec.file, wanted.limits.component_bytes).map_err(|e| e.to_string())?;
     compiling(&spec.file);

@@ -161,7 +161,7 @@ impl Host {
             shared,
         };
         context.share();
-        let loader = Arc::new(Loader::new(limits.clone(), config.is_dev));
+        let loader = Arc::new(Loader::new(limits.clone(), config.dev.is_some()));
         let serves = base.is_some();
         let (mut one, mut loads) = (None, Vec::new());
         if let Target::Member(path) = &target {

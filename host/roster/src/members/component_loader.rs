@@ -264,7 +264,7 @@ impl Loader {
     }
 }
 
-/// The engine of this process's components; `is_dev` is that of [`Config`].
+/// The engine of this process's components; `is_dev` where it is the host of `guild dev`.
 pub(crate) fn sandbox(limits: &Arc<Limits>, is_dev: bool) -> Result<Arc<Sandbox>, LoadError> {
     let cache = directories::cache().map(|path| CompileCache::open(&path, limits.compile_cache_bytes)).transpose();
     let cache = cache.unwrap_or_else(|e| {

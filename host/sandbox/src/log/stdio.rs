@@ -21,12 +21,12 @@ pub(crate) struct Lines {
     name: &'static str,
     sink: LogSink,
     part: Arc<Mutex<Vec<u8>>>,
-    kept: Arc<Mutex<Kept>>,
+    excerpt: Arc<Mutex<Excerpt>>,
 }
 
 /// The first and the last lines of a stream: some languages say first what went wrong, and then where; others last.
 #[derive(Default)]
-struct Kept {
+struct Excerpt {
     first: Vec<String>,
     last: VecDeque<String>,
     last_bytes: usize,
@@ -41,7 +41,7 @@ const FIRST_BYTES: usize = 256;
 const LAST_LINES: usize = 8;
 const LAST_BYTES: usize = 1024;
 
-impl Kept {
+impl Excerpt {
     fn push(&mut self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -73,7 +73,7 @@ impl Kept {
 
 impl Lines {
     pub(crate) fn new(name: &'static str, sink: LogSink) -> Self {
-        Self { name, sink, part: Arc::default(), kept: Arc::default() }
+        Self { name, sink, part: Arc::default(), excerpt: Arc::default() }
     }
 
     fn push(&self, bytes: &[u8]) {
@@ -91,7 +91,7 @@ impl Lines {
     fn emit(&self, part: &mut Vec<u8>) {
         let line = String::from_utf8_lossy(part);
         let line = line.trim_end_matches(['\n', '\r']);
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.excerpt.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         self.sink.line(&format!("{}: {line}", self.name));
         part.clear();
     }
@@ -108,7 +108,7 @@ impl Lines {
     /// if there is no such line. An unfinished line is written first.
     pub(crate) fn quoted(&self) -> Option<String> {
         self.finish();
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).quoted()
+        self.excerpt.lock().unwrap_or_else(PoisonError::into_inner).quoted()
     }
 }
 
