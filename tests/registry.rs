@@ -494,6 +494,11 @@ fn what_is_no_member_or_not_what_it_was_is_refused_and_leaves_nothing() {
     let changed = fs::read_to_string(&file).unwrap().replace("1.0.0", "1.0.1");
     fs::write(&file, changed).unwrap();
     refused(&pushed, &["was refused", digest]);
+
+    // A component that no host would load.
+    edit(&home, |manifest| manifest["component"]["world"] = json!("worker"));
+    let unloadable = guild(&home, &["push", "source", &registry.named("a/unloadable")]).unwrap();
+    refused(&unloadable, &["was not installed, since it does not load", "exports `run` too"]);
 }
 
 #[test]

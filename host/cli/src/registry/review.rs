@@ -7,14 +7,17 @@ use std::{
 
 use guild_config::Config;
 use guild_registry::Unpacked;
-use guild_roster::discovery::{granted::Granted, single};
+use guild_roster::{
+    check::members::tools_of,
+    discovery::{granted::Granted, single},
+};
 use guild_trust::{Approval, Source, Standing};
 
 use crate::{
     audit::first_screen_before,
     failure::Failure,
     members::approve::{is_confirmed, write_standing},
-    output::{LABEL, one_line, print},
+    output::{LABEL, harmless, one_line, print, progress::Progress},
 };
 
 /// A pulled member that is not in place yet.
@@ -33,7 +36,8 @@ pub(super) struct Review<'a> {
 
 impl Review<'_> {
     /// Shows what the member can do, its signature, and how it differs from the member in its place. Returns the
-    /// confirmed state. A member that is not confirmed, or whose signature does not permit it, is an error.
+    /// confirmed state of a member that loads. A member that is not confirmed, does not load, or whose signature does not
+    /// permit it, is an error.
     pub(super) fn confirmed(&self) -> Result<Standing, Failure> {
         let Self { config, approval, .. } = self;
         let staged = self.unpacked.directory();
@@ -60,7 +64,13 @@ impl Review<'_> {
         let [verb, done] = self.verbs;
         let undone = format!("{name} was not {done}");
         match if self.yes { Ok(true) } else { is_confirmed(&format!("{verb} {name}?"), &undone) } {
-            Ok(true) => Ok(standing),
+            Ok(true) => {
+                let progress = Progress::start();
+                let loads = tools_of(&find()?, config, &|what| progress.compiling(what));
+                drop(progress);
+                let why = |why: String| Failure::error(format!("{undone}, since it does not load: {}", harmless(&why)));
+                loads.map(|_| standing).map_err(why)
+            }
             unconfirmed => {
                 approval.refused(&standing);
                 unconfirmed.and(Err(Failure::error(undone)))
