@@ -21,10 +21,10 @@ use crate::{
     tools::debian_packages,
 };
 
-/// The pages, with the language as an audit names it, and the languages of `guild new` that a page is about. Each has a
+/// The pages, with the language or its tool as an audit names it, and the languages of `guild new` that a page is about. Each has a
 /// chapter for a worker first.
 const PAGES: [(&str, &str, &[&str]); 5] = [
-    ("rust", "Rust", &["rust"]),
+    ("rust", "wit-bindgen-rust", &["rust"]),
     ("javascript", "JavaScript", &["js", "ts"]),
     ("python", "Python", &["python"]),
     ("go", "Go", &["go"]),
