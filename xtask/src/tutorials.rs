@@ -171,6 +171,28 @@ impl Reader<'_> {
         written.map_err(|e| format!("{name}: {e}"))
     }
 
+    /// Makes, builds and tests a member of each template in a language.
+    fn makes_all(&mut self, language: &str) -> Result<(), String> {
+        let file = format!("sdk/templates/{language}/setup.sh");
+        let setup = fs::read_to_string(root().join(&file)).map_err(|e| format!("{file}: {e}"))?;
+        let setup = format!("$ {}", setup.trim_end());
+        let work = self.current.clone();
+        let there = |kind: &&str| root().join("sdk/templates").join(language).join(kind).is_dir();
+        for kind in KINDS.into_iter().filter(there) {
+            let begun = Instant::now();
+            self.current.clone_from(&work);
+            let name = format!("{language}-{kind}");
+            let new = format!("$ guild new {kind} {name} --lang {language}");
+            let place = format!("$ cd {name}");
+            self.types(&[&new, &place, &setup, "$ guild build", "$ guild test"])?;
+            if (language, kind) == ("js", "worker") {
+                self.types(&STARLINGMONKEY)?;
+            }
+            println!("ok   {:>6} ms  guild new {kind} --lang {language}", begun.elapsed().as_millis());
+        }
+        Ok(())
+    }
+
     /// Runs the commands of a block, and compares what each prints.
     fn types(&mut self, block: &[&str]) -> Result<(), String> {
         let mut lines = block.iter().peekable();

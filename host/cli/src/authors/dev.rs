@@ -264,9 +264,10 @@ impl Round {
             Ok(Err(why)) => return Err(Failure::error(why)),
             Err(_) => return Err(Failure::error("the host ended before it was ready; its messages above say why")),
         };
-        let host = Self { key: found.key.to_string(), round, base, manifest: found.manifest, child, _stdout: stdout };
-        tell(format_args!("{STRONG}serving{STRONG:#} {} at {}", host.key, host.url()));
-        Ok(host)
+        let (key, manifest) = (found.key.to_string(), found.manifest);
+        let round = Self { key, directory: place, base, manifest, child, _stdout: stdout };
+        tell(format_args!("{STRONG}serving{STRONG:#} {} at {}", round.key, round.url()));
+        Ok(round)
     }
 
     /// Ends it, and removes its directory.
