@@ -37,9 +37,10 @@ cargo xtask COMMAND
   clients --guild-hall PATH
                   run the web UI (in a browser), the command line and the parsers of the original Guild Hall, whose
                   checkout is PATH, against a host and its files
-  tutorials [PAGE]...
+  tutorials [--begin] [PAGE]...
                   carry these pages of docs/tutorials/ out as a reader would, or all: write, build, test, run and audit
-                  members in each language. `test` does the beginning of each, `test --all` and `bench languages` all
+                  members in each language; with --begin, to a first report, as `test` does. `test --all` and `bench languages`
+                  do all
   screenshots     take the pictures of docs/screenshots/ with Chromium
   man             write a man page of each command below target/man/
   modules         check that the modules of a parent have no dependency cycle, at any depth of a crate of the host

@@ -126,13 +126,17 @@ fn go() -> Result<Option<PathBuf>, String> {
     installed().map(Some).ok_or_else(|| format!("the package {GO} has no Go for this machine"))
 }
 
-/// Builds the host, and carries these pages out, or all.
-pub(crate) fn alone(pages: &[String]) -> Result<(), String> {
+/// Builds the host, and carries these pages out, or all; after `--begin`, the beginning of each, as `test` does.
+pub(crate) fn alone(arguments: &[String]) -> Result<(), String> {
+    let (all, pages) = match arguments {
+        [option, pages @ ..] if option == "--begin" => (false, pages),
+        pages => (true, pages),
+    };
     if let Some(unknown) = pages.iter().find(|page| PAGES.iter().all(|(known, ..)| known != page)) {
         return Err(format!("there is no docs/tutorials/{unknown}.md with commands"));
     }
     let [guild] = build(["guild"], &[])?;
-    check(&guild, true, pages)
+    check(&guild, all, pages)
 }
 
 /// Somebody who reads a page and does what it says.
