@@ -96,6 +96,9 @@ fn path(page: &str, guild: &Path) -> Result<OsString, String> {
         "c" if says("clang-19", &["--version"]).is_err() => {
             debian_packages(&["clang-19", "lld-19", "wasi-libc", "libclang-rt-19-dev-wasm32"])?;
         }
+        "rust" if !Path::new(&says("rustc", &["--print", "sysroot"])?).join("lib/rustlib/wasm32-wasip2").is_dir() => {
+            says("rustup", &["target", "add", "wasm32-wasip2"])?;
+        }
         "javascript" => drop(says("npm", &["--version"])?),
         "python" => drop(says("python3", &["-c", "import ensurepip, venv"])?),
         _ => {}
