@@ -36,9 +36,8 @@ struct Settings {
     language: Option<Language>,
     /// The source that the command begins with, in JavaScript and Python.
     entry: Option<String>,
-    /// The engine of JavaScript.
-    #[serde(default)]
-    engine: Engine,
+    /// The engine of JavaScript and TypeScript; by default [`Engine::QuickJs`].
+    engine: Option<Engine>,
     /// A command in place of the language's own, in the member's directory.
     #[serde(default)]
     command: Vec<String>,
@@ -93,17 +92,31 @@ impl Project {
         own.into_iter().chain([self.output()]).collect()
     }
 
-    /// The language of the member; none where a command of its own makes the component.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::NoSource`] where nothing says which language it is.
-    pub fn language(&self) -> Result<Option<Language>, BuildError> {
-        if !self.settings.command.is_empty() {
-            return Ok(None);
+    /// The language of the member; none where a command of its own makes the component. A setting that would have no
+    /// effect is an error.
+    fn language(&self) -> Result<Option<Language>, BuildError> {
+        let Settings { language, entry, engine, command, .. } = &self.settings;
+        let found = match command.is_empty() {
+            true => {
+                let language = language.or_else(|| Language::of(&self.directory));
+                Some(language.ok_or_else(|| BuildError::NoSource(self.directory.clone()))?)
+            }
+            false => None,
+        };
+        let of_js = matches!(found, Some(Language::Js | Language::Ts));
+        let idle = [
+            ("language", language.is_some() && found.is_none(), "a build without a `command`"),
+            (
+                "entry",
+                entry.is_some() && !of_js && found != Some(Language::Python),
+                "JavaScript, TypeScript and Python",
+            ),
+            ("engine", engine.is_some() && !of_js, "JavaScript and TypeScript"),
+        ];
+        match idle.into_iter().find(|(_, is_idle, _)| *is_idle) {
+            Some((key, _, of)) => Err(BuildError::Settings(format!("`{key}` is a setting of {of}; remove it"))),
+            None => Ok(found),
         }
-        let language = self.settings.language.or_else(|| Language::of(&self.directory));
-        language.map(Some).ok_or_else(|| BuildError::NoSource(self.directory.clone()))
     }
 
     /// Makes the component, and puts it where the manifest says. What the programs say goes to where this process's
@@ -123,7 +136,7 @@ impl Project {
                 directory: &self.directory,
                 scratch: &scratch,
                 entry: self.settings.entry.as_deref(),
-                engine: self.settings.engine,
+                engine: self.settings.engine.unwrap_or_default(),
             })?,
             None => self.own_command()?,
         };
@@ -215,6 +228,22 @@ mod tests {
         assert!(why(&[("guild.build.toml", "entri = \"a.js\"\n")]).contains("line 1"));
         assert!(why(&[("guild.build.toml", "language = \"cobol\"\n")]).contains("`rust`"));
         assert!(why(&[("guild.build.toml", "command = [\"make\"]\n")]).contains("belong together"));
+        let own = "command = [\"make\"]\noutput = \"m.wasm\"\n";
+        assert!(why(&[("guild.build.toml", own)]).contains("write another file"));
+    }
+
+    #[test]
+    fn a_setting_without_an_effect_is_an_error() {
+        let own = "command = [\"true\"]\noutput = \"made\"\n";
+        for (sources, settings, key) in [
+            (&[("Cargo.toml", "")][..], "engine = \"quickjs\"\n".to_owned(), "engine"),
+            (&[("go.mod", "")][..], "entry = \"main.go\"\n".to_owned(), "entry"),
+            (&[][..], format!("{own}language = \"c\"\n"), "language"),
+            (&[][..], format!("{own}entry = \"a.js\"\n"), "entry"),
+        ] {
+            let why = why(&[sources, &[("guild.build.toml", settings.as_str())]].concat());
+            assert!(why.contains(&format!("`{key}` is a setting of ")), "{why}");
+        }
     }
 
     #[test]

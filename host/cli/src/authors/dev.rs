@@ -17,7 +17,7 @@ use std::{
 use guild_build::Built;
 use guild_client::{DispatchParams, JobId, WorkerHandle};
 use guild_contract::{
-    manifest::{FILE_NAME, Manifest, package},
+    manifest::{FILE_NAME, Manifest, POSTURE, package},
     text::size,
 };
 use notify::{RecursiveMode, Watcher as _};
@@ -367,7 +367,7 @@ fn member_of(place: &TempDir, key: &str) -> PathBuf {
 /// Copies a member, without what its build needs.
 fn copy(member: &Path, from: &Path, manifest: &Manifest, built: &Built) -> io::Result<()> {
     fs::create_dir_all(member)?;
-    for name in [FILE_NAME, package::FILE_NAME, "posture.md"] {
+    for name in [FILE_NAME, package::FILE_NAME, POSTURE] {
         match fs::copy(from.join(name), member.join(name)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             copied => drop(copied?),
