@@ -1,9 +1,6 @@
 //! Carries out the job of a scenario: the session that the host runs, or the component's own `run` with its sessions.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use guild_agent::ToolSet;
@@ -16,7 +13,7 @@ use guild_session::{
     activation::{Activation, Plan, SessionPlan},
     files::Files,
     meter::{Account, Meter, Observer, session_limits},
-    session::{Query, QueryEvent, QueryHandle, Session, Sessions},
+    session::{EVENTS, Query, QueryHandle, Session, Sessions},
     tools::{ToolError, Tools},
     web::Web,
 };
@@ -32,9 +29,6 @@ use crate::{
     observed::{HostCalls, Observed},
     surroundings::{Surroundings, failed},
 };
-
-/// The number of texts that wait for a component that does not read; further ones are dropped.
-const EVENTS: usize = 64;
 
 /// A job that is carried out.
 pub(crate) struct Work<'a> {
@@ -261,7 +255,7 @@ impl OwnSessions {
             ))
         })?;
         let interrupt = parts.job.cancelled().child_token();
-        let (texts, mut heard) = mpsc::channel(EVENTS);
+        let (texts, heard) = mpsc::channel(EVENTS);
         let number = parts.job.next_session();
         let of_job = query.job_tools.then(|| parts.of_sessions.clone());
         let sets = of_job.into_iter().chain([query.own_tools]);
@@ -281,33 +275,14 @@ impl OwnSessions {
             journal: parts.job.clone(),
             history: Vec::new(),
         };
-        let (sender, events) = mpsc::channel(EVENTS);
-        let gone = CancellationToken::new();
-        let (stop, dropped, runtime) = (interrupt.clone(), gone.clone(), parts.runtime.clone());
-        let running = async move {
-            let forward = async {
-                while let Some(text) = heard.recv().await {
-                    if sender.send(QueryEvent::Text(text)).await.is_err() {
-                        stop.cancel();
-                    }
-                }
-            };
-            let session = async {
-                let end = run_session(&*runtime, session).await;
-                drop(turn);
-                end
-            };
-            let mut both = pin!(async { tokio::join!(session, forward).0 });
-            tokio::select! {
-                end = &mut both => drop(sender.send(QueryEvent::Finished(end, meter.account().usage)).await),
-                () = dropped.cancelled() => {
-                    // Its events are not read any more.
-                    stop.cancel();
-                    both.await;
-                }
-            }
+        let runtime = parts.runtime.clone();
+        let session = async move {
+            let end = run_session(&*runtime, session).await;
+            drop(turn);
+            (end, meter.account().usage)
         };
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).spawn_on(running, &self.host);
-        Ok(QueryHandle { events, interrupt, on_drop: gone.drop_guard() })
+        let (handle, work) = QueryHandle::new(session, heard, interrupt);
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).spawn_on(work, &self.host);
+        Ok(handle)
     }
 }

@@ -1,6 +1,6 @@
 //! Defines agent sessions: the trait of runtimes, and the input and output of a session.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use async_trait::async_trait;
 use guild_contract::{Bounds, Usage};
@@ -14,6 +14,9 @@ use crate::{
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal, NoJournal},
 };
+
+/// The number of texts and events that wait for a component that does not read; further texts are dropped.
+pub const EVENTS: usize = 64;
 
 /// A runtime of agent sessions: the built-in extractive one, a command line agent, or a model provider.
 #[async_trait]
@@ -182,6 +185,39 @@ pub struct QueryHandle {
     pub interrupt: CancellationToken,
     /// Ends the session with the handle.
     pub on_drop: tokio_util::sync::DropGuard,
+}
+
+impl QueryHandle {
+    /// The handle of a session, and the work that runs the session: the host spawns that. `session` returns the end and
+    /// the session's usage, and ends early once `interrupt` is cancelled. Its texts come from `texts`.
+    pub fn new(
+        session: impl Future<Output = (SessionEnd, Usage)>,
+        mut texts: mpsc::Receiver<String>,
+        interrupt: CancellationToken,
+    ) -> (Self, impl Future<Output = ()>) {
+        let (sender, events) = mpsc::channel(EVENTS);
+        let (gone, stop) = (CancellationToken::new(), interrupt.clone());
+        let handle = Self { events, interrupt, on_drop: gone.clone().drop_guard() };
+        let work = async move {
+            let forward = async {
+                while let Some(text) = texts.recv().await {
+                    if sender.send(QueryEvent::Text(text)).await.is_err() {
+                        stop.cancel();
+                    }
+                }
+            };
+            let mut both = pin!(async { tokio::join!(session, forward).0 });
+            tokio::select! {
+                (end, used) = &mut both => drop(sender.send(QueryEvent::Finished(end, used)).await),
+                () = gone.cancelled() => {
+                    // Its events are not read any more, but it keeps what it holds until it has ended.
+                    stop.cancel();
+                    both.await;
+                }
+            }
+        };
+        (handle, work)
+    }
 }
 
 /// An event of a component's session, besides calls to its own tools.

@@ -4,7 +4,6 @@ pub(crate) mod conversation;
 
 use std::{
     future::pending,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -27,7 +26,7 @@ use guild_session::{
     files::Files,
     meter::{Account, Ending, Meter, Observer, session_limits},
     queue::Permit,
-    session::{AgentRuntime, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Wanted},
+    session::{AgentRuntime, EVENTS, Query, QueryHandle, Session, SessionEnd, Sessions, Wanted},
     task::TaskError,
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
@@ -621,9 +620,6 @@ struct OwnSessions {
     host: Handle,
 }
 
-/// The number of texts that wait for a component that does not read; further ones are dropped.
-const EVENTS: usize = 64;
-
 #[async_trait]
 impl Sessions for OwnSessions {
     async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
@@ -661,7 +657,7 @@ impl Sessions for OwnSessions {
         let of_job = query.job_tools.then(|| [work.of_sessions.clone()].into_iter().chain(work.manager.clone()));
         let sets = of_job.into_iter().flatten().chain([query.own_tools]);
         let interrupt = work.job.cancelled().child_token();
-        let (texts, mut heard) = mpsc::channel(EVENTS);
+        let (texts, heard) = mpsc::channel(EVENTS);
         let number = work.job.next_session();
         let bounds = query.bounds.min(session_limits(&work.context.limits));
         let session = Session {
@@ -679,43 +675,23 @@ impl Sessions for OwnSessions {
             journal: work.job.clone(),
             history: Vec::new(),
         };
-        let (sender, events) = mpsc::channel(EVENTS);
-        let gone = CancellationToken::new();
         let stop = interrupt.clone();
-        let dropped = gone.clone();
         let (job_meter, member) = (self.meter.clone(), work.data.key.clone());
         let span = span(&work.data.key, &work.job);
-        self.host.spawn(async move {
-            let forward = async {
-                while let Some(text) = heard.recv().await {
-                    if sender.send(QueryEvent::Text(text)).await.is_err() {
-                        stop.cancel();
-                    }
-                }
+        let session = async move {
+            let permit = tokio::select! {
+                permit = slot.queue.acquire(&member, 1) => permit,
+                () = stop.cancelled() => return (Ending::Interrupted.into(), Usage::default()),
             };
-            let session = async {
-                let permit = tokio::select! {
-                    permit = slot.queue.acquire(&member, 1) => permit,
-                    () = stop.cancelled() => return (Ending::Interrupted.into(), Usage::default()),
-                };
-                // The time begins with the permit.
-                let meter = job_meter.for_session(bounds);
-                let end =
-                    run_session(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
-                drop((permit, turn));
-                (end, meter.account().usage)
-            };
-            let mut both = pin!(async { tokio::join!(session, forward).0 });
-            tokio::select! {
-                (end, used) = &mut both => drop(sender.send(QueryEvent::Finished(end, used)).await),
-                () = dropped.cancelled() => {
-                    // Its events are not read any more, but it keeps its permit until it has ended.
-                    stop.cancel();
-                    both.await;
-                }
-            }
-        });
-        Ok(QueryHandle { events, interrupt, on_drop: gone.drop_guard() })
+            // The time begins with the permit.
+            let meter = job_meter.for_session(bounds);
+            let end = run_session(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
+            drop((permit, turn));
+            (end, meter.account().usage)
+        };
+        let (handle, work) = QueryHandle::new(session, heard, interrupt);
+        self.host.spawn(work);
+        Ok(handle)
     }
 }
 
