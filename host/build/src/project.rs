@@ -146,6 +146,10 @@ impl Project {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(BuildError::NoOutput { command, path: file }),
             Err(error) => return Err(failed(&file, error)),
         };
+        if file.starts_with(&scratch) {
+            // An audit reports WebAssembly that the manifest does not name.
+            fs::remove_file(&file).map_err(|error| failed(&file, error))?;
+        }
         let world = self.component.world;
         let bytes = component::make(bytes, world).map_err(|why| BuildError::Encode {
             path: file,
