@@ -373,6 +373,100 @@ fn a_job_that_ran_becomes_a_test() {
 }
 
 #[test]
+fn a_recorded_job_has_the_answers_of_built_in_tools() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    home.write("docs/x.md", "X costs 5.");
+    let calls = r#"{ tool = "Read", input = { file_path = "docs/x.md" } }"#;
+    let price = script(&member, "price.toml", &case_of_calls(calls));
+    let sources = home.path("docs");
+    let options = ["--agent", "scripted", "--script", price.to_str().unwrap(), "--sources", sources.to_str().unwrap()];
+    let ran = home.run(&[&["run", member.to_str().unwrap(), "What?"], &options[..]].concat());
+    assert!(ran.status.success(), "{}", stderr(&ran));
+    fs::remove_file(price).unwrap();
+    assert_eq!(test(&home, &member, &["--record", "@latest"]).0, Some(0));
+    let path = fs::read_dir(member.join("tests")).unwrap().next().unwrap().unwrap().path();
+    let recorded = fs::read_to_string(&path).unwrap();
+    assert!(recorded.contains("X costs 5."), "{recorded}");
+    let (code, printed, _) = test(&home, &member, &[]);
+    assert_eq!(code, Some(0), "{printed}");
+    // A session without the tool is not answered, whatever the script says.
+    assert!(recorded.contains("deny = [\"web\"]"), "{recorded}");
+    fs::write(&path, recorded.replace("deny = [\"web\"]", "deny = [\"web\", \"files\"]")).unwrap();
+    let (code, printed, _) = test(&home, &member, &[]);
+    assert!(code == Some(1) && printed.contains("expect.plan.session.tools differs"), "{printed}");
+}
+
+/// A test file with one case of a dispatch, whose model makes these calls and submits a result.
+fn case_of_calls(calls: &str) -> String {
+    format!(
+        r#"
+        [[cases]]
+        name = "answers"
+        given.task = "What does X cost?"
+        sessions = [{{ turns = [
+            {{ calls = [{calls}] }},
+            {{ calls = [{{ tool = "submit_result", input = {{ output = "5 euros" }} }}] }},
+        ] }}]
+        expect.result = "5 euros"
+        "#
+    )
+}
+
+#[test]
+fn an_approval_is_rehearsed_on_jobs_that_ran() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    home.write("docs/x.md", "X costs 5.");
+    home.write("guild.toml", "[[roots]]\nname = \"docs\"\npath = \"docs\"\n");
+    let price =
+        script(&member, "price.toml", &case_of_calls(r#"{ tool = "Read", input = { file_path = "docs/x.md" } }"#));
+    let directory = member.to_str().unwrap();
+    let scripted = ["--agent", "scripted", "--script", price.to_str().unwrap(), "--config", "guild.toml"];
+    for _ in 0..2 {
+        let ran = home.run(&[&["run", directory, "What?"], &scripted[..]].concat());
+        assert!(ran.status.success(), "{}", stderr(&ran));
+    }
+    let approve = |jobs: &str| {
+        let output = home.run(&["approve", directory, "--yes", "--rehearse", jobs, "--config", "guild.toml"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    // The model reads what it read then, also where the file has changed meanwhile.
+    home.write("docs/x.md", "X costs 7.");
+    let printed = approve("20");
+    assert!(printed.contains("rehearsal  the last 2 of 2 jobs: 2 as then, 0 otherwise, 0 not played"), "{printed}");
+    fs::write(member.join("posture.md"), "You guess.").unwrap();
+    let printed = approve("1");
+    assert!(printed.contains("the last 1 of 2 jobs: 0 as then, 1 otherwise, 0 not played"), "{printed}");
+    assert!(printed.contains("plan.session.systemPrompt differs:") && printed.contains("+You guess."), "{printed}");
+    assert!(printed.contains("also sessions[0].systemPrompt"), "{printed}");
+    // Nothing of it is a job of the member.
+    assert_eq!(fs::read_dir(member.join("jobs")).unwrap().count(), 2);
+}
+
+#[test]
+fn a_component_that_carries_jobs_out_is_rehearsed_on_the_read_roots() {
+    let home = Home::new();
+    let member = surveyor(&home);
+    home.write("docs/tides.md", "# Tides\n\nThe tide rises twice a day.\n");
+    home.write("guild.toml", "[[roots]]\nname = \"docs\"\npath = \"docs\"\n");
+    let directory = member.to_str().unwrap();
+    let ran = home.run(&["run", directory, "Survey the files", "--config", "guild.toml"]);
+    assert!(ran.status.success(), "{}", stderr(&ran));
+    let approve = || {
+        let output = home.run(&["approve", directory, "--yes", "--rehearse", "5", "--config", "guild.toml"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let printed = approve();
+    assert!(printed.contains("the last 1 of 1 jobs: 1 as then, 0 otherwise, 0 not played"), "{printed}");
+    home.write("docs/more.md", "# More\n\nAnother file.\n");
+    let printed = approve();
+    assert!(printed.contains("0 as then, 1 otherwise"), "{printed}");
+}
+
+#[test]
 fn a_script_is_a_runtime_of_a_host_too() {
     let home = Home::new();
     let member = home.researcher("researcher");

@@ -10,6 +10,7 @@ mod observed;
 mod play;
 pub mod record;
 pub mod recording;
+pub mod rehearse;
 pub mod report;
 pub mod scenario;
 pub mod snapshot;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use cap_std::fs::Dir;
+use guild_config::Config;
 use guild_contract::{
     JobId, JobStatus, MemberKey,
     capability::{
@@ -35,6 +36,7 @@ const TIME: i64 = 1_767_225_600;
 /// A member under test: its component is compiled once, and has a fresh instance for each call.
 pub struct Harness {
     member: FoundMember,
+    config: Config,
     posture: String,
     trial: Arc<Trial>,
 }
@@ -49,18 +51,29 @@ pub enum Extent {
 }
 
 impl Harness {
-    /// Loads a member. It blocks, while the component is compiled.
+    /// Loads a member, which is granted all that its manifest asks for. It blocks, while the component is compiled.
     ///
     /// # Errors
     ///
     /// Returns a sentence for the author when a host would not load the member.
     pub fn load(sandbox: &Arc<Sandbox>, member: FoundMember) -> Result<Self, String> {
-        let trial = Trial::load(sandbox, &member, policy(&[])?)?;
+        let policy = Policy { web: true, ..Policy::default() };
+        Self::load_under(sandbox, member, Config { policy, ..Config::default() })
+    }
+
+    /// Loads a member under the policy and the limits of an operator. It reads the operator's read roots, if there are
+    /// any, in place of the files of a scenario. It blocks, while the component is compiled.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence for the operator when a host would not load the member.
+    pub fn load_under(sandbox: &Arc<Sandbox>, member: FoundMember, config: Config) -> Result<Self, String> {
+        let trial = Trial::load(sandbox, &member, &config)?;
         let posture = match member.posture().map_err(|why| format!("posture.md {why}"))? {
             Some(bytes) => String::from_utf8(bytes).map_err(|_| "posture.md is not valid UTF-8")?,
             None => member.manifest.posture.clone().unwrap_or_default(),
         };
-        Ok(Self { member, posture, trial: Arc::new(trial) })
+        Ok(Self { member, config, posture, trial: Arc::new(trial) })
     }
 
     /// The member's key.
@@ -94,18 +107,15 @@ impl Harness {
 
     /// The component with what it is granted. It blocks for a moment where something is denied.
     fn trial(&self, given: &Given) -> Result<Arc<Trial>, String> {
-        match given.deny.is_empty() {
-            true => Ok(self.trial.clone()),
-            false => self.trial.under(&self.member, policy(&given.deny)?).map(Arc::new),
+        if given.deny.is_empty() {
+            return Ok(self.trial.clone());
         }
+        let deny = given.deny.iter().map(|name| name.parse().map_err(|why: String| format!("`given.deny`: {why}")));
+        let rule = Rule { members: Pattern("*".to_owned()), deny: deny.collect::<Result<_, _>>()?, ..Rule::default() };
+        let mut config = self.config.clone();
+        config.policy.rules.push(rule);
+        self.trial.under(&self.member, &config).map(Arc::new)
     }
-}
-
-/// The policy of an operator who grants all but these.
-fn policy(deny: &[String]) -> Result<Policy, String> {
-    let denied = deny.iter().map(|name| name.parse().map_err(|why: String| format!("`given.deny`: {why}")));
-    let rule = Rule { members: Pattern("*".to_owned()), deny: denied.collect::<Result<_, _>>()?, ..Rule::default() };
-    Ok(Policy { rules: vec![rule], web: true, ..Policy::default() })
 }
 
 /// A scenario that is being played.
@@ -219,8 +229,11 @@ impl Playing<'_> {
         })
     }
 
-    /// The id of the job: that of a job at this time, with the seed in place of random bits.
+    /// The id of the job: the given one, or that of a job at this time, with the seed in place of random bits.
     fn job_id(&self) -> Result<JobId, String> {
+        if let Some(id) = &self.given().job {
+            return Ok(id.clone());
+        }
         let millis = u64::try_from(self.now.as_millisecond()).unwrap_or_default();
         let mut random = [0; 10];
         if let Some(end) = random.last_chunk_mut() {

@@ -1,10 +1,10 @@
-//! Makes a test file of a job that ran, from its `activation.json`, `plan.json` and transcript.
+//! Makes a case of a job that ran, from its `activation.json`, `plan.json`, `result.md` and transcript.
 
 use std::{collections::BTreeMap, io};
 
 use cap_std::fs::Dir;
 use guild_contract::{
-    Grants,
+    Grants, JobId, Usage,
     capability::{FILES, Kind, SEARCH, WEB, grants::Verdict},
     manifest::{FILE_TOOLS, SESSION_TOOLS, Scope},
 };
@@ -14,103 +14,139 @@ use guild_session::{
     activation::{Activation, Plan},
     meter::Ending,
     tools::ToolDefinition,
-    transcript::{Entry, Line, SUCCESS},
+    transcript::{Entry, Line, SUCCESS, account},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     expect::without_nulls,
-    recording::{RecordedCall, transcript},
+    recording::{RecordedCall, RecordedSession, transcript},
     scenario::{Given, Note, ToolboxTool},
 };
 
 /// Bytes that are read of a job's file.
 const FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The file that stands for the read roots of the job.
-const STAND_IN: &str = "sources/stand-in.md";
+/// The file that stands for the read roots of the job, in its root.
+const STAND_IN: &str = "stand-in.md";
+/// The name of its root, where the job was granted no root by name.
+const ROOT: &str = "sources";
+
+/// A job that ran.
+pub struct RecordedJob {
+    /// The job.
+    pub id: JobId,
+    /// When it was made.
+    pub at: jiff::Timestamp,
+    /// What it was given. The files under the read roots are not recorded: one file stands for them, if it read any.
+    pub given: Given,
+    /// What the model did in its sessions, and what their built-in tools and toolboxes answered.
+    pub scripts: Vec<SessionScript>,
+    /// The plan of its component.
+    pub plan: Plan,
+    /// Its sessions.
+    pub sessions: Vec<RecordedSession>,
+    /// The calls of tools in all sessions.
+    pub calls: Vec<RecordedCall>,
+    /// Its result, if it completed.
+    pub result: Option<String>,
+    /// What its sessions used.
+    pub usage: Usage,
+}
 
 /// A test file, as it is written.
 #[derive(Serialize)]
-struct Recorded {
-    cases: [Case; 1],
+struct TestFile<'a> {
+    cases: [Case<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Case {
+struct Case<'a> {
     name: String,
-    given: Given,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    sessions: Vec<SessionScript>,
+    given: &'a Given,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    sessions: &'a [SessionScript],
     expect: Value,
 }
 
-/// Makes the text of a test file from the directory of a job that was dispatched to a member.
-///
-/// The model's calls of Read, Grep, Glob, WebSearch and WebFetch are left out: what they read is not the job's.
-///
-/// # Errors
-///
-/// Returns a sentence when the job does not have what is needed.
-pub fn record(job: &Dir, name: &str) -> Result<String, String> {
-    let GivenActivation { at, activation }: GivenActivation<Activation> = parsed(job, "activation.json")?
-        .ok_or("the job has no activation.json: only jobs of a newer host can be recorded; dispatch its task again")?;
-    if activation.attempt.is_some() || activation.meeting.is_some() || activation.project.is_some() {
-        return Err(
-            "the job belongs to a project, and a test has none: only dispatched jobs can be recorded".to_owned()
-        );
+impl RecordedJob {
+    /// Reads the directory of a job that was dispatched to a member.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence when the job does not have what is needed.
+    pub fn read(job: &Dir) -> Result<Self, String> {
+        let GivenActivation { at, activation }: GivenActivation<Activation> = parsed(job, "activation.json")?.ok_or(
+            "the job has no activation.json: only jobs of a newer host can be recorded; dispatch its task again",
+        )?;
+        if activation.attempt.is_some() || activation.meeting.is_some() || activation.project.is_some() {
+            return Err(
+                "the job belongs to a project, and a test has none: only dispatched jobs can be recorded".to_owned()
+            );
+        }
+        let Accepted { plan, grants, .. } = parsed(job, "plan.json")?.ok_or("the job has no plan.json")?;
+        let lines = lines(job)?;
+        let (sessions, calls) = transcript(&lines);
+        let at = at.parse().map_err(|e| format!("activation.json: `at`: {e}"))?;
+        let Activation { job: id, request, posture, memories, granted_tools, toolbox_tools, bounds, .. } = activation;
+        let reads_files = granted_tools.iter().any(|tool| FILE_TOOLS.contains(&tool.as_str()));
+        let stand_in = reads_files.then(|| (format!("{}/{STAND_IN}", root(&grants)), String::new()));
+        let given = Given {
+            task: Some(request.task),
+            description: Some(request.description),
+            config: request.config.as_object().cloned().unwrap_or_default(),
+            time: Some(at),
+            posture: Some(posture).filter(|posture| !posture.is_empty()),
+            bounds: Some(bounds),
+            deny: denied(&grants),
+            files: stand_in.into_iter().collect(),
+            toolbox: toolbox_tools.iter().map(|tool| toolbox(tool)).collect(),
+            memory: memories
+                .into_iter()
+                .filter(|note| note.scope == Scope::Worker)
+                .map(|note| Note { key: note.key, text: note.content, modified: note.modified.parse().ok() })
+                .collect(),
+            ..Given::default()
+        };
+        let scripts = scripts(&lines, &calls, &given.toolbox);
+        let usage = account(&lines).usage;
+        Ok(Self { id, at, given, scripts, plan, sessions, calls, result: text(job, "result.md")?, usage })
     }
-    let Accepted { plan, grants, .. } = parsed(job, "plan.json")?.ok_or("the job has no plan.json")?;
-    let lines = lines(job)?;
-    let (sessions, calls) = transcript(&lines);
-    let time = at.parse().map_err(|e| format!("activation.json: `at`: {e}"))?;
-    let Activation { request, posture, memories, granted_tools, toolbox_tools, bounds, .. } = activation;
-    let reads_files = granted_tools.iter().any(|tool| FILE_TOOLS.contains(&tool.as_str()));
-    let stand_in = reads_files.then(|| (STAND_IN.to_owned(), String::new()));
-    let given = Given {
-        task: Some(request.task),
-        description: Some(request.description),
-        config: request.config.as_object().cloned().unwrap_or_default(),
-        time: Some(time),
-        posture: Some(posture).filter(|posture| !posture.is_empty()),
-        bounds: Some(bounds),
-        deny: denied(&grants),
-        files: stand_in.into_iter().collect(),
-        toolbox: toolbox_tools.iter().map(|tool| toolbox(tool, &calls)).collect(),
-        memory: memories
-            .into_iter()
-            .filter(|note| note.scope == Scope::Worker)
-            .map(|note| Note { key: note.key, text: note.content, modified: note.modified.parse().ok() })
-            .collect(),
-        ..Given::default()
-    };
-    let scripts = scripts(&lines);
-    let mut expect = Map::new();
-    expect.insert("plan".to_owned(), expected_plan(&plan));
-    if !sessions.is_empty() {
-        let prompts = sessions.iter().map(|session| json!({"prompt": session.prompt}));
-        expect.insert("sessions".to_owned(), prompts.collect());
-        let tools = kept(&calls).map(|call| json!({"tool": call.tool}));
-        expect.insert("calls".to_owned(), tools.collect());
+
+    /// The text of a test file that has the job as its case.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence when TOML cannot have the job.
+    pub fn test_file(&self) -> Result<String, String> {
+        let mut expect = json!({"plan": self.plan, "result": self.result});
+        if let (false, Some(expect)) = (self.sessions.is_empty(), expect.as_object_mut()) {
+            let prompts = self.sessions.iter().map(|session| json!({"prompt": session.prompt}));
+            expect.insert("sessions".to_owned(), prompts.collect());
+            let tools = self.calls.iter().map(|call| json!({"tool": call.tool}));
+            expect.insert("calls".to_owned(), tools.collect());
+        }
+        let name = format!("job {}", self.id);
+        let file = TestFile { cases: [Case { name, given: &self.given, sessions: &self.scripts, expect }] };
+        let file = serde_json::to_value(file).map_err(|e| e.to_string())?;
+        // TOML has no null.
+        let written = toml::to_string_pretty(&without_nulls(file));
+        let written = written.map_err(|e| format!("TOML cannot have the job: {e}"))?;
+        let mut head = format!("# Recorded from a job of {}.\n", self.at);
+        if let Some(stand_in) = self.given.files.keys().next() {
+            head.push_str(&format!(
+                "# {stand_in} stands for the read roots of the job, whose files are not recorded.\n"
+            ));
+        }
+        Ok(format!("{head}\n{written}"))
     }
-    if let Some(result) = text(job, "result.md")? {
-        expect.insert("result".to_owned(), result.into());
-    }
-    let cases = [Case { name: name.to_owned(), given, sessions: scripts, expect: without_nulls(expect.into()) }];
-    let written = toml::to_string_pretty(&Recorded { cases }).map_err(|e| format!("TOML cannot have the job: {e}"))?;
-    let mut head = format!("# Recorded from a job of {at}.\n");
-    if reads_files {
-        head.push_str(&format!("# {STAND_IN} stands for the read roots of the job, whose files are not recorded.\n"));
-    }
-    let left_out = calls.len() - kept(&calls).count();
-    if left_out > 0 {
-        head.push_str(&format!(
-            "# {left_out} calls of built-in tools are left out: what they read is not the job's. Add it to `given.files` or\n\
-             # `given.pages`, and the calls to their turns, where the test is about them.\n"
-        ));
-    }
-    Ok(format!("{head}\n{written}"))
+}
+
+/// A root that the job was granted by its name.
+fn root(grants: &Grants) -> &str {
+    let named = grants.roots.iter().flat_map(|roots| &roots.all_of).flatten();
+    named.map(String::as_str).find(|name| !name.contains('*')).unwrap_or(ROOT)
 }
 
 /// What the job was denied, by the names of `deny`.
@@ -127,35 +163,20 @@ fn denied(grants: &Grants) -> Vec<String> {
     names
 }
 
-/// The plan with what a test usually compares: all of it.
-fn expected_plan(plan: &Plan) -> Value {
-    serde_json::to_value(plan).unwrap_or_default()
-}
-
-/// The calls that a script can repeat.
-fn kept(calls: &[RecordedCall]) -> impl Iterator<Item = &RecordedCall> {
-    calls.iter().filter(|call| !is_built_in(&call.tool))
-}
-
-fn is_built_in(tool: &str) -> bool {
-    SESSION_TOOLS.contains(&tool)
-}
-
-/// A tool of a toolbox, with its first answer in the job.
-fn toolbox(tool: &ToolDefinition, calls: &[RecordedCall]) -> ToolboxTool {
-    let call = calls.iter().find(|call| call.tool == tool.name);
+/// A tool of a toolbox. What it answers stands at its calls.
+fn toolbox(tool: &ToolDefinition) -> ToolboxTool {
     ToolboxTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
         input_schema: without_nulls(tool.input_schema.clone()).as_object().cloned().unwrap_or_default(),
-        answer: call.and_then(|call| call.answer.clone()).map(without_nulls),
-        error: call.and_then(|call| call.error.clone()),
+        ..ToolboxTool::default()
     }
 }
 
 /// What the model did in each session, in the order in which they began.
-fn scripts(lines: &[Line]) -> Vec<SessionScript> {
+fn scripts(lines: &[Line], calls: &[RecordedCall], toolbox: &[ToolboxTool]) -> Vec<SessionScript> {
     let mut scripts = BTreeMap::<u32, SessionScript>::new();
+    let mut calls = calls.iter();
     for line in lines {
         let Some(script) = line.entry.session().map(|session| scripts.entry(session).or_default()) else { continue };
         match &line.entry {
@@ -163,12 +184,19 @@ fn scripts(lines: &[Line]) -> Vec<SessionScript> {
                 let cost_usd = usage.cost_usd.filter(|usd| *usd > 0.0);
                 script.turns.push(Turn { text: text.clone(), cost_usd, ..Turn::default() });
             }
-            Entry::Call { tool, input, .. } if !is_built_in(tool) => {
-                let input = without_nulls(input.clone()).as_object().cloned().unwrap_or_default();
-                let call = ScriptedCall { tool: tool.clone(), input };
+            Entry::Call { .. } => {
+                let Some(call) = calls.next() else { continue };
+                // The component, and the job, answer their own tools.
+                let is_outside =
+                    SESSION_TOOLS.contains(&&*call.tool) || toolbox.iter().any(|tool| tool.name == call.tool);
+                let call = ScriptedCall {
+                    tool: call.tool.clone(),
+                    input: call.input.as_object().cloned().unwrap_or_default(),
+                    answer: call.answer.clone().filter(|_| is_outside),
+                    error: call.error.clone().filter(|_| is_outside),
+                };
                 script.turns.last_mut().into_iter().for_each(|turn| turn.calls.push(call.clone()));
             }
-            // A turn whose calls are all left out would end the session.
             Entry::End { ending, .. } => end(script, ending),
             _ => {}
         }
@@ -176,16 +204,15 @@ fn scripts(lines: &[Line]) -> Vec<SessionScript> {
     scripts.into_values().collect()
 }
 
-/// Ends a script as its session ended. A turn without calls ends a session, so those before the last are joined with the
-/// turn after them.
+/// Ends a script as its session ended. A turn without calls ends a scripted session, so one before the last is joined
+/// with the turn after it.
 fn end(script: &mut SessionScript, ending: &str) {
     let turns = std::mem::take(&mut script.turns);
-    let mut text = String::new();
     let last = turns.len().saturating_sub(1);
+    let mut text = String::new();
     for (position, mut turn) in turns.into_iter().enumerate() {
         if !text.is_empty() {
-            turn.text = if turn.text.is_empty() { text } else { format!("{text}\n\n{}", turn.text) };
-            text = String::new();
+            turn.text = format!("{}\n\n{}", std::mem::take(&mut text), turn.text).trim_end().to_owned();
         }
         match turn.calls.is_empty() && position < last {
             true => text = turn.text,
@@ -193,8 +220,8 @@ fn end(script: &mut SessionScript, ending: &str) {
         }
     }
     // A bound is reached again by itself.
-    let by_itself = [Ending::MaxTurns, Ending::MaxBudget, Ending::Deadline, Ending::Interrupted].map(|it| it.kind());
-    if ending != SUCCESS && !by_itself.iter().any(|kind| ending.contains(kind)) {
+    let bounds = [Ending::MaxTurns, Ending::MaxBudget, Ending::Deadline, Ending::Interrupted].map(|it| it.kind());
+    if ending != SUCCESS && !bounds.iter().any(|kind| ending.contains(kind)) {
         script.turns.push(Turn { fail: Some(ending.to_owned()), ..Turn::default() });
     }
 }

@@ -188,8 +188,8 @@ fn failure(verdict: &Verdict) -> Option<String> {
     }
 }
 
-/// A mismatch for people.
-fn shown(mismatch: &Mismatch) -> String {
+/// A mismatch for people: what differs, and the lines that do.
+pub fn shown(mismatch: &Mismatch) -> String {
     match &mismatch.kind {
         Kind::Parts { why, found } => format!("{mismatch} {why}; it is:\n{}", indented(found)),
         Kind::Differs { expected, found } => match (expected, found) {

@@ -1,6 +1,6 @@
 //! Defines a scenario: all that a component finds around it in one test.
 
-use guild_contract::Bounds;
+use guild_contract::{Bounds, JobId};
 use guild_scripted::SessionScript;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,9 @@ pub struct Given {
     pub time: Option<Timestamp>,
     /// The seed of random numbers and of ids; by default 0.
     pub seed: u64,
+    /// The id of the job; by default one of the time and the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
     /// The posture, in place of the member's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posture: Option<String>,

@@ -1,12 +1,14 @@
-//! Loads a member for the tests of its author: as a host loads it, but without a host, a `guild.toml` or an approval.
+//! Loads a member for a trial: as a host loads it, but without a host or an approval.
 
 use std::sync::Arc;
 
+use guild_agent::ReadRoots;
 use guild_config::Config;
 use guild_contract::{
-    Bounds, Grants, Limits, MemberKey, capability::grants::Policy, manifest::ComponentSpec, rpc::RpcError,
+    Bounds, Grants, Limits, MemberKey, capability::grants::wildcard, manifest::ComponentSpec, rpc::RpcError,
 };
 use guild_sandbox::{Candidate, Effort, LoadError, Sandbox, ToolScope, Unlisted};
+use guild_session::files::Files as _;
 use guild_trust::Approval;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -14,6 +16,7 @@ use tokio::sync::Semaphore;
 use crate::{
     discovery::{FoundMember, granted::ceiling},
     members::component_loader::{self, WantedComponent, refusal},
+    resources::read_roots::read_roots,
     tools::{
         component::Loaded,
         schema::{self, Schema, check_config_schema, config_schema},
@@ -21,7 +24,7 @@ use crate::{
     },
 };
 
-/// A member's component with what one policy grants it.
+/// A member's component with what one configuration grants it.
 pub struct Trial {
     /// The member's key.
     pub key: MemberKey,
@@ -33,6 +36,8 @@ pub struct Trial {
     pub limits: Arc<Limits>,
     /// The component, and its tools.
     pub loaded: Loaded,
+    /// The read roots of the configuration that it is granted, if there are any.
+    pub roots: Option<ReadRoots>,
     config_schema: Option<Schema>,
     checks: Semaphore,
 }
@@ -47,44 +52,53 @@ impl Trial {
         component_loader::sandbox(limits, true)
     }
 
-    /// Reads, compiles and links the component of a member, under the default limits. It blocks.
+    /// Reads, compiles and links the component of a member, under the policy, the limits and the read roots of `config`.
+    /// It blocks.
     ///
     /// # Errors
     ///
-    /// Returns a sentence for the author when a host would not load the component.
-    pub fn load(sandbox: &Arc<Sandbox>, member: &FoundMember, policy: Policy) -> Result<Self, String> {
-        Self::link(member, policy, |wanted| {
+    /// Returns a sentence for the author when a host would not load the component, or cannot open a read root.
+    pub fn load(sandbox: &Arc<Sandbox>, member: &FoundMember, config: &Config) -> Result<Self, String> {
+        Self::link(member, config, |wanted| {
             let candidate = Candidate::read(&wanted.dir, &wanted.spec.file, wanted.limits.component_bytes)?;
             let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
             sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, Effort::Full)
         })
     }
 
-    /// The same component with what another policy grants it. It blocks for a moment.
+    /// The same component with what another configuration grants it. It blocks for a moment.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`Self::load`].
-    pub fn under(&self, member: &FoundMember, policy: Policy) -> Result<Self, String> {
-        Self::link(member, policy, |wanted| {
+    pub fn under(&self, member: &FoundMember, config: &Config) -> Result<Self, String> {
+        Self::link(member, config, |wanted| {
             self.loaded.plugin.linked_anew(&wanted.spec, wanted.grants.clone(), wanted.limits.clone())
         })
     }
 
     fn link(
         member: &FoundMember,
-        policy: Policy,
+        config: &Config,
         link: impl FnOnce(&WantedComponent) -> Result<Unlisted, LoadError>,
     ) -> Result<Self, String> {
         let spec =
             member.manifest.component.clone().ok_or("its manifest has no `component`, so it runs no code here")?;
-        let config = Config { policy, ..Config::default() };
+        // What is approved does not matter here: nothing of a trial has an effect.
+        let (policy, limits, roots) = (config.policy.clone(), config.limits.clone(), config.roots.clone());
+        let config = Config { policy, limits, roots, ..Config::default() };
         let approval = Arc::new(Approval::new(&config));
         let (wanted, granted) = WantedComponent::new(member, spec, &config, approval)?;
         check_config_schema(&wanted.spec, &wanted.limits)?;
         let refused = |why: LoadError| refusal(&wanted, &why.into());
         let plugin = link(&wanted).and_then(Unlisted::with_tools).map_err(refused)?;
+        let roots = read_roots(&config, Vec::new()).map_err(|e| e.to_string())?;
+        let names = |roots: &ReadRoots| {
+            let granted = |name: &String| granted.grants.roots.as_ref().is_some_and(|it| it.grant(name, wildcard));
+            roots.roots().into_iter().filter(granted).collect::<Vec<_>>()
+        };
         Ok(Self {
+            roots: roots.map(|roots| roots.only(&names(&roots))).filter(|roots| !roots.roots().is_empty()),
             loaded: component_loader::loaded(&wanted, plugin).map_err(refused)?,
             config_schema: config_schema(&wanted.spec)?,
             checks: Semaphore::new(schema::PERMITS),

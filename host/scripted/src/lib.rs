@@ -71,6 +71,10 @@ impl Scripted {
             }
             for (call, position) in turn.calls.iter().zip(0..) {
                 let id = format!("{}.{number}.{position}", session.number);
+                if is_answered(session, call) {
+                    answer(session, call, id);
+                    continue;
+                }
                 let call = ToolCall { id, name: call.tool.clone(), input: call.input.clone().into() };
                 // A model is told the error of a call, and goes on.
                 if let Err(ToolError::JobEnded) = session.tools.call(call).await {
@@ -101,6 +105,21 @@ fn begin(session: &Session, turn: &Turn, number: u32) -> Result<(), Ending> {
         usage,
     });
     Ok(())
+}
+
+/// Whether the script itself answers a call. A tool that the session does not have answers nothing, whatever the script
+/// says.
+fn is_answered(session: &Session, call: &ScriptedCall) -> bool {
+    let is_scripted = call.answer.is_some() || call.error.is_some();
+    is_scripted && session.tools.definitions().iter().any(|tool| tool.name == call.tool)
+}
+
+/// Answers a call as the script says. The transcript has it like any other call.
+fn answer(session: &Session, call: &ScriptedCall, id: String) {
+    let (number, tool, input) = (session.number, call.tool.clone(), call.input.clone().into());
+    session.journal.write(&Entry::Call { session: number, call: id.clone(), tool, input });
+    let (output, error) = (call.answer.clone().filter(|_| call.error.is_none()), call.error.clone());
+    session.journal.write(&Entry::Result { session: number, call: id, ms: 0, output, error });
 }
 
 #[async_trait]

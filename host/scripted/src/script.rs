@@ -45,6 +45,12 @@ pub struct ScriptedCall {
     /// Its input; by default an empty object.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub input: Map<String, Value>,
+    /// The answer that the model gets. With an answer or an error, the tool itself is not called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// The error that the model gets, in place of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// The part of a test file that a host reads.

@@ -731,6 +731,9 @@ pub(crate) struct Approve {
     /// Remove the pin of a member; its next load counts as its first
     #[arg(long, conflicts_with = "yes")]
     pub(crate) forget: bool,
+    /// First play the last N jobs of the member again with the present component, and show what differs
+    #[arg(long, value_name = "N", conflicts_with_all = ["list", "forget"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rehearse: Option<u32>,
     /// The location of the members and of the operator's policy
     #[command(flatten)]
     pub(crate) local: LocalArgs,

@@ -21,6 +21,7 @@ use crate::{
     audit::first_screen,
     failure::Failure,
     local,
+    members::rehearse::rehearse,
     output::{
         BAD, LABEL, harmless, one_line, print, print_json,
         progress::Progress,
@@ -57,7 +58,14 @@ pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
             };
             let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
             let screen = || first_screen(&directory.display().to_string(), &args.local, &config);
-            approve_member(&approval, found, &config, args.yes, screen)
+            let rehearse = || match args.rehearse {
+                None => Ok(()),
+                Some(jobs) => {
+                    let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
+                    rehearse(found, config.clone(), usize::try_from(jobs).unwrap_or(usize::MAX))
+                }
+            };
+            approve_member(&approval, found, &config, args.yes, screen, rehearse)
         }
     }
 }
@@ -68,6 +76,7 @@ fn approve_member(
     config: &Config,
     yes: bool,
     screen: impl FnOnce() -> Result<String, Failure>,
+    rehearse: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let Some(spec) = &found.manifest.component else {
         return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
@@ -77,17 +86,18 @@ fn approve_member(
     // The state that is shown must be the state that is approved.
     let (_, before) = approval.look(&found.key, &found.dir, spec, max)?;
     let screen = screen()?;
+    let name = before.trusted.pin().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
+    print(|out| {
+        writeln!(out, "{screen}")?;
+        write_standing(out, &name, &before)
+    })?;
+    approval.check_signature(&before)?;
+    rehearse()?;
     let (_, standing) = approval.look(&found.key, &found.dir, spec, max)?;
     let digests = |pin: &Pin| (pin.sha256.clone(), pin.manifest.clone(), pin.posture.clone());
     if digests(&before.presented) != digests(&standing.presented) {
         return Err(Failure::error(format!("{} changed during the check; run the command again", found.key)));
     }
-    let name = standing.trusted.pin().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
-    print(|out| {
-        writeln!(out, "{screen}")?;
-        write_standing(out, &name, &standing)
-    })?;
-    approval.check_signature(&standing)?;
     let is_pinned = matches!(standing.trusted, Trusted::Pinned(_));
     if matches!(&standing.trusted, Trusted::Pinned(pin) if pin.how == How::Approved) && standing.difference.is_empty() {
         tell(format_args!("the present state of {name} is already approved"));

@@ -5,5 +5,6 @@ pub(crate) mod call;
 mod grants;
 pub(crate) mod list;
 pub(crate) mod prompt;
+mod rehearse;
 pub(crate) mod sign;
 pub(crate) mod test;

@@ -13,7 +13,7 @@ use guild_config::Config;
 use guild_contract::{JobId, Limits};
 use guild_harness::{
     Harness,
-    record::record,
+    record::RecordedJob,
     report::{Conclusion, Report},
     snapshot::Snapshot,
     suite::{Played, TestFile, Verdict, play},
@@ -127,7 +127,8 @@ fn record_job(directory: &Path, wanted: &str) -> Result<(), Failure> {
     let id = find(&member, wanted)?;
     let job = member.open_dir(Path::new("jobs").join(id.as_str()));
     let job = job.map_err(|e| invalid(format!("the job {id} cannot be opened: {e}")))?;
-    let text = record(&job, &format!("job {id}")).map_err(|why| invalid(format!("the job {id}: {why}")))?;
+    let recorded = RecordedJob::read(&job).and_then(|job| job.test_file());
+    let text = recorded.map_err(|why| invalid(format!("the job {id}: {why}")))?;
     let tests = directory.join("tests");
     let path = tests.join(format!("{id}.toml"));
     let written = fs::create_dir_all(&tests)
