@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     guest::{self, Guest},
@@ -464,6 +464,40 @@ fn a_component_that_carries_jobs_out_is_rehearsed_on_the_read_roots() {
     home.write("docs/more.md", "# More\n\nAnother file.\n");
     let printed = approve();
     assert!(printed.contains("0 as then, 1 otherwise"), "{printed}");
+}
+
+#[test]
+fn the_grants_that_jobs_used_make_a_narrower_rule_which_is_proved() {
+    let home = Home::new();
+    let member = surveyor(&home);
+    home.write("docs/tides.md", "# Tides\n\nThe tide rises twice a day.\n");
+    home.write("secret/keys.md", "# Keys\n");
+    let root = |name: &str| format!("[[roots]]\nname = \"{name}\"\npath = \"{name}\"\n");
+    home.write("guild.toml", root("docs"));
+    let directory = member.to_str().unwrap();
+    let ran = home.run(&["run", directory, "Survey the files", "--config", "guild.toml"]);
+    assert!(ran.status.success(), "{}", stderr(&ran));
+    let logged = home.run(&["logs", "@latest", "--member", directory]);
+    assert!(stdout(&logged).contains("by the component in activate: files, files:docs"), "{}", stdout(&logged));
+    // A root that came later was never read.
+    home.write("guild.toml", root("docs") + &root("secret"));
+    let members = |options: &[&str]| {
+        let output = home.run(&[&["members", directory, "--used", "--config", "guild.toml"], options].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let used: Value = serde_json::from_str(&members(&["--json"])).unwrap();
+    let jobs_of = |name: &str| {
+        let rows = used["grants"].as_array().unwrap();
+        rows.iter().find(|row| row["capability"].as_str().unwrap().trim() == name).map(|row| row["jobs"].clone())
+    };
+    assert_eq!(jobs_of("files:docs"), Some(json!(1)), "{used}");
+    assert_eq!(jobs_of("files:secret"), Some(json!(0)), "{used}");
+    let allow = used["allow"].as_array().unwrap();
+    assert!(allow.contains(&json!("files:docs")) && !allow.contains(&json!("files")), "{used}");
+    let printed = members(&["--prove", "3"]);
+    assert!(printed.contains("[member.\"surveyor\"]\nallow = ["), "{printed}");
+    assert!(printed.contains("the last 1 of 1 jobs: 1 as then"), "{printed}");
 }
 
 #[test]

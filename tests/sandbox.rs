@@ -115,7 +115,7 @@ async fn what_is_logged_before_there_is_a_job_waits_for_it() {
     let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});
     let plugin = bench.prepare(&guest::component(world, &guest_that_logs()), asked).unwrap();
     let activated = bench.activate(&plugin).await.unwrap();
-    assert_eq!(activated.log, ["info: checking\nforged: a line"]);
+    assert_eq!(activated.activity.log, ["info: checking\nforged: a line"]);
     assert_eq!(activated.outcome, Err(Refusal::InvalidConfig(String::new())));
 }
 

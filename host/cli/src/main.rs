@@ -33,7 +33,7 @@ use crate::{
     failure::{Failure, exit},
     hall::{commission, meet, meeting, pr, project},
     jobs::{job_commands, logs, prune, usage, watch},
-    members::{approve, call, list, prompt, sign, test},
+    members::{approve, call, list, prompt, sign, test, used},
     output::log,
     registry::{artifact, install, upgrade},
 };
@@ -118,6 +118,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Members(args) => match &args.url {
             Some(url) => on(&mut Builder::new_current_thread(), list::served(&args, url)),
             None if args.outdated => on(&mut Builder::new_current_thread(), upgrade::outdated(&args)),
+            None if args.used => used::used(&args),
             None => list::members(&args),
         },
         Command::Test(args) => on(&mut Builder::new_multi_thread(), test::test(args)),

@@ -14,7 +14,7 @@ use guild_contract::{
 };
 use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, RunningJob, ScopedMemory, StoreOptions};
 use guild_roster::{discovery::FoundMember, trial::Trial};
-use guild_sandbox::{ActivateScope, Environment, Sandbox, ToolScope};
+use guild_sandbox::{ActivateScope, Activity, Environment, Sandbox, ToolScope};
 use guild_session::{
     activation::{Activation, Plan, Request},
     tools::Tools as _,
@@ -181,11 +181,11 @@ impl Playing<'_> {
             Err(refusal) => return Ok(Recording::of(Outcome::Refused(refusal.to_string()))),
         };
         if extent == Extent::Plan {
-            let log = activated.log.iter().map(|line| format!("{line}\n")).collect();
+            let log = activated.activity.log.iter().map(|line| format!("{line}\n")).collect();
             let host_calls = self.surroundings.calls.take();
             return Ok(Recording { plan: Some(plan), host_calls, log, ..Recording::of(Outcome::Planned) });
         }
-        let (store, job) = self.create(&activation, &plan, activated.log).await?;
+        let (store, job) = self.create(&activation, &plan, activated.activity).await?;
         let work = Work {
             tools: Arc::new(JobTools::new(job.clone(), memory).granted(&self.trial.grants)),
             job: job.clone(),
@@ -247,7 +247,7 @@ impl Playing<'_> {
         &self,
         activation: &Activation,
         plan: &Plan,
-        log: Vec<String>,
+        activity: Activity,
     ) -> Result<(Arc<JobStore>, Arc<RunningJob>), String> {
         let options = StoreOptions { limits: self.trial.limits.clone(), clock: self.surroundings.clock.clone() };
         let Request { description, task, config } = activation.request.clone();
@@ -274,7 +274,7 @@ impl Playing<'_> {
             let store = JobStore::open(&member, options).map_err(failed)?;
             store.load();
             let job = store.create(new).map_err(failed)?;
-            log.iter().for_each(|line| job.log(line));
+            activity.write(&job);
             Ok((store, job))
         });
         made.await.map_err(failed)?

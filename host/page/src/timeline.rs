@@ -214,7 +214,7 @@ fn marks(transcript: &[String]) -> Vec<Mark> {
                 Some(point(Kind::End, ending, details))
             }
             // The pieces of an answer are in its turn.
-            Entry::Text { .. } | Entry::Handle { .. } | Entry::Truncated { .. } => None,
+            Entry::Text { .. } | Entry::Handle { .. } | Entry::Used { .. } | Entry::Truncated { .. } => None,
         };
         marks.extend(mark);
     }

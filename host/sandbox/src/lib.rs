@@ -19,10 +19,11 @@ mod log;
 mod plugin;
 mod state;
 mod usage;
+mod uses;
 mod versions;
 mod wasi;
 
-pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
+pub use call::{ActivateScope, Activated, Activity, RunScope, ToolFault, ToolScope};
 pub use compile::{COMPILE, Effort, Strategy, cache::CompileCache};
 pub use engine::{Sandbox, queues::Permit};
 pub use environment::Environment;

@@ -26,6 +26,7 @@ use crate::{
     filesystem::{Artifacts, Preopen},
     log::{LogSink, stdio::Lines},
     usage::{OpenFilePermit, ResourceUsage, limiter::Limiter},
+    uses::Uses,
 };
 
 /// The data of one Store: it lives as long as one call.
@@ -67,6 +68,8 @@ pub(crate) struct CallContext {
     pub(crate) log: LogSink,
     /// The clocks and the random numbers.
     pub(crate) environment: Environment,
+    /// The grants that the component uses.
+    pub(crate) uses: Uses,
     /// The first function that was answered `no-job`.
     pub(crate) no_job: Arc<OnceLock<&'static str>>,
 }
@@ -85,6 +88,7 @@ impl CallContext {
             manager: None,
             log,
             environment: Environment::System,
+            uses: Uses::default(),
             no_job: Arc::default(),
         }
     }
@@ -103,13 +107,16 @@ impl CallContext {
         self.memory.as_ref().ok_or_else(none)
     }
 
-    /// Refuses a capability that was not granted.
-    pub(crate) fn granted(&self, kind: &Kind) -> Result<(), ToolError> {
+    /// Refuses a capability that was not granted; one that was is recorded as used.
+    pub(crate) fn granted(&self, kind: &'static Kind) -> Result<(), ToolError> {
         if *kind != LOG {
             self.memory()?;
         }
         match self.grants.holds(kind) {
-            true => Ok(()),
+            true => {
+                self.uses.kind(kind);
+                Ok(())
+            }
             false => Err(ToolError::NotGranted(self.grants.refusal(kind))),
         }
     }
@@ -123,7 +130,7 @@ impl CallContext {
     }
 
     /// The job, for a function that needs a capability and a job.
-    pub(crate) fn job(&self, kind: &Kind, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
+    pub(crate) fn job(&self, kind: &'static Kind, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
         self.granted(kind)?;
         self.job.clone().ok_or_else(|| self.no_job(function))
     }

@@ -131,6 +131,14 @@ pub enum Entry {
         /// The usage of the whole session; in a conversation, the turn's.
         usage: Usage,
     },
+    /// The grants that the component itself used in one call.
+    Used {
+        /// The call: `activate` or `run`.
+        #[serde(rename = "in")]
+        call: String,
+        /// The capabilities, as `guild.toml` spells them.
+        capabilities: Vec<String>,
+    },
     /// The transcript has reached its limit; nothing follows.
     Truncated {
         /// The limit.
@@ -153,7 +161,7 @@ impl Entry {
             | Self::Result { session, .. }
             | Self::Note { session, .. }
             | Self::End { session, .. } => Some(*session),
-            Self::Truncated { .. } => None,
+            Self::Used { .. } | Self::Truncated { .. } => None,
         }
     }
 }

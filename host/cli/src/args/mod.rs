@@ -657,6 +657,7 @@ Examples:
   guild members --members ./guild-members
   guild members researcher --grants        (its permissions, each with its line in guild.toml or in its manifest)
   guild members --limits --json
+  guild members researcher --used          (the grants that its jobs have used)
   guild members --outdated                 (asks the registries; no other form of the command does)
 
 With --members, a MEMBER without `/` is a key in that directory. Without --members, MEMBER is a directory, or else a \
@@ -672,6 +673,12 @@ pub(crate) struct Members {
     /// Show every limit and its source
     #[arg(long)]
     pub(crate) limits: bool,
+    /// Show the grants that the jobs of MEMBER have really used, and a rule for guild.toml with these alone
+    #[arg(long, requires = "member", conflicts_with_all = ["grants", "limits", "url", "outdated"])]
+    pub(crate) used: bool,
+    /// With --used, play the last N jobs again under that rule, and show what differs
+    #[arg(long, value_name = "N", requires = "used", conflicts_with = "json", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) prove: Option<u32>,
     /// Ask the registries that members were installed from for newer versions, and list these
     #[arg(long, conflicts_with_all = ["grants", "limits", "url"])]
     pub(crate) outdated: bool,

@@ -396,6 +396,10 @@ impl Pages {
                 let used = format!("{}, {}", output::turns_and_tokens(usage), output::cost(usage));
                 row("end", style, &format!("{}; {used}", one_line(ending, usize::MAX)))
             }
+            Entry::Used { call, capabilities } => {
+                let used = one_line(&capabilities.join(", "), usize::MAX);
+                row("used", LABEL, &format!("by the component in {}: {used}", one_line(call, 40)))
+            }
             Entry::Truncated { text } => row("cut", output::BAD, &one_line(text, usize::MAX)),
         }
     }

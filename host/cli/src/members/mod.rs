@@ -8,3 +8,4 @@ pub(crate) mod prompt;
 mod rehearse;
 pub(crate) mod sign;
 pub(crate) mod test;
+pub(crate) mod used;

@@ -3,3 +3,4 @@
 pub mod doctor;
 pub mod members;
 pub mod planned_host;
+pub mod used;

@@ -5,13 +5,14 @@ pub(crate) mod tools;
 use std::{sync::Arc, time::Instant};
 
 use cap_std::fs::Dir;
-use guild_jobs::{JobTools, MemoryStore, ScopedMemory};
+use guild_jobs::{JobTools, MemoryStore, RunningJob, ScopedMemory};
 use guild_session::{
     activation::{Plan, Refusal},
     files::Files,
     hall::HallView,
     session::Sessions,
     tools::{ToolError, Tools},
+    transcript::Entry,
     web::Web,
 };
 use tokio::runtime::Handle;
@@ -40,8 +41,32 @@ pub struct ActivateScope {
 pub struct Activated {
     /// The plan, or the refusal of the dispatch. A plan asks only for granted things.
     pub outcome: Result<Plan, Refusal>,
-    /// Lines that the component wrote meanwhile, for the log of the future job.
+    /// The traces of the call, for the files of the future job.
+    pub activity: Activity,
+}
+
+/// The traces of an `activate`.
+#[derive(Debug, Default)]
+pub struct Activity {
+    /// Lines that the component wrote.
     pub log: Vec<String>,
+    /// The capabilities that it used, as `guild.toml` spells them.
+    pub uses: Vec<String>,
+}
+
+impl Activity {
+    /// Writes the traces into the files of the job.
+    pub fn write(self, job: &RunningJob) {
+        self.log.iter().for_each(|line| job.log(line));
+        record_uses(job, "activate", self.uses);
+    }
+}
+
+/// Writes the capabilities that a component used into the transcript of the job.
+pub(crate) fn record_uses(job: &RunningJob, call: &str, capabilities: Vec<String>) {
+    if !capabilities.is_empty() {
+        job.transcript(&Entry::Used { call: call.to_owned(), capabilities });
+    }
 }
 
 /// The resources that a tool call can reach. No job exists for it.

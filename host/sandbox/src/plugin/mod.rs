@@ -24,7 +24,7 @@ use wasmtime::{
 };
 
 use crate::{
-    call::{ActivateScope, Activated, RunScope},
+    call::{ActivateScope, Activated, Activity, RunScope, record_uses},
     compile::Effort,
     engine::{
         Sandbox,
@@ -36,6 +36,7 @@ use crate::{
     load::Candidate,
     log::LogSink,
     state::{CallContext, State},
+    uses::Uses,
     versions::{self, Exports},
     wasi::denied,
 };
@@ -150,6 +151,7 @@ impl Plugin {
         let (files, memory, environment) = (scope.files, Some(scope.memory), scope.environment);
         let context = CallContext { files, memory, hall, environment, ..context };
         let preopens = self.memory_preopen("activate", &context)?;
+        let uses = context.uses.clone();
         let deadline = Deadline { seconds: self.limits.activate_seconds, source: "limits.activate_seconds" };
         let mut call = self.call("activate", deadline, preopens, None, context);
         let answer =
@@ -157,7 +159,7 @@ impl Plugin {
         let no_job = call.no_job_note();
         // The Store is dropped before the log is taken, so that the log has an unfinished last line.
         drop(call);
-        let log = log.take();
+        let activity = Activity { log: log.take(), uses: uses.take() };
         let checked = answer.and_then(|answer| match answer {
             Ok(plan) => self.checked(plan, activation).map(Ok),
             Err(refusal) => Ok(Err(refusal)),
@@ -172,7 +174,7 @@ impl Plugin {
                 return Err(error);
             }
         };
-        Ok(Activated { outcome, log })
+        Ok(Activated { outcome, activity })
     }
 
     /// Waits until the job may run: at most `limits.live_runs` run on a host, and one member leaves room for others.
@@ -205,10 +207,12 @@ impl Plugin {
         let root = scope.artifacts_dir.try_clone().map_err(failed)?;
         let artifacts = Artifacts::new(root, scope.tools.job().artifacts().clone(), log);
         let (this, own) = (self.clone(), artifacts.clone());
+        let uses = Uses::default();
+        let used = uses.clone();
         let running = self.on_guest_threads("run", async move {
             let _permit = permit;
             tokio::select! {
-                outcome = this.run_here(&activation, scope, own) => outcome,
+                outcome = this.run_here(&activation, scope, own, used) => outcome,
                 () = cancelled.cancelled() => Err(CallError::Cancelled),
             }
         });
@@ -219,6 +223,7 @@ impl Plugin {
             tracing::warn!(member = %self.member, job = %job.id(), "{error}");
             job.log(&format!("host: {}", error.bare()));
         }
+        record_uses(&job, "run", uses.take());
         // The Store is gone, and no further change begins; a change under way is awaited for a bounded time.
         let _ = time::timeout(IDLE_WAIT, spawn_blocking(move || artifacts.wait_idle())).await;
         outcome
@@ -254,6 +259,7 @@ impl Plugin {
         activation: &Activation,
         scope: RunScope,
         artifacts: Arc<Artifacts>,
+        uses: Uses,
     ) -> Result<Result<String, String>, CallError> {
         let context = CallContext::new(&self.grants, LogSink::Job(scope.tools.job().clone()));
         let context = CallContext {
@@ -265,6 +271,7 @@ impl Plugin {
             manager: scope.manager.map(|manager| (manager, scope.host)),
             sessions: scope.sessions,
             environment: scope.environment,
+            uses,
             ..context
         };
         let mut preopens = self.memory_preopen("run", &context)?;
@@ -282,7 +289,7 @@ impl Plugin {
 
     /// `/memory`, read-only, for a component that asked for `memory`: the member's own.
     pub(crate) fn memory_preopen(&self, call: &'static str, context: &CallContext) -> Result<Vec<Preopen>, CallError> {
-        let Some(memory) = context.memory.as_ref().filter(|_| context.granted(&MEMORY).is_ok()) else {
+        let Some(memory) = context.memory.as_ref().filter(|_| context.grants.holds(&MEMORY)) else {
             return Ok(Vec::new());
         };
         let why = |e: std::io::Error| CallError::Trap { call, why: format!("no /memory: {}", e.kind()) };

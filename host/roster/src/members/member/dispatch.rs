@@ -15,7 +15,7 @@ use guild_contract::{
 };
 use guild_hall::Attempt;
 use guild_jobs::{Accepted, AttachedBytes, NewJob, RunningJob, ScopedMemory};
-use guild_sandbox::{ActivateScope, CallError, Environment};
+use guild_sandbox::{ActivateScope, Activity, CallError, Environment};
 use guild_session::{
     activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
     session::Wanted,
@@ -198,7 +198,7 @@ impl Member {
             let span = tracing::debug_span!("create-job", job = %activation.job);
             let has_attachments = attached.staged.is_some();
             let from = Origin { token, follows };
-            let created = this.create(activation.clone(), plan.clone(), from, attached, activated.log, created);
+            let created = this.create(activation.clone(), plan.clone(), from, attached, activated.activity, created);
             let job = created.instrument(span).await?;
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
@@ -377,7 +377,7 @@ impl Member {
         plan: Accepted,
         from: Origin,
         attached: Attached,
-        log: Vec<String>,
+        activity: Activity,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, mut task, config } = activation.request.clone();
@@ -389,7 +389,7 @@ impl Member {
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());
-            log.iter().for_each(|line| job.log(line));
+            activity.write(&job);
             Ok(job)
         })
         .await

@@ -34,7 +34,9 @@ impl Host for State {
         self.blocking(move |context| {
             let files = granted(context)?;
             named("the path", &path)?;
-            files.read(&path, offset, limit)
+            let text = files.read(&path, offset, limit)?;
+            context.uses.path(&path);
+            Ok(text)
         })
         .await
     }
@@ -50,6 +52,7 @@ impl Host for State {
             let wanted = GrepWanted::Lines { before: 0, after: 0 };
             let request = GrepRequest { pattern, glob, wanted, limit: limit.min(MAX_FOUND), ..GrepRequest::default() };
             let found = files.grep(&request, &cancel)?;
+            found.files.iter().for_each(|file| context.uses.path(&file.path));
             let passages = found.files.into_iter().flat_map(|file| {
                 let path = file.path;
                 file.lines.into_iter().map(move |line| Passage {
@@ -69,7 +72,9 @@ impl Host for State {
         self.blocking(move |context| {
             let files = granted(context)?;
             named("the pattern", &pattern)?;
-            files.glob(&pattern, None, limit.min(MAX_FOUND), &cancel)
+            let paths = files.glob(&pattern, None, limit.min(MAX_FOUND), &cancel)?;
+            paths.iter().for_each(|path| context.uses.path(path));
+            Ok(paths)
         })
         .await
     }

@@ -89,7 +89,12 @@ async fn fetch(context: CallContext, url: String) -> Result<String, ToolError> {
         ));
     };
     named("the address", &url)?;
-    on_host(&host, FAILED, async move { fetch.fetch(&url).await }).await
+    let asked = url.clone();
+    let answer = on_host(&host, FAILED, async move { fetch.fetch(&url).await }).await;
+    if !matches!(answer, Err(ToolError::NotGranted(_) | ToolError::InvalidInput(_))) {
+        context.uses.address(&asked);
+    }
+    answer
 }
 
 impl Host for State {
