@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     process::{Output, Stdio},
 };
 
@@ -64,8 +65,17 @@ fn a_new_member_replaces_nothing() {
     let home = Home::new();
     home.write("mine/notes.md", "mine");
     let made = home.run(&["new", "worker", "mine", "--lang", "python"]);
-    assert!(!made.status.success() && said(&made).contains("mine is there, and not empty"), "{}", said(&made));
+    assert!(!made.status.success() && said(&made).contains("mine exists, and is not empty"), "{}", said(&made));
     assert_eq!(fs::read_dir(home.path("mine")).unwrap().count(), 1);
+    symlink("elsewhere", home.path("linked")).unwrap();
+    let linked = home.run(&["new", "worker", "linked", "--lang", "python"]);
+    assert!(said(&linked).contains("linked is a symlink"), "{}", said(&linked));
+    assert!(!home.path("elsewhere").exists());
+    // An empty directory is no loss. The printed command is one for a shell.
+    fs::create_dir_all(home.path("my members/reader")).unwrap();
+    let made = home.run(&["new", "worker", "my members/reader", "--lang", "python"]);
+    assert!(said(&made).contains("\n  cd 'my members/reader'\n"), "{}", said(&made));
+    assert_eq!(fs::read_dir(home.path("my members")).unwrap().count(), 1, "nothing temporary is left");
     let named = home.run(&["new", "worker", "No_Name", "--lang", "python"]);
     assert!(said(&named).contains("cannot be a member's name"), "{}", said(&named));
 }
