@@ -1,4 +1,4 @@
-//! Makes a test file of a job that ran, from its `activation.json`, `plan.json` and transcript.
+//! Makes a test file of a past job, from its `activation.json`, `plan.json` and transcript.
 
 use std::{collections::BTreeMap, io};
 
@@ -25,11 +25,11 @@ use crate::{
     scenario::{Given, Note, ToolboxTool},
 };
 
-/// Bytes that are read of a job's file.
+/// The most bytes of a job's file that are read.
 const FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The file that stands for the read roots of the job.
-const STAND_IN: &str = "sources/stand-in.md";
+/// The placeholder for the files of the job's read roots.
+const PLACEHOLDER: &str = "sources/placeholder.md";
 
 /// A test file, as it is written.
 #[derive(Serialize)]
@@ -48,11 +48,12 @@ struct Case {
 
 /// Makes the text of a test file from the directory of a job that was dispatched to a member.
 ///
-/// The model's calls of Read, Grep, Glob, WebSearch and WebFetch are left out: what they read is not the job's.
+/// The model's calls of Read, Grep, Glob, WebSearch and WebFetch are left out: the job has no copy of the files and pages
+/// that they read.
 ///
 /// # Errors
 ///
-/// Returns a sentence when the job does not have what is needed.
+/// Returns a sentence when a file of the job is missing or cannot be read.
 pub fn record(job: &Dir, name: &str) -> Result<String, String> {
     let GivenActivation { at, activation }: GivenActivation<Activation> = parsed(job, "activation.json")?
         .ok_or("the job has no activation.json: only jobs of a newer host can be recorded; dispatch its task again")?;
@@ -67,7 +68,7 @@ pub fn record(job: &Dir, name: &str) -> Result<String, String> {
     let time = at.parse().map_err(|e| format!("activation.json: `at`: {e}"))?;
     let Activation { request, posture, memories, granted_tools, toolbox_tools, bounds, .. } = activation;
     let reads_files = granted_tools.iter().any(|tool| FILE_TOOLS.contains(&tool.as_str()));
-    let stand_in = reads_files.then(|| (STAND_IN.to_owned(), String::new()));
+    let placeholder = reads_files.then(|| (PLACEHOLDER.to_owned(), String::new()));
     let given = Given {
         task: Some(request.task),
         description: Some(request.description),
@@ -76,7 +77,7 @@ pub fn record(job: &Dir, name: &str) -> Result<String, String> {
         posture: Some(posture).filter(|posture| !posture.is_empty()),
         bounds: Some(bounds),
         deny: denied(&grants),
-        files: stand_in.into_iter().collect(),
+        files: placeholder.into_iter().collect(),
         toolbox: toolbox_tools.iter().map(|tool| toolbox(tool, &calls)).collect(),
         memory: memories
             .into_iter()
@@ -91,7 +92,7 @@ pub fn record(job: &Dir, name: &str) -> Result<String, String> {
     if !sessions.is_empty() {
         let prompts = sessions.iter().map(|session| json!({"prompt": session.prompt}));
         expect.insert("sessions".to_owned(), prompts.collect());
-        let tools = kept(&calls).map(|call| json!({"tool": call.tool}));
+        let tools = repeatable(&calls).map(|call| json!({"tool": call.tool}));
         expect.insert("calls".to_owned(), tools.collect());
     }
     if let Some(result) = text(job, "result.md")? {
@@ -101,19 +102,21 @@ pub fn record(job: &Dir, name: &str) -> Result<String, String> {
     let written = toml::to_string_pretty(&Recorded { cases }).map_err(|e| format!("TOML cannot have the job: {e}"))?;
     let mut head = format!("# Recorded from a job of {at}.\n");
     if reads_files {
-        head.push_str(&format!("# {STAND_IN} stands for the read roots of the job, whose files are not recorded.\n"));
+        head.push_str(&format!(
+            "# {PLACEHOLDER} is a placeholder for the files of the job's read roots, which are not recorded.\n"
+        ));
     }
-    let left_out = calls.len() - kept(&calls).count();
+    let left_out = calls.len() - repeatable(&calls).count();
     if left_out > 0 {
         head.push_str(&format!(
-            "# {left_out} calls of built-in tools are left out: what they read is not the job's. Add it to `given.files` or\n\
-             # `given.pages`, and the calls to their turns, where the test is about them.\n"
+            "# {left_out} calls of built-in tools are left out, since the files and pages that they read are not recorded. If\n\
+             # the test is about them, add these to `given.files` or `given.pages`, and the calls to their turns.\n"
         ));
     }
     Ok(format!("{head}\n{written}"))
 }
 
-/// What the job was denied, by the names of `deny`.
+/// The capabilities that the job was denied, by the names of `deny`.
 fn denied(grants: &Grants) -> Vec<String> {
     let denied = grants.verdicts().filter(|(_, verdict)| **verdict != Verdict::Granted).map(|(name, _)| match name {
         "WebFetch" => WEB.name,
@@ -127,13 +130,13 @@ fn denied(grants: &Grants) -> Vec<String> {
     names
 }
 
-/// The plan with what a test usually compares: all of it.
+/// The whole plan, as an expectation.
 fn expected_plan(plan: &Plan) -> Value {
     serde_json::to_value(plan).unwrap_or_default()
 }
 
 /// The calls that a script can repeat.
-fn kept(calls: &[RecordedCall]) -> impl Iterator<Item = &RecordedCall> {
+fn repeatable(calls: &[RecordedCall]) -> impl Iterator<Item = &RecordedCall> {
     calls.iter().filter(|call| !is_built_in(&call.tool))
 }
 
@@ -153,7 +156,7 @@ fn toolbox(tool: &ToolDefinition, calls: &[RecordedCall]) -> ToolboxTool {
     }
 }
 
-/// What the model did in each session, in the order in which they began.
+/// The scripts of the sessions, in the order in which they began.
 fn scripts(lines: &[Line]) -> Vec<SessionScript> {
     let mut scripts = BTreeMap::<u32, SessionScript>::new();
     for line in lines {
@@ -168,7 +171,6 @@ fn scripts(lines: &[Line]) -> Vec<SessionScript> {
                 let call = ScriptedCall { tool: tool.clone(), input };
                 script.turns.last_mut().into_iter().for_each(|turn| turn.calls.push(call.clone()));
             }
-            // A turn whose calls are all left out would end the session.
             Entry::End { ending, .. } => end(script, ending),
             _ => {}
         }
@@ -176,8 +178,8 @@ fn scripts(lines: &[Line]) -> Vec<SessionScript> {
     scripts.into_values().collect()
 }
 
-/// Ends a script as its session ended. A turn without calls ends a session, so those before the last are joined with the
-/// turn after them.
+/// Ends a script as its session ended. A turn without calls ends a session, so an earlier turn whose calls were all left
+/// out is joined with the next turn.
 fn end(script: &mut SessionScript, ending: &str) {
     let turns = std::mem::take(&mut script.turns);
     let mut text = String::new();
@@ -192,9 +194,9 @@ fn end(script: &mut SessionScript, ending: &str) {
             false => script.turns.push(turn),
         }
     }
-    // A bound is reached again by itself.
-    let by_itself = [Ending::MaxTurns, Ending::MaxBudget, Ending::Deadline, Ending::Interrupted].map(|it| it.kind());
-    if ending != SUCCESS && !by_itself.iter().any(|kind| ending.contains(kind)) {
+    // A replay reaches a bound again by itself.
+    let by_replay = [Ending::MaxTurns, Ending::MaxBudget, Ending::Deadline, Ending::Interrupted].map(|it| it.kind());
+    if ending != SUCCESS && !by_replay.iter().any(|kind| ending.contains(kind)) {
         script.turns.push(Turn { fail: Some(ending.to_owned()), ..Turn::default() });
     }
 }
@@ -214,9 +216,11 @@ fn parsed<T: DeserializeOwned>(job: &Dir, file: &str) -> Result<Option<T>, Strin
     text(job, file)?.map(parse).transpose()
 }
 
-/// The lines of the transcript, but one that a crash cut off.
+/// The complete lines of the transcript: a crash can cut off the last one.
 fn lines(job: &Dir) -> Result<Vec<Line>, String> {
     let text = text(job, "transcript.jsonl")?.unwrap_or_default();
-    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    whole.map(|line| serde_json::from_str(line).map_err(|e| format!("transcript.jsonl cannot be read: {e}"))).collect()
+    let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    complete
+        .map(|line| serde_json::from_str(line).map_err(|e| format!("transcript.jsonl cannot be read: {e}")))
+        .collect()
 }
