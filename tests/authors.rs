@@ -89,7 +89,7 @@ fn a_build_is_checked_against_the_manifest_before_it_replaces_the_component() {
     assert!(built.status.success(), "{}", said(&built));
     let component = || fs::read(home.path("members/copied/guest.wasm")).unwrap();
     assert_eq!(component(), answering("good"));
-    assert!(said(&build()).contains("as it was"));
+    assert!(said(&build()).contains("unchanged"));
 
     for (source, why) in [
         (guest::worker("(i32.const 0)"), "does not export `run`"),
@@ -108,7 +108,8 @@ fn a_build_is_checked_against_the_manifest_before_it_replaces_the_component() {
 
 #[test]
 fn a_saved_edit_becomes_a_new_report_without_an_approval_or_an_old_job() {
-    let home = Home::new();
+    let mut home = Home::new();
+    home.set("XDG_CACHE_HOME", home.path("cache").to_str().unwrap());
     copying(&home, &answering("one."));
     let port = free_port();
     let mut command = home.guild();
@@ -138,4 +139,7 @@ fn a_saved_edit_becomes_a_new_report_without_an_approval_or_an_old_job() {
     assert!(status.success(), "{output}");
     // What a build writes is no change of the source.
     assert_eq!(output.matches("built ").count(), 3, "{output}");
+    // Its components evict none of those of hosts that serve.
+    assert_eq!(fs::read_dir(home.path("cache/guild/components-dev")).unwrap().count(), 3);
+    assert!(!home.path("cache/guild/components").exists());
 }
