@@ -143,3 +143,22 @@ fn a_saved_edit_becomes_a_new_report_without_an_approval_or_an_old_job() {
     assert_eq!(fs::read_dir(home.path("cache/guild/components-dev")).unwrap().count(), 3);
     assert!(!home.path("cache/guild/components").exists());
 }
+
+#[test]
+fn a_round_names_the_parts_of_a_session_that_its_runtime_did_not_use() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    fs::rename(member.join("researcher.wasm"), member.join("source.wasm")).unwrap();
+    let settings = "command = [\"cp\", \"source.wasm\", \"built\"]\noutput = \"built\"\n";
+    home.write("members/researcher/guild.build.toml", settings);
+    home.write("sources/moon.md", "# The moon\n\nThe moon is far away.\n");
+    let port = free_port();
+    let mut command = home.guild();
+    command.current_dir(&member).stdin(Stdio::piped());
+    command.args(["dev", ".", "How far away is the moon?", "--sources"]).arg(home.path("sources"));
+    command.args(["--port", &port.to_string()]);
+    let mut dev = Host::start(command, port, "/mcp");
+    dev.prints("did not use the sessions' system prompt; --agent names another runtime");
+    let (status, output) = dev.stop();
+    assert!(status.success(), "{output}");
+}
