@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     process::{Output, Stdio},
 };
 
@@ -64,8 +65,17 @@ fn a_new_member_replaces_nothing() {
     let home = Home::new();
     home.write("mine/notes.md", "mine");
     let made = home.run(&["new", "worker", "mine", "--lang", "python"]);
-    assert!(!made.status.success() && said(&made).contains("mine is there, and not empty"), "{}", said(&made));
+    assert!(!made.status.success() && said(&made).contains("mine exists, and is not empty"), "{}", said(&made));
     assert_eq!(fs::read_dir(home.path("mine")).unwrap().count(), 1);
+    symlink("elsewhere", home.path("linked")).unwrap();
+    let linked = home.run(&["new", "worker", "linked", "--lang", "python"]);
+    assert!(said(&linked).contains("linked is a symlink"), "{}", said(&linked));
+    assert!(!home.path("elsewhere").exists());
+    // An empty directory is no loss. The printed command is one for a shell.
+    fs::create_dir_all(home.path("my members/reader")).unwrap();
+    let made = home.run(&["new", "worker", "my members/reader", "--lang", "python"]);
+    assert!(said(&made).contains("\n  cd 'my members/reader'\n"), "{}", said(&made));
+    assert_eq!(fs::read_dir(home.path("my members")).unwrap().count(), 1, "nothing temporary is left");
     let named = home.run(&["new", "worker", "No_Name", "--lang", "python"]);
     assert!(said(&named).contains("cannot be a member's name"), "{}", said(&named));
 }
@@ -79,7 +89,7 @@ fn a_build_is_checked_against_the_manifest_before_it_replaces_the_component() {
     assert!(built.status.success(), "{}", said(&built));
     let component = || fs::read(home.path("members/copied/guest.wasm")).unwrap();
     assert_eq!(component(), answering("good"));
-    assert!(said(&build()).contains("as it was"));
+    assert!(said(&build()).contains("unchanged"));
 
     for (source, why) in [
         (guest::worker("(i32.const 0)"), "does not export `run`"),
@@ -98,7 +108,8 @@ fn a_build_is_checked_against_the_manifest_before_it_replaces_the_component() {
 
 #[test]
 fn a_saved_edit_becomes_a_new_report_without_an_approval_or_an_old_job() {
-    let home = Home::new();
+    let mut home = Home::new();
+    home.set("XDG_CACHE_HOME", home.path("cache").to_str().unwrap());
     copying(&home, &answering("one."));
     let port = free_port();
     let mut command = home.guild();
@@ -128,4 +139,26 @@ fn a_saved_edit_becomes_a_new_report_without_an_approval_or_an_old_job() {
     assert!(status.success(), "{output}");
     // What a build writes is no change of the source.
     assert_eq!(output.matches("built ").count(), 3, "{output}");
+    // Its components evict none of those of hosts that serve.
+    assert_eq!(fs::read_dir(home.path("cache/guild/components-dev")).unwrap().count(), 3);
+    assert!(!home.path("cache/guild/components").exists());
+}
+
+#[test]
+fn a_round_names_the_parts_of_a_session_that_its_runtime_did_not_use() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    fs::rename(member.join("researcher.wasm"), member.join("source.wasm")).unwrap();
+    let settings = "command = [\"cp\", \"source.wasm\", \"built\"]\noutput = \"built\"\n";
+    home.write("members/researcher/guild.build.toml", settings);
+    home.write("sources/moon.md", "# The moon\n\nThe moon is far away.\n");
+    let port = free_port();
+    let mut command = home.guild();
+    command.current_dir(&member).stdin(Stdio::piped());
+    command.args(["dev", ".", "How far away is the moon?", "--sources"]).arg(home.path("sources"));
+    command.args(["--port", &port.to_string()]);
+    let mut dev = Host::start(command, port, "/mcp");
+    dev.prints("did not use the sessions' system prompt; --agent names another runtime");
+    let (status, output) = dev.stop();
+    assert!(status.success(), "{output}");
 }

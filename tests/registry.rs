@@ -2,10 +2,12 @@
 
 use std::{
     fs,
-    net::TcpStream,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
 };
 
 use serde_json::{Value, json};
@@ -499,6 +501,35 @@ fn what_is_no_member_or_not_what_it_was_is_refused_and_leaves_nothing() {
     edit(&home, |manifest| manifest["component"]["world"] = json!("worker"));
     let unloadable = guild(&home, &["push", "source", &registry.named("a/unloadable")]).unwrap();
     refused(&unloadable, &["was not installed, since it does not load", "exports `run` too"]);
+}
+
+/// A registry whose manifests and lists of tags do not end. Returns its port.
+fn endless() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+                let request = lines.next().unwrap_or_default();
+                lines.take_while(|line| !line.is_empty()).for_each(drop);
+                let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
+                // An error means that the client has gone.
+                while !request.starts_with("GET /v2/ ") && (&stream).write_all(&[b' '; 65536]).is_ok() {}
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn an_answer_without_an_end_is_refused() {
+    let (home, port) = (Home::new(), endless());
+    for (reference, part) in [("a/quick:1.0.0", "its manifest"), ("a/quick", "its list of tags")] {
+        let why = install(&home, &format!("127.0.0.1:{port}/{reference}"), &["--yes"]).unwrap_err();
+        assert!(why.contains(&format!("{part} has more than 1048576 bytes")), "{why}");
+        assert_eq!((names(&home), pins(&home)), (vec![], vec![]));
+    }
 }
 
 #[test]

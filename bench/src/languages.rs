@@ -1,4 +1,4 @@
-//! Measures the workers and tools of the tutorials, by language, as `cargo xtask tutorials --all` builds them.
+//! Measures the workers and tools of the tutorials, by language. `cargo xtask tutorials` builds them.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -20,14 +20,14 @@ const PAGES: [&str; 5] = ["rust", "javascript", "python", "go", "c"];
 /// The number of activations.
 const CALLS: u32 = 100;
 
-/// Measures each language: size, compiling, `activate`, a tool's call, and the memory of a host with the tool.
+/// Measures each language: the size, the compilation, `activate`, a tool call, and the memory of a host with the tool.
 #[expect(clippy::cast_precision_loss, reason = "components are smaller than 2^52 bytes")]
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     for page in PAGES {
         let work = Path::new("target/tutorials").join(page).join("work");
         let (worker, tool) = (work.join("reader"), work.join("words/words.wasm"));
         if !tool.is_file() {
-            return Err(format!("{} is not there; `cargo xtask tutorials --all` builds it", tool.display()).into());
+            return Err(format!("{} is not there; `cargo xtask tutorials` builds it", tool.display()).into());
         }
         let manifest = Manifest::parse(&fs::read(worker.join(FILE_NAME))?)?;
         let spec = manifest.component.ok_or("the worker has no component")?;
@@ -39,7 +39,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
             let took = begun.elapsed().as_secs_f64();
             report.add(&format!("{page}: compile by {name}"), took, "s", Aim::Stated, "nothing cached");
             if strategy == Strategy::Cranelift {
-                // The first fills the caches.
+                // The first call fills the caches.
                 ours.calls(1).await?;
                 let each = ours.calls(CALLS).await? / 1e3;
                 report.add(&format!("{page}: activate"), each, "ms", Aim::AtMost(5.0), "a fresh instance, mean of 100");
@@ -57,7 +57,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
             resident,
             "MiB",
             Aim::Stated,
-            "VmRSS of a host with the tool, after that",
+            "VmRSS of a host with the tool, after these calls",
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-// The generated bindings, so that `sdk/*.c` is all of the SDK.
+// Compiles the generated bindings here, so that `sdk/*.c` has all sources of the SDK.
 #include "internal.h"
 
 #include "bindings/bindings.c"

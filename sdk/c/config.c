@@ -53,7 +53,7 @@ static bool is_one_of(const char *text, const char *const *values) {
     return *values != NULL;
 }
 
-// Checks the value of a key; NULL, or what would be accepted. A text is trimmed.
+// Checks the value of a key, and trims a text. Returns NULL, or the description of the accepted values.
 static const char *check(const guild_field_t *field, cJSON *value) {
     const char *accepted = NULL;
     bool fits = false;

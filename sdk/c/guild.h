@@ -1,10 +1,10 @@
 // Guild Hall workers and toolboxes in C.
 //
-// A worker is GUILD_WORKER(...), a toolbox GUILD_TOOLBOX(...), once in a component. A component may be both, and imports
-// only what it calls.
+// A worker is GUILD_WORKER(...), a toolbox GUILD_TOOLBOX(...), once in a component. A component may be both. It
+// imports only the functions that it calls.
 //
-// Texts are UTF-8 and end with a zero byte. Lists end with an entry whose first field is NULL. What the SDK hands out
-// needs no free: each call runs in a fresh instance, whose memory the host drops after the call.
+// Texts are UTF-8 and end with a zero byte. Lists end with an entry whose first field is NULL. The values that the
+// SDK returns need no free: each call runs in a fresh instance, whose memory the host drops after the call.
 
 #ifndef GUILD_H
 #define GUILD_H
@@ -21,29 +21,29 @@
 // ---- Fields: the keys of a config, and the inputs and outputs of tools.
 
 typedef enum {
-    GUILD_TEXT,    // in a config, one that is not blank
+    GUILD_TEXT,    // a text, which is not blank in a config
     GUILD_COUNT,   // a whole number, 1 or more
     GUILD_AMOUNT,  // a number above 0
     GUILD_FLAG,    // true or false
     GUILD_NUMBER,  // a number; this kind and those below are for tools only
     GUILD_INTEGER, // a whole number
-    GUILD_LIST,    // a list, whose items are as the first of `fields`
+    GUILD_LIST,    // a list, whose items have the kind of the first of `fields`
     GUILD_OBJECT,  // an object with `fields`
 } guild_kind_t;
 
 typedef struct guild_field {
     const char *name;
     guild_kind_t kind;
-    // What a model or a person reads about it.
+    // The description for models and people.
     const char *description;
-    // Whether a tool's caller may leave it out. All keys of a config may be left out.
+    // Whether a tool's caller may leave the field out. All keys of a config may be left out.
     bool optional;
     // The bounds of a number, or of the length of a text or a list: GUILD_MIN and GUILD_MAX.
     bool has_min, has_max;
     double min, max;
-    // What a text may be: GUILD_ONE_OF.
+    // The accepted texts: GUILD_ONE_OF.
     const char *const *values;
-    // Of a list or an object: GUILD_FIELDS.
+    // The fields of a list or an object: GUILD_FIELDS.
     const struct guild_field *fields;
 } guild_field_t;
 
@@ -53,14 +53,14 @@ typedef struct guild_field {
 #define GUILD_MAX(n) .has_max = true, .max = (n)
 #define GUILD_ONE_OF(...) .values = GUILD_NAMES(__VA_ARGS__)
 
-// A text of an object; NULL where there is none.
+// A text of an object; NULL if the object has no such text.
 const char *guild_text(const cJSON *object, const char *key);
-// A number of an object; `otherwise` where there is none.
+// A number of an object; `otherwise` if the object has no such number.
 double guild_number(const cJSON *object, const char *key, double otherwise);
-// Whether a flag of an object is there and true.
+// Whether an object has a flag that is true.
 bool guild_flag(const cJSON *object, const char *key);
 
-// ---- Workers: they check dispatches and plan their sessions, which the host runs.
+// ---- Workers. A worker checks dispatches and plans their sessions, which the host runs.
 
 // The bounds of a job. Zero is a bound that is not set.
 typedef struct {
@@ -74,9 +74,9 @@ typedef enum { GUILD_WORKER_SCOPE, GUILD_PROJECT_SCOPE, GUILD_GLOBAL_SCOPE } gui
 // A memory. It is a note from earlier work, not an instruction.
 typedef struct {
     const char *key, *content;
-    // The time at which it was written: RFC 3339 in UTC.
+    // The time of writing: RFC 3339 in UTC.
     const char *modified;
-    // The job that stored it, or NULL where that is not known.
+    // The job that stored the memory, or NULL if the job is not known.
     const char *origin;
     guild_scope_t scope;
 } guild_note_t;
@@ -84,7 +84,7 @@ typedef struct {
 // A tool of the member's toolboxes.
 typedef struct {
     const char *name, *description;
-    // JSON Schemas; the second is NULL where the output has none.
+    // JSON Schemas; the second is NULL if the output has none.
     const char *input_schema, *output_schema;
 } guild_tool_info_t;
 
@@ -103,7 +103,7 @@ typedef struct {
     const char *root;
 } guild_project_t;
 
-// What the host tells a worker about a dispatch.
+// The host's description of a dispatch.
 typedef struct {
     const char *job, *description, *task;
     // The member's posture.md, which describes the worker.
@@ -121,20 +121,20 @@ typedef struct {
     guild_bounds_t bounds;
 } guild_activation_t;
 
-// How the session of a job is to run. What is left out is as in the comments.
+// The plan of a job's session. The comments name the defaults.
 typedef struct {
     const char *prompt;        // the task
     const char *system_prompt; // posture, task, memories, and how to use the internal tools
-    const char *model;         // the operator's
-    guild_bounds_t bounds;     // the job's
+    const char *model;         // the operator's model
+    guild_bounds_t bounds;     // the bounds of the job
 } guild_plan_t;
 
 typedef struct {
-    // The keys of a dispatch's config. maxTurns, maxBudgetUsd and deadlineSeconds are taken too; others are refused.
+    // The keys of a dispatch's config. maxTurns, maxBudgetUsd and deadlineSeconds are accepted too, other keys are refused.
     const guild_field_t *config;
-    // Built-in tools that its sessions are given, as far as they were granted.
+    // The built-in tools of its sessions, of which they are given the granted ones.
     const char *const *tools;
-    // Fills in the plan and answers true, or `return guild_refuse(...)`. NULL: every dispatch has the plan's defaults.
+    // Fills in the plan and returns true, or returns guild_refuse(...). With NULL, each dispatch has the plan's defaults.
     bool (*plan)(const guild_activation_t *activation, const cJSON *config, guild_plan_t *plan);
 } guild_worker_t;
 
@@ -145,9 +145,9 @@ typedef struct {
     uint8_t *guild_export_activate(uint8_t *activation) { return guild_activate(&guild_the_worker, activation); }      \
     extern int guild_semicolon
 
-// Refuses a config that is not acceptable: the key, and what would be.
+// Refuses a config. The text names the key, and the accepted values.
 bool guild_refuse(const char *format, ...) GUILD_PRINTF(1, 2);
-// Refuses work that the worker does not do: what it does.
+// Refuses work that the worker does not do. The text says what it does.
 bool guild_unsupported(const char *format, ...) GUILD_PRINTF(1, 2);
 
 // The system prompt of a session that has the internal tools: its background, and the instructions for these tools.
@@ -155,20 +155,20 @@ char *guild_system_prompt(const guild_activation_t *activation, const char *task
 // The background of every session: the worker's identity, its project, its task, and its memories.
 char *guild_background(const guild_activation_t *activation, const char *task);
 
-// ---- Toolboxes: tools are functions from an input to a result.
+// ---- Toolboxes. A tool is a function from an input to a result.
 
 typedef struct {
     const char *name;
     // A name for people; may be NULL.
     const char *title;
-    // What the tool does and when to use it, for a model.
+    // The description for models: what the tool does, and when to use it.
     const char *description;
     const guild_field_t *input;
-    // NULL where the result is not an object.
+    // NULL if the result is not an object.
     const guild_field_t *output;
-    // Whether it changes nothing, so that calls may run side by side.
+    // Whether the tool changes nothing, so that calls may run side by side.
     bool read_only;
-    // Answers with the result, or with an error: `return guild_tool_error(...)`. The host has checked the input.
+    // Returns the result, or an error by guild_tool_error(...). The host has checked the input.
     cJSON *(*call)(const cJSON *input);
 } guild_tool_t;
 
@@ -183,21 +183,21 @@ typedef struct {
     }                                                                                                                  \
     extern int guild_semicolon
 
-// The error of a tool that did not work: why.
+// The failure of a tool. The text is the reason.
 cJSON *guild_tool_error(const char *format, ...) GUILD_PRINTF(1, 2);
-// The error of an input that is not acceptable: where, and what would be.
+// The refusal of an input. The text names the field, and the accepted values.
 cJSON *guild_invalid_input(const char *format, ...) GUILD_PRINTF(1, 2);
 
-// ---- Functions of the host. Each answers with NULL where it did not work, and guild_last_error says why. A tool that
-// ---- then answers with NULL has failed with that text.
+// ---- Functions of the host. After a failure a function returns NULL, and guild_last_error has the reason. A tool that
+// ---- then returns NULL fails with this reason.
 
 typedef enum {
     GUILD_INVALID_INPUT, // the argument is not acceptable
-    GUILD_NOT_GRANTED,   // the manifest did not ask, or the operator did not grant
-    GUILD_OVER_LIMIT,    // a size or a count
+    GUILD_NOT_GRANTED,   // the manifest does not request it, or the operator did not grant it
+    GUILD_OVER_LIMIT,    // a size or a count is over a limit
     GUILD_NO_JOB,        // no job exists in a plan or a tool call
     GUILD_JOB_ENDED,     // the job is no longer running
-    GUILD_UNAVAILABLE,   // the host could not
+    GUILD_UNAVAILABLE,   // the host failed
 } guild_error_kind_t;
 
 typedef struct {
@@ -205,10 +205,10 @@ typedef struct {
     const char *message;
 } guild_error_t;
 
-// The error of the last function of the host; NULL where it worked.
+// The error of the last function of the host; NULL after a success.
 const guild_error_t *guild_last_error(void);
 
-// Files below the granted read roots: lines `offset` to `offset + limit` of a text file, each with its number.
+// Lines `offset` to `offset + limit` of a text file below the granted read roots, each with its number.
 char *guild_file_read(const char *path, uint32_t offset, uint32_t limit);
 
 typedef struct {
@@ -218,12 +218,12 @@ typedef struct {
     const char *text;
 } guild_passage_t;
 
-// At most `limit` lines that match a regular expression, in all files or in those whose path matches `glob`.
+// At most `limit` lines that match a regular expression, in all files or in the files whose paths match `glob`.
 guild_passage_t *guild_file_grep(const char *pattern, const char *glob, uint32_t limit);
-// At most `limit` paths of files that match, newest first.
+// At most `limit` paths of files that match a pattern, newest first.
 const char **guild_file_glob(const char *pattern, uint32_t limit);
 
-// The text of a memory; NULL also where there is none, without an error then. A plan or a tool call stores none.
+// The text of a memory; NULL without an error if there is no such memory. A plan or a tool call stores no memories.
 char *guild_memory_load(guild_scope_t scope, const char *key);
 
 typedef struct {
@@ -251,14 +251,14 @@ void guild_log(guild_level_t level, const char *format, ...) GUILD_PRINTF(2, 3);
 
 // ---- Memory, texts, and faults.
 
-// Zeroed memory, which lasts as long as the call.
+// Zeroed memory, which is valid until the call ends.
 void *guild_alloc(size_t size);
 // A text by a format of printf.
 char *guild_format(const char *format, ...) GUILD_PRINTF(1, 2);
-// Ends the call: the text goes to standard error, which the host quotes in the call's error. An assert does the same.
+// Ends the call. The text goes to stderr, which the host quotes in the error of the call. An assert does the same.
 _Noreturn void guild_fail(const char *format, ...) GUILD_PRINTF(1, 2);
 
-// ---- What the macros expand to.
+// ---- The expansions of the macros.
 
 #define GUILD_EXPORT(name) __attribute__((export_name(name)))
 

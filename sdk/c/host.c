@@ -9,7 +9,7 @@ const guild_error_t *guild_last_error(void) {
     return has_failed ? &last_error : NULL;
 }
 
-// Takes the outcome of a function of the host: whether it worked.
+// Stores the error of a function of the host, and returns whether the function succeeded.
 static bool worked(bool is_ok, const guild_worker_types_host_error_t *error) {
     has_failed = !is_ok;
     if (is_ok) {

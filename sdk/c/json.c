@@ -1,10 +1,10 @@
-// cJSON (`cjson/README.md`), so that `sdk/*.c` is all of the SDK.
+// Compiles cJSON (`cjson/README.md`) here, so that `sdk/*.c` has all sources of the SDK.
 
 #include <stdlib.h>
 
 #include "internal.h"
 
-// The host takes documents of 128 levels; cJSON's own bound is more than a stack of 64 KiB has room for.
+// The host accepts documents of 128 levels. The default of cJSON needs more than a stack of 64 KiB.
 #undef CJSON_NESTING_LIMIT
 #define CJSON_NESTING_LIMIT 128
 #include "cjson/cJSON.c"

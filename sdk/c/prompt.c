@@ -5,7 +5,7 @@
 #include "internal.h"
 #include "texts.h"
 
-// The scope of a note and its origin. The keys compacted and left-out are the host's own.
+// The scope of a note and its origin. The host itself writes the notes `compacted` and `left-out`.
 static char *heading(const guild_note_t *note) {
     static const char *const scopes[] = {"worker", "project", "global"};
     if (strcmp(note->key, "left-out") == 0 && note->scope == GUILD_WORKER_SCOPE && note->origin == NULL) {
@@ -20,7 +20,7 @@ static char *heading(const guild_note_t *note) {
     return guild_format("[%s note `%s`, %s, %s]", scopes[note->scope], note->key, origin, note->modified);
 }
 
-// The section of memories. Each line of a note is quoted, so that none passes for a line of the prompt.
+// The section of memories. Each line of a note is quoted, so that it cannot pass for a line of the prompt.
 static char *memories(const guild_note_t *notes) {
     char *section = guild_format("%s", memories_heading);
     for (; notes->key != NULL; notes++) {

@@ -62,7 +62,7 @@ const char **guild_names_from_host(bindings_list_string_t names) {
     return copies;
 }
 
-// The length of the white space of Unicode at the start of a text; 0 where there is none.
+// The length of the white space of Unicode at the start of a text, in bytes.
 static size_t white_space(const char *text) {
     static const char *const wide[] = { // U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, ...
         "\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x81", "\xe2\x80\x82", "\xe2\x80\x83",

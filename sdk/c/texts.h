@@ -1,4 +1,4 @@
-// What a session is told: the same in every language, held byte for byte to `sdk/rust/src/prompt.rs` by a test there.
+// The texts of sessions, the same in every language: a test of `sdk/rust` holds them to its `src/prompt.rs` byte for byte.
 
 static const char tool_instructions[] =
     "You work on your own, in the background. Nobody reads what you write between tool calls, and nobody answers questions while you work: everything that matters goes through these tools. The operator may have withheld some of them; then go on without.\n"

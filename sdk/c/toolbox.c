@@ -1,4 +1,4 @@
-// The export `toolbox`: the tools' schemas, made of their tables of fields, and their calls.
+// Exports `toolbox`: the schemas of the tools, made of their tables of fields, and their calls.
 
 #include <string.h>
 

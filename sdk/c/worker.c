@@ -1,4 +1,4 @@
-// The export `dispatch`: an activation as C has it, and the plan or the refusal.
+// Exports `dispatch`: converts the activation, and answers with the plan or the refusal.
 
 #include <string.h>
 
@@ -47,7 +47,7 @@ static guild_worker_types_bounds_t bounds_to_host(guild_bounds_t bounds) {
     };
 }
 
-// The smaller value of each bound; one that only one side sets applies.
+// The smaller value of each bound. A bound that only one side sets applies.
 static guild_bounds_t smaller(guild_bounds_t a, guild_bounds_t b) {
 #define LEAST(name) (a.name == 0 || (b.name != 0 && b.name < a.name) ? b.name : a.name)
     return (guild_bounds_t){LEAST(max_turns), LEAST(max_budget_usd), LEAST(deadline_seconds)};
@@ -102,7 +102,7 @@ static guild_activation_t activation_from_host(const exports_guild_worker_dispat
     return to;
 }
 
-// The granted tools among the wanted ones.
+// The granted tools among the requested ones.
 static bindings_list_string_t granted(bindings_list_string_t tools, const char *const *wanted) {
     bindings_list_string_t both = {guild_alloc(tools.len * sizeof *both.ptr), 0};
     for (size_t i = 0; i < tools.len; i++) {

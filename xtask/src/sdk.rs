@@ -13,7 +13,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The manifests that repeat the version.
 const MANIFESTS: [&str; 3] = ["sdk/rust/Cargo.toml", "sdk/js/package.json", "sdk/python/pyproject.toml"];
 
-/// Packs the SDKs below `target/sdk/`. An SDK whose packer is not installed is skipped by name.
+/// Packs the SDKs below `target/sdk/`. An SDK whose packer is not installed is skipped, and named.
 pub(crate) fn pack() -> Result<(), String> {
     MANIFESTS.into_iter().try_for_each(check_version)?;
     let to = root().join("target/sdk");
@@ -41,6 +41,7 @@ pub(crate) fn pack() -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that a manifest has the version of the workspace.
 fn check_version(manifest: &str) -> Result<(), String> {
     let text = fs::read_to_string(root().join(manifest)).map_err(|e| format!("{manifest}: {e}"))?;
     let lines = [format!("version = \"{VERSION}\""), format!("\"version\": \"{VERSION}\",")];
@@ -49,16 +50,16 @@ fn check_version(manifest: &str) -> Result<(), String> {
 }
 
 fn rust(to: &Path) -> Result<(), String> {
-    let made = to.join("cargo");
+    let scratch = to.join("cargo");
     let mut package = cargo();
     package.args(["package", "--no-verify", "--allow-dirty", "--manifest-path", "sdk/rust/Cargo.toml"]);
-    run(package.arg("--target-dir").arg(&made))?;
+    run(package.arg("--target-dir").arg(&scratch))?;
     let name = format!("guild-plugin-sdk-{VERSION}.crate");
-    fs::rename(made.join("package").join(&name), to.join(&name)).map_err(|e| format!("{name}: {e}"))?;
-    fs::remove_dir_all(&made).map_err(|e| format!("{}: {e}", made.display()))
+    fs::rename(scratch.join("package").join(&name), to.join(&name)).map_err(|e| format!("{name}: {e}"))?;
+    fs::remove_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))
 }
 
-/// Archives a folder as it was committed.
+/// Archives a folder of the last commit.
 fn archive(folder: &str, prefix: &str, to: &Path) -> Result<(), String> {
     let mut git = Command::new("git");
     git.args(["archive", &format!("--prefix={prefix}"), "--output"]).arg(to).arg("HEAD");

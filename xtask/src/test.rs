@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs all checks that a change must pass.
 
-use std::{fs, process::Stdio};
+use std::{env, ffi::OsString, fs, process::Stdio};
 
 use crate::{
     bindings, claude, clients, deny, guests, modules,
@@ -18,6 +18,11 @@ const PROGRAMS: [(&[&str], &str); 3] = [
     (&["prometheus"], "test(/real_prometheus/)"),
     (&["docker-registry"], "test(/^registry::/)"),
 ];
+
+/// The languages in which an SDK is compared with that of Rust, and their programs. A test of `sdk/rust` ends with the
+/// name of its language.
+const SDK_LANGUAGES: [(&str, &str, &str); 3] =
+    [("python", "python3", "--version"), ("javascript", "node", "--version"), ("go", "go", "version")];
 
 /// Sets everything up and runs the checks; the first failure ends the run. Only `all` includes the third-party
 /// programs, which must be downloaded and take as long as the other checks.
@@ -72,9 +77,12 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>, all: bool) -> Result<(), S
     // The binary of the tests is used here too.
     steps.take("tutorials", || tutorials::check(&root().join("target/debug/guild"), all, &[]))?;
     steps.take("tests of the plugins", || {
+        let (path, skipped) = sdk_languages()?;
         ["sdk/rust/Cargo.toml", "plugins/Cargo.toml"].into_iter().try_for_each(|manifest| {
             let place = ["--target-dir", "plugins/target"];
-            run(cargo().args(["test", "--workspace", "--quiet", "--manifest-path", manifest]).args(place))
+            let mut cargo = cargo();
+            cargo.args(["test", "--workspace", "--quiet", "--manifest-path", manifest]).args(place);
+            run(cargo.env("PATH", &path).arg("--").args(&skipped))
         })
     })?;
     steps.take("documentation tests", || run(cargo().args(["test", "--workspace", "--doc", "--quiet"])))
@@ -90,6 +98,21 @@ fn possible() -> String {
         }
     }
     selected
+}
+
+/// The `PATH` for the comparison of the SDKs, and the options that leave out the languages that are not installed.
+fn sdk_languages() -> Result<(OsString, Vec<String>), String> {
+    let go = tutorials::go().ok().flatten();
+    let mut skipped = Vec::new();
+    for (language, program, version) in SDK_LANGUAGES {
+        if says(program, &[version]).is_err() && !(language == "go" && go.is_some()) {
+            println!("comparison of the SDKs in {language}: SKIPPED, since {program} is not installed");
+            skipped.extend(["--skip".to_owned(), format!("_in_{language}")]);
+        }
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(go.into_iter().chain(env::split_paths(&path))).map_err(|e| e.to_string())?;
+    Ok((path, skipped))
 }
 
 fn for_guests(check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {

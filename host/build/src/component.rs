@@ -1,4 +1,4 @@
-//! Makes a component of what a language's command wrote.
+//! Turns the output of a language's command into a component.
 
 use guild_contract::manifest::World;
 use wasi_preview1_component_adapter_provider::{
@@ -11,8 +11,8 @@ use crate::world;
 /// The version field of a core module; that of a component is another one.
 const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-/// Makes a component of a core module that was built against `guild:worker` and WASI preview 1. What is a component
-/// already stays as it is.
+/// Turns a core module that was built against `guild:worker` and WASI preview 1 into a component. A component stays as it
+/// is.
 pub(crate) fn make(mut bytes: Vec<u8>, world: World) -> Result<Vec<u8>, String> {
     if !bytes.starts_with(CORE_MODULE) {
         return Ok(bytes);

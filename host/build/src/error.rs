@@ -13,7 +13,7 @@ pub enum BuildError {
         /// The system's error.
         error: io::Error,
     },
-    /// A new member cannot be written, and why.
+    /// A new member cannot be written; the text is the reason.
     #[error("{0}")]
     New(String),
     /// `guild.build.toml` is not valid.
@@ -30,15 +30,15 @@ pub enum BuildError {
     Program {
         /// The program.
         program: String,
-        /// What is wrong with it: "is not installed".
+        /// The defect, such as "is not installed".
         why: String,
-        /// How to get it.
+        /// The way to install it.
         remedy: String,
     },
-    /// The language's command failed. It has said why itself.
+    /// The language's command failed, and printed the reason itself.
     #[error("`{command}` ended with {status}")]
     Command {
-        /// The command, as one would type it.
+        /// The command, as a person would type it.
         command: String,
         /// Its exit status.
         status: ExitStatus,
@@ -46,12 +46,12 @@ pub enum BuildError {
     /// The command wrote no component.
     #[error("`{command}` wrote no {}", path.display())]
     NoOutput {
-        /// The command, as one would type it.
+        /// The command, as a person would type it.
         command: String,
-        /// The file that it was to write.
+        /// The file that the command should have written.
         path: PathBuf,
     },
-    /// What the command wrote cannot become a component.
+    /// The output of the command cannot become a component.
     #[error("{} cannot become a component of the world {world}: {why}", path.display())]
     Encode {
         /// The file.

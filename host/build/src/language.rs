@@ -12,7 +12,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::{
     BuildError,
-    programs::{Program, run, typed},
+    programs::{Program, command_line, run},
     world,
 };
 
@@ -35,13 +35,13 @@ pub enum Language {
     C,
 }
 
-/// What a language's command works on.
-pub(crate) struct Work<'a> {
+/// The input of a language's command.
+pub(crate) struct BuildInput<'a> {
     /// The member's directory.
     pub(crate) directory: &'a Path,
-    /// The directory for what is made on the way.
+    /// The directory for intermediate files.
     pub(crate) scratch: &'a Path,
-    /// The source that the command begins with, where the language has one and it is named.
+    /// The source that the command begins with, if the settings name one.
     pub(crate) entry: Option<&'a str>,
     /// The engine of JavaScript.
     pub(crate) engine: Engine,
@@ -58,9 +58,11 @@ pub(crate) enum Engine {
     StarlingMonkey,
 }
 
-/// What a command wrote, and the command.
-pub(crate) struct Made {
+/// The output of a command.
+pub(crate) struct BuildOutput {
+    /// The file that it wrote: a component or a core module.
     pub(crate) file: PathBuf,
+    /// The command, as a person would type it.
     pub(crate) command: String,
 }
 
@@ -78,7 +80,8 @@ const COMPONENTIZE_PY: Program = Program {
     name: "componentize-py",
     remedy: "run `python3 -m venv .venv && .venv/bin/pip install -r requirements.txt` in the member's directory",
 };
-/// Those with a version first: Debian's `clang` is an older one, without the libraries that come with these.
+/// The names of clang. Names with a version come first: Debian's `clang` is an older version, without the WebAssembly
+/// libraries of these.
 const CLANG: [&str; 4] = ["clang-21", "clang-20", "clang-19", "clang"];
 const CLANG_REMEDY: &str = "install it with wasi-libc, on Debian: \
                             `apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32`";
@@ -113,13 +116,13 @@ impl Language {
     }
 
     /// Runs the language's command.
-    pub(crate) fn build(self, work: &Work<'_>) -> Result<Made, BuildError> {
+    pub(crate) fn build(self, input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
         match self {
-            Self::Rust => rust(work),
-            Self::Go => go(work),
-            Self::Js | Self::Ts => js(work),
-            Self::Python => python(work),
-            Self::C => c(work),
+            Self::Rust => rust(input),
+            Self::Go => go(input),
+            Self::Js | Self::Ts => js(input),
+            Self::Python => python(input),
+            Self::C => c(input),
         }
     }
 }
@@ -134,14 +137,14 @@ fn sources(directory: &Path, extension: &str) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The source that a command begins with: the named one, or else the only one of these extensions.
-fn entry(work: &Work<'_>, extensions: &[&str]) -> Result<PathBuf, BuildError> {
-    if let Some(entry) = work.entry {
-        return Ok(work.directory.join(entry));
+fn entry(input: &BuildInput<'_>, extensions: &[&str]) -> Result<PathBuf, BuildError> {
+    if let Some(entry) = input.entry {
+        return Ok(input.directory.join(entry));
     }
-    let found: Vec<PathBuf> = extensions.iter().flat_map(|extension| sources(work.directory, extension)).collect();
+    let found: Vec<PathBuf> = extensions.iter().flat_map(|extension| sources(input.directory, extension)).collect();
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(BuildError::NoSource(work.directory.to_owned())),
+        [] => Err(BuildError::NoSource(input.directory.to_owned())),
         many => {
             let names: Vec<_> = many.iter().filter_map(|path| path.file_name()?.to_str()).collect();
             Err(BuildError::Settings(format!(
@@ -153,37 +156,37 @@ fn entry(work: &Work<'_>, extensions: &[&str]) -> Result<PathBuf, BuildError> {
     }
 }
 
-fn rust(work: &Work<'_>) -> Result<Made, BuildError> {
+fn rust(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     let cargo = CARGO.find(&[])?;
     let mut command = Command::new(&cargo);
     command.args(["build", "--release", "--target", RUST_TARGET, "--message-format", "json-render-diagnostics"]);
-    command.current_dir(work.directory).stderr(Stdio::inherit());
-    let typed = typed(&command);
+    command.current_dir(input.directory).stderr(Stdio::inherit());
+    let line = command_line(&command);
     let output = command.output().map_err(|error| BuildError::File { path: cargo, error })?;
     if !output.status.success() {
-        return match has_rust_target(work.directory) {
+        return match has_rust_target(input.directory) {
             Some(false) => Err(BuildError::Program {
                 program: "cargo".to_owned(),
                 why: format!("has no target {RUST_TARGET}"),
                 remedy: format!("run `rustup target add {RUST_TARGET}`"),
             }),
-            _ => Err(BuildError::Command { command: typed, status: output.status }),
+            _ => Err(BuildError::Command { command: line, status: output.status }),
         };
     }
-    let manifest = work.directory.join("Cargo.toml");
+    let manifest = input.directory.join("Cargo.toml");
     let messages = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     let is_library = |message: &Artifact| {
         message.manifest_path == manifest && message.target.kind.iter().any(|kind| kind == "cdylib")
     };
     let mut files = messages.filter(is_library).flat_map(|message| message.filenames);
     let file = files.find(|path| path.extension() == Some(OsStr::new("wasm")));
-    file.map(|file| Made { file, command: typed.clone() }).ok_or(BuildError::NoOutput {
-        command: typed,
+    file.map(|file| BuildOutput { file, command: line.clone() }).ok_or(BuildError::NoOutput {
+        command: line,
         path: PathBuf::from("component: its Cargo.toml needs `[lib] crate-type = [\"cdylib\"]`"),
     })
 }
 
-/// What cargo says of a file that it made.
+/// A message of cargo about the files of one target.
 #[derive(Deserialize)]
 struct Artifact {
     manifest_path: PathBuf,
@@ -197,44 +200,44 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Whether the toolchain has the target; none where it cannot be asked.
+/// Whether the toolchain has the target; `None` if it cannot be asked.
 fn has_rust_target(directory: &Path) -> Option<bool> {
-    let said = Command::new("rustc").args(["--print", "sysroot"]).current_dir(directory).output().ok()?;
-    let sysroot = String::from_utf8(said.stdout).ok().filter(|_| said.status.success())?;
+    let output = Command::new("rustc").args(["--print", "sysroot"]).current_dir(directory).output().ok()?;
+    let sysroot = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
     Some(Path::new(sysroot.trim()).join("lib/rustlib").join(RUST_TARGET).is_dir())
 }
 
-fn go(work: &Work<'_>) -> Result<Made, BuildError> {
+fn go(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     let go = GO.find(&[])?;
-    let file = work.scratch.join("core.wasm");
+    let file = input.scratch.join("core.wasm");
     let mut command = Command::new(go);
-    // `-s -w` leaves out what only a debugger reads. The bindings export functions of the runtime by their names.
+    // `-s -w` leaves out the data of debuggers. The bindings export functions of the runtime by their names.
     command
         .args(["build", "-trimpath", "-buildmode=c-shared", "-ldflags=-s -w -checklinkname=0", "-o"])
         .arg(&file)
         .arg(".");
-    command.env("GOOS", "wasip1").env("GOARCH", "wasm").current_dir(work.directory);
+    command.env("GOOS", "wasip1").env("GOARCH", "wasm").current_dir(input.directory);
     run(&mut command)?;
-    Ok(Made { file, command: typed(&command) })
+    Ok(BuildOutput { file, command: command_line(&command) })
 }
 
-fn js(work: &Work<'_>) -> Result<Made, BuildError> {
-    let entry = entry(work, &["ts", "js", "mjs"])?;
-    let local = [work.directory.join("node_modules/.bin")];
-    let (esbuild, componentize) = match work.engine {
+fn js(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
+    let entry = entry(input, &["ts", "js", "mjs"])?;
+    let local = [input.directory.join("node_modules/.bin")];
+    let (esbuild, componentize) = match input.engine {
         Engine::QuickJs => (ESBUILD.find(&local)?, COMPONENTIZE_QJS.find(&local)?),
         Engine::StarlingMonkey => (ESBUILD.find(&local)?, JCO.find(&local)?),
     };
     let (wit, bundle, file) =
-        (work.scratch.join("wit"), work.scratch.join("bundle.js"), work.scratch.join("made.wasm"));
+        (input.scratch.join("wit"), input.scratch.join("bundle.js"), input.scratch.join("built.wasm"));
     let mut command = Command::new(esbuild);
     command.arg(entry).args(["--bundle", "--format=esm", "--log-level=warning"]);
     // QuickJS waits within an export, so `async` has to become generators (sdk/js/promise.js).
-    command.args((work.engine == Engine::QuickJs).then_some("--target=es2016"));
+    command.args((input.engine == Engine::QuickJs).then_some("--target=es2016"));
     command.args(["--external:guild:*", "--external:wasi:*"]).arg(format!("--outfile={}", bundle.display()));
-    run(command.current_dir(work.directory))?;
+    run(command.current_dir(input.directory))?;
     let mut command = Command::new(componentize);
-    match work.engine {
+    match input.engine {
         Engine::QuickJs => {
             command.args(["--sync", "--wit"]).arg(&wit).args(["--world", world::NAME, "--js"]).arg(&bundle);
             command.arg("--output").arg(&file);
@@ -244,25 +247,25 @@ fn js(work: &Work<'_>) -> Result<Made, BuildError> {
             command.args(["--disable", "http", "fetch-event", "--out"]).arg(&file);
         }
     }
-    run(command.current_dir(work.directory))?;
-    Ok(Made { file, command: typed(&command) })
+    run(command.current_dir(input.directory))?;
+    Ok(BuildOutput { file, command: command_line(&command) })
 }
 
-fn python(work: &Work<'_>) -> Result<Made, BuildError> {
-    let entry = entry(work, &["py"])?;
-    let local = [".venv/bin", "venv/bin"].map(|place| work.directory.join(place));
+fn python(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
+    let entry = entry(input, &["py"])?;
+    let local = [".venv/bin", "venv/bin"].map(|place| input.directory.join(place));
     let componentize = COMPONENTIZE_PY.find(&local)?;
-    let file = work.scratch.join("made.wasm");
+    let file = input.scratch.join("built.wasm");
     let mut command = Command::new(componentize);
-    command.arg("-d").arg(work.scratch.join("wit")).args(["-w", world::NAME, "componentize"]);
+    command.arg("-d").arg(input.scratch.join("wit")).args(["-w", world::NAME, "componentize"]);
     let module = entry.file_stem().unwrap_or_default();
-    command.arg(module).arg("-p").arg(entry.parent().unwrap_or(work.directory));
+    command.arg(module).arg("-p").arg(entry.parent().unwrap_or(input.directory));
     command.args(["-p", ".", "-p", "sdk", "-o"]).arg(&file);
-    run(command.current_dir(work.directory))?;
-    Ok(Made { file, command: typed(&command) })
+    run(command.current_dir(input.directory))?;
+    Ok(BuildOutput { file, command: command_line(&command) })
 }
 
-fn c(work: &Work<'_>) -> Result<Made, BuildError> {
+fn c(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     let clang = CLANG.iter().find_map(|name| which::which(name).ok());
     let missing = |why: &str| BuildError::Program {
         program: "clang".to_owned(),
@@ -276,18 +279,19 @@ fn c(work: &Work<'_>) -> Result<Made, BuildError> {
     if !finds(&clang, "-print-prog-name=wasm-ld") && which::which("wasm-ld").is_err() {
         return Err(missing("has no linker for WebAssembly"));
     }
-    let file = work.scratch.join("core.wasm");
+    let file = input.scratch.join("core.wasm");
     let mut command = Command::new(clang);
     command.args(["--target=wasm32-wasi", "-mexec-model=reactor", "-O2", "-Wall", "-Isdk"]);
-    // A stack that overflows is to trap, and not to write over data; the linker's own size is 64 KiB.
+    // The stack comes first in memory, so that an overflow traps and overwrites no data. The linker's default size is
+    // 64 KiB.
     command.args(["-Wl,--stack-first", "-Wl,-z,stack-size=1048576"]);
-    command.args(sources(work.directory, "c")).args(sources(&work.directory.join("sdk"), "c")).arg("-o").arg(&file);
-    run(command.current_dir(work.directory))?;
-    Ok(Made { file, command: typed(&command) })
+    command.args(sources(input.directory, "c")).args(sources(&input.directory.join("sdk"), "c")).arg("-o").arg(&file);
+    run(command.current_dir(input.directory))?;
+    Ok(BuildOutput { file, command: command_line(&command) })
 }
 
-/// Whether clang answers with a file that is there: it says the bare name of one that it does not find.
+/// Whether clang finds a file: it prints the absolute path of a file that exists, and the bare name of any other.
 fn finds(clang: &Path, question: &str) -> bool {
-    let said = Command::new(clang).args(["--target=wasm32-wasi", question]).output();
-    said.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_absolute())
+    let output = Command::new(clang).args(["--target=wasm32-wasi", question]).output();
+    output.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_absolute())
 }

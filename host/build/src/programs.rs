@@ -8,9 +8,10 @@ use std::{
 
 use crate::BuildError;
 
-/// A program that a language needs, and how to get it.
+/// A program that a language needs.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
+    /// The way to install it.
     pub(crate) remedy: &'static str,
 }
 
@@ -19,7 +20,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Returns the remedy if there is none.
+    /// Returns [`BuildError::Program`] with the remedy if the program is not installed.
     pub(crate) fn find(&self, directories: &[PathBuf]) -> Result<PathBuf, BuildError> {
         let local = directories.iter().map(|directory| directory.join(self.name)).find(|path| path.is_file());
         match local {
@@ -33,8 +34,8 @@ impl Program {
     }
 }
 
-/// A command as one would type it.
-pub(crate) fn typed(command: &Command) -> String {
+/// The command as a person would type it.
+pub(crate) fn command_line(command: &Command) -> String {
     let quoted = |word: &OsStr| {
         let word = word.to_string_lossy();
         let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c));
@@ -47,12 +48,12 @@ pub(crate) fn typed(command: &Command) -> String {
     variables.chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a command, whose output goes to where this process's goes.
+/// Runs a command. Its output goes to the output of this process.
 pub(crate) fn run(command: &mut Command) -> Result<(), BuildError> {
-    let typed = typed(command);
+    let line = command_line(command);
     let program = command.get_program().to_owned();
-    // Stdin is that of the command which builds.
+    // `guild dev` reads tasks from stdin.
     let status =
         command.stdin(Stdio::null()).status().map_err(|error| BuildError::File { path: program.into(), error })?;
-    if status.success() { Ok(()) } else { Err(BuildError::Command { command: typed, status }) }
+    if status.success() { Ok(()) } else { Err(BuildError::Command { command: line, status }) }
 }

@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use crate::{
     BuildError, Language, component,
-    language::{Engine, Made, Work},
-    programs::{run, typed},
+    language::{BuildInput, BuildOutput, Engine},
+    programs::{command_line, run},
     world,
 };
 
-/// The directory for what is made on the way, below the member's.
+/// The directory for intermediate files, below the member's.
 const SCRATCH: &str = ".guild";
 /// The file with the settings of a build.
 const SETTINGS: &str = "guild.build.toml";
@@ -28,7 +28,7 @@ pub struct Project {
     settings: Settings,
 }
 
-/// `guild.build.toml`: what differs from the language's own way.
+/// `guild.build.toml`: the differences from the language's default build.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -45,14 +45,14 @@ struct Settings {
     output: Option<PathBuf>,
 }
 
-/// A component that was made.
+/// The result of a build.
 #[derive(Debug)]
 pub struct Built {
     /// The file, which the member's manifest names.
     pub file: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Whether the file was another before.
+    /// Whether the build changed the file.
     pub is_new: bool,
 }
 
@@ -86,14 +86,14 @@ impl Project {
         self.directory.join(&self.component.file)
     }
 
-    /// The files that a build makes in the member's directory.
+    /// The files that a build writes into the member's directory.
     pub fn outputs(&self) -> Vec<PathBuf> {
         let own = self.settings.output.as_ref().map(|output| self.directory.join(output));
         own.into_iter().chain([self.output()]).collect()
     }
 
-    /// The language of the member; none where a command of its own makes the component. A setting that would have no
-    /// effect is an error.
+    /// The language of the member; `None` if the settings have a command that makes the component. A setting that would
+    /// have no effect is an error.
     fn language(&self) -> Result<Option<Language>, BuildError> {
         let Settings { language, entry, engine, command, .. } = &self.settings;
         let found = match command.is_empty() {
@@ -119,20 +119,20 @@ impl Project {
         }
     }
 
-    /// Makes the component, and puts it where the manifest says. What the programs say goes to where this process's
-    /// output goes.
+    /// Builds the component, and writes it into the file that the manifest names. The output of the programs goes to the
+    /// output of this process.
     ///
     /// # Errors
     ///
-    /// Returns the reason that there is no component, or that it does not fit the manifest. The component that was
-    /// there before then stays.
+    /// Returns the reason that there is no component, or that it does not fit the manifest. The earlier component then
+    /// stays.
     pub fn build(&self) -> Result<Built, BuildError> {
         let language = self.language()?;
         let scratch = self.directory.join(SCRATCH);
         let wit = scratch.join("wit");
         world::write(&wit, &self.component).map_err(|error| failed(&wit, error))?;
-        let made = match language {
-            Some(language) => language.build(&Work {
+        let output = match language {
+            Some(language) => language.build(&BuildInput {
                 directory: &self.directory,
                 scratch: &scratch,
                 entry: self.settings.entry.as_deref(),
@@ -140,7 +140,7 @@ impl Project {
             })?,
             None => self.own_command()?,
         };
-        let Made { file, command } = made;
+        let BuildOutput { file, command } = output;
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(BuildError::NoOutput { command, path: file }),
@@ -157,26 +157,26 @@ impl Project {
             why,
         })?;
         self.check(&bytes)?;
-        self.put(&bytes)
+        self.write(&bytes)
     }
 
-    fn own_command(&self) -> Result<Made, BuildError> {
+    fn own_command(&self) -> Result<BuildOutput, BuildError> {
         let (Some((program, arguments)), Some(output)) = (self.settings.command.split_first(), &self.settings.output)
         else {
             return Err(BuildError::NoSource(self.directory.clone()));
         };
         let mut command = Command::new(program);
         run(command.args(arguments).current_dir(&self.directory))?;
-        Ok(Made { file: self.directory.join(output), command: typed(&command) })
+        Ok(BuildOutput { file: self.directory.join(output), command: command_line(&command) })
     }
 
-    /// Checks the component against the manifest as a host does that grants all that it asks for.
+    /// Checks the component against the manifest, as a host does that grants every requested capability.
     fn check(&self, bytes: &[u8]) -> Result<(), BuildError> {
         let outside = guild_inspect::outside(bytes)?;
         Ok(guild_inspect::check(&outside, &self.component, &Grants::default())?)
     }
 
-    fn put(&self, bytes: &[u8]) -> Result<Built, BuildError> {
+    fn write(&self, bytes: &[u8]) -> Result<Built, BuildError> {
         let file = self.output();
         let is_new = fs::read(&file).map_or(true, |before| before != bytes);
         if is_new {

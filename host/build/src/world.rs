@@ -28,16 +28,16 @@ fn text(imports: impl IntoIterator<Item = Interface>, world: World) -> String {
     text
 }
 
-/// Writes the member's world, with the imports that its manifest asks for, for tools that import all of a world.
+/// Writes the member's world with the imports that its manifest requests, for tools that import all of a world.
 pub(crate) fn write(directory: &Path, spec: &ComponentSpec) -> io::Result<()> {
-    let asked = Interface::ALL.iter().copied().filter(|interface| spec.asks(interface.kind()));
+    let requested = Interface::ALL.iter().copied().filter(|interface| spec.asks(interface.kind()));
     let package = directory.join("deps/worker");
     fs::create_dir_all(&package)?;
     for name in Wit::iter() {
         let file = Wit::get(&name).ok_or(io::ErrorKind::NotFound)?;
         fs::write(package.join(&*name), file.data)?;
     }
-    fs::write(directory.join("world.wit"), text(asked, spec.world))
+    fs::write(directory.join("world.wit"), text(requested, spec.world))
 }
 
 /// A world with every import and the exports of `world`, for modules that import only what they call.

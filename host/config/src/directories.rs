@@ -2,9 +2,15 @@
 
 use std::{env, path::PathBuf};
 
-/// The directory of compiled components.
+/// The directory of compiled components, of hosts that serve.
 pub fn cache() -> Option<PathBuf> {
     of_user("XDG_CACHE_HOME", ".cache").map(|caches| caches.join("components"))
+}
+
+/// The directory of compiled components of `guild dev` and `guild test`. Each build makes other ones, which would evict
+/// those of hosts that serve.
+pub fn dev_cache() -> Option<PathBuf> {
+    of_user("XDG_CACHE_HOME", ".cache").map(|caches| caches.join("components-dev"))
 }
 
 /// The directory of state that outlives a host: the audit log, and the directories of the next two functions.

@@ -1,4 +1,4 @@
-//! Defines what a case expects, and compares it with a recording.
+//! Defines the expectations of a case, and compares them with a recording.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::recording::{HostCall, Outcome, RecordedCall, RecordedSession, Recording};
 
-/// What a case expects. A key that is not there is not compared, except that a refusal or an error has to be expected.
+/// The expectations of a case. An absent key is not compared; but a refusal or an error that is not expected is a
+/// mismatch.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Expect {
@@ -30,7 +31,7 @@ pub struct Expect {
     pub sessions: Option<Vec<ExpectedSession>>,
     /// The calls of tools in all sessions, in the order in which they are made.
     pub calls: Option<Vec<ExpectedCall>>,
-    /// The calls by which the component itself reaches files, the web, its job and sessions.
+    /// The calls of host functions by the component.
     pub host_calls: Option<Vec<ExpectedHostCall>>,
     /// The last summary of the job.
     pub summary: Option<Text>,
@@ -46,33 +47,33 @@ pub struct Expect {
     pub log: Option<Text>,
 }
 
-/// The plan of a dispatch: one of both keys.
+/// The plan of a dispatch, with one of these keys.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ExpectedPlan {
     /// The host runs this session.
     pub session: Option<ExpectedSession>,
-    /// The component carries the job out itself, within these bounds.
+    /// The component carries out the job itself, within these bounds.
     pub own_run: Option<Bounds>,
 }
 
-/// A session: of a plan, or one that began.
+/// A session of a plan, or a session that began.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ExpectedSession {
-    /// Who the agent is.
+    /// The role of the agent.
     pub system_prompt: Option<Text>,
     /// The first message.
     pub prompt: Option<Text>,
-    /// The names of its tools: of a plan, the built-in ones; of one that began, all.
+    /// The names of its tools: in a plan the built-in tools, in a session that began all tools.
     pub tools: Option<Vec<String>>,
-    /// Of a plan, the names of its tools of toolboxes.
+    /// The names of its tools of toolboxes, in a plan.
     pub toolbox_tools: Option<Vec<String>>,
     /// The model.
     pub model: Option<String>,
-    /// Of a plan, its bounds.
+    /// Its bounds, in a plan.
     pub bounds: Option<Bounds>,
-    /// Of one that began, how it ended: `success`, or the reason.
+    /// The ending of a session that began: `success`, or the reason.
     pub ending: Option<Text>,
 }
 
@@ -104,12 +105,12 @@ pub struct ExpectedHostCall {
     pub error: Option<Text>,
 }
 
-/// An expected text: all of it, or parts.
+/// An expected text, or parts of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Text {
     /// The whole text.
     Exact(String),
-    /// Parts that it has, and parts that it does not have.
+    /// Parts that the text has, and parts that it does not have.
     Parts(Parts),
 }
 
@@ -125,9 +126,9 @@ pub struct Parts {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OfEither;
+        struct TextVisitor;
 
-        impl<'de> Visitor<'de> for OfEither {
+        impl<'de> Visitor<'de> for TextVisitor {
             type Value = Text;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,7 +144,7 @@ impl<'de> Deserialize<'de> for Text {
             }
         }
 
-        deserializer.deserialize_any(OfEither)
+        deserializer.deserialize_any(TextVisitor)
     }
 }
 
@@ -169,12 +170,12 @@ impl<'de> Deserialize<'de> for Answer {
     }
 }
 
-/// A difference between what was expected and what came.
+/// A difference between an expectation and a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
-    /// The key in the script, as `expect.plan.session.prompt`: each step.
+    /// The steps of the key in the script, such as `expect.plan.session.prompt`.
     pub path: Vec<Step>,
-    /// What is wrong.
+    /// The kind of difference.
     pub kind: Kind,
 }
 
@@ -187,19 +188,19 @@ pub enum Step {
     At(usize),
 }
 
-/// What is wrong with a value.
+/// A kind of difference.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// It is another one. A snapshot takes the one that came.
+    /// The values differ. A snapshot takes the recorded value.
     Differs {
-        /// What was expected; null for nothing.
+        /// The expected value; null for none.
         expected: Value,
-        /// What came; null for nothing.
+        /// The recorded value; null for none.
         found: Value,
     },
     /// A text does not have a part, or has one that it must not have.
     Parts {
-        /// What is wrong.
+        /// The difference.
         why: String,
         /// The text.
         found: String,
@@ -217,7 +218,7 @@ impl fmt::Display for Mismatch {
 }
 
 impl Expect {
-    /// Whether it says anything that only a job that is carried out has.
+    /// Whether an expectation concerns the course or the end of a job.
     pub fn needs_job(&self) -> bool {
         let texts = [&self.error, &self.result, &self.summary];
         texts.iter().any(|text| text.is_some())
@@ -237,7 +238,7 @@ impl Expect {
         let error = of(|outcome| if let Outcome::Failed(why) = outcome { Some(why) } else { None });
         let result = of(|outcome| if let Outcome::Completed(text) = outcome { Some(text) } else { None });
         let answer = if let Outcome::Answered(value) = &found.outcome { Some(value) } else { None };
-        // What ends a case early is the cause of all other differences.
+        // An early end is the cause of all other differences.
         for (key, expected, found) in [("refusal", &self.refusal, refusal), ("error", &self.error, error)] {
             if expected.is_some() || found.is_some() {
                 at.key(key, |at| at.text(expected.as_ref(), found));
@@ -305,7 +306,7 @@ pub(crate) fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// A comparison under way, at one place of the script.
+/// A comparison under way, at one key of the script.
 #[derive(Default)]
 struct Comparison {
     path: Vec<Step>,
@@ -352,7 +353,7 @@ impl Comparison {
         }
     }
 
-    /// Texts by their names: all of them.
+    /// Compares texts by their names. None may be missing, and no other may be there.
     fn texts(&mut self, expected: &BTreeMap<String, Text>, found: &BTreeMap<String, String>) {
         for (name, text) in expected {
             self.key(name, |at| at.text(Some(text), found.get(name)));
@@ -364,7 +365,7 @@ impl Comparison {
 
     fn list<E, F: Serialize>(&mut self, expected: &[E], found: &[F], compare: impl Fn(&mut Self, &E, &F)) {
         if expected.len() != found.len() {
-            return self.differs(Value::String(format!("{} of them", expected.len())), json(&found));
+            return self.differs(Value::String(format!("{} entries", expected.len())), json(&found));
         }
         for ((position, expected), found) in (0..).zip(expected).zip(found) {
             self.step(Step::At(position), |at| compare(at, expected, found));
@@ -386,7 +387,7 @@ impl Comparison {
         }
     }
 
-    /// The bounds that are there.
+    /// Compares the expected bounds.
     fn bounds(&mut self, expected: &Bounds, found: &Bounds) {
         let (expected, found) = (json(expected), json(found));
         for (key, value) in expected.as_object().into_iter().flatten() {
@@ -416,7 +417,7 @@ impl Comparison {
         if let Some(ending) = ending {
             self.key("ending", |at| at.text(Some(ending), found.ending.as_ref()));
         }
-        // These are in plans only.
+        // Only plans have these.
         self.names("toolboxTools", toolbox_tools, &[]);
         if let Some(bounds) = bounds {
             self.key("bounds", |at| at.differs(json(bounds), Value::Null));

@@ -1,8 +1,8 @@
 //! Tests plugins: a component in the real sandbox, under the limits of a host, with everything around it scripted.
 //!
-//! A [`Scenario`](scenario::Scenario) is plain data: what is asked, what can be reached, and what the model does. A
-//! [`Harness`] plays it and gives back a [`Recording`](recording::Recording). Test files have scenarios with what is
-//! expected of them ([`suite`]); [`report`] shows what came, and [`snapshot`] writes it into the files.
+//! A [`Scenario`](scenario::Scenario) is plain data: the request, the resources, and the turns of the model. A
+//! [`Harness`] plays it and returns a [`Recording`](recording::Recording). Test files have scenarios with their expected
+//! outcomes ([`suite`]); [`report`] shows the differences, and [`snapshot`] writes the actual outcomes into the files.
 
 pub mod expect;
 mod job;

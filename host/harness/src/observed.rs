@@ -20,8 +20,8 @@ use crate::recording::HostCall;
 pub(crate) struct HostCalls(Mutex<Vec<HostCall>>);
 
 impl HostCalls {
-    /// Adds a call. `shown` is the form of its answer.
-    pub(crate) fn note<T>(
+    /// Records a call. `shown` makes the JSON of its answer.
+    pub(crate) fn record<T>(
         &self,
         function: &str,
         input: Value,
@@ -83,7 +83,7 @@ impl Files for Observed<dyn Files> {
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError> {
         let answer = self.inner.read(path, offset, limit);
         let input = json!({"path": path, "offset": offset, "limit": limit});
-        self.calls.note("files.read", input, &answer, |text| json!(text));
+        self.calls.record("files.read", input, &answer, |text| json!(text));
         answer
     }
 
@@ -96,7 +96,7 @@ impl Files for Observed<dyn Files> {
             });
             lines.collect()
         };
-        self.calls.note("files.grep", input, &answer, lines);
+        self.calls.record("files.grep", input, &answer, lines);
         answer
     }
 
@@ -108,7 +108,7 @@ impl Files for Observed<dyn Files> {
         cancel: &CancellationToken,
     ) -> Result<Vec<String>, ToolError> {
         let answer = self.inner.glob(pattern, directory, limit, cancel);
-        self.calls.note("files.glob", json!({"pattern": pattern, "limit": limit}), &answer, |paths| json!(paths));
+        self.calls.record("files.glob", json!({"pattern": pattern, "limit": limit}), &answer, |paths| json!(paths));
         answer
     }
 }
@@ -117,7 +117,7 @@ impl Files for Observed<dyn Files> {
 impl Search for Observed<dyn Search> {
     async fn search(&self, query: &str, limit: u32) -> Result<Vec<Hit>, ToolError> {
         let answer = self.inner.search(query, limit).await;
-        self.calls.note("web.search", json!({"query": query, "limit": limit}), &answer, |hits| json!(hits));
+        self.calls.record("web.search", json!({"query": query, "limit": limit}), &answer, |hits| json!(hits));
         answer
     }
 }
@@ -126,7 +126,7 @@ impl Search for Observed<dyn Search> {
 impl Fetch for Observed<dyn Fetch> {
     async fn fetch(&self, url: &str) -> Result<String, ToolError> {
         let answer = self.inner.fetch(url).await;
-        self.calls.note("web.fetch", json!({"url": url}), &answer, |text| json!(text));
+        self.calls.record("web.fetch", json!({"url": url}), &answer, |text| json!(text));
         answer
     }
 }
@@ -148,7 +148,7 @@ impl Reporting for Observed<dyn Reporting> {
             JobReport::Result(output) => ("submit-result", json!({"output": output})),
         };
         let answer = self.inner.clone().report(report, call).await;
-        self.calls.note(&format!("job-tools.{function}"), input, &answer, |()| Value::Null);
+        self.calls.record(&format!("job-tools.{function}"), input, &answer, |()| Value::Null);
         answer
     }
 }

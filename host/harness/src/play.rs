@@ -1,4 +1,4 @@
-//! Plays a scenario: a component in the real sandbox, under the limits of a host, with everything around it scripted.
+//! Plays a scenario: a component in the real sandbox, under the limits of a host, with all other parts scripted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -30,10 +30,10 @@ use crate::{
     surroundings::{Surroundings, failed},
 };
 
-/// The time at which a component is called whose script gives none: 2026-01-01T00:00:00Z.
-const TIME: i64 = 1_767_225_600;
+/// The default time of calls: 2026-01-01T00:00:00Z.
+const DEFAULT_TIME: i64 = 1_767_225_600;
 
-/// A member under test: its component is compiled once, and has a fresh instance for each call.
+/// A member under test. Its component is compiled once, and each call has a fresh instance.
 pub struct Harness {
     member: FoundMember,
     config: Config,
@@ -41,7 +41,7 @@ pub struct Harness {
     trial: Arc<Trial>,
 }
 
-/// How far a dispatch is carried out.
+/// The extent to which a dispatch is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// To the plan.
@@ -85,17 +85,17 @@ impl Harness {
     ///
     /// # Errors
     ///
-    /// Returns a sentence that names the key of the script when the scenario is not possible. What the component does
-    /// is in the recording, whatever it is.
+    /// Returns a sentence that names the key of the script when the scenario is not possible. A failure of the component
+    /// is no error, but a part of the recording.
     pub async fn play(self: &Arc<Self>, scenario: &Scenario, extent: Extent) -> Result<Recording, String> {
         let given = &scenario.given;
-        let now = given.time.or_else(|| Timestamp::from_second(TIME).ok()).unwrap_or_default();
-        let (this, around) = (self.clone(), given.clone());
-        let made = spawn_blocking(move || {
-            let trial = this.trial(&around)?;
-            Surroundings::new(&trial, &around, now).map(|surroundings| (trial, surroundings))
+        let now = given.time.or_else(|| Timestamp::from_second(DEFAULT_TIME).ok()).unwrap_or_default();
+        let (this, for_component) = (self.clone(), given.clone());
+        let prepared = spawn_blocking(move || {
+            let trial = this.trial(&for_component)?;
+            Surroundings::new(&trial, &for_component, now).map(|surroundings| (trial, surroundings))
         });
-        let (trial, surroundings) = made.await.map_err(failed)??;
+        let (trial, surroundings) = prepared.await.map_err(failed)??;
         let playing = Playing { trial, scenario, surroundings, now };
         match (&given.task, &given.call) {
             (Some(task), None) => playing.dispatch(task, &self.posture, extent).await,
@@ -105,7 +105,7 @@ impl Harness {
         }
     }
 
-    /// The component with what it is granted. It blocks for a moment where something is denied.
+    /// The component with its grants. It blocks for a moment if a capability is denied.
     fn trial(&self, given: &Given) -> Result<Arc<Trial>, String> {
         if given.deny.is_empty() {
             return Ok(self.trial.clone());
@@ -202,14 +202,14 @@ impl Playing<'_> {
     }
 
     fn activation(&self, task: &str, posture: &str) -> Result<Activation, String> {
-        let (given, trial, around) = (self.given(), &self.trial, &self.surroundings);
+        let (given, trial, surroundings) = (self.given(), &self.trial, &self.surroundings);
         if task.trim().is_empty() {
             return Err("`given.task` is empty, and a host accepts no empty task".to_owned());
         }
         if let Some(bounds) = &given.bounds {
             bounds.check().map_err(|why| format!("`given.bounds`: {why}"))?;
         }
-        let memory = ScopedMemory::from(around.memory.clone());
+        let memory = ScopedMemory::from(surroundings.memory.clone());
         Ok(Activation {
             job: self.job_id()?,
             request: Request {
@@ -223,8 +223,8 @@ impl Playing<'_> {
             posture: given.posture.clone().unwrap_or_else(|| posture.to_owned()),
             scopes: memory.scopes(),
             memories: if trial.grants.memory { memory.injection() } else { Vec::new() },
-            granted_tools: around.tools.clone(),
-            toolbox_tools: around.toolbox.definitions(),
+            granted_tools: surroundings.tools.clone(),
+            toolbox_tools: surroundings.toolbox.definitions(),
             bounds: given.bounds.map_or_else(|| trial.ceiling(), |bounds| bounds.min(trial.ceiling())),
         })
     }
@@ -242,7 +242,7 @@ impl Playing<'_> {
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string().parse().map_err(failed)
     }
 
-    /// Makes the job of an accepted dispatch.
+    /// Creates the job of an accepted dispatch.
     async fn create(
         &self,
         activation: &Activation,
@@ -270,18 +270,18 @@ impl Playing<'_> {
             plan,
         };
         let member = self.surroundings.member.try_clone().map_err(failed)?;
-        let made = spawn_blocking(move || {
+        let created = spawn_blocking(move || {
             let store = JobStore::open(&member, options).map_err(failed)?;
             store.load();
             let job = store.create(new).map_err(failed)?;
             activity.write(&job);
             Ok((store, job))
         });
-        made.await.map_err(failed)?
+        created.await.map_err(failed)?
     }
 }
 
-/// Reads what came of a job from its files. It blocks.
+/// Reads the recording of a job from its files. It blocks.
 fn read(
     store: &JobStore,
     job: &RunningJob,

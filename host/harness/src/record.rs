@@ -28,9 +28,9 @@ use crate::{
 /// Bytes that are read of a job's file.
 const FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The file that stands for the read roots of the job, in its root.
-const STAND_IN: &str = "stand-in.md";
-/// The name of its root, where the job was granted no root by name.
+/// The placeholder for the files of the job's read roots.
+const PLACEHOLDER: &str = "placeholder.md";
+/// Its root, if the job was granted no root by name.
 const ROOT: &str = "sources";
 
 /// A job that ran.
@@ -39,9 +39,9 @@ pub struct RecordedJob {
     pub id: JobId,
     /// When it was made.
     pub at: jiff::Timestamp,
-    /// What it was given. The files under the read roots are not recorded: one file stands for them, if it read any.
+    /// The scenario of its dispatch. The files under the read roots are not recorded: a placeholder is there for them.
     pub given: Given,
-    /// What the model did in its sessions, and what their built-in tools and toolboxes answered.
+    /// The turns of the model, with the answers of built-in tools and toolboxes.
     pub scripts: Vec<SessionScript>,
     /// The plan of its component.
     pub plan: Plan,
@@ -51,7 +51,7 @@ pub struct RecordedJob {
     pub calls: Vec<RecordedCall>,
     /// Its result, if it completed.
     pub result: Option<String>,
-    /// What its sessions used.
+    /// The usage of its sessions.
     pub usage: Usage,
 }
 
@@ -91,7 +91,7 @@ impl RecordedJob {
         let at = at.parse().map_err(|e| format!("activation.json: `at`: {e}"))?;
         let Activation { job: id, request, posture, memories, granted_tools, toolbox_tools, bounds, .. } = activation;
         let reads_files = granted_tools.iter().any(|tool| FILE_TOOLS.contains(&tool.as_str()));
-        let stand_in = reads_files.then(|| (format!("{}/{STAND_IN}", root(&grants)), String::new()));
+        let placeholder = reads_files.then(|| (format!("{}/{PLACEHOLDER}", root(&grants)), String::new()));
         let given = Given {
             task: Some(request.task),
             description: Some(request.description),
@@ -100,7 +100,7 @@ impl RecordedJob {
             posture: Some(posture).filter(|posture| !posture.is_empty()),
             bounds: Some(bounds),
             deny: denied(&grants),
-            files: stand_in.into_iter().collect(),
+            files: placeholder.into_iter().collect(),
             toolbox: toolbox_tools.iter().map(|tool| toolbox(tool)).collect(),
             memory: memories
                 .into_iter()
@@ -134,9 +134,9 @@ impl RecordedJob {
         let written = toml::to_string_pretty(&without_nulls(file));
         let written = written.map_err(|e| format!("TOML cannot have the job: {e}"))?;
         let mut head = format!("# Recorded from a job of {}.\n", self.at);
-        if let Some(stand_in) = self.given.files.keys().next() {
+        if let Some(placeholder) = self.given.files.keys().next() {
             head.push_str(&format!(
-                "# {stand_in} stands for the read roots of the job, whose files are not recorded.\n"
+                "# {placeholder} stands for the read roots of the job, whose files are not recorded.\n"
             ));
         }
         Ok(format!("{head}\n{written}"))

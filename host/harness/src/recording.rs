@@ -1,4 +1,4 @@
-//! Defines the recording of a scenario: what the component answered, and what went between it and the host.
+//! Defines the recording of a scenario: the answer of the component, and its exchanges with the host.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,19 +10,18 @@ use guild_session::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// What came of a scenario.
+/// The recording of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// The outcome.
     pub outcome: Outcome,
-    /// The plan, where the dispatch was accepted.
+    /// The plan of an accepted dispatch.
     pub plan: Option<Plan>,
     /// The sessions, in the order in which they began.
     pub sessions: Vec<RecordedSession>,
     /// The calls of tools in all sessions, in the order in which they were made.
     pub calls: Vec<RecordedCall>,
-    /// The calls by which the component itself reached files, the web, its job and sessions, in the order in which they
-    /// were answered.
+    /// The calls of host functions by the component, in the order in which they were answered.
     pub host_calls: Vec<HostCall>,
     /// The last summary of the job.
     pub summary: Option<String>,
@@ -30,7 +29,7 @@ pub struct Recording {
     pub questions: Vec<String>,
     /// The decisions that were recorded, in order.
     pub decisions: Vec<Decision>,
-    /// The artifacts by their paths. What is not UTF-8 is replaced.
+    /// The artifacts by their paths. Bytes that are not UTF-8 are replaced.
     pub artifacts: BTreeMap<String, String>,
     /// The member's memories afterwards, by their keys.
     pub memory: BTreeMap<String, String>,
@@ -53,19 +52,19 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// A session, as its model would have seen it.
+/// A session, as its model would see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedSession {
-    /// Who the agent is.
+    /// The role of the agent.
     pub system_prompt: String,
     /// The first message.
     pub prompt: String,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: Option<String>,
     /// The names of all its tools.
     pub tools: Vec<String>,
-    /// How it ended: `success`, or the reason.
+    /// The ending: `success`, or the reason.
     pub ending: Option<String>,
 }
 

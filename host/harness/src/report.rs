@@ -1,4 +1,4 @@
-//! Reports what came of cases: for people, as cargo does, and as JUnit XML.
+//! Reports the outcomes of cases: for people, as cargo does, and as JUnit XML.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -14,18 +14,18 @@ use crate::{
     suite::{Case, Played, TestFile, Verdict},
 };
 
-/// Lines of an unexpected text that are shown.
+/// The most lines of an unexpected text that are shown.
 const SHOWN_LINES: usize = 40;
 
-/// The cases that were played.
+/// A report of played cases.
 pub struct Report<'a> {
     /// The member.
     pub member: &'a str,
     /// The test files.
     pub files: &'a [TestFile],
-    /// What came of the cases.
+    /// The outcomes of the cases.
     pub played: &'a [Played],
-    /// How long all of it took.
+    /// The duration of all cases.
     pub took: Duration,
 }
 
@@ -146,7 +146,7 @@ impl Report<'_> {
     }
 }
 
-/// The numbers of cases, of failed ones, and of those that cannot be played.
+/// The numbers of all cases, of failed cases, and of cases that cannot be played.
 fn tally<'a>(played: impl Iterator<Item = &'a Played>) -> (String, String, String) {
     let (mut tests, mut failures, mut errors) = (0, 0, 0);
     for Played { verdict, .. } in played {
@@ -174,22 +174,22 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Why a case did not pass.
+/// The reason that a case did not pass.
 fn failure(verdict: &Verdict) -> Option<String> {
     match verdict {
         Verdict::Passed => None,
         Verdict::Invalid(why) => Some(why.clone()),
         Verdict::ExpectsNothing(_) => {
-            Some("the case expects nothing; write `expect`, or let --update write what came".to_owned())
+            Some("the case expects nothing; write `expect`, or let --update write the outcome".to_owned())
         }
         Verdict::Failed(mismatches, _) => {
-            Some(mismatches.iter().map(shown).collect::<Vec<_>>().join("\n").trim_end().to_owned())
+            Some(mismatches.iter().map(describe).collect::<Vec<_>>().join("\n").trim_end().to_owned())
         }
     }
 }
 
 /// A mismatch for people: what differs, and the lines that do.
-pub fn shown(mismatch: &Mismatch) -> String {
+pub fn describe(mismatch: &Mismatch) -> String {
     match &mismatch.kind {
         Kind::Parts { why, found } => format!("{mismatch} {why}; it is:\n{}", indented(found)),
         Kind::Differs { expected, found } => match (expected, found) {
@@ -217,7 +217,7 @@ fn indented(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The lines of both texts that differ, with some around them.
+/// The differing lines of two texts, with some lines of context.
 fn difference(expected: &str, found: &str) -> String {
     let difference = TextDiff::from_lines(expected, found);
     let mut text = String::new();

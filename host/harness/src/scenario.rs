@@ -1,4 +1,4 @@
-//! Defines a scenario: all that a component finds around it in one test.
+//! Defines a scenario: the request, the resources and the model of one test.
 
 use guild_contract::{Bounds, JobId};
 use guild_scripted::SessionScript;
@@ -8,16 +8,16 @@ use serde_json::{Map, Value};
 
 use std::collections::BTreeMap;
 
-/// All that a component finds around it in one test.
+/// The request, the resources and the model of one test.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// What is asked of it, and what it can reach.
+    /// The request to the component, and its resources.
     pub given: Given,
-    /// What the model does in its sessions.
+    /// The scripts of the model, one for each session.
     pub sessions: Vec<SessionScript>,
 }
 
-/// What is asked of a component, and what it can reach: a dispatch (`task`) or a tool call (`call`).
+/// The request to a component, which is a dispatch (`task`) or a tool call (`call`), and its resources.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Given {
@@ -47,8 +47,8 @@ pub struct Given {
     /// Bounds of the job, which narrow those of the manifest and of the default limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounds: Option<Bounds>,
-    /// Capabilities that the operator denies, by the names of `deny` in guild.toml. All others are granted that the
-    /// manifest asks for.
+    /// Capabilities that the operator denies, by the names of `deny` in guild.toml. All other requested capabilities are
+    /// granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// The tools of toolboxes that its sessions have.
@@ -107,8 +107,8 @@ pub struct Note {
     pub key: String,
     /// The whole text.
     pub text: String,
-    /// The time of writing; by default a second before that of the note above, and of the first a second before the
-    /// component is called.
+    /// The time of writing; by default a second before that of the note above. The default of the first note is a second
+    /// before the call of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Writes what came of a case into its test file, with the comments that are there.
+//! Writes the outcome of a case into its test file. The comments of the file stay.
 
 use guild_contract::text::one_line;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::{
     suite::{TestFile, Verdict},
 };
 
-/// Characters of a value that an error repeats.
+/// The most characters of a value in an error.
 const SHOWN_CHARS: usize = 100;
 
 /// A test file that is being changed.
@@ -21,7 +21,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot of a file, as it is.
+    /// The snapshot of a file, without changes yet.
     ///
     /// # Errors
     ///
@@ -31,16 +31,16 @@ impl Snapshot {
         Ok(Self { document, changed: 0 })
     }
 
-    /// Takes what came of a case. Parts of texts that were expected stay: a person has to change them.
+    /// Takes the outcome of a case. Expected parts of texts stay: a person has to change them.
     ///
     /// # Errors
     ///
-    /// Returns a sentence when TOML cannot have the value that came.
+    /// Returns a sentence when TOML cannot represent the value.
     pub fn take(&mut self, case: usize, verdict: &Verdict) -> Result<(), String> {
         match verdict {
             Verdict::Passed | Verdict::Invalid(_) => return Ok(()),
             Verdict::ExpectsNothing(recording) => {
-                for (key, value) in whole(recording) {
+                for (key, value) in expectations(recording) {
                     self.set(case, &[Step::Key(key)], &value)?;
                 }
             }
@@ -60,7 +60,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Takes the outcome of a case that expected another one.
+    /// Takes the outcome of a case that expected another kind of outcome.
     fn take_outcome(&mut self, case: usize, mismatches: &[Mismatch], recording: &Recording) -> Result<(), String> {
         let is_other = |path: &[Step]| {
             let [Step::Key(key)] = path else { return false };
@@ -69,7 +69,7 @@ impl Snapshot {
         if !mismatches.iter().any(|mismatch| is_other(&mismatch.path)) {
             return Ok(());
         }
-        let outcome = whole(recording);
+        let outcome = expectations(recording);
         let keys = ["refusal", "error", "result", "answer"];
         for (key, value) in outcome.iter().filter(|(key, _)| keys.contains(&key.as_str())) {
             self.set(case, &[Step::Key(key.clone())], value)?;
@@ -83,23 +83,23 @@ impl Snapshot {
     }
 
     fn set(&mut self, case: usize, path: &[Step], value: &Value) -> Result<(), String> {
-        let lost = || "the case is not where it was in the file".to_owned();
+        let moved = || "the case is not where it was in the file".to_owned();
         let cases = self.document.get_mut("cases").and_then(Item::as_array_of_tables_mut);
-        let table = cases.and_then(|cases| cases.get_mut(case)).ok_or_else(lost)?;
+        let table = cases.and_then(|cases| cases.get_mut(case)).ok_or_else(moved)?;
         let mut item = table.entry("expect").or_insert_with(|| Item::Table(Table::new()));
         let Some((last, steps)) = path.split_last() else { return Ok(()) };
         for step in steps {
             item = match step {
                 Step::Key(key) => {
-                    item.as_table_like_mut().ok_or_else(lost)?.entry(key).or_insert_with(|| Item::Table(Table::new()))
+                    item.as_table_like_mut().ok_or_else(moved)?.entry(key).or_insert_with(|| Item::Table(Table::new()))
                 }
-                Step::At(position) => item.get_mut(position).ok_or_else(lost)?,
+                Step::At(position) => item.get_mut(position).ok_or_else(moved)?,
             };
         }
         let value = without_nulls(value.clone());
         match last {
             Step::Key(key) => {
-                let table = item.as_table_like_mut().ok_or_else(lost)?;
+                let table = item.as_table_like_mut().ok_or_else(moved)?;
                 if value.is_null() {
                     table.remove(key);
                 } else {
@@ -109,14 +109,14 @@ impl Snapshot {
                     table.insert(key, Item::Value(new));
                 }
             }
-            Step::At(position) => *item.get_mut(position).ok_or_else(lost)? = Item::Value(toml(&value)?),
+            Step::At(position) => *item.get_mut(position).ok_or_else(moved)? = Item::Value(toml(&value)?),
         }
         Ok(())
     }
 }
 
-/// The keys of `expect` for all of a recording that a person would look at.
-pub(crate) fn whole(recording: &Recording) -> Map<String, Value> {
+/// The keys of `expect` for the parts of a recording that a person reviews.
+pub(crate) fn expectations(recording: &Recording) -> Map<String, Value> {
     let mut expect = Map::new();
     let mut put = |key: &str, value: Value| drop(expect.insert(key.to_owned(), value));
     match &recording.outcome {
@@ -150,7 +150,7 @@ pub(crate) fn whole(recording: &Recording) -> Map<String, Value> {
 ///
 /// # Errors
 ///
-/// Returns a sentence for a null in a list, which TOML cannot have.
+/// Returns a sentence for a null in a list, which TOML cannot represent.
 pub(crate) fn toml(value: &Value) -> Result<TomlValue, String> {
     Ok(match value {
         Value::Null => return Err("TOML has no null: compare this value in parts".to_owned()),

@@ -24,7 +24,7 @@ use crate::{
 
 /// The directory of a member with its test files.
 const TESTS: &str = "tests";
-/// Cases that are played at a time, for each core: a case waits for its files, and for searches in child processes.
+/// The cases that are played at a time, for each core: a case waits for its files, and for searches in child processes.
 const CASES_OF_A_CORE: usize = 2;
 
 /// A test file.
@@ -41,27 +41,27 @@ pub struct TestFile {
 /// A case of a test file.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name, which no other case of the file has.
+    /// Its name, unique in the file.
     pub name: String,
     /// The line of its name.
     pub line: usize,
-    /// What the component finds around it.
+    /// Its scenario.
     pub scenario: Scenario,
-    /// What is expected.
+    /// Its expectations.
     pub expect: Expect,
 }
 
-/// A file as it is written.
+/// The format of a test file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct FileFormat {
     #[serde(default)]
-    cases: Vec<WrittenCase>,
+    cases: Vec<CaseFormat>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenCase {
+struct CaseFormat {
     name: Spanned<String>,
     given: Given,
     #[serde(default)]
@@ -119,13 +119,13 @@ impl TestFile {
     /// Returns a sentence that names the file and the line.
     pub fn parse(path: PathBuf, text: String) -> Result<Self, String> {
         let place = |at: usize| format!("{}:{}", path.display(), line(&text, at));
-        let written: Written = toml::from_str(&text).map_err(|e| {
+        let parsed: FileFormat = toml::from_str(&text).map_err(|e| {
             let Range { start, .. } = e.span().unwrap_or_default();
             format!("{}: {}", place(start), e.message())
         })?;
         let mut names = BTreeSet::new();
         let mut cases = Vec::new();
-        for WrittenCase { name, given, sessions, expect } in written.cases {
+        for CaseFormat { name, given, sessions, expect } in parsed.cases {
             let place = place(name.span().start);
             let name = name.into_inner();
             if name.trim().is_empty() || name.contains(char::is_control) {
@@ -160,7 +160,8 @@ impl TestFile {
 }
 
 impl Case {
-    /// How far its dispatch is carried out: to the end of the job, if it scripts a session or expects anything of one.
+    /// The extent to which its dispatch is carried out: to the end of the job, if it scripts a session or has expectations
+    /// of one.
     pub fn extent(&self) -> Extent {
         match !self.scenario.sessions.is_empty() || self.expect.needs_job() {
             true => Extent::Job,
@@ -169,7 +170,7 @@ impl Case {
     }
 }
 
-/// What came of a case.
+/// The outcome of a case, with its place.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// The position of its file.
@@ -178,16 +179,16 @@ pub struct Played {
     pub case: usize,
     /// Its outcome.
     pub verdict: Verdict,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 
 /// The outcome of a case.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// All that was expected came.
+    /// All expectations are met.
     Passed,
-    /// Something else came.
+    /// An expectation is not met.
     Failed(Vec<Mismatch>, Box<Recording>),
     /// The case expects nothing.
     ExpectsNothing(Box<Recording>),
@@ -195,7 +196,7 @@ pub enum Verdict {
     Invalid(String),
 }
 
-/// Plays the chosen cases side by side. They come in the order of the files.
+/// Plays the chosen cases side by side, and returns their outcomes in the order of the files.
 pub async fn play(
     harness: &Arc<Harness>,
     files: &Arc<Vec<TestFile>>,

@@ -1,4 +1,4 @@
-//! Makes what a component can reach in one test: a member's directory, read roots, the web, and toolboxes.
+//! Creates the resources of a component in one test: a member's directory, read roots, the web, and toolboxes.
 
 use std::{
     collections::BTreeMap,
@@ -37,10 +37,10 @@ use crate::{
 const MEMBER: &str = "member";
 /// The directory of the read roots there.
 const ROOTS: &str = "roots";
-/// The time between the files and notes whose time is not given, so that their order is.
+/// The time between files and notes whose times are not given, so that their order is defined.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What a component can reach in one test. All of it is removed with this.
+/// The resources of a component in one test. They are removed when this is dropped.
 pub(crate) struct Surroundings {
     _temporary: TempDir,
     /// The member's directory, with its jobs and memories.
@@ -55,7 +55,7 @@ pub(crate) struct Surroundings {
     pub(crate) web: Web,
     /// The web of the component.
     pub(crate) own_web: Web,
-    /// The tools that sessions can be given: granted, and with something to read.
+    /// The built-in tools that sessions can be given: those that are granted, and have files or pages to read.
     pub(crate) tools: Vec<String>,
     /// The tools of toolboxes.
     pub(crate) toolbox: Arc<Toolbox>,
@@ -73,11 +73,11 @@ impl Clock for GivenTime {
 }
 
 impl Surroundings {
-    /// Makes what `given` says, as far as it is granted. It blocks.
+    /// Creates the granted resources of a script. It blocks.
     ///
     /// # Errors
     ///
-    /// Returns a sentence that names the key of the script when that is not possible.
+    /// Returns a sentence that names the key of the script when a resource cannot be created.
     pub(crate) fn new(trial: &Trial, given: &Given, now: Timestamp) -> Result<Self, String> {
         let cannot = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
         let temporary = TempDir::with_prefix("guild-test-").map_err(cannot("no temporary directory"))?;
@@ -115,7 +115,7 @@ impl Surroundings {
     }
 }
 
-/// Writes a file with this time of modification, and the directories above it.
+/// Writes a file with this modification time, and the directories above it.
 fn write(path: &Path, text: &str, modified: SystemTime) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(path, text)?;
@@ -165,7 +165,8 @@ fn roots(directory: &Path, trial: &Trial, given: &Given, now: Timestamp) -> Resu
     Ok(Some(Arc::new(roots.with_limits(&trial.limits))))
 }
 
-/// The web of sessions, and that of the component. Without searches in the script, a search is one of the read roots.
+/// The web of sessions, and the web of the component. Without searches in the script, a search goes through the read
+/// roots.
 fn webs(trial: &Trial, given: &Given, files: Option<&Arc<dyn Files>>) -> Result<(Web, Web), String> {
     let (grants, limits) = (&trial.grants, &trial.limits);
     let hosts = grants.hosts.as_ref().map(MemberHosts::new).transpose()?;

@@ -100,6 +100,11 @@ impl JobTools {
         Self { reporting: job.clone(), job, memory: memory.into(), tools: TABLE.iter().collect() }
     }
 
+    /// The names of all internal tools.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        TABLE.iter().map(|tool| tool.definition.name.as_str())
+    }
+
     /// Sends the worker's reports to `reporting`.
     #[must_use]
     pub fn reporting_to(self, reporting: Arc<dyn Reporting>) -> Self {

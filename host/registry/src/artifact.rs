@@ -26,7 +26,7 @@ const COMPONENT_SUFFIX: &str = ".wasm";
 /// The files of a member that an artifact has.
 #[derive(Clone, Debug)]
 pub struct MemberFiles {
-    /// What they declare.
+    /// The declarations of the member.
     pub manifest: Manifest,
     /// The name of the component's file.
     component: String,
@@ -51,7 +51,7 @@ impl MemberFiles {
 
     /// The files with these parts. The error is a text for a person.
     pub(crate) fn of(mut parts: Vec<(Part, Bytes)>) -> Result<Self, String> {
-        parts.sort_by_key(|(part, _)| Part::ALL.iter().position(|of_all| of_all == part));
+        parts.sort_by_key(|(part, _)| Part::ALL.iter().position(|other| other == part));
         let manifest = parse(&parts)?;
         let component = component_of(&manifest)?;
         if !parts.iter().any(|(part, _)| *part == Part::Component) {
@@ -83,7 +83,7 @@ impl MemberFiles {
         let component = parse(&declared).and_then(|manifest| component_of(&manifest)).ok();
         let is_own = |part: &Part| match part {
             Part::Component | Part::Signature => component.is_some(),
-            // Another `package.json` is not the member's.
+            // A `package.json` that declares no member is not the member's.
             Part::Package => declared.iter().any(|(part, _)| *part == Part::Package),
             _ => true,
         };
@@ -144,19 +144,19 @@ fn component_of(manifest: &Manifest) -> Result<String, String> {
     Ok(spec.file.clone())
 }
 
-/// An artifact of OCI. The same content makes the same bytes: there are no times in it.
+/// An artifact of OCI. It has no times, so that the same content makes the same bytes.
 #[derive(Clone, Debug)]
 pub struct Artifact {
     /// The digest of the manifest, which names the artifact.
     pub digest: String,
-    /// The version of what the artifact has.
+    /// The version of the content.
     pub version: String,
     pub(crate) manifest: Bytes,
     /// The config and the layers.
     pub(crate) blobs: Vec<Bytes>,
 }
 
-/// The config of a member's artifact: what the member is, for registries and people.
+/// The config of a member's artifact, which describes the member for registries and people.
 #[derive(Serialize)]
 struct Config<'a> {
     name: &'a str,
@@ -242,7 +242,7 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> OciDescriptor {
     OciDescriptor { media_type: media_type.to_owned(), digest: digest(bytes), size, ..OciDescriptor::default() }
 }
 
-/// The digest of a blob as OCI spells it.
+/// The digest of a blob in the notation of OCI.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }

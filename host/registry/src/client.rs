@@ -1,12 +1,15 @@
-//! Asks a registry.
+//! Requests to a registry.
+//!
+//! `oci-client` reads a manifest and a list of tags whole, whatever their size. So the requests for these are made here,
+//! with a bound.
 
 use std::{error::Error, time::Duration};
 
 use bytes::Bytes;
 use futures::TryStreamExt as _;
-use guild_contract::Limits;
+use guild_contract::{Limits, text::one_line};
 use oci_client::{
-    Client,
+    Client, RegistryOperation,
     client::{ClientConfig, ClientProtocol},
     errors::{DigestError, OciDistributionError as ClientError, OciErrorCode},
     manifest::{
@@ -15,6 +18,12 @@ use oci_client::{
     },
     secrets::RegistryAuth,
 };
+use reqwest::{
+    Method, RequestBuilder, StatusCode,
+    header::{ACCEPT, HeaderMap},
+};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
@@ -32,21 +41,30 @@ const CONNECT: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(30);
 /// The time of a small answer: a manifest, or a page of tags.
 const SMALL: Duration = Duration::from_secs(60);
-/// The most bytes of an artifact's manifest.
-const MANIFEST_BYTES: usize = 1024 * 1024;
+/// The most bytes of a small answer. The manifest of a member has some 3 kB. A page of tags has at most 131 kB, but some
+/// registries send all tags in one page: 45,000 tags of 20 characters fit.
+const SMALL_BYTES: usize = 1024 * 1024;
+/// The most bytes of a small answer that is an error.
+const ERROR_BYTES: usize = 16 * 1024;
+/// The most characters of such an error that are shown.
+const ERROR_CHARS: usize = 300;
 /// The tags of one page.
 const PAGE: usize = 1000;
 /// The most pages of tags.
 const PAGES: usize = 20;
+/// The header with the digest of a manifest.
+const DIGEST_HEADER: &str = "docker-content-digest";
 /// The program's name in requests.
 const USER_AGENT: &str = concat!("guild/", env!("CARGO_PKG_VERSION"));
-/// The manifests that are understood, or refused with their kind.
+/// The media types of manifests that are read, or refused with their kind.
 const MANIFESTS: [&str; 4] =
     [OCI_IMAGE_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, IMAGE_MANIFEST_LIST_MEDIA_TYPE];
 
 /// A registry, with the user's credentials for it.
 pub struct Registry {
     client: Client,
+    /// The client for small answers.
+    http: reqwest::Client,
     auth: RegistryAuth,
     name: String,
 }
@@ -61,7 +79,7 @@ pub struct Pulled {
 }
 
 impl Registry {
-    /// The registry of a reference. This asks nothing yet. A registry on this machine is asked without TLS.
+    /// The registry of a reference. This makes no request yet. The requests to a registry on this machine go without TLS.
     ///
     /// # Errors
     ///
@@ -76,12 +94,14 @@ impl Registry {
             user_agent: USER_AGENT,
             ..ClientConfig::default()
         };
-        let failed = |e: ClientError| RegistryError::Failed { registry: name.clone(), why: causes(&e) };
-        let client = Client::try_from(config).map_err(failed)?;
-        Ok(Self { client, auth: credentials::of_registry(&name)?, name })
+        let failed = |e: &dyn Error| RegistryError::Failed { registry: name.clone(), why: causes(e) };
+        let client = Client::try_from(config).map_err(|e| failed(&e))?;
+        let http = reqwest::Client::builder().connect_timeout(CONNECT).read_timeout(READ).user_agent(USER_AGENT);
+        let http = http.build().map_err(|e| failed(&e))?;
+        Ok(Self { client, http, auth: credentials::of_registry(&name)?, name })
     }
 
-    /// Pushes an artifact, under the reference's tag.
+    /// Pushes an artifact under the reference's tag.
     ///
     /// # Errors
     ///
@@ -101,23 +121,14 @@ impl Registry {
         Ok(())
     }
 
-    /// Pulls a member, with each of its files within the limits. The digests of all that is returned were checked.
+    /// Pulls a member, with each of its files within the limits. All digests are checked.
     ///
     /// # Errors
     ///
     /// Returns an error when the registry has no such artifact, or when the artifact is no valid member.
     pub async fn pull(&self, reference: &Reference, limits: &Limits) -> Result<Pulled, RegistryError> {
-        let image = reference.for_client();
-        let manifest = self.client.pull_manifest_raw(&image, &self.auth, &MANIFESTS);
-        let (manifest, _) = self.small(reference, manifest).await?;
         let invalid = |why: String| RegistryError::Invalid { reference: reference.to_string(), why };
-        let actual = digest(&manifest);
-        if let Some(expected) = reference.digest.clone().filter(|expected| *expected != actual) {
-            return Err(RegistryError::Digest { reference: reference.to_string(), expected, actual });
-        }
-        if manifest.len() > MANIFEST_BYTES {
-            return Err(invalid(format!("its manifest has more than {MANIFEST_BYTES} bytes")));
-        }
+        let (manifest, digest) = self.manifest(reference).await?;
         let layers =
             layers(&manifest).map_err(|found| RegistryError::OtherKind { reference: reference.to_string(), found })?;
         let mut parts: Vec<(Part, Bytes)> = Vec::new();
@@ -131,7 +142,7 @@ impl Registry {
             parts.push((part, self.layer(reference, &layer, part.max_bytes(limits)).await?));
         }
         let files = MemberFiles::of(parts).map_err(invalid)?;
-        Ok(Pulled { files, digest: actual })
+        Ok(Pulled { files, digest })
     }
 
     /// Reads a layer of at most `max` bytes.
@@ -154,7 +165,7 @@ impl Registry {
         Ok(bytes.into())
     }
 
-    /// The reference with the newest version as its tag, where it has neither tag nor digest.
+    /// The reference, with the newest version as its tag if it has neither tag nor digest.
     ///
     /// # Errors
     ///
@@ -184,7 +195,7 @@ impl Registry {
     ) -> Result<Option<Reference>, RegistryError> {
         match &reference.tag {
             Some(tag) if version(tag).is_none() => {
-                let moved = self.digest(reference).await? != digest;
+                let moved = self.manifest(reference).await?.1 != digest;
                 Ok(moved.then(|| reference.clone()))
             }
             tag => {
@@ -197,12 +208,15 @@ impl Registry {
 
     /// The tags of a repository.
     async fn tags(&self, reference: &Reference) -> Result<Vec<String>, RegistryError> {
-        let image = reference.for_client();
         let mut tags = Vec::<String>::new();
         for _ in 0..PAGES {
-            let page = self.client.list_tags(&image, &self.auth, Some(PAGE), tags.last().map(String::as_str));
-            let page = self.small(reference, page).await?.tags;
-            // A registry may have smaller pages than were asked for; some have one page, whatever the last tag was.
+            let request = self.request(reference, "tags/list").await?.query(&[("n", PAGE)]);
+            let request = request.query(&tags.last().map(|last| [("last", last)]));
+            let (page, _) = self.small(reference, request, "list of tags").await?;
+            let page: TagPage = serde_json::from_slice(&page)
+                .map_err(|e| self.broken(&format!("its list of tags cannot be read: {e}")))?;
+            let page = page.tags.unwrap_or_default();
+            // A registry may have smaller pages than requested; some have one page, whatever the last tag was.
             if page.last().is_none_or(|last| tags.contains(last)) {
                 break;
             }
@@ -211,22 +225,76 @@ impl Registry {
         Ok(tags)
     }
 
-    /// The digest of the artifact that a tag names now.
-    async fn digest(&self, reference: &Reference) -> Result<String, RegistryError> {
+    /// The manifest of an artifact, and its digest, which is that of the reference if it has one.
+    async fn manifest(&self, reference: &Reference) -> Result<(Bytes, String), RegistryError> {
         let image = reference.for_client();
-        self.small(reference, self.client.fetch_manifest_digest(&image, &self.auth)).await
+        let name = image.digest().or(image.tag()).unwrap_or_default();
+        let request = self.request(reference, &format!("manifests/{name}")).await?;
+        let request = request.header(ACCEPT, MANIFESTS.join(", "));
+        let (manifest, headers) = self.small(reference, request, "manifest").await?;
+        let actual = digest(&manifest);
+        let of_header = headers.get(DIGEST_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        // Other algorithms than SHA-256 are not checked.
+        let of_header = of_header.filter(|digest| digest.starts_with("sha256:"));
+        match reference.digest.clone().or(of_header).filter(|expected| *expected != actual) {
+            Some(expected) => Err(RegistryError::Digest { reference: reference.to_string(), expected, actual }),
+            None => Ok((manifest, actual)),
+        }
     }
 
-    /// Awaits a small answer.
-    async fn small<T>(
+    /// A request for a small answer about a repository, with the credentials that the registry requires.
+    async fn request(&self, reference: &Reference, path: &str) -> Result<RequestBuilder, RegistryError> {
+        let image = reference.for_client();
+        let token = timeout(SMALL, self.client.auth(&image, &self.auth, RegistryOperation::Pull)).await;
+        let token = token.map_err(|_| self.late())?.map_err(|e| self.failed(reference, e))?;
+        let scheme = if reference.is_loopback() { "http" } else { "https" };
+        let (registry, repository) = (image.resolve_registry(), image.repository());
+        let request = self.http.request(Method::GET, format!("{scheme}://{registry}/v2/{repository}/{path}"));
+        Ok(match (token, &self.auth) {
+            (Some(token), _) => request.bearer_auth(token),
+            (None, RegistryAuth::Basic(user, password)) => request.basic_auth(user, Some(password)),
+            _ => request,
+        })
+    }
+
+    /// Makes a request for a small answer. No more than its bound is read into memory.
+    async fn small(
         &self,
         reference: &Reference,
-        answer: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<T, RegistryError> {
-        match timeout(SMALL, answer).await {
-            Ok(answer) => answer.map_err(|e| self.failed(reference, e)),
-            Err(_) => Err(self.away(&format!("its answer took more than {} s", SMALL.as_secs()))),
-        }
+        request: RequestBuilder,
+        what: &str,
+    ) -> Result<(Bytes, HeaderMap), RegistryError> {
+        let answer = async {
+            let failed = |e: reqwest::Error| self.failed(reference, ClientError::RequestError(e));
+            let mut response = request.send().await.map_err(failed)?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            let max = if status.is_success() { SMALL_BYTES } else { ERROR_BYTES };
+            let mut bytes = Vec::new();
+            while let Some(piece) = response.chunk().await.map_err(failed)? {
+                bytes.extend_from_slice(&piece);
+                if bytes.len() > max && status.is_success() {
+                    let why = format!("its {what} has more than {SMALL_BYTES} bytes");
+                    return Err(RegistryError::Invalid { reference: reference.to_string(), why });
+                }
+                if bytes.len() > max {
+                    break;
+                }
+            }
+            match status {
+                status if status.is_success() => Ok((bytes.into(), headers)),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.no_access()),
+                StatusCode::NOT_FOUND => Err(RegistryError::NotFound { reference: reference.to_string() }),
+                status => {
+                    let text = one_line(&String::from_utf8_lossy(&bytes), ERROR_CHARS);
+                    Err(self.broken(&format!("it answered with {status}: {text}")))
+                }
+            }
+        };
+        timeout(SMALL, answer).await.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    fn late(&self) -> RegistryError {
+        self.away(&format!("its answer took more than {} s", SMALL.as_secs()))
     }
 
     fn away(&self, why: &str) -> RegistryError {
@@ -291,10 +359,21 @@ impl Registry {
     }
 }
 
-/// The layers of a member's manifest. The error says what the manifest is instead.
+/// A page of tags.
+#[derive(Deserialize)]
+struct TagPage {
+    /// Null in a repository without tags.
+    tags: Option<Vec<String>>,
+}
+
+/// The layers of a member's manifest. The error describes the manifest of another artifact.
 fn layers(manifest: &[u8]) -> Result<Vec<OciDescriptor>, String> {
-    let index = "it is an index of several artifacts";
-    let manifest: OciImageManifest = serde_json::from_slice(manifest).map_err(|_| index.to_owned())?;
+    let manifest: Value = serde_json::from_slice(manifest).map_err(|e| format!("its manifest is not JSON: {e}"))?;
+    if manifest.get("manifests").is_some() {
+        return Err("it is an index of several artifacts".to_owned());
+    }
+    let manifest: OciImageManifest =
+        serde_json::from_value(manifest).map_err(|e| format!("its manifest is not that of an artifact: {e}"))?;
     let kind = manifest.artifact_type.unwrap_or(manifest.config.media_type);
     if kind != ARTIFACT_TYPE {
         return Err(format!("it has the type {kind:?}"));
@@ -314,4 +393,30 @@ fn causes(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_without_layers_of_a_member_says_what_is_wrong() {
+        let config = json!({"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "sha256:0", "size": 2});
+        for (manifest, why) in [
+            ("<html>".to_owned(), "its manifest is not JSON: expected value at line 1"),
+            ("[]".to_owned(), "its manifest is not that of an artifact: "),
+            (json!({"schemaVersion": 1, "fsLayers": []}).to_string(), "missing field `config`"),
+            (json!({"schemaVersion": 2, "manifests": []}).to_string(), "it is an index of several artifacts"),
+            (json!({"schemaVersion": 2, "config": config, "layers": {}}).to_string(), "not that of an artifact: "),
+            (
+                json!({"schemaVersion": 2, "config": config, "layers": []}).to_string(),
+                "it has the type \"application/vnd.oci.",
+            ),
+        ] {
+            let error = layers(manifest.as_bytes()).unwrap_err();
+            assert!(error.contains(why), "{manifest}: {error}");
+        }
+    }
 }

@@ -13,8 +13,8 @@ const CONFIG_BYTES: u64 = 1024 * 1024;
 /// The name of Docker Hub in docker's configuration.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
-/// The credentials for a registry: of `config.json` in `$DOCKER_CONFIG`, else in `~/.docker`, or of the helper that the
-/// file names. Without any, the access is anonymous.
+/// The credentials for a registry. They are in `config.json` of `$DOCKER_CONFIG`, or else of `~/.docker`, or come from the
+/// helper that the file names. Without credentials, the access is anonymous.
 pub(crate) fn of_registry(registry: &str) -> Result<RegistryAuth, RegistryError> {
     let unusable = |why: String| RegistryError::Credentials { registry: registry.to_owned(), why };
     let Some(file) = config_file() else { return Ok(RegistryAuth::Anonymous) };
@@ -29,7 +29,7 @@ pub(crate) fn of_registry(registry: &str) -> Result<RegistryAuth, RegistryError>
             Err(unusable(why.to_owned()))
         }
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(RegistryAuth::Anonymous),
-        // A helper that has none for this registry fails with this text.
+        // A helper without credentials for this registry fails with this text.
         Err(CredentialRetrievalError::HelperFailure { stdout, .. }) if stdout.contains("credentials not found") => {
             Ok(RegistryAuth::Anonymous)
         }

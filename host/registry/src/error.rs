@@ -1,4 +1,4 @@
-//! The errors of this crate. Each says what to do.
+//! The errors of this crate. Each text says what to do.
 
 /// The reason that an artifact was not packed, pushed, pulled or put in place.
 #[derive(Debug, thiserror::Error)]
@@ -60,15 +60,15 @@ pub enum RegistryError {
         /// The reference.
         reference: String,
     },
-    /// The content does not have the digest.
+    /// The content has another digest than expected.
     #[error(
-        "{reference} was refused: what the registry sent has the digest {actual} in place of {expected}; nothing of it was kept, \
-             and whoever runs the registry should be told"
+        "{reference} was refused: the content from the registry has the digest {actual} in place of {expected}; nothing of it \
+             was kept; inform the operator of the registry"
     )]
     Digest {
         /// The reference.
         reference: String,
-        /// The digest that was asked for, or that the manifest names.
+        /// The digest of the reference, of the registry's answer, or of the manifest.
         expected: String,
         /// The digest of the content.
         actual: String,
@@ -80,7 +80,7 @@ pub enum RegistryError {
     OtherKind {
         /// The reference.
         reference: String,
-        /// What was found in place of a member.
+        /// The description of the artifact.
         found: String,
     },
     /// The artifact is a member, and invalid.

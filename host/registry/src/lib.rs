@@ -1,7 +1,7 @@
 //! Members as artifacts of OCI registries: packed, pushed, pulled, and put in place.
 //!
-//! An artifact has one layer for each file of a member, of a fixed kind and thus with a fixed name: no path of an
-//! artifact is ever followed. `docs/publishing.md` has the media types. No function here decides about trust.
+//! An artifact has one layer for each file of a member. Each kind of file has a fixed name, so no path of an artifact is
+//! ever followed. `docs/publishing.md` has the media types. No function here decides about trust.
 
 mod artifact;
 mod client;

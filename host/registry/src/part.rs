@@ -1,4 +1,4 @@
-//! The parts of a member that an artifact has layers for.
+//! The parts of a member, each of which is a layer of an artifact.
 
 use guild_contract::{
     Limits,
@@ -7,7 +7,7 @@ use guild_contract::{
 
 /// The type of the artifacts.
 pub(crate) const ARTIFACT_TYPE: &str = "application/vnd.guild.member.v1";
-/// The type of their configs.
+/// The type of the configs of these artifacts.
 pub(crate) const CONFIG_TYPE: &str = "application/vnd.guild.member.config.v1+json";
 /// The type of the config of an artifact that is one WebAssembly file.
 pub(crate) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
@@ -69,7 +69,7 @@ impl Part {
         }
     }
 
-    /// The most bytes.
+    /// The most bytes of the file.
     pub(crate) fn max_bytes(self, limits: &Limits) -> u64 {
         match self {
             Self::Component => limits.component_bytes,

@@ -11,7 +11,7 @@ pub struct Reference {
     pub registry: String,
     /// The name of the artifacts in the registry.
     pub repository: String,
-    /// The tag, by which a registry can name another artifact tomorrow.
+    /// The tag. A registry can move it to another artifact at any time.
     pub tag: Option<String>,
     /// The digest of the artifact's manifest: `sha256:` and 64 hexadecimal digits.
     pub digest: Option<String>,
@@ -23,7 +23,7 @@ impl Reference {
         self.repository.rsplit('/').next().unwrap_or(&self.repository)
     }
 
-    /// The same with a tag, without a digest.
+    /// The reference with this tag, without a digest.
     pub fn with_tag(&self, tag: &str) -> Self {
         Self { tag: Some(tag.to_owned()), digest: None, ..self.clone() }
     }
@@ -34,7 +34,7 @@ impl Reference {
         host == "localhost" || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// The reference for the client. The digest decides if there is one.
+    /// The reference for the client. A digest takes precedence over the tag.
     pub(crate) fn for_client(&self) -> oci_client::Reference {
         let (registry, repository) = (self.registry.clone(), self.repository.clone());
         match (&self.digest, &self.tag) {
@@ -58,7 +58,7 @@ impl FromStr for Reference {
         if digest.as_ref().is_some_and(|digest| !digest.starts_with("sha256:")) {
             return Err(wrong("its digest is not one of SHA-256"));
         }
-        // The parser makes `latest` of a missing tag.
+        // The parser sets a missing tag to `latest`.
         let has_tag = rest.split('@').next().is_some_and(|named| named.contains(':'));
         let tag = parsed.tag().filter(|_| has_tag).map(str::to_owned);
         Ok(Self { registry: registry.to_owned(), repository: parsed.repository().to_owned(), tag, digest })

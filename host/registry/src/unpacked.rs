@@ -1,4 +1,4 @@
-//! Puts a member in place: complete, or not at all.
+//! Puts a member in place as a whole, or not at all.
 
 use std::{
     io,
@@ -20,8 +20,8 @@ use crate::artifact::MemberFiles;
 /// The file that shows that a process works in a temporary directory.
 const LOCK: &str = ".lock";
 
-/// A member that is unpacked beside its place, in a hidden directory where no host looks. It is removed when this is
-/// dropped; what a crash leaves is removed by the next attempt.
+/// A member that is unpacked beside its place, in a hidden directory that no host reads. The directory is removed when
+/// this is dropped, or after a crash by the next attempt.
 pub struct Unpacked {
     parent: Dir,
     temporary: String,
@@ -53,7 +53,7 @@ impl Unpacked {
         Ok(unpacked)
     }
 
-    /// The directory that has the member's directory at the same path as its place has.
+    /// The directory in which the member has the same relative path as in its place.
     pub fn members(&self) -> &Path {
         &self.path
     }
@@ -63,16 +63,16 @@ impl Unpacked {
         self.path.join(&self.member)
     }
 
-    /// Puts the member in its place, at once.
+    /// Moves the member to its place in one step.
     ///
     /// # Errors
     ///
-    /// Returns an error when something has its place already, or the directory cannot be moved.
+    /// Returns an error when the place is occupied, or the directory cannot be moved.
     pub fn place(self) -> io::Result<()> {
         let group = self.member.split_once('/').map_or(".", |(group, _)| group);
         let group = open_or_make_dir(&self.parent, group)?;
         renameat_with(&*self.inside, &self.member, &self.parent, &self.member, RenameFlags::NOREPLACE)?;
-        // The member is in place. After an error of this, a power cut may undo it, as if nothing had been installed.
+        // The member is in place. Without this, a power cut may undo the move.
         let _ = sync_dir(&group);
         Ok(())
     }
@@ -80,14 +80,14 @@ impl Unpacked {
 
 impl Drop for Unpacked {
     fn drop(&mut self) {
-        // What is left is removed by the next attempt, and no host looks at it.
+        // The next attempt removes what this cannot remove.
         let _ = tree::remove(&self.parent, &self.temporary);
     }
 }
 
-/// Replaces the files of a member that is in place, each at once, and removes those that the new version does not have.
-/// Other files stay, as the member's jobs and memories. If this is cut off, the member differs from its pin, and no host
-/// loads it until it is done again.
+/// Replaces the files of an installed member, each in one step, and removes the files that the new version does not have.
+/// Other files stay, such as the member's jobs and memories. After an interruption the member differs from its pin, and no
+/// host loads it until the upgrade is repeated.
 ///
 /// # Errors
 ///

@@ -15,7 +15,7 @@ pub mod trial;
 pub use answer::{blocking, to_json};
 pub use host::{Host, HostOptions, Target, reload::Reloads};
 pub use jobs::files::end_before_approval;
-pub use jobs::run::{run_session, used_up};
+pub use jobs::run::run_session;
 pub use members::{
     error::OpenError,
     member::Member,

@@ -43,7 +43,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The engine for components under test, with the compile cache of the user's hosts.
+    /// The engine for components under test, with a compile cache that hosts do not share.
     ///
     /// # Errors
     ///

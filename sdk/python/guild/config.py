@@ -39,8 +39,9 @@ def _count(most=None):
     accepted = f"a whole number from 1 to {most}" if most else "a whole number, 1 or more"
 
     def read(value):
-        fits = type(value) is int and 1 <= value <= (most or 2**32 - 1)
-        return accepted, value if fits else None
+        # 3.0 is a whole number, as in JSON Schema.
+        is_whole = type(value) is int or (type(value) is float and value.is_integer())
+        return accepted, int(value) if is_whole and 1 <= value <= (most or 2**32 - 1) else None
 
     return read
 

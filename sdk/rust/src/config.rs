@@ -42,16 +42,12 @@ impl Config {
 
     /// Takes a whole number, at least 1.
     pub fn count(&mut self, key: &'static str) -> Result<Option<u32>, Refusal> {
-        self.take(key, "a whole number, 1 or more", |value| {
-            value.as_u64().filter(|&n| n > 0).and_then(|n| u32::try_from(n).ok())
-        })
+        self.take(key, "a whole number, 1 or more", |value| whole(value, u32::MAX))
     }
 
     /// Takes a whole number from 1 to `most`.
     pub fn count_to(&mut self, key: &'static str, most: u32) -> Result<Option<u32>, Refusal> {
-        self.take(key, &format!("a whole number from 1 to {most}"), |value| {
-            value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=most).contains(n))
-        })
+        self.take(key, &format!("a whole number from 1 to {most}"), |value| whole(value, most))
     }
 
     /// Takes a number above 0.
@@ -98,6 +94,13 @@ impl Config {
             None => Err(Refusal::InvalidConfig(format!("config.{key} must be {accepted}, not {}", shown(&value)))),
         }
     }
+}
+
+/// A whole number from 1 to `most`. 3.0 is one, as in JSON Schema.
+fn whole(value: &Value, most: u32) -> Option<u32> {
+    let number = value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 1.0 && *n <= f64::from(most))?;
+    // The number fits: it was compared above.
+    Some(number as u32)
 }
 
 /// A value for an error text: at most 80 characters of its JSON.

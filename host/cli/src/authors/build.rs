@@ -1,4 +1,4 @@
-//! `guild build`: makes a member's component from its source.
+//! `guild build`: builds a member's component from its source.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use crate::{args::Build, failure::Failure, output::tell};
 /// `guild build`.
 pub(crate) fn build(args: &Build) -> Result<(), Failure> {
     let built = project(&args.directory)?.build()?;
-    let what = if built.is_new { "" } else { ", as it was" };
-    tell(format_args!("{} ({}){what}", built.file.display(), size(built.bytes)));
+    let change = if built.is_new { "" } else { ", unchanged" };
+    tell(format_args!("{} ({}){change}", built.file.display(), size(built.bytes)));
     Ok(())
 }
 
-/// The source of the member in a directory. The operator's policy has no part in it.
+/// The source of the member in a directory. The operator's policy does not matter.
 pub(crate) fn project(directory: &Path) -> Result<Project, Failure> {
     let none = || Failure::error(format!("{FILE_NAME} has no `component`: its own process serves this member"));
     let spec = found(directory)?.manifest.component.ok_or_else(none)?;

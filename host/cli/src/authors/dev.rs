@@ -1,10 +1,11 @@
 //! `guild dev`: builds a member whenever its source changes, serves it, and runs the last task again.
 //!
-//! Each run has a copy of the member in a temporary directory, and a host of its own: no job and no memory of an earlier
-//! run is there. That host loads the copy without an approval, and no other member. It is a child process, since its end
-//! is then the end of all that the component did.
+//! Each run has a copy of the member in a temporary directory, and a host of its own, without the jobs and memories of
+//! earlier runs. The host loads the copy without an approval, and no other member. It is a child process, so that all
+//! work of the component ends with it.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs,
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -16,12 +17,14 @@ use std::{
 
 use guild_build::Built;
 use guild_client::{DispatchParams, JobId, WorkerHandle};
+use guild_config::Runtime;
 use guild_contract::{
-    manifest::{FILE_NAME, Manifest, POSTURE, package},
+    manifest::{FILE_NAME, Manifest, POSTURE, SESSION_TOOLS, package},
     text::size,
 };
+use guild_jobs::JobTools;
+use guild_session::transcript::{Entry, Line};
 use notify::{RecursiveMode, Watcher as _};
-use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines, Stdin},
@@ -42,25 +45,23 @@ use crate::{
     serve::Start,
 };
 
-/// Directories of a member that are not its source. Those that begin with a dot are none either.
+/// Directories of a member that are not its source, besides hidden ones.
 const NOT_SOURCES: [&str; 6] = ["jobs", "memory", "node_modules", "target", "venv", "__pycache__"];
-/// Files that the tools of a language write while they build.
+/// Files that the tools of a language write during a build.
 const LOCKS: [&str; 2] = ["Cargo.lock", "package-lock.json"];
-/// How long a host may take to end.
+/// The longest time that a host may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long nothing may change before a build begins: an editor saves in several steps.
-const SETTLED: Duration = Duration::from_millis(50);
-/// The parts of a plan that the built-in search does not use, as `plan.json` names them.
-const NOT_SEARCHED: [(&str, &str); 2] = [("model", "model"), ("toolboxTools", "tools of toolboxes")];
+/// The time without changes before a build begins: an editor saves in several steps.
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// What comes next.
-enum Next {
+/// The event that ends the wait between two runs.
+enum Event {
     /// A file of the source changed.
     Changed,
     /// The user typed a line.
     Line(String),
-    /// The command is to end.
-    End,
+    /// A signal stops the command.
+    Stopped,
 }
 
 /// `guild dev`.
@@ -83,33 +84,33 @@ pub(crate) async fn dev(args: Dev) -> Result<(), Failure> {
                 () = stop.next() => break,
             };
         }
-        let mut next = None;
+        let mut event = None;
         if let (Some(round), Some(task)) = (&round, &task) {
             tokio::select! {
                 ended = round.carry_out(&args, task) => drop(ended.map_err(print)),
-                // A session may take long, and its worker is an old one now.
-                () = source.changed() => next = Some(Next::Changed),
+                // The session is not awaited: its worker is out of date.
+                () = source.changed() => event = Some(Event::Changed),
                 () = stop.next() => break,
             }
         }
-        let next = match next {
-            Some(next) => next,
+        let event = match event {
+            Some(event) => event,
             None => {
                 let again = if task.is_some() { "Enter runs the task again; " } else { "" };
                 tell(format_args!("{LABEL}{again}a line is a task, /TOOL JSON calls a tool, Ctrl-C ends{LABEL:#}"));
                 tokio::select! {
-                    () = source.changed() => Next::Changed,
-                    next = line(&mut lines) => next,
-                    () = stop.next() => Next::End,
+                    () = source.changed() => Event::Changed,
+                    line = next_line(&mut lines) => Event::Line(line),
+                    () = stop.next() => Event::Stopped,
                 }
             }
         };
-        match next {
-            Next::End => break,
-            Next::Line(line) if !line.trim().is_empty() => task = Some(line),
-            Next::Changed | Next::Line(_) => {}
+        match event {
+            Event::Stopped => break,
+            Event::Line(line) if !line.trim().is_empty() => task = Some(line),
+            Event::Changed | Event::Line(_) => {}
         }
-        // A line may come with an edit. What changes from here on is not in this build.
+        // An edit may precede a line. The watch begins before the build, so that it notices edits during the build.
         if built.is_none() || source.hash() != source.hash {
             source = Source::watch(&directory)?;
             built = build(&directory).await;
@@ -121,7 +122,7 @@ pub(crate) async fn dev(args: Dev) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the member in a directory. An error is printed, and gives none.
+/// Builds the member in a directory. Prints an error, and returns `None` then.
 async fn build(directory: &Path) -> Option<Built> {
     let (began, directory) = (Instant::now(), directory.to_owned());
     let build = move || build::project(&directory).and_then(|project| Ok(project.build()?));
@@ -137,10 +138,10 @@ fn print(failure: Failure) {
 }
 
 /// The next line of stdin; pending once it has ended.
-async fn line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> Next {
+async fn next_line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> String {
     if let Some(open) = lines {
         match open.next_line().await {
-            Ok(Some(line)) => return Next::Line(line),
+            Ok(Some(line)) => return line,
             Ok(None) | Err(_) => *lines = None,
         }
     }
@@ -150,9 +151,9 @@ async fn line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> Next {
 /// The files of a member's source.
 struct Source {
     directory: PathBuf,
-    /// What the build makes.
+    /// The files that the build writes.
     outputs: Vec<PathBuf>,
-    /// The hash of the source, when the watch began. A build may write files, with the same contents each time.
+    /// The hash of the source when the watch began. A build may write files, with the same contents each time.
     hash: u64,
     changes: UnboundedReceiver<()>,
     _watcher: notify::RecommendedWatcher,
@@ -163,14 +164,14 @@ impl Source {
     fn watch(directory: &Path) -> Result<Self, Failure> {
         let failed = |e: notify::Error| Failure::error(format!("{} cannot be watched: {e}", directory.display()));
         let outputs = build::project(directory).map(|project| project.outputs()).unwrap_or_default();
-        let own = outputs.clone();
+        let ignored = outputs.clone();
         let (send, changes) = unbounded_channel();
         let below = directory.to_owned();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let Ok(event) = event else { return };
             let is_change = event.kind.is_create() || event.kind.is_modify() || event.kind.is_remove();
-            if is_change && event.paths.iter().any(|path| !own.contains(path) && is_source(&below, path)) {
-                // Nobody waits once the round is over.
+            if is_change && event.paths.iter().any(|path| !ignored.contains(path) && is_source(&below, path)) {
+                // The receiver is gone once the watch is over.
                 let _ = send.send(());
             }
         })
@@ -185,12 +186,12 @@ impl Source {
         Ok(source)
     }
 
-    /// The hash of the names of files and directories, and of what is in files and symlinks.
+    /// The hash of the names of files and directories, and of the contents of files and symlinks.
     fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let mut places = vec![self.directory.clone()];
-        while let Some(place) = places.pop() {
-            let mut entries: Vec<_> = fs::read_dir(place).into_iter().flatten().flatten().collect();
+        let mut directories = vec![self.directory.clone()];
+        while let Some(directory) = directories.pop() {
+            let mut entries: Vec<_> = fs::read_dir(directory).into_iter().flatten().flatten().collect();
             entries.sort_by_key(fs::DirEntry::path);
             for entry in entries {
                 let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
@@ -199,7 +200,7 @@ impl Source {
                 }
                 path.hash(&mut hasher);
                 if kind.is_dir() {
-                    places.push(path);
+                    directories.push(path);
                 } else if kind.is_file() {
                     fs::read(&path).ok().hash(&mut hasher);
                 } else if kind.is_symlink() {
@@ -210,10 +211,10 @@ impl Source {
         hasher.finish()
     }
 
-    /// Waits until something has changed, and nothing changes any more.
+    /// Waits until the source has changed, and no further change follows at once.
     async fn changed(&mut self) {
         while self.changes.recv().await.is_some() {
-            while let Ok(Some(())) = timeout(SETTLED, self.changes.recv()).await {}
+            while let Ok(Some(())) = timeout(DEBOUNCE, self.changes.recv()).await {}
             if self.hash() != self.hash {
                 return;
             }
@@ -222,7 +223,7 @@ impl Source {
     }
 }
 
-/// Whether a path below a member's directory is of its source.
+/// Whether a path below a member's directory belongs to its source.
 fn is_source(directory: &Path, path: &Path) -> bool {
     let parts = path.strip_prefix(directory).unwrap_or(path).iter().map(|part| part.to_str().unwrap_or_default());
     let is_other = |part: &str| part.starts_with('.') || part.ends_with('~') || NOT_SOURCES.contains(&part);
@@ -243,14 +244,14 @@ struct Round {
 }
 
 impl Round {
-    /// Starts a host that serves a copy of the member in a directory, as it was built.
+    /// Starts a host that serves a copy of the built member.
     async fn start(args: &Dev, directory: &Path, built: &Built) -> Result<Self, Failure> {
         let found = build::found(directory)?;
         let failed = |e| Failure::error(format!("no temporary directory: {e}"));
-        let place = tempfile::Builder::new().prefix("guild-dev-").tempdir().map_err(failed)?;
-        let member = member_of(&place, found.key.as_str());
+        let temporary = tempfile::Builder::new().prefix("guild-dev-").tempdir().map_err(failed)?;
+        let member = member_of(&temporary, found.key.as_str());
         copy(&member, directory, &found.manifest, built)
-            .map_err(|e| Failure::error(format!("{}: {e}", place.path().display())))?;
+            .map_err(|e| Failure::error(format!("{}: {e}", temporary.path().display())))?;
         let mut child = command(args, &member)
             .and_then(|mut command| command.spawn())
             .map_err(|e| Failure::error(format!("a host cannot be started: {e}")))?;
@@ -265,16 +266,17 @@ impl Round {
             Err(_) => return Err(Failure::error("the host ended before it was ready; its messages above say why")),
         };
         let (key, manifest) = (found.key.to_string(), found.manifest);
-        let round = Self { key, directory: place, base, manifest, child, _stdout: stdout };
+        let round = Self { key, directory: temporary, base, manifest, child, _stdout: stdout };
         tell(format_args!("{STRONG}serving{STRONG:#} {} at {}", round.key, round.url()));
         Ok(round)
     }
 
-    /// Ends it, and removes its directory.
+    /// Ends the host, and removes its directory.
     async fn end(mut self) {
-        // The host ends with its stdin. An error means that it has ended by itself.
+        // The host ends when its stdin is closed.
         drop(self.child.stdin.take());
         if timeout(END_TIMEOUT, self.child.wait()).await.is_err() {
+            // An error means that the host has ended by itself.
             let _ = self.child.kill().await;
         }
     }
@@ -288,7 +290,7 @@ impl Round {
         format!("{}/mcp", self.base)
     }
 
-    /// Carries out a task, or calls a tool, and shows all that comes of it.
+    /// Carries out a task, or calls a tool, and shows its course and its result.
     async fn carry_out(&self, args: &Dev, task: &str) -> Result<(), Failure> {
         let began = Instant::now();
         let access = AccessArgs::of_environment();
@@ -313,7 +315,7 @@ impl Round {
         let dispatched = self.dispatch(&worker, args, task).await?;
         let id: JobId = dispatched.parse().map_err(|_| Failure::error("the host's job has no valid id"))?;
         logs::follow(worker.clone(), id).await?;
-        self.tell_not_used(&dispatched);
+        self.tell_unused(&dispatched);
         let shown = self.job(&dispatched).display().to_string();
         let outcome = worker::outcome(worker, &dispatched, &shown).await;
         tell(format_args!("{LABEL}{:.1?}{LABEL:#}", began.elapsed()));
@@ -332,39 +334,72 @@ impl Round {
         Ok(worker.dispatch(&params).await?.value.job_id.to_string())
     }
 
-    /// Says which parts of a job's plan its runtime did not use.
-    fn tell_not_used(&self, job: &str) {
-        let plan = fs::read(self.job(job).join("plan.json")).unwrap_or_default();
-        let Ok(Planned { agent, session: Some(session) }) = serde_json::from_slice(&plan) else { return };
-        if agent != "extractive" {
-            return;
+    /// Prints the parts of a job's sessions that its runtime did not use.
+    fn tell_unused(&self, job: &str) {
+        let transcript = fs::read_to_string(self.job(job).join("transcript.jsonl")).unwrap_or_default();
+        let lines = transcript.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        let (mut runtime, mut parts) = (None, BTreeSet::new());
+        for line in lines {
+            let Entry::Session { agent, model, tools, .. } = line.entry else { continue };
+            let Some((named, all)) = agent.parse().ok().and_then(unused) else { continue };
+            runtime = Some(named);
+            parts.extend(all.iter().filter(|part| part.is_in(model.as_deref(), &tools)).map(|part| part.name()));
         }
-        let is_set = |name: &str| {
-            let value = session.get(name);
-            value.is_some_and(|value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()))
-        };
-        let mut not_used = vec!["system prompt"];
-        not_used.extend(NOT_SEARCHED.iter().filter(|(name, _)| is_set(name)).map(|(_, text)| *text));
+        let Some(runtime) = runtime.filter(|_| !parts.is_empty()) else { return };
+        let parts = parts.into_iter().collect::<Vec<_>>().join(", ");
         tell(format_args!(
-            "{LABEL}the built-in search has no model, and did not use the plan's {}; --agent names another runtime{LABEL:#}",
-            not_used.join(", ")
+            "{LABEL}{runtime}, and did not use the sessions' {parts}; --agent names another runtime{LABEL:#}"
         ));
     }
 }
 
-/// The parts of `plan.json` that are shown.
-#[derive(Deserialize)]
-struct Planned {
-    agent: String,
-    session: Option<serde_json::Map<String, serde_json::Value>>,
+/// A part of a session that not every runtime uses.
+#[derive(Clone, Copy)]
+enum Part {
+    SystemPrompt,
+    Model,
+    /// Tools of toolboxes, and tools of the component itself.
+    MemberTools,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SystemPrompt => "system prompt",
+            Self::Model => "model",
+            Self::MemberTools => "tools of members",
+        }
+    }
+
+    /// Whether a session with this model and these tools has the part.
+    fn is_in(self, model: Option<&str>, tools: &[String]) -> bool {
+        match self {
+            Self::SystemPrompt => true,
+            Self::Model => model.is_some(),
+            Self::MemberTools => tools
+                .iter()
+                .any(|tool| !SESSION_TOOLS.contains(&tool.as_str()) && !JobTools::names().any(|name| name == tool)),
+        }
+    }
+}
+
+/// The parts of sessions that a runtime does not use, and the reason; `None` for a runtime that uses all.
+fn unused(runtime: Runtime) -> Option<(&'static str, &'static [Part])> {
+    match runtime {
+        Runtime::Extractive => {
+            Some(("the built-in search has no model", &[Part::SystemPrompt, Part::Model, Part::MemberTools]))
+        }
+        Runtime::Scripted => Some(("a script stands in for the model", &[Part::Model])),
+        Runtime::Claude | Runtime::Api => None,
+    }
 }
 
 /// The directory of the member in a round.
-fn member_of(place: &TempDir, key: &str) -> PathBuf {
-    place.path().join("members").join(key)
+fn member_of(temporary: &TempDir, key: &str) -> PathBuf {
+    temporary.path().join("members").join(key)
 }
 
-/// Copies a member, without what its build needs.
+/// Copies the files of a member that a host reads.
 fn copy(member: &Path, from: &Path, manifest: &Manifest, built: &Built) -> io::Result<()> {
     fs::create_dir_all(member)?;
     for name in [FILE_NAME, package::FILE_NAME, POSTURE] {
@@ -394,7 +429,7 @@ fn command(args: &Dev, member: &Path) -> io::Result<Command> {
     args.session.agent.iter().for_each(|agent| option(&mut command, "agent", agent.as_str().as_ref()));
     args.local.members.iter().for_each(|members| option(&mut command, "members", members.as_ref()));
     args.local.policy.config.iter().for_each(|config| option(&mut command, "config", config.as_ref()));
-    // Ctrl-C is for this process, which ends the host.
+    // Ctrl-C signals only this process, which then ends the host.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
     Ok(command)
 }

@@ -107,7 +107,7 @@ fn write_rehearsal(out: &mut dyn Write, rehearsal: &Rehearsal) -> io::Result<()>
     writeln!(out, "  {id}  {}  {label}", at.strftime("%F"))?;
     writeln!(out, "    {LABEL}cost then{LABEL:#} {}, {then} characters of prompts; now {now}", cost(usage))?;
     if let Some(first) = differences.first() {
-        let shown = harmless(&report::shown(first)).replace("expect.", "");
+        let shown = harmless(&report::describe(first)).replace("expect.", "");
         let (mut removed, mut other, mut more) = (0, 0, 0);
         for line in shown.lines() {
             let number = if line.trim_start().starts_with('-') { &mut removed } else { &mut other };

@@ -1,4 +1,4 @@
-//! `guild pack`, `guild push` and `guild pull`: a member's directory as an artifact, and back.
+//! `guild pack`, `guild push` and `guild pull`: turn a member's directory into an artifact, and back.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::{
 pub(crate) fn pack(args: &Pack) -> Result<(), Failure> {
     let artifact = artifact(&args.directory, &args.policy)?;
     let mut bytes = Vec::new();
-    let (directory, name) = place(&args.output)?;
+    let (directory, name) = parent_and_name(&args.output)?;
     let failed = |e| Failure::error(format!("{} cannot be written: {e}", args.output.display()));
     artifact.pack(&mut bytes).map_err(failed)?;
     let directory = open_directory(&directory).and_then(|directory| open_dir(&directory, ".")).map_err(failed)?;
@@ -27,15 +27,15 @@ pub(crate) fn pack(args: &Pack) -> Result<(), Failure> {
 /// `guild push`.
 pub(crate) async fn push(args: Push) -> Result<(), Failure> {
     let artifact = artifact(&args.directory, &args.policy)?;
-    let asked = &args.reference;
-    if asked.digest.is_some() {
-        return Err(Failure::error(format!("{asked} has a digest, which follows from the files; leave it out")));
+    let requested = &args.reference;
+    if requested.digest.is_some() {
+        return Err(Failure::error(format!("{requested} has a digest, which follows from the files; leave it out")));
     }
     let version = &artifact.version;
-    let reference = match asked.tag {
-        Some(_) => asked.clone(),
-        None => format!("{asked}:{version}").parse().map_err(|_: RegistryError| {
-            Failure::error(format!("the version {version:?} of the manifest is no tag; name one: {asked}:TAG"))
+    let reference = match requested.tag {
+        Some(_) => requested.clone(),
+        None => format!("{requested}:{version}").parse().map_err(|_: RegistryError| {
+            Failure::error(format!("the version {version:?} of the manifest is no tag; name one: {requested}:TAG"))
         })?,
     };
     let progress = Progress::start();
@@ -50,7 +50,7 @@ pub(crate) async fn push(args: Push) -> Result<(), Failure> {
 pub(crate) async fn pull(args: Pull) -> Result<(), Failure> {
     let config = local::config(&args.policy)?;
     let output = args.output.unwrap_or_else(|| PathBuf::from(args.reference.name()));
-    let (parent, name) = place(&output)?;
+    let (parent, name) = parent_and_name(&output)?;
     let shown = output.display();
     if output.symlink_metadata().is_ok() {
         return Err(Failure::error(format!("{shown} is already there; name a new directory with -o DIR")));
@@ -74,10 +74,10 @@ fn artifact(directory: &Path, policy: &PolicyArgs) -> Result<Artifact, Failure> 
     Ok(Artifact::of_member(&files)?)
 }
 
-/// The directory of a new file or directory, and its name.
-fn place(path: &Path) -> Result<(PathBuf, String), Failure> {
+/// The parent directory and the name of a new file or directory.
+fn parent_and_name(path: &Path) -> Result<(PathBuf, String), Failure> {
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Failure::error(format!("{} is no name of a new file", path.display())))?;
+    let name = name.ok_or_else(|| Failure::error(format!("{} is not the name of a new file", path.display())))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((parent.to_owned(), name.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! `guild install`: a member from a registry, reviewed, pinned, and put in place at once.
+//! `guild install`: pulls a member from a registry, shows it for review, pins it, and puts it in place in one step.
 
 use guild_contract::MemberKey;
 use guild_registry::{Reference, Unpacked};

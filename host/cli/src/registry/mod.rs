@@ -13,7 +13,7 @@ use crate::{
     output::{harmless, progress::Progress},
 };
 
-/// Pulls what a reference names, with the tag and the digest that it turned out to have.
+/// Pulls the artifact of a reference. The returned reference has the tag and the digest of the artifact.
 async fn pull(reference: Reference, limits: &Limits) -> Result<(Reference, Pulled), Failure> {
     let progress = Progress::start();
     progress.waiting(&format!("pulling {reference}"));

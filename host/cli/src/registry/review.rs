@@ -29,7 +29,7 @@ pub(super) struct Review<'a> {
     pub(super) members: &'a Path,
     pub(super) directory: &'a Path,
     pub(super) source: &'a Source,
-    /// What is done after a yes: `Install`, and `installed`.
+    /// The action after a confirmation: `Install`, and `installed`.
     pub(super) verbs: [&'static str; 2],
     pub(super) yes: bool,
 }

@@ -70,7 +70,7 @@ fn installed(
     }
     match (named, installed.is_empty()) {
         (Some(named), true) => Err(Failure::error(format!(
-            "{named} is not what was installed from a registry, as far as guild.lock says; `guild install` installs"
+            "{named} was not installed from a registry, according to guild.lock; `guild install` installs a member"
         ))),
         _ => Ok(installed),
     }
@@ -82,7 +82,7 @@ struct Outdated {
     member: String,
     /// The installed artifact.
     installed: Source,
-    /// The reference of the newer one.
+    /// The reference of the newer artifact.
     #[serde(skip_serializing_if = "Option::is_none")]
     newer: Option<String>,
     /// The reason if the registry could not be asked.
@@ -195,7 +195,7 @@ fn standing(found: &FoundMember, config: &Config, approval: &Approval) -> Result
     Ok(approval.look(&found.key, &found.dir, spec, max)?.1)
 }
 
-/// What an approval is of.
+/// The digests that an approval pins.
 fn digests(standing: &Standing) -> [Option<&String>; 4] {
     let Pin { sha256, manifest, package, posture, .. } = &standing.presented;
     [Some(sha256), manifest.as_ref(), package.as_ref(), posture.as_ref()]

@@ -6,5 +6,6 @@ pub(crate) mod host_context;
 pub(crate) mod interrupted;
 pub(crate) mod member_data;
 pub(crate) mod memory_budget;
+pub mod own_sessions;
 mod resume_trials;
 pub(crate) mod run;

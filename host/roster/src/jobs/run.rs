@@ -9,12 +9,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use guild_agent::ToolSet;
 use guild_auth::Ingress;
 use guild_config::Runtime;
 use guild_contract::{
     Bounds, Grants, JobUsage, MemberKey, SpendError, Usage,
-    manifest::FILE_TOOLS,
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
@@ -23,26 +21,24 @@ use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
 use guild_sandbox::{CallError, Environment, Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
-    files::Files,
-    meter::{Account, Ending, Meter, Observer, session_limits},
+    meter::{Account, Ending, Meter, Observer},
     queue::Permit,
-    session::{AgentRuntime, EVENTS, Query, QueryHandle, Session, SessionEnd, Sessions, Wanted},
+    session::{AgentRuntime, Query, QueryHandle, Session, SessionEnd, Sessions, Wanted},
     task::TaskError,
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
 };
 use guild_telemetry::{record, trace::Parent};
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, mpsc},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
-use super::{host_context::HostContext, member_data::MemberData};
+use super::{
+    host_context::HostContext,
+    member_data::MemberData,
+    own_sessions::{OwnSession, OwnSessions, SessionResources, returned},
+};
 use crate::{
     answer::blocking,
-    discovery::granted::no_tool,
     resources::{
         Reach,
         runtimes::{GRACE, Slot, may_spend},
@@ -307,7 +303,7 @@ impl Work {
         let clock = Clock::start(&self, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, Arc::new(clock.clone()));
         let number = self.job.next_session();
-        let sets = self.sets(toolboxes);
+        let (sets, resources) = (self.sets(toolboxes), self.session_resources());
         let session = Session {
             number,
             system_prompt: plan.system_prompt,
@@ -315,11 +311,11 @@ impl Work {
             converses: false,
             conversation_chars: self.context.limits.conversation_chars,
             model: plan.model,
-            tools: self
+            tools: resources
                 .tool_set(number, sets, &plan.tools, self.job.cancelled())
                 .map(|tools| Arc::new(tools.with_history(&history)))
                 .map_err(|e| e.to_string())?,
-            files: self.readable(&plan.tools),
+            files: resources.readable(&plan.tools),
             meter: meter.clone(),
             cancel: self.job.cancelled().clone(),
             texts: None,
@@ -364,14 +360,10 @@ impl Work {
         let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
         let (hall, manager) = (self.context.view(), self.manager.clone());
-        let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
-            work: Arc::new(self),
-            activation: activation.clone(),
-            agent,
-            meter: meter.clone(),
-            alive: Arc::new(Semaphore::new(limits.job_sessions as usize)),
-            host: Handle::current(),
-        });
+        let job_tools = [self.of_sessions.clone()].into_iter().chain(self.manager.clone()).collect();
+        let own = OwnSessions::new(self.session_resources(), activation.clone(), job_tools, meter.clone());
+        let work = Arc::new(self);
+        let sessions: Arc<dyn Sessions> = Arc::new(SessionStarter { work, own, agent, host: Handle::current() });
         let scope = RunScope {
             tools: tools.clone(),
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
@@ -387,46 +379,29 @@ impl Work {
         };
         let outcome = plugin.run(permit, activation, scope).await;
         clock.show(&meter.account());
-        match outcome {
-            // Returning a text submits it. A plugin that submitted before may return an empty text.
-            Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
-            Ok(Ok(text)) => {
-                let submitted = blocking(move || Ok(tools.job().submit_result(&text, None))).await;
-                submitted.map_err(|e| e.message)?.map_err(|e| e.to_string())?;
-                Ok(None)
-            }
-            Ok(Err(text)) if text.trim().is_empty() => {
-                Err(RunError::Failed("the plugin gave up without a reason".to_owned()))
-            }
-            Ok(Err(text)) => Err(RunError::Failed(text)),
-            Err(e) => Err(e.into()),
+        if let Some(text) = returned(outcome?)? {
+            let submitted = blocking(move || Ok(tools.job().submit_result(&text, None))).await;
+            submitted.map_err(|e| e.message)?.map_err(|e| e.to_string())?;
         }
+        Ok(None)
     }
 
-    /// The read roots, for a session with all three tools that read them.
-    fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
-        let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
-        self.reach.session_files.clone().filter(|_| FILE_TOOLS.iter().all(has))
+    /// The resources of the job's sessions.
+    fn session_resources(&self) -> SessionResources {
+        SessionResources {
+            job: self.job.clone(),
+            grants: self.grants.clone(),
+            limits: self.context.limits.clone(),
+            granted_tools: self.granted_tools.clone(),
+            broker: self.reach.broker.clone(),
+            web: self.reach.web.clone(),
+            files: self.reach.session_files.clone(),
+        }
     }
 
     /// The whole sets of tools of a session that the host runs.
     fn sets(&self, toolboxes: Arc<dyn Tools>) -> impl Iterator<Item = Arc<dyn Tools>> + use<> {
         [self.of_sessions.clone()].into_iter().chain(self.manager.clone()).chain([toolboxes])
-    }
-
-    /// The tools of a session: whole sets of tools, and the read-only ones that were granted and asked for.
-    fn tool_set(
-        &self,
-        session: u32,
-        sets: impl IntoIterator<Item = Arc<dyn Tools>>,
-        asked: &[String],
-        cancel: &CancellationToken,
-    ) -> Result<ToolSet, ToolError> {
-        Ok(ToolSet::new(session, sets)?
-            .with_read_only(&self.reach.broker, &self.reach.web, &self.granted_tools, asked)
-            .with_journal(self.job.clone())
-            .with_result_bytes(self.context.limits.tool_result_bytes)
-            .with_cancel(cancel.clone()))
     }
 }
 
@@ -608,33 +583,20 @@ async fn permit(
     }
 }
 
-/// Sessions that a component starts while it carries its job out, on the job's account.
-struct OwnSessions {
+/// Starts the sessions of a component on the job's runtime.
+struct SessionStarter {
     work: Arc<Work>,
-    activation: Arc<Activation>,
+    own: OwnSessions,
     agent: Runtime,
-    meter: Arc<Meter>,
-    /// The sessions that the component may have at a time.
-    alive: Arc<Semaphore>,
     /// Sessions belong to the host's threads, not to those of the component that asks for them.
     host: Handle,
 }
 
 #[async_trait]
-impl Sessions for OwnSessions {
+impl Sessions for SessionStarter {
     async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
         let work = &self.work;
-        if let Some(tool) = query.tools.iter().find(|tool| !work.granted_tools.contains(tool)) {
-            return Err(ToolError::NotGranted(
-                match self.activation.toolbox_tools.iter().any(|one| one.name == *tool) {
-                    true => format!(
-                        "the tool {tool:?} is a toolbox's, which only a session that `activate` plans has; one that the component \
-                     starts itself has built-in tools and own ones"
-                    ),
-                    false => no_tool(&work.grants, tool),
-                },
-            ));
-        }
+        self.own.check_tools(&query)?;
         let (resources, files) = (work.context.resources.clone(), work.reach.session_files.clone());
         let (model, agent) = (query.model.clone(), self.agent);
         let ready = self.host.spawn_blocking(move || {
@@ -642,41 +604,10 @@ impl Sessions for OwnSessions {
             resources.runtimes.ready(agent, &wanted)
         });
         let slot = ready.await.map_err(TaskError::from)?.map_err(ToolError::Unavailable)?;
-        if let Some(bound) = used_up(&self.meter.left().map_err(ToolError::Unavailable)?) {
-            return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
-        }
-        let most = work.context.limits.job_sessions;
-        let over = || {
-            ToolError::OverLimit(format!(
-                "the job has {most} sessions, as many as limits.job_sessions allows; let one end before another begins"
-            ))
-        };
-        // A session that was just dropped is about to end.
-        let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
-        let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
-        let of_job = query.job_tools.then(|| [work.of_sessions.clone()].into_iter().chain(work.manager.clone()));
-        let sets = of_job.into_iter().flatten().chain([query.own_tools]);
-        let interrupt = work.job.cancelled().child_token();
-        let (texts, heard) = mpsc::channel(EVENTS);
-        let number = work.job.next_session();
-        let bounds = query.bounds.min(session_limits(&work.context.limits));
-        let session = Session {
-            number,
-            system_prompt: query.system_prompt,
-            prompt: query.prompt,
-            converses: false,
-            conversation_chars: work.context.limits.conversation_chars,
-            model: query.model,
-            tools: Arc::new(work.tool_set(number, sets, &query.tools, &interrupt)?),
-            files: work.readable(&query.tools),
-            meter: self.meter.clone(),
-            cancel: interrupt.clone(),
-            texts: Some(texts),
-            journal: work.job.clone(),
-            history: Vec::new(),
-        };
-        let stop = interrupt.clone();
-        let (job_meter, member) = (self.meter.clone(), work.data.key.clone());
+        let one_more = self.own.permit().await?;
+        let OwnSession { session, bounds, texts } = self.own.session(query)?;
+        let (interrupt, stop) = (session.cancel.clone(), session.cancel.clone());
+        let member = work.data.key.clone();
         let span = span(&work.data.key, &work.job);
         let session = async move {
             let permit = tokio::select! {
@@ -684,24 +615,13 @@ impl Sessions for OwnSessions {
                 () = stop.cancelled() => return (Ending::Interrupted.into(), Usage::default()),
             };
             // The time begins with the permit.
-            let meter = job_meter.for_session(bounds);
+            let meter = session.meter.for_session(bounds);
             let end = run_session(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
-            drop((permit, turn));
+            drop((permit, one_more));
             (end, meter.account().usage)
         };
-        let (handle, work) = QueryHandle::new(session, heard, interrupt);
+        let (handle, work) = QueryHandle::new(session, texts, interrupt);
         self.host.spawn(work);
         Ok(handle)
     }
-}
-
-/// The bound that is used up.
-pub fn used_up(left: &Bounds) -> Option<&'static str> {
-    if left.max_turns == Some(0) {
-        return Some("turns");
-    }
-    if left.max_budget_usd.is_some_and(|usd| usd <= 0.0) {
-        return Some("dollars");
-    }
-    (left.deadline_seconds == Some(0)).then_some("time")
 }

@@ -264,9 +264,16 @@ impl Loader {
     }
 }
 
-/// The engine of this process's components; `is_dev` where it is the host of `guild dev`.
+/// The bytes of the compile cache of `guild dev` and `guild test`. The largest components, of Python, have some 60 MB.
+const DEV_CACHE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The engine of this process's components; `is_dev` for `guild dev` and `guild test`, which have a cache of their own.
 pub(crate) fn sandbox(limits: &Arc<Limits>, is_dev: bool) -> Result<Arc<Sandbox>, LoadError> {
-    let cache = directories::cache().map(|path| CompileCache::open(&path, limits.compile_cache_bytes)).transpose();
+    let (path, max_bytes) = match is_dev {
+        true => (directories::dev_cache(), limits.compile_cache_bytes.min(DEV_CACHE_BYTES)),
+        false => (directories::cache(), limits.compile_cache_bytes),
+    };
+    let cache = path.map(|path| CompileCache::open(&path, max_bytes)).transpose();
     let cache = cache.unwrap_or_else(|e| {
         tracing::warn!("no compile cache, so each start compiles: {e}");
         None

@@ -76,9 +76,10 @@ func take(value json.RawMessage, field reflect.Value, most string) (accepted str
 			limit, _ = strconv.ParseUint(most, 10, 32)
 			accepted = "a whole number from 1 to " + most
 		}
-		number, err := strconv.ParseUint(string(value), 10, 64)
-		if ok = err == nil && number >= 1 && number <= limit; ok {
-			field.Set(reflect.ValueOf(number).Convert(field.Type()))
+		// 3.0 is a whole number, as in JSON Schema.
+		number, err := strconv.ParseFloat(string(value), 64)
+		if ok = err == nil && number == math.Trunc(number) && number >= 1 && number <= float64(limit); ok {
+			field.Set(reflect.ValueOf(uint64(number)).Convert(field.Type()))
 		}
 		return accepted, ok
 	default:

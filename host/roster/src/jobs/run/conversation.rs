@@ -175,8 +175,10 @@ impl Conversation {
                 cancel.cancel();
             }))
         };
-        let tools =
-            work.tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &cancel).map_err(|e| e.to_string())?;
+        let tools = work
+            .session_resources()
+            .tool_set(CONVERSATION, work.sets(toolboxes), &plan.tools, &cancel)
+            .map_err(|e| e.to_string())?;
         let definitions = tools.definitions();
         let begin = Begin {
             plan: plan.clone(),
@@ -211,7 +213,7 @@ impl Conversation {
                     conversation_chars: work.context.limits.conversation_chars,
                     model: plan.model,
                     tools,
-                    files: work.readable(&plan.tools),
+                    files: work.session_resources().readable(&plan.tools),
                     meter: meter.clone(),
                     cancel,
                     texts: None,

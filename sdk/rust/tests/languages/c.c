@@ -1,4 +1,4 @@
-// Reads an activation, or a config, and writes what the SDK for C makes of it: `sdk/rust/tests/c.rs`.
+// Reads an activation, or a config, and writes what the SDK for C makes of it: `sdk/rust/tests/languages.rs`.
 
 #include <stdio.h>
 #include <string.h>

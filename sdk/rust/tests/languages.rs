@@ -1,9 +1,11 @@
-//! The SDK for C, built natively, says byte for byte what this one says.
+//! The SDKs for other languages, run natively, say byte for byte what this one says. `cargo xtask test` leaves out the
+//! tests whose languages are not installed.
 #![allow(clippy::unwrap_used, reason = "a test helper fails its test")]
 
 use std::{
+    fs,
     io::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::LazyLock,
 };
@@ -18,26 +20,34 @@ use serde_json::json;
 
 const DRIVER: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/guild-c");
 
+/// The directory of the drivers.
+fn languages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/languages")
+}
+
+/// A file of the SDKs.
+fn sdk(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// The driver of the SDK for C.
 static BUILT: LazyLock<()> = LazyLock::new(|| {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let sdk = tests.join("../../c");
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-O1", "-Wall", "-Werror", "-o", DRIVER, "-I"]).arg(&sdk).arg(tests.join("c.c"));
-    cc.args(["config.c", "json.c", "prompt.c", "text.c"].map(|file| sdk.join(file))).arg("-lm");
+    cc.args(["-std=c11", "-O1", "-Wall", "-Werror", "-o", DRIVER, "-I"]).arg(sdk("c")).arg(languages().join("c.c"));
+    cc.args(["config.c", "json.c", "prompt.c", "text.c"].map(|file| sdk("c").join(file))).arg("-lm");
     assert!(cc.status().unwrap().success());
 });
 
-/// What the driver answers.
-fn c(argument: &str, input: &str) -> String {
-    LazyLock::force(&BUILT);
-    let mut command = Command::new(DRIVER);
-    let mut child = command.arg(argument).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+/// The answer of a driver.
+fn answer(command: &mut Command, input: &str) -> String {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// What this SDK makes of a config.
 fn checked(config: &str) -> Result<String, Refusal> {
     let request = Request { description: "d".into(), task: "t".into(), config: config.into() };
     let mut config = Config::of(&request)?;
@@ -57,24 +67,30 @@ fn checked(config: &str) -> Result<String, Refusal> {
     ))
 }
 
-#[test]
-fn a_config_is_taken_and_refused_with_the_same_words() {
+/// Compares what an SDK makes of configs with what this one makes of them.
+fn compare(answer: impl Fn(&str) -> String) {
     let long = format!(r#"{{"deadlineSeconds": "{}"}}"#, "é".repeat(100));
     let eighty = format!(r#"{{"deadlineSeconds": "{}"}}"#, "é".repeat(78));
     for config in [
         "{}",
         r#"{"maxTurns": 3, "maxBudgetUsd": 0.25, "deadlineSeconds": 4294967295}"#,
+        r#"{"maxTurns": 3.0, "maxBudgetUsd": 1.0, "deadlineSeconds": 4294967295.0, "parallel": 16.0}"#,
+        r#"{"maxTurns": 1e2, "parallel": 0.1e1}"#,
         r#"{"focus": "\u2003 a word\u00a0\n", "parallel": 16, "deep": true}"#,
         r#"{"maxTurns": 0}"#,
         r#"{"maxTurns": -1}"#,
         r#"{"maxTurns": 2.5}"#,
         r#"{"maxTurns": 4294967296}"#,
+        r#"{"maxTurns": 4294967295.5}"#,
+        r#"{"maxTurns": "3.0"}"#,
         r#"{"maxTurns": [1, {"a": null}]}"#,
         r#"{"maxBudgetUsd": 0}"#,
         r#"{"maxBudgetUsd": "1"}"#,
         r#"{"focus": " \t "}"#,
         r#"{"focus": null}"#,
         r#"{"parallel": 17}"#,
+        r#"{"parallel": 16.5}"#,
+        r#"{"parallel": true}"#,
         r#"{"deep": 1}"#,
         r#"{"foucs": 1}"#,
         r#"{"foucs": 1, "a\nb\"é": 2, "Deep": {}}"#,
@@ -88,12 +104,45 @@ fn a_config_is_taken_and_refused_with_the_same_words() {
         let expected = checked(config).unwrap_or_else(|refusal| match refusal {
             Refusal::InvalidConfig(text) | Refusal::Unsupported(text) => text,
         });
-        assert_eq!(c("config", config), expected, "{config}");
+        assert_eq!(answer(config), expected, "{config}");
     }
 }
 
 #[test]
-fn a_session_has_the_same_prompt() {
+fn a_config_is_taken_and_refused_with_the_same_words_in_c() {
+    LazyLock::force(&BUILT);
+    compare(|config| answer(Command::new(DRIVER).arg("config"), config));
+}
+
+#[test]
+fn a_config_is_taken_and_refused_with_the_same_words_in_python() {
+    let (driver, sdk) = (languages().join("config.py"), sdk("python/guild/config.py"));
+    compare(|config| answer(Command::new("python3").arg("-B").args([&driver, &sdk]), config));
+}
+
+#[test]
+fn a_config_is_taken_and_refused_with_the_same_words_in_javascript() {
+    let (driver, sdk) = (languages().join("config.mjs"), sdk("js/worker.js"));
+    compare(|config| answer(Command::new("node").args([&driver, &sdk]), config));
+}
+
+#[test]
+fn a_config_is_taken_and_refused_with_the_same_words_in_go() {
+    // The SDK's package is internal, so the driver has a copy.
+    let module = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guild-go");
+    fs::create_dir_all(module.join("config")).unwrap();
+    fs::write(module.join("go.mod"), "module languages\n\ngo 1.24\n").unwrap();
+    fs::copy(languages().join("config.go"), module.join("main.go")).unwrap();
+    fs::copy(sdk("go/internal/config/config.go"), module.join("config/config.go")).unwrap();
+    let driver = module.join("driver");
+    let built = Command::new("go").args(["build", "-o"]).arg(&driver).arg(".").current_dir(&module).status();
+    assert!(built.unwrap().success());
+    compare(|config| answer(&mut Command::new(&driver), config));
+}
+
+#[test]
+fn a_session_has_the_same_prompt_in_c() {
+    LazyLock::force(&BUILT);
     let note = |scope, key: &str, content: &str, origin: Option<&str>| MemoryNote {
         scope,
         key: key.into(),
@@ -115,7 +164,7 @@ fn a_session_has_the_same_prompt() {
         for (project, memories) in [(None, Vec::new()), (Some(project.clone()), notes.clone()), (None, notes.clone())] {
             let task = "\n Compare A with B.\n\nThen C.\u{2028}";
             let request = Request { description: "d".into(), task: task.into(), config: "{}".into() };
-            let told = json!({
+            let given = json!({
                 "posture": posture,
                 "task": task,
                 "memories": memories.iter().map(|note| json!({
@@ -123,9 +172,9 @@ fn a_session_has_the_same_prompt() {
                     "origin": note.origin,
                 })).collect::<Vec<_>>(),
             });
-            let mut told = told.as_object().unwrap().clone();
+            let mut given = given.as_object().unwrap().clone();
             if let Some(Project { name, root }) = &project {
-                told.insert("project".into(), json!({"name": name, "root": root}));
+                given.insert("project".into(), json!({"name": name, "root": root}));
             }
             let activation = Activation {
                 context: Context::Commission(Commission { job: "job".into(), request, attempt: None }),
@@ -137,7 +186,8 @@ fn a_session_has_the_same_prompt() {
                 toolbox_tools: Vec::new(),
                 bounds: Bounds { max_turns: None, max_budget_usd: None, deadline_seconds: None },
             };
-            assert_eq!(c("prompt", &json!(told).to_string()), system_prompt(&activation, task));
+            let given = json!(given).to_string();
+            assert_eq!(answer(Command::new(DRIVER).arg("prompt"), &given), system_prompt(&activation, task));
         }
     }
 }
