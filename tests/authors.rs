@@ -157,7 +157,7 @@ fn a_round_names_the_parts_of_a_session_that_its_runtime_did_not_use() {
     command.current_dir(&member).stdin(Stdio::piped());
     command.args(["dev", ".", "How far away is the moon?", "--sources"]).arg(home.path("sources"));
     command.args(["--port", &port.to_string()]);
-    let mut dev = Host::start(command, port, "/mcp");
+    let dev = Host::start(command, port, "/mcp");
     dev.prints("did not use the sessions' system prompt; --agent names another runtime");
     let (status, output) = dev.stop();
     assert!(status.success(), "{output}");
