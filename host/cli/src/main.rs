@@ -33,7 +33,7 @@ use crate::{
     failure::{Failure, exit},
     hall::{commission, meet, meeting, pr, project},
     jobs::{job_commands, logs, prune, usage, watch},
-    members::{approve, call, list, prompt, sign, test},
+    members::{approve, call, list, probe, prompt, sign, test},
     output::log,
     registry::{artifact, install, upgrade},
 };
@@ -121,6 +121,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             None => list::members(&args),
         },
         Command::Test(args) => on(&mut Builder::new_multi_thread(), test::test(args)),
+        Command::Probe(args) => on(&mut Builder::new_multi_thread(), probe::probe(args)),
         Command::Approve(args) => approve::approve(&args),
         Command::Pack(args) => artifact::pack(&args),
         Command::Push(args) => on(&mut Builder::new_current_thread(), artifact::push(args)),

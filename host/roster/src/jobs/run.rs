@@ -20,7 +20,7 @@ use guild_contract::{
 };
 use guild_hall::{Attempt, NO_RESULT};
 use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
-use guild_sandbox::{CallError, Environment, Plugin, RunScope};
+use guild_sandbox::{CallError, Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
     files::Files,
@@ -364,6 +364,7 @@ impl Work {
         let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
         let (hall, manager) = (self.context.view(), self.manager.clone());
+        let environment = self.context.resources.runtimes.environment();
         let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
             work: Arc::new(self),
             activation: activation.clone(),
@@ -378,7 +379,7 @@ impl Work {
             job_dir,
             files: reach.files,
             web: reach.own_web,
-            environment: Environment::System,
+            environment,
             host: Handle::current(),
             hall,
             manager,
