@@ -1,6 +1,6 @@
 //! `guild probe`: what plugins are seen to do where nothing can leave.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn probe(home: &Home, member: &Path, options: &[&str]) -> (Option<i32>, Value) {
 }
 
 /// A member made for a test, which asks for these grants.
-fn suspect(home: &Home, name: &str, world: &str, component: Value) -> std::path::PathBuf {
+fn suspect(home: &Home, name: &str, world: &str, component: Value) -> PathBuf {
     let member = home.member(name, world, &guest::built(name));
     home.edit_manifest(name, |manifest| {
         if world == "toolbox-plugin" {
@@ -29,6 +29,11 @@ fn suspect(home: &Home, name: &str, world: &str, component: Value) -> std::path:
         manifest["component"].as_object_mut().unwrap().extend(component.as_object().unwrap().clone());
     });
     member
+}
+
+/// A member that comes along.
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guild-members").join(name)
 }
 
 fn list<'a>(probe: &'a Value, name: &str) -> &'a [Value] {
@@ -54,7 +59,7 @@ fn a_tool_that_gives_an_order_on_some_days_is_shown_with_the_days_and_the_whole_
 #[test]
 fn what_leaves_in_base64_through_a_host_that_may_be_asked_is_found_with_its_source() {
     let home = Home::new();
-    let grants = json!({"grants": {"files": {}, "web": {"hosts": ["dictionary.example"]}}});
+    let grants = json!({"grants": {"agent": {}, "files": {}, "web": {"hosts": ["dictionary.example"]}}});
     let member = suspect(&home, "courier", "autonomous-worker", grants);
     let (code, probe) = probe(&home, &member, &["--fail-on", "canary,unexpected-request"]);
     let found = &list(&probe, "canaries")[0];
@@ -67,7 +72,7 @@ fn what_leaves_in_base64_through_a_host_that_may_be_asked_is_found_with_its_sour
 #[test]
 fn a_pull_request_that_carries_a_file_of_a_read_root_is_found_also_reversed() {
     let home = Home::new();
-    let grants = json!({"grants": {"files": {}, "job-tools": {}, "hall": {"manage": true}}});
+    let grants = json!({"grants": {"agent": {}, "files": {}, "job-tools": {}, "hall": {"manage": true}}});
     let member = suspect(&home, "herald", "autonomous-worker", grants);
     let (code, probe) = probe(&home, &member, &["--fail-on", "canary"]);
     let found = list(&probe, "canaries").iter().find(|one| one["place"] == "pull-request");
@@ -106,7 +111,7 @@ fn a_hook_that_an_obedient_session_writes_into_the_project_is_found() {
 fn the_members_that_come_along_have_no_findings() {
     let home = Home::new();
     for name in ["researcher", "textkit", "guild-master", "digest", "analyst"] {
-        let member = home.shipped(name);
+        let member = shipped(name);
         let (code, probe) = probe(&home, &member, &["--fail-on", "canary,difference,unexpected-request,planted-file"]);
         let found = ["canaries", "differences", "unexpectedRequests", "planted"].map(|kind| &probe[kind]);
         assert_eq!(code, Some(0), "{name}: {found:?}");
@@ -119,7 +124,7 @@ fn the_members_that_come_along_have_no_findings() {
 #[test]
 fn the_same_seed_probes_the_same_and_one_screen_says_what_was_seen() {
     let home = Home::new();
-    let member = home.shipped("textkit");
+    let member = shipped("textkit");
     let (_, mut one) = probe(&home, &member, &[]);
     let (_, mut other) = probe(&home, &member, &[]);
     for probe in [&mut one, &mut other] {
@@ -136,6 +141,53 @@ fn the_same_seed_probes_the_same_and_one_screen_says_what_was_seen() {
     );
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("Timeline") && page.contains("many jobs and calls") && !page.contains("<script"), "{page}");
+}
+
+#[test]
+fn an_approval_shows_the_last_probe_and_can_require_one_without_canaries() {
+    let home = Home::new();
+    let grants = json!({"grants": {"agent": {}, "files": {}, "web": {"hosts": ["dictionary.example"]}}});
+    suspect(&home, "courier", "autonomous-worker", grants);
+    home.quick("quick");
+    home.write("config/guild/guild.toml", "require_probe = true\n");
+    let members = home.path("members");
+    let approve = |member: &str| {
+        let output = home.run(&["approve", member, "--yes", "--members", members.to_str().unwrap()]);
+        (output.status.success(), stdout(&output), stderr(&output))
+    };
+    let (approved, shown, why) = approve("courier");
+    assert!(!approved && shown.contains("probe      never"), "{shown}");
+    assert!(why.contains("these files were not probed") && why.contains("`guild probe "), "{why}");
+    assert!(home.guild().arg("probe").arg(members.join("courier")).output().unwrap().status.success());
+    let (approved, shown, why) = approve("courier");
+    assert!(!approved && shown.contains(" canaries"), "{shown}");
+    assert!(why.contains("canaries that crossed a boundary"), "{why}");
+
+    let run = |member: &str| home.run(&["run", members.join(member).to_str().unwrap(), "d"]);
+    let refused = run("quick");
+    assert!(stderr(&refused).contains("`require_probe = true`"), "{}", stderr(&refused));
+    assert!(home.guild().arg("probe").arg(members.join("quick")).output().unwrap().status.success());
+    let (approved, shown, why) = approve("quick");
+    assert!(approved && shown.contains("nothing found"), "{shown}{why}");
+    assert!(run("quick").status.success());
+    // Other files need a probe of their own.
+    home.edit_manifest("quick", |manifest| manifest["version"] = json!("0.2.0"));
+    assert!(!approve("quick").0);
+}
+
+#[test]
+fn the_reviewers_are_shown_what_a_probe_prints() {
+    let home = Home::new();
+    suspect(&home, "almanac", "toolbox-plugin", json!({}));
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reviewers.md")).unwrap();
+    let (_, shown) = text.split_once("```console\n$ guild probe almanac\n").unwrap();
+    let (shown, _) = shown.split_once("\n```").unwrap();
+    let output = home.guild().current_dir(home.path("members")).args(["probe", "almanac"]).output().unwrap();
+    let printed = stdout(&output);
+    let mut rest = printed.lines();
+    for line in shown.lines().filter(|line| *line != "...") {
+        assert!(rest.any(|printed| printed == line), "guild probe prints no {line:?} there:\n{printed}");
+    }
 }
 
 #[test]

@@ -84,6 +84,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let printed = match &cli.command {
         Command::Run(_) => Some("guild_sandbox::plugin"),
         Command::Call(_) => Some("guild_sandbox::plugin::toolbox"),
+        // The hosts of its runs serve nobody.
+        Command::Probe(_) => Some("guild"),
         _ => None,
     };
     let _traces = log::start(cli.log, printed)?;

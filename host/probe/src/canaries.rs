@@ -25,6 +25,8 @@ pub enum Source {
     Project(String),
     /// What a caller hands over: the task of a job, or the input of a tool call.
     Caller(u32),
+    /// What a session hands to the member's tools.
+    Session,
     /// The answers of the web.
     Web,
     /// A token of the obedient model, which does what texts tell it.
@@ -40,6 +42,7 @@ impl fmt::Display for Source {
             Self::Memory(Scope::Global) => f.write_str("the memory for all projects"),
             Self::Project(name) => write!(f, "the files of the project {name:?}"),
             Self::Caller(number) => write!(f, "what caller {number} handed over"),
+            Self::Session => f.write_str("what a session handed to a tool"),
             Self::Web => f.write_str("the answers of the web"),
             Self::Model => f.write_str("the session of an obedient model"),
         }
@@ -64,7 +67,8 @@ impl Canaries {
         let projects = projects.iter().map(|name| Source::Project((*name).to_owned()));
         let scopes = [Scope::Worker, Scope::Project, Scope::Global].into_iter().map(Source::Memory);
         let callers = (1..=CALLERS).map(Source::Caller);
-        let sources = roots.chain(projects).chain(scopes).chain(callers).chain([Source::Web, Source::Model]);
+        let sources =
+            roots.chain(projects).chain(scopes).chain(callers).chain([Source::Session, Source::Web, Source::Model]);
         Self(sources.map(|source| Canary { token: token(seed, &source), source }).collect())
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use guild_contract::manifest::Scope;
 
 use crate::{
-    canaries::{CALLERS, Canaries, Source},
+    canaries::{CALLERS, Canaries, Canary, Source},
     encodings::{Found, find, find_spread},
     known::addresses,
     record::{Event, Place},
@@ -33,10 +33,11 @@ pub(crate) fn of(runs: &[Looked<'_>], canaries: &Canaries) -> Vec<Crossing> {
             for token in tokens.iter() {
                 let Some(canary) = canaries.all().get(token.canary) else { continue };
                 if let Some(why) = crossed(&canary.source, &token.encoding, event) {
-                    add(&mut found, run, event, &canary.source, &token.encoding, why, &event.text);
+                    let text = carrying(&event.text, canary);
+                    add(&mut found, run, event, &canary.source, &token.encoding, why, text);
                 }
             }
-            if event.place != Place::Request && !tokens.is_empty() {
+            if !matches!(event.place, Place::Request | Place::Log | Place::Failure) && !tokens.is_empty() {
                 in_addresses(&mut found, run, event, canaries);
             }
         }
@@ -45,6 +46,12 @@ pub(crate) fn of(runs: &[Looked<'_>], canaries: &Canaries) -> Vec<Crossing> {
     found.sort_by(|one, other| (one.place, &one.source).cmp(&(other.place, &other.source)));
     found.truncate(LISTED);
     found
+}
+
+/// The line of a text that carries a token; the whole text where no line does.
+fn carrying<'a>(text: &'a str, canary: &Canary) -> &'a str {
+    let only = std::slice::from_ref(canary);
+    text.lines().find(|line| !find(line.as_bytes(), only).is_empty()).unwrap_or(text)
 }
 
 /// Tokens in addresses of a text: whoever opens the text, or renders its images, sends them.
@@ -131,7 +138,7 @@ fn crossed(source: &Source, encoding: &str, event: &Event) -> Option<&'static st
     match (source, event.place) {
         (Source::Model, Request) => Some("a model that does what texts tell it sends what it knows there"),
         // What a tool of the web does with its input; hidden is another matter.
-        (Source::Caller(_), Request) if !is_other && matches!(encoding, "" | "URL") => None,
+        (Source::Caller(_) | Source::Session, Request) if !is_other && matches!(encoding, "" | "URL") => None,
         (Source::Web, Request) if encoding.is_empty() => None,
         (_, Request) => Some("it left through the web"),
         (Source::Root(_) | Source::Memory(Scope::Worker | Scope::Global), PullRequest | Commit) => {
@@ -141,7 +148,11 @@ fn crossed(source: &Source, encoding: &str, event: &Event) -> Option<&'static st
             Some("the other worker, and all that it reaches, reads it")
         }
         (
-            Source::Root(_) | Source::Project(_) | Source::Memory(Scope::Worker | Scope::Project) | Source::Caller(_),
+            Source::Root(_)
+            | Source::Project(_)
+            | Source::Memory(Scope::Worker | Scope::Project)
+            | Source::Session
+            | Source::Caller(_),
             GlobalMemory,
         ) => Some("all workers on all projects read it"),
         (Source::Root(_) | Source::Memory(Scope::Worker), ProjectMemory) => Some("all workers of the project read it"),

@@ -45,7 +45,7 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
         found.extend(missing("with other random numbers", set, first));
         found.extend(missing("with the first random numbers only", first, set));
     }
-    let is_given = |line: &str| inputs.share(line) >= 0.5;
+    let is_given = |line: &str| inputs.share(&normal(line, canaries)) >= 0.5;
     for (run, set) in of(Kind::Sizes) {
         let more = missing(run.name, set, first).into_iter().filter(|one| !is_given(&one.text));
         found.extend(more.map(|one| Difference { when: "with tasks that list more things".to_owned(), ..one }));
@@ -193,6 +193,10 @@ pub(crate) fn normal(line: &str, canaries: &Canaries) -> String {
 
 fn normal_word(word: &str) -> String {
     let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+    // The date and the hour of RFC 3339 are one word.
+    if word.len() >= 10 && word.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'T')) {
+        return "<date>".to_owned();
+    }
     if has_digit && word.len() >= 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
         return "<id>".to_owned();
     }

@@ -14,22 +14,30 @@ use guild_contract::{
     Manifest, MemberKey,
     capability::grants::{Pattern, Policy, Rule},
     manifest::{FILE_NAME, POSTURE, Scope, package},
+    text::hex,
 };
 use guild_roster::discovery::single;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::{
     canaries::{Canaries, Source},
-    run::{LABEL, TASK},
+    model::{NOTE_KEY, NOTE_TEXT},
     web::PAGE,
 };
 
+/// The task of each dispatch, and its label.
+pub(crate) const TASK: &str = "How deep is the harbour at low tide?";
+pub(crate) const LABEL: &str = "Depth of the harbour";
 /// The project of commissions.
 pub(crate) const PROJECT: &str = "harbour";
 /// The read roots that are there whatever a member asks for.
 const ROOTS: [&str; 2] = ["handbook", "ledger"];
 /// What the notes say, before their token.
 const NOTE: &str = "The harbour was surveyed in spring, reference";
+/// The job before all others.
+const EARLIER: &str = "01a20686-8133-734b-83f1-82504882c85a";
 /// The name of the notes that are there at first.
 const SEED: &str = "survey";
 /// Files of the home that are read after a step.
@@ -83,6 +91,11 @@ impl Home {
         }
         let note = |scope| format!("{NOTE} {}.\n", canaries.token(&Source::Memory(scope)));
         write(&home.member().join(format!("memory/{SEED}.md")), &note(Scope::Worker))?;
+        // The note that the model stores in each job is there before the first one, so that no job is told more.
+        write(&home.member().join(format!("memory/{NOTE_KEY}.md")), NOTE_TEXT)?;
+        let origin =
+            json!({"job": EARLIER, "stored": "2026-01-01T00:00:00Z", "sha256": hex(&Sha256::digest(NOTE_TEXT))});
+        write(&home.member().join("memory/.origin.json"), &json!({NOTE_KEY: origin}).to_string())?;
         write(&home.path("hall").join(format!("memory/global/{SEED}.md")), &note(Scope::Global))?;
         write(&home.path("hall").join(format!("memory/projects/{PROJECT}/{SEED}.md")), &note(Scope::Project))?;
         if home.git.is_some() {
@@ -226,8 +239,20 @@ impl Home {
 /// The texts that every run gives a member, besides the inputs of its callers.
 pub(crate) fn given() -> Vec<String> {
     let files = files("").map(|(name, text)| format!("{name}\n{text}"));
-    let others =
-        [TASK, LABEL, PAGE, NOTE, SEED, PROJECT, "Our reference is", "the depth at quay", "handbook/ ledger/ lore/"];
+    let others = [
+        TASK,
+        LABEL,
+        PAGE,
+        NOTE,
+        NOTE_KEY,
+        NOTE_TEXT,
+        SEED,
+        PROJECT,
+        "Our reference is",
+        "the depth at quay",
+        "handbook/ ledger/ lore/",
+        guild_hall::BRIEF,
+    ];
     files.into_iter().chain(others.map(str::to_owned)).collect()
 }
 

@@ -81,12 +81,15 @@ fn value(root: &Value, schema: &Value, name: &str, variant: usize, depth: usize,
     }
 }
 
-/// An object: every second variant has the fields that are not required, too.
+/// An object: of three variants, one has the required fields only, one has all, and one has one other.
 fn object(root: &Value, schema: &Value, variant: usize, depth: usize, words: &Words<'_>) -> Value {
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    let wanted = properties.filter(|(name, _)| required.contains(&name.as_str()) || variant % 2 == 1);
+    let (needed, other): (Vec<_>, Vec<_>) = properties.partition(|(name, _)| required.contains(&name.as_str()));
+    let one = variant / 3 % other.len().max(1);
+    let other = other.into_iter().enumerate().filter(|(at, _)| variant % 3 == 1 || (variant % 3 == 2 && *at == one));
+    let wanted = needed.into_iter().chain(other.map(|(_, field)| field));
     let made: Map<String, Value> = wanted
         .map(|(name, schema)| (name.clone(), value(root, schema, name, variant, depth + 1, words)))
         .filter(|(name, value)| !value.is_null() || required.contains(&name.as_str()))
@@ -117,6 +120,9 @@ fn text(schema: &Value, name: &str, variant: usize, token: &str) -> String {
     let lower = name.to_ascii_lowercase();
     if lower.contains("url") || lower == "link" {
         return "https://probe.example/page".to_owned();
+    }
+    if lower.contains("path") || lower == "file" {
+        return "handbook/accounts.csv".to_owned();
     }
     if ["pattern", "regex", "glob"].iter().any(|part| lower.contains(part)) {
         return ["a", "e.*", "[0-9]+"].get(variant % 3).copied().unwrap_or("a").to_owned();

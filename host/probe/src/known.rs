@@ -10,6 +10,10 @@ use std::{
 const PIECE: usize = 8;
 /// Bits of the filter, per byte of what is known.
 const BITS_PER_BYTE: usize = 16;
+/// What stands for what differs in any two runs.
+pub(crate) const PLACEHOLDERS: [&str; 3] = ["<token>", "<id>", "<date>"];
+/// Bytes of the shortest part of a line that may make it unknown.
+const UNKNOWN: usize = 16;
 /// Characters of the shortest line that is judged.
 pub(crate) const LINE: usize = 24;
 
@@ -78,25 +82,35 @@ impl Known {
     }
 
     /// The share of a text's characters that stand in what is known, from 0 to 1.
-    #[expect(clippy::cast_precision_loss)]
     pub(crate) fn share(&self, text: &str) -> f64 {
-        let lower = text.to_ascii_lowercase();
-        let bytes = lower.as_bytes();
-        if bytes.len() < PIECE {
-            return 1.0;
-        }
-        let mut covered = vec![false; bytes.len()];
-        for (at, piece) in bytes.windows(PIECE).enumerate() {
-            if self.has(piece) {
-                covered.iter_mut().skip(at).take(PIECE).for_each(|byte| *byte = true);
-            }
-        }
-        covered.iter().filter(|is| **is).count() as f64 / covered.len() as f64
+        self.covered(text).0
     }
 
-    /// Whether a line stands in what is known, for the most part; short lines do.
+    /// The share of a text's characters that stand in what is known, and the bytes of the longest part that does not.
+    #[expect(clippy::cast_precision_loss)]
+    fn covered(&self, text: &str) -> (f64, usize) {
+        let lower = text.to_ascii_lowercase();
+        let (mut known, mut all, mut longest) = (0, 0, 0);
+        // What stands for tokens, ids, dates and numbers divides a text; what is shorter than a piece says nothing.
+        for part in PLACEHOLDERS.iter().fold(lower, |text, name| text.replace(name, "#")).split('#') {
+            let bytes = part.as_bytes();
+            let mut covered = vec![false; if bytes.len() < PIECE { 0 } else { bytes.len() }];
+            for (at, piece) in bytes.windows(PIECE).enumerate() {
+                if self.has(piece) {
+                    covered.iter_mut().skip(at).take(PIECE).for_each(|byte| *byte = true);
+                }
+            }
+            known += covered.iter().filter(|is| **is).count();
+            all += covered.len();
+            longest = longest.max(covered.split(|is| *is).map(<[bool]>::len).max().unwrap_or_default());
+        }
+        (if all == 0 { 1.0 } else { known as f64 / all as f64 }, longest)
+    }
+
+    /// Whether a line stands in what is known, for the most part, or has no long part that does not; short lines do.
     pub(crate) fn knows(&self, line: &str) -> bool {
-        line.chars().count() < LINE || self.share(line) >= 0.6
+        let (share, longest) = self.covered(line);
+        line.chars().count() < LINE || share >= 0.6 || longest < UNKNOWN
     }
 }
 

@@ -11,7 +11,6 @@ mod differences;
 mod encodings;
 mod home;
 mod inputs;
-mod kept;
 mod known;
 mod model;
 mod record;
@@ -31,12 +30,15 @@ use std::{
 use guild_config::Config;
 use guild_contract::{
     Limits, Manifest,
+    capability::MANAGER,
     manifest::{FILE_NAME, POSTURE, World, package},
 };
 use guild_roster::discovery::{FoundMember, single};
+use guild_trust::{Approval, Found, Pin, Probed};
+use jiff::Timestamp;
+use serde_json::Value;
 
 pub use canaries::Source;
-pub use kept::{Kept, keep, last};
 pub use record::{Event, Place};
 pub use report::{Coverage, Crossing, Difference, FORMAT, Planted, Probe, RunReport, Seen, Unexpected, Unknown};
 
@@ -70,6 +72,18 @@ pub enum ProbeError {
     Host {
         /// The reason.
         why: String,
+    },
+    /// The member's files changed.
+    #[error("{member} changed while it was probed; run the command again")]
+    Changed {
+        /// The member.
+        member: String,
+    },
+    /// The probe cannot be kept.
+    #[error("the probe cannot be kept for `guild approve`: {source}")]
+    Kept {
+        /// The reason.
+        source: io::Error,
     },
     /// The temporary home cannot be made.
     #[error("the temporary home of a run cannot be made: {source}")]
@@ -108,23 +122,51 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
     let deadline = began + options.time;
     let found = single(&options.directory, None, &Config::default()).map_err(|why| ProbeError::Member { why })?;
     let directory = options.directory.canonicalize().map_err(|source| ProbeError::Home { source })?;
-    let component_sha256 = found.component_sha256(&Limits::default()).map_err(|why| ProbeError::Member { why })?;
-    let component_sha256 = component_sha256.ok_or_else(|| ProbeError::Member {
-        why: format!("{} has no `component` in its manifest, so it runs no code here", found.key),
-    })?;
+    let probed = files(&found)?;
     let roots = home::roots(&found.manifest);
     let canaries = Canaries::new(options.seed, &roots, &[PROJECT]);
     let settings = scenarios::all(&found.manifest, options.obedient);
     let subject = Subject { directory: &directory, key: &found.key, manifest: &found.manifest, canaries: &canaries };
     let mut played = Vec::new();
     for (at, setting) in settings.iter().enumerate() {
+        if Instant::now() >= deadline {
+            break;
+        }
         playing(&setting.name, at, settings.len());
         played.push(run::play(&subject, setting, deadline).await?);
     }
+    if files(&found)? != probed {
+        return Err(ProbeError::Changed { member: found.key.to_string() });
+    }
     let files = files_of(&directory, &found.manifest);
+    let not_played = settings.iter().skip(played.len()).map(|setting| setting.name.clone()).collect();
     let runs: Vec<(&Setting, Played)> = settings.iter().zip(played).collect();
-    let findings = Findings { runs: &runs, canaries: &canaries, files, found: &found };
-    Ok(findings.probe(options, component_sha256, began))
+    let findings = Findings { runs: &runs, not_played, canaries: &canaries, files, found: &found };
+    let probe = findings.probe(options, &probed, began);
+    let kept = Probed::keep(
+        &probed,
+        Found {
+            canaries: probe.canaries.len(),
+            unexpected_requests: probe.unexpected_requests.len(),
+            differences: probe.differences.len(),
+            planted: probe.planted.len(),
+            unknown_texts: probe.unknown_texts.len(),
+            obedient: probe.obedient,
+        },
+    );
+    kept.map_err(|source| ProbeError::Kept { source })?;
+    Ok(probe)
+}
+
+/// The digests of a member's present files, as a pin has them.
+fn files(found: &FoundMember) -> Result<Pin, ProbeError> {
+    let spec = found.manifest.component.as_ref().ok_or_else(|| ProbeError::Member {
+        why: format!("{} has no `component` in its manifest, so it runs no code here", found.key),
+    })?;
+    let looked =
+        Approval::new(&Config::default()).look(&found.key, &found.dir, spec, Limits::default().component_bytes);
+    let presented = looked.map_err(|why| ProbeError::Member { why: why.to_string() })?.1.presented;
+    Ok(Pin { since: Timestamp::UNIX_EPOCH, ..presented })
 }
 
 /// The texts of a member: its component, its manifest and its posture.
@@ -140,13 +182,15 @@ fn files_of(directory: &Path, manifest: &Manifest) -> Vec<Vec<u8>> {
 /// All that the runs of a member show.
 struct Findings<'a> {
     runs: &'a [(&'a Setting, Played)],
+    /// The runs for which there was no time.
+    not_played: Vec<String>,
     canaries: &'a Canaries,
     files: Vec<Vec<u8>>,
     found: &'a FoundMember,
 }
 
 impl Findings<'_> {
-    fn probe(self, options: &Options, component_sha256: String, began: Instant) -> Probe {
+    fn probe(self, options: &Options, files: &Pin, began: Instant) -> Probe {
         let inputs = self.inputs();
         let mut all = Known::of(&self.files);
         let mut given = Known::of(&[]);
@@ -160,7 +204,7 @@ impl Findings<'_> {
         Probe {
             format: FORMAT.to_owned(),
             member: self.found.key.to_string(),
-            component_sha256,
+            component_sha256: files.sha256.clone(),
             manifest_sha256: self.found.manifest_sha256(),
             seed: options.seed,
             obedient: options.obedient,
@@ -256,8 +300,8 @@ impl Findings<'_> {
         let mut seen = BTreeSet::new();
         for (setting, run) in self.runs {
             for event in run.events.iter().filter(|event| event.place.is_for_models() && !event.by_model) {
-                for line in event.text.lines() {
-                    let normal = differences::normal(line, self.canaries);
+                for line in sentences(event) {
+                    let normal = differences::normal(&line, self.canaries);
                     if known.knows(&normal) || !seen.insert((event.place, normal)) {
                         continue;
                     }
@@ -315,6 +359,10 @@ impl Findings<'_> {
             listed.extend(run.listed.iter().cloned());
             coverage.notes.extend(run.notes.iter().cloned());
         }
+        if !self.not_played.is_empty() {
+            let runs = self.not_played.join("; ");
+            coverage.notes.push(format!("the time was up before these runs, --seconds gives more: {runs}"));
+        }
         coverage.notes.sort();
         coverage.notes.dedup();
         let has = |place: Place| {
@@ -347,9 +395,16 @@ impl Findings<'_> {
             if spec.grants.web.is_some() && !has(Place::Request) {
                 coverage.grants_not_seen.push("web".to_owned());
             }
-            if spec.grants.agent.is_some() && sessions == 0 {
-                coverage.grants_not_seen.push("agent".to_owned());
-            }
+            // Of other grants nothing is seen from outside.
+            let grants = &spec.grants;
+            let unseen = [
+                ("agent", grants.agent.is_some() && sessions == 0),
+                ("log", grants.log.is_some() && !has(Place::Log)),
+                ("memory:write", grants.memory.is_some_and(|memory| memory.write) && !has(Place::OwnMemory)),
+                ("hall:manage", spec.asks(&MANAGER) && !has(Place::Commission) && !has(Place::PullRequest)),
+            ];
+            let unseen = unseen.into_iter().filter(|(_, is_unseen)| *is_unseen);
+            coverage.grants_not_seen.extend(unseen.map(|(name, _)| name.to_owned()));
         }
         (coverage.tools_answered, coverage.tools_not_answered) = tools
             .keys()
@@ -360,6 +415,26 @@ impl Findings<'_> {
             .partition(|tool| tools.get(tool) == Some(&true));
         coverage
     }
+}
+
+/// The lines of a text; of JSON, the lines of its texts, since a program makes what is around them.
+fn sentences(event: &Event) -> Vec<String> {
+    fn texts(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::String(text) => found.extend(text.lines().map(str::to_owned)),
+            Value::Array(items) => items.iter().for_each(|item| texts(item, found)),
+            Value::Object(fields) => fields.values().for_each(|field| texts(field, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for line in event.text.lines() {
+        match serde_json::from_str::<Value>(line) {
+            Ok(value) => texts(&value, &mut found),
+            Err(_) => found.push(line.to_owned()),
+        }
+    }
+    found
 }
 
 /// Whether a program runs a file of this path when a person opens, builds or commits to the project.

@@ -19,6 +19,10 @@ use crate::{
     record::{Place, Recorder},
 };
 
+/// The note that the model stores, which is there from the first job on.
+pub(crate) const NOTE_KEY: &str = "probe-note";
+/// What the model writes wherever it is to write something.
+pub(crate) const NOTE_TEXT: &str = "The harbour is shallow at low tide.";
 /// The name of the runtime in transcripts.
 const NAME: &str = "probe";
 /// Calls of one session.
@@ -31,7 +35,7 @@ const READ: usize = 6;
 const FOLLOWED: usize = 24;
 
 /// Tools of the host, which a session may have. All others are the member's own, or of a toolbox.
-const OF_HOST: [&str; 41] = [
+const OF_HOST: [&str; 39] = [
     "Read",
     "Grep",
     "Glob",
@@ -55,6 +59,9 @@ const OF_HOST: [&str; 41] = [
     "propose_followup",
     "summarize_progress",
     "rename_meeting",
+    "project_briefing",
+    "list_guild_capabilities",
+    "add_heartbeat_entry",
     "create_commission",
     "dispatch_commission",
     "cancel_commission",
@@ -68,11 +75,6 @@ const OF_HOST: [&str; 41] = [
     "git_diff",
     "git_show",
     "git_branch",
-    "update_commission",
-    "redispatch_commission",
-    "list_commissions",
-    "read_commission",
-    "list_workers",
 ];
 /// Tools of the host that end something, or change it for good. The model calls them last, in this order.
 const LAST: [&str; 4] = ["create_pr", "report_progress", "write_artifact", "submit_result"];
@@ -87,8 +89,8 @@ pub(crate) struct ProbingModel {
     pub(crate) is_obedient: bool,
     /// The token that an obedient model hands on.
     pub(crate) token: String,
-    /// The token of each caller, from 1.
-    pub(crate) callers: Vec<String>,
+    /// The token of what a session hands to the member's tools.
+    pub(crate) session: String,
     /// The worker that can be commissioned.
     pub(crate) neighbour: Option<String>,
     /// The commission that the model made last.
@@ -132,11 +134,9 @@ impl ProbingModel {
         Ok(())
     }
 
-    /// The input of a tool of the member's: what a caller hands over.
+    /// The input of a tool of the member's.
     fn input(&self, tool: &ToolDefinition, variant: usize) -> Value {
-        let caller = usize::try_from(self.recorder.caller().saturating_sub(1)).unwrap_or_default();
-        let token = self.callers.get(caller).map_or("", String::as_str);
-        inputs::make(&tool.input_schema, variant, &Words { token, named: &|_| None })
+        inputs::make(&tool.input_schema, variant, &Words { token: &self.session, named: &|_| None })
     }
 
     /// The input of a tool of the host, without any token.
@@ -146,14 +146,15 @@ impl ProbingModel {
             Some(match name {
                 "workerName" => json!(self.neighbour.as_deref()?),
                 "commissionId" => json!(made.as_deref().unwrap_or("none")),
+                "path" if tool.name.ends_with("_memory") => json!(NOTE_KEY),
                 "path" | "artifactPath" | "artifact_path" => json!("notes/probe.md"),
-                "key" => json!("probe-note"),
+                "key" => json!(NOTE_KEY),
                 "scope" => json!("worker"),
                 "operation" => json!("upsert"),
                 "dependencies" | "resourceOverrides" | "referencedArtifacts" | "ref" | "range" | "file" => Value::Null,
                 "title" | "summary" | "output" | "content" | "contents" | "question" | "decision" | "reasoning"
                 | "prompt" | "body" | "reason" | "status" | "text" | "old" | "new" => {
-                    json!("The harbour is shallow at low tide.")
+                    json!(NOTE_TEXT)
                 }
                 _ => return None,
             })
@@ -271,8 +272,8 @@ fn shown(answer: &Value) -> String {
 
 /// Words of a text that are paths of files.
 fn paths(text: &str) -> Vec<String> {
-    let is_quote = |c: char| matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ',' | ';' | ':' | '.' | '[' | ']');
-    let words = text.split_whitespace().map(|word| word.trim_matches(is_quote));
+    let is_quote = |c: char| matches!(c, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ',' | ';' | ':' | '[' | ']');
+    let words = text.split_whitespace().map(|word| word.trim_matches(is_quote).trim_end_matches('.'));
     let is_path = |word: &&str| word.contains('/') && !word.contains("://") && word.len() < 200;
     let mut found: Vec<String> = words.filter(is_path).map(str::to_owned).collect();
     found.sort();
@@ -315,7 +316,7 @@ impl AgentRuntime for ProbingModel {
             () = tokio::time::sleep_until(deadline.into()) => Err(Ending::Deadline),
             done = self.work(&session) => done,
         };
-        let text = "The harbour is shallow at low tide.".to_owned();
+        let text = NOTE_TEXT.to_owned();
         session.piece(&text);
         match done {
             Ok(()) => SessionEnd { ending: Ending::Success, text },

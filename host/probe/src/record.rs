@@ -124,7 +124,6 @@ pub(crate) struct Recorder(Mutex<Recorded>);
 #[derive(Default)]
 struct Recorded {
     step: u32,
-    caller: u32,
     events: Vec<Event>,
     bytes: usize,
     left_out: usize,
@@ -144,16 +143,9 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the next step, of this caller.
-    pub(crate) fn begin(&self, caller: u32) {
-        let mut now = self.now();
-        now.step += 1;
-        now.caller = caller;
-    }
-
-    /// The caller of the present step.
-    pub(crate) fn caller(&self) -> u32 {
-        self.now().caller
+    /// Begins the next step.
+    pub(crate) fn begin(&self) {
+        self.now().step += 1;
     }
 
     pub(crate) fn see(&self, place: Place, name: impl Into<String>, text: impl Into<String>) {

@@ -22,7 +22,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 use crate::{
     ProbeError,
     canaries::{Canaries, Source},
-    home::{Home, PROJECT},
+    home::{Home, LABEL, PROJECT, TASK},
     inputs::{self, Words},
     model::ProbingModel,
     record::{Event, Place, Recorder},
@@ -34,10 +34,6 @@ use crate::{
 const STEP: Duration = Duration::from_secs(20);
 /// How often the end of a commission is looked for.
 const LOOK: Duration = Duration::from_millis(15);
-
-/// The task of each dispatch, and its label.
-pub(crate) const TASK: &str = "How deep is the harbour at low tide?";
-pub(crate) const LABEL: &str = "Depth of the harbour";
 
 /// What came of a run.
 pub(crate) struct Played {
@@ -67,12 +63,11 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
     let home = Arc::new(made.map_err(|source| ProbeError::Home { source })?);
     let recorder = Recorder::new();
     let web = Arc::new(FakeWeb { recorder: recorder.clone(), token: canaries.token(&Source::Web).to_owned() });
-    let callers = (1..=crate::canaries::CALLERS).map(|n| canaries.token(&Source::Caller(n)).to_owned()).collect();
     let model = ProbingModel {
         recorder: recorder.clone(),
         is_obedient: setting.is_obedient,
         token: canaries.token(&Source::Model).to_owned(),
-        callers,
+        session: canaries.token(&Source::Session).to_owned(),
         neighbour: Some(key.to_string()),
         made: Mutex::default(),
     };
@@ -171,13 +166,13 @@ impl Run<'_> {
             caller += 1;
             match step {
                 Step::Dispatch { items } => {
-                    self.recorder.begin(caller);
+                    self.recorder.begin();
                     self.dispatch(&member, caller, *items).await;
                     self.look(true);
                 }
                 Step::Tools { variants } => caller = self.tools(&member, caller, variants, deadline).await,
                 Step::Commission => {
-                    self.recorder.begin(caller);
+                    self.recorder.begin();
                     match host.hall() {
                         Some(hall) => self.commission(hall, caller).await,
                         None => self.notes.push("git is not installed, so no project was played".to_owned()),
@@ -245,7 +240,7 @@ impl Run<'_> {
                 if Instant::now() >= deadline {
                     return caller;
                 }
-                self.recorder.begin(caller);
+                self.recorder.begin();
                 self.listed.insert(tool.name.clone());
                 self.recorder.see(
                     Place::ToolDefinition,

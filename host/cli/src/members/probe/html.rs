@@ -36,7 +36,7 @@ pub(super) fn page(probe: &Probe) -> String {
             code { (probe.component_sha256) }
         }
         (findings("Canaries that crossed a boundary", &probe.canaries, |one| html! {
-            p { (one.source) " is in " (one.place.shown()) @if !one.encoding.is_empty() { ", as " (one.encoding) } ": " (one.why) }
+            p { "From " (one.source) " to " (one.place.shown()) @if !one.encoding.is_empty() { ", as " (one.encoding) } ": " (one.why) }
             p.quiet { (safe(&one.run)) ", step " (one.step) "; " (safe(&one.name)) "; seen " (one.times) "×" }
             pre { (whole(&one.text)) }
         }))

@@ -5,7 +5,7 @@ mod text;
 
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
-use guild_probe::{Options, Probe, keep};
+use guild_probe::{Options, Probe};
 
 use crate::{
     args::{Probe as Args, ProbeFinding},
@@ -27,10 +27,6 @@ pub(crate) async fn probe(args: Args) -> Result<(), Failure> {
         }
     };
     let probe = guild_probe::probe(&options, playing).await.map_err(|e| invalid(e.to_string()))?;
-    // A probe holds also where it cannot be kept.
-    if let Err(error) = keep(&probe) {
-        tell(format_args!("the probe cannot be kept for `guild approve`: {error}"));
-    }
     if let Some(path) = &args.html {
         write(path, &html::page(&probe))?;
     }

@@ -30,7 +30,7 @@ pub(super) fn screen(probe: &Probe) -> String {
         let times = if one.times > 1 { format!(" ({} times)", count(one.times.into())) } else { String::new() };
         finding(
             &mut out,
-            &format!("{} is in {}{encoding}{times}: {}", one.source, one.place.shown(), one.why),
+            &format!("from {} to {}{encoding}{times}: {}", one.source, one.place.shown(), one.why),
             &format!("{}, step {}; {}", one.run, one.step, one.name),
             &one.text,
         );
