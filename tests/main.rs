@@ -62,6 +62,7 @@ mod packages;
 mod page;
 mod page_hall;
 mod page_usage;
+mod probe;
 mod process;
 mod project_commands;
 mod pull_requests;

@@ -16,6 +16,8 @@ pub(crate) mod exit {
     pub(crate) const CASE_FAILED: u8 = 1;
     /// `test`: a test file or the member is not valid.
     pub(crate) const INVALID_TEST: u8 = 2;
+    /// `probe`: the member cannot be probed.
+    pub(crate) const NOT_PROBED: u8 = 2;
     /// `run`: the job failed.
     pub(crate) const JOB_FAILED: u8 = 3;
     /// `run`: the job was cancelled by another client.

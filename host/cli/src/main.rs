@@ -33,7 +33,7 @@ use crate::{
     failure::{Failure, exit},
     hall::{commission, meet, meeting, pr, project},
     jobs::{job_commands, logs, prune, usage, watch},
-    members::{approve, call, list, prompt, sign, test, used},
+    members::{approve, call, list, probe, prompt, sign, test, used},
     output::log,
     registry::{artifact, install, upgrade},
 };
@@ -84,6 +84,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let printed = match &cli.command {
         Command::Run(_) => Some("guild_sandbox::plugin"),
         Command::Call(_) => Some("guild_sandbox::plugin::toolbox"),
+        // The hosts of its runs serve nobody.
+        Command::Probe(_) => Some("guild"),
         _ => None,
     };
     let _traces = log::start(cli.log, printed)?;
@@ -122,6 +124,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             None => list::members(&args),
         },
         Command::Test(args) => on(&mut Builder::new_multi_thread(), test::test(args)),
+        Command::Probe(args) => on(&mut Builder::new_multi_thread(), probe::probe(args)),
         Command::Approve(args) => approve::approve(&args),
         Command::Pack(args) => artifact::pack(&args),
         Command::Push(args) => on(&mut Builder::new_current_thread(), artifact::push(args)),

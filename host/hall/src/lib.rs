@@ -31,7 +31,7 @@ pub use core::{
     workers::{Activity, Attempt, NO_RESULT, NoSession, NotBegun, Outcome, Worker, WorkerJobs, Workers},
 };
 pub use documents::{Documents, artifact};
-pub use hall::{Hall, HallOptions};
+pub use hall::{BRIEF, Hall, HallOptions};
 pub use home::{
     Home, PACKAGES, PID, SETTINGS, SOCKET, host_of,
     project_list::{Permit, check_name, find_git},

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod check;
 pub mod discovery;
 pub mod events;
+mod fakes;
 pub mod host;
 pub mod jobs;
 pub mod members;
@@ -13,6 +14,7 @@ pub mod tools;
 pub mod trial;
 
 pub use answer::{blocking, to_json};
+pub use fakes::Fakes;
 pub use host::{Host, HostOptions, Target, reload::Reloads};
 pub use jobs::files::end_before_approval;
 pub use jobs::run::run_session;

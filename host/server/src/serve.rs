@@ -97,7 +97,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
         let why = "the service manager passes a Unix socket, which only a host with --hall serves";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
-    let options = HostOptions { config, target, sources, agent, hall, has_passed_socket };
+    let options = HostOptions { config, target, sources, agent, hall, has_passed_socket, fakes: None };
     let host = Host::open(options, Some(ingress.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;

@@ -38,6 +38,7 @@ use crate::{
     difference::Difference,
     error::FileError,
     lock::{Asked, FILE, How, Lock, Pin, Source},
+    probed::Probed,
     signature::{NO_FILE, Signature, Trust},
 };
 
@@ -63,6 +64,9 @@ pub enum Refused {
     /// The signature is invalid, or `require_signature = true` and there is none by a trusted key.
     #[error("{0}")]
     Signature(String),
+    /// `require_probe = true`, and the member's files were not probed, or a probe of them found canaries.
+    #[error("{0}")]
+    NotProbed(String),
     /// `guild.toml` is in a member's directory, or the member's directory has no path that a pin could name.
     #[error("{0}")]
     Directory(String),
@@ -147,6 +151,7 @@ pub struct Approval {
     leads_to: Option<PathBuf>,
     required: bool,
     signature_required: bool,
+    probe_required: bool,
     /// The directory of the member that its author runs by `guild dev`, and that needs no approval and gets no pin.
     dev: Option<String>,
     /// The members whose postures may change.
@@ -171,6 +176,7 @@ impl Approval {
             leads_to: config.file.as_deref().and_then(|file| file.canonicalize().ok()),
             required: config.require_approval,
             signature_required: config.require_signature,
+            probe_required: config.require_probe,
             dev: config.dev.as_ref().map(|directory| directory.display().to_string()),
             free_posture: config.free_posture.clone(),
             policy_option: config.policy_option(),
@@ -200,6 +206,7 @@ impl Approval {
         self.directory == other.directory
             && self.required <= other.required
             && self.signature_required <= other.signature_required
+            && self.probe_required <= other.probe_required
     }
 
     /// The path of `guild.lock`, which need not exist.
@@ -423,7 +430,8 @@ impl Approval {
                 requires it; the operator reviews it with `guild approve`, which asks before it approves, and \
                 restarts the host if it serves only this member"
                 .to_owned(),
-            _ => return Ok(()),
+            Trusted::New | Trusted::Copy(_) => return self.check_probe(standing),
+            Trusted::Pinned(_) => return Ok(()),
         };
         Err(Refused::NotTrusted {
             name: presented.name.clone(),
@@ -467,6 +475,30 @@ impl Approval {
         Err(Refused::Signature(format!(
             "the component of member {name} {state}, and `require_signature = true` in guild.toml requires a \
              signature `{file}{SIGNATURE_SUFFIX}` by a key of guild.trust"
+        )))
+    }
+
+    /// Checks that a member was probed as far as that is required before its first load.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason when a probe is required, and there is none, or it found canaries.
+    pub fn check_probe(&self, standing: &Standing) -> Result<(), Refused> {
+        if !self.probe_required || self.is_dev(&standing.directory) {
+            return Ok(());
+        }
+        let (name, presented) = (&standing.presented.name, &standing.presented);
+        let (what, remedy) = match Probed::of(presented) {
+            None => ("these files were not probed".to_owned(), "makes one"),
+            Some(Probed { found, .. }) if found.canaries > 0 => {
+                (format!("the last one found {} canaries that crossed a boundary", found.canaries), "shows them")
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(Refused::NotProbed(format!(
+            "member {name} needs a probe without canaries before its first load, since guild.toml has \
+             `require_probe = true`, and {what}; `guild probe {}` {remedy}",
+            shell_word(Path::new(&standing.directory))
         )))
     }
 
@@ -525,8 +557,9 @@ impl Approval {
     ///
     /// # Errors
     ///
-    /// Returns an error when the change cannot be written.
+    /// Returns an error when the change cannot be written, or when a probe is required and missing.
     pub fn approve(&self, standing: &Standing, source: Option<Source>, who: Who<'_>) -> Result<(), Refused> {
+        self.check_probe(standing)?;
         let presented = &standing.presented;
         let pinned = standing.trusted.pin();
         let source = source.or_else(|| pinned.filter(|pin| pin.is_same_build(presented))?.source.clone());

@@ -5,6 +5,7 @@ mod declaration;
 mod difference;
 mod error;
 mod lock;
+mod probed;
 pub mod seal;
 mod signature;
 
@@ -13,4 +14,5 @@ pub use declaration::{declares, is_member, is_member_at};
 pub use difference::Difference;
 pub use error::FileError;
 pub use lock::{Asked, FILE, How, Lock, Pin, Source};
+pub use probed::{Found, Probed};
 pub use signature::{Signature, TRUST_FILE, Trust, digests_beside, write_beside};

@@ -143,6 +143,8 @@ guild resume JOB
     Members(Members),
     /// Test a member: its component in the real sandbox, with everything around it scripted
     Test(Test),
+    /// Run a member where nothing can leave, and show what it does
+    Probe(Probe),
     /// Show the changes to a member, and approve its present state
     Approve(Approve),
     /// Pack a member into one file, as an artifact of OCI
@@ -780,6 +782,60 @@ pub(crate) struct Test {
     /// Make a test file of a job that ran: its id, or a unique prefix of it; @latest is the newest job
     #[arg(long, value_name = "JOB", conflicts_with_all = ["filter", "update", "junit"])]
     pub(crate) record: Option<String>,
+}
+
+/// `guild probe`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild probe ./plugin
+  guild probe ./plugin --html probe.html
+  guild probe ./plugin --obedient --fail-on canary,unexpected-request
+
+The member runs in the real sandbox with the real limits, granted all that its manifest asks for. Its model, the web, the \
+clocks, the random numbers, git and pull requests are fakes, and nothing leaves the machine. Tokens (canaries) stand in \
+all that it can read, and are looked for in all that it sends, writes and answers, also encoded. Runs on other days, of \
+many jobs, with other random numbers, on a project and as manager are compared.
+
+A probe shows what a member did, not what it never does: a member may recognise a probe, or wait for something rarer. \
+docs/reviewers.md says more.
+
+Exit codes: 0, it was probed; 1, it has a finding that --fail-on names; 2, it cannot be probed.")]
+pub(crate) struct Probe {
+    /// The member's directory
+    #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Add a model that calls every tool, address and path that the texts before it name
+    #[arg(long)]
+    pub(crate) obedient: bool,
+    /// Write a page with the findings and the timeline of each run into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print the probe as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Exit with code 1 if there is a finding of these kinds
+    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
+    pub(crate) fail_on: Vec<ProbeFinding>,
+    /// The seconds after which no further step begins
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) seconds: u32,
+    /// The number that decides all tokens; the same number makes the same ones
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// The kinds of findings of `guild probe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum ProbeFinding {
+    /// A token that crossed a boundary
+    Canary,
+    /// What was seen in some runs only
+    Difference,
+    /// A request that nothing explains
+    UnexpectedRequest,
+    /// A file of a project that programs run
+    PlantedFile,
 }
 
 /// `guild sign`.

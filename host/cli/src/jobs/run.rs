@@ -37,6 +37,7 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
         agent,
         hall: None,
         has_passed_socket: false,
+        fakes: None,
     };
     let opened = async {
         let here = local::member(&directory, &args.local, &options.config).map_err(Failure::error)?;

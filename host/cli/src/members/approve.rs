@@ -12,7 +12,7 @@ use guild_roster::{
     jobs::files::Owner,
     resources::serving_options::Serving,
 };
-use guild_trust::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted, by_user};
+use guild_trust::{Approval, Difference, FILE, How, Pin, Probed, Refused, Signature, Standing, Trusted, by_user};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -92,6 +92,7 @@ fn approve_member(
         write_standing(out, &name, &before)
     })?;
     approval.check_signature(&before)?;
+    approval.check_probe(&before)?;
     rehearse()?;
     let (_, standing) = approval.look(&found.key, &found.dir, spec, max)?;
     let digests = |pin: &Pin| (pin.sha256.clone(), pin.manifest.clone(), pin.posture.clone());
@@ -193,7 +194,26 @@ pub(crate) fn write_standing(out: &mut dyn Write, name: &str, standing: &Standin
         Trusted::New => row("pinned", "never; the whole member is new")?,
     }
     row("signature", &signature(&standing.signature))?;
+    row("probe", &probe(&standing.presented))?;
     write_difference(out, &standing.difference)
+}
+
+/// What the last probe of these files found, on one line.
+fn probe(files: &Pin) -> String {
+    let Some(Probed { at, found, .. }) = Probed::of(files) else {
+        return "never; `guild probe` shows what it does where nothing can leave".to_owned();
+    };
+    let counts = [
+        (found.canaries, "canaries"),
+        (found.unexpected_requests, "unexpected requests"),
+        (found.differences, "differences"),
+        (found.planted, "planted files"),
+        (found.unknown_texts, "texts that stand nowhere in its files"),
+    ];
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    let obedient = if found.obedient { ", with an obedient model" } else { "" };
+    format!("{at}{obedient}: {}", if counts.is_empty() { "nothing found" } else { &counts })
 }
 
 /// A description of a signature on one line.

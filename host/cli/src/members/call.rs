@@ -79,8 +79,15 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
     let limits = config.limits.clone();
     let terms = Terms::new(&args.local, &[], None, &config)?;
     let target = Target::Member(directory.clone());
-    let options =
-        HostOptions { config, target, sources: Vec::new(), agent: None, hall: None, has_passed_socket: false };
+    let options = HostOptions {
+        config,
+        target,
+        sources: Vec::new(),
+        agent: None,
+        hall: None,
+        has_passed_socket: false,
+        fakes: None,
+    };
     let worker = Worker::open(&directory, options, &terms, &args.access).await?;
     worker.prepared(&member, &limits, &args.access).await?;
     Ok(worker)

@@ -1,9 +1,10 @@
-//! Commands about members: they list, test, approve and sign members, and call their tools.
+//! Commands about members: they list, test, probe, approve and sign members, and call their tools.
 
 pub(crate) mod approve;
 pub(crate) mod call;
 mod grants;
 pub(crate) mod list;
+pub(crate) mod probe;
 pub(crate) mod prompt;
 mod rehearse;
 pub(crate) mod sign;

@@ -195,6 +195,7 @@ mod tests {
             strict_imports = true
             require_approval = true
             require_signature = true
+            require_probe = true
             bind = "127.0.0.1"
             port = 8080
             require_token = true

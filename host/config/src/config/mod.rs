@@ -112,6 +112,8 @@ pub struct Config {
     pub require_approval: bool,
     /// `require_signature`: whether a member is loaded only if its component is signed by a key of `guild.trust`.
     pub require_signature: bool,
+    /// `require_probe`: whether a member is loaded for the first time only after a probe without canaries.
+    pub require_probe: bool,
     /// The settings about callers: `bind`, `require_token`, `hosts`, `[tls]`, `audit_log` and the like.
     pub auth: AuthConfig,
     /// `port`: the port to listen on; 0 lets the system choose.
@@ -262,6 +264,7 @@ impl Config {
         config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;
         config.require_approval = written.require_approval;
         config.require_signature = written.require_signature;
+        config.require_probe = written.require_probe;
         config.auth = auth.read(base)?;
         config.port = written.port;
         if let Some(limits) = written.limits {

@@ -54,6 +54,10 @@ pub(crate) struct Written {
     /// Whether a member is loaded only with a valid signature by a key of `guild.trust`. Default: `false`.
     #[serde(default)]
     pub(crate) require_signature: bool,
+    /// Whether a member is loaded for the first time, and approved, only after `guild probe` found no canary of it
+    /// where it may not be. Default: `false`.
+    #[serde(default)]
+    pub(crate) require_probe: bool,
     /// The port to listen on; 0 takes any free port. `--port` takes precedence. Without both, it is 7433.
     pub(crate) port: Option<u16>,
     /// The limits of the host, by the names in the table of limits.

@@ -36,6 +36,7 @@ use crate::{
     records::{RecordStore, store},
 };
 
+pub use brief::HEADING as BRIEF;
 pub use reader::HallReader;
 
 /// The options with which a hall is opened.

@@ -114,7 +114,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     }
     checks.push(Check::new(Kind::Auth, config.auth.bind, true, look_at_ingress(&config)));
     checks.extend(survey_failed);
-    let resources = Runtimes::new(&config).map(|runtimes| Resources { sources: Sources::new(roots), runtimes });
+    let resources = Runtimes::new(&config, None).map(|runtimes| Resources { sources: Sources::new(roots), runtimes });
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
     checks.extend(survey.into_iter().map(|member| {
         let agent = agent_of(&member);

@@ -41,7 +41,7 @@ impl Preview {
     /// Returns an error when the host would not start because a read root cannot be opened or `[web]` is invalid.
     pub fn new(config: &Config) -> Result<Self, OpenError> {
         let sources = Sources::new(read_roots(config, Vec::new())?);
-        Ok(Self(Resources { sources, runtimes: Runtimes::new(config).map_err(OpenError::Config)? }))
+        Ok(Self(Resources { sources, runtimes: Runtimes::new(config, None).map_err(OpenError::Config)? }))
     }
 
     /// The names of the read roots.

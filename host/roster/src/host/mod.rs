@@ -29,6 +29,7 @@ use crate::{
     check::doctor::Examination,
     discovery,
     events::Hub,
+    fakes::Fakes,
     jobs::{host_context::HostContext, memory_budget::MemoryBudget},
     members::{
         commissions::{self, Commissions},
@@ -75,6 +76,8 @@ pub struct HostOptions {
     pub hall: Option<PathBuf>,
     /// Whether the service manager passed the hall's socket.
     pub has_passed_socket: bool,
+    /// The surroundings of its members, where a probe replaces the real ones.
+    pub fakes: Option<Fakes>,
 }
 
 /// A host with its members.
@@ -109,12 +112,13 @@ impl Host {
     /// Returns an [`OpenError`]. In roster mode a member that cannot be served is in the state `error`, and the others
     /// are served.
     pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
-        let HostOptions { config, target, sources, agent, hall, has_passed_socket } = options;
+        let HostOptions { config, target, sources, agent, hall, has_passed_socket, fakes } = options;
         let permits = commissions::permits(&config);
         let (delegation, clock) = (config.delegation, Arc::new(SystemClock));
         let hall = hall.map(|home| {
             let limits = Arc::new(config.limits.clone());
-            Hall::open(HallOptions { home, has_passed_socket, permits, delegation, git: None, limits, clock })
+            let git = fakes.as_ref().and_then(|fakes| fakes.git.clone());
+            Hall::open(HallOptions { home, has_passed_socket, permits, delegation, git, limits, clock })
         });
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
@@ -133,7 +137,7 @@ impl Host {
         guild_confine::set_room(limits.processes_bytes);
         let named = sources.clone();
         let roots = read_roots(&config, sources)?;
-        let runtimes = Runtimes::new(&config).map_err(OpenError::Config)?;
+        let runtimes = Runtimes::new(&config, fakes).map_err(OpenError::Config)?;
         let resources = Arc::new(Resources { sources: Sources::new(roots.clone()), runtimes });
         let mut config = config.with_agent(agent);
         if let Target::Members(path) = &target {

@@ -18,7 +18,7 @@ use guild_contract::{
 };
 use guild_hall::{Attempt, NO_RESULT};
 use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
-use guild_sandbox::{CallError, Environment, Plugin, RunScope};
+use guild_sandbox::{CallError, Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
     meter::{Account, Ending, Meter, Observer},
@@ -360,6 +360,7 @@ impl Work {
         let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
         let (hall, manager) = (self.context.view(), self.manager.clone());
+        let environment = self.context.resources.runtimes.environment();
         let job_tools = [self.of_sessions.clone()].into_iter().chain(self.manager.clone()).collect();
         let own = OwnSessions::new(self.session_resources(), activation.clone(), job_tools, meter.clone());
         let work = Arc::new(self);
@@ -370,7 +371,7 @@ impl Work {
             job_dir,
             files: reach.files,
             web: reach.own_web,
-            environment: Environment::System,
+            environment,
             host: Handle::current(),
             hall,
             manager,

@@ -8,6 +8,7 @@ use guild_auth::Ingress;
 use guild_config::{Config, Runtime, directories};
 use guild_contract::{Grants, MemberKey, SpendError};
 use guild_extractive::{Extractive, LocalSearch};
+use guild_sandbox::Environment;
 use guild_scripted::Scripted;
 use guild_session::{
     files::Files,
@@ -16,6 +17,8 @@ use guild_session::{
     web::Web,
 };
 use guild_web::{Granted, Internet, MemberHosts};
+
+use crate::fakes::Fakes;
 
 /// How long a session may take to end that was cancelled, or is out of time.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -35,23 +38,24 @@ pub(crate) struct Runtimes {
     extractive: Arc<Extractive>,
     claude: Result<Arc<Claude>, String>,
     api: Result<Arc<Api>, String>,
-    scripted: Result<Arc<Scripted>, String>,
+    scripted: Result<Arc<dyn AgentRuntime>, String>,
     /// In the order of the runtimes above.
     queues: [Queue; 4],
     internet: Option<Arc<Internet>>,
+    fakes: Option<Fakes>,
 }
 
 impl Runtimes {
-    /// Makes what `config` describes. A runtime that cannot be made is an error where it is asked for, and not here.
+    /// Makes what `config` describes, with `fakes` in place of the web and of scripts. A runtime that cannot be made is an error where it is asked for, and not here.
     ///
     /// # Errors
     ///
     /// Returns an error when `[web]` is invalid.
-    pub(crate) fn new(config: &Config) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, fakes: Option<Fakes>) -> Result<Self, String> {
         let Config { extractive, claude, api, scripted, .. } = config;
         let sessions = [extractive.sessions, claude.sessions, api.sessions, scripted.sessions];
         let queues = sessions.map(|sessions| FairQueue::new(sessions, sessions));
-        Self::with(config, Arc::new(Extractive::with_limits(&config.limits)), queues)
+        Self::with(config, Arc::new(Extractive::with_limits(&config.limits)), queues, fakes)
     }
 
     /// The runtimes of `config`, with the existing queues and indexes.
@@ -60,17 +64,27 @@ impl Runtimes {
     ///
     /// Returns an error when `[web]` is invalid.
     pub(crate) fn renewed(&self, config: &Config) -> Result<Self, String> {
-        Self::with(config, self.extractive.clone(), self.queues.clone())
+        Self::with(config, self.extractive.clone(), self.queues.clone(), self.fakes.clone())
     }
 
-    fn with(config: &Config, extractive: Arc<Extractive>, queues: [Queue; 4]) -> Result<Self, String> {
+    fn with(
+        config: &Config,
+        extractive: Arc<Extractive>,
+        queues: [Queue; 4],
+        fakes: Option<Fakes>,
+    ) -> Result<Self, String> {
+        let scripted = match &fakes {
+            Some(fakes) => Ok(fakes.runtime.clone()),
+            None => scripted(config).map(|scripted| Arc::new(scripted) as Arc<dyn AgentRuntime>),
+        };
         Ok(Self {
             extractive,
             claude: claude(config).map(Arc::new),
             api: Api::new(config.api.options.clone()).map(Arc::new),
-            scripted: scripted(config).map(Arc::new),
+            scripted,
             queues,
             internet: config.web.as_ref().map(Internet::new).transpose()?,
+            fakes,
         })
     }
 
@@ -114,8 +128,16 @@ impl Runtimes {
         self.extractive.search(files.clone())
     }
 
+    /// The clocks and the random numbers of a component's calls.
+    pub(crate) fn environment(&self) -> Environment {
+        self.fakes.as_ref().map(|fakes| (fakes.environment)()).unwrap_or_default()
+    }
+
     /// The web of one job, as far as it is granted.
     pub(crate) fn web(&self, grants: &Grants) -> Web {
+        if let Some(fakes) = &self.fakes {
+            return (fakes.web)(grants);
+        }
         let Some(internet) = &self.internet else { return Web::default() };
         // Patterns are checked when they are read; an invalid one grants nothing.
         let hosts = grants.hosts.as_ref().and_then(|names| MemberHosts::new(names).ok());

@@ -13,7 +13,7 @@ use guild_contract::{
     text::{LOGGED_CHARS, one_line},
 };
 use guild_jobs::MemoryStore;
-use guild_sandbox::{CallError, Environment, ToolScope};
+use guild_sandbox::{CallError, ToolScope};
 use guild_session::web::Web;
 use serde_json::Value;
 use tokio::{
@@ -144,7 +144,7 @@ impl Toolbox {
     fn scope(&self, wait_until: Instant) -> ToolScope {
         let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
         let web = if self.grants.holds(&WEB) { own_web } else { Web::default() };
-        let (memory, environment) = (self.memory.clone(), Environment::System);
+        let (memory, environment) = (self.memory.clone(), self.resources.runtimes.environment());
         ToolScope { memory, files, web, host: Handle::current(), environment, wait_until }
     }
 }

@@ -105,6 +105,7 @@ impl World {
             agent: None,
             hall,
             has_passed_socket: false,
+            fakes: None,
         };
         let host = Host::open(options, Some(ingress)).await.unwrap();
         Self { root, server: Server::start(host), tokens }

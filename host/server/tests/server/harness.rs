@@ -45,7 +45,15 @@ pub(crate) async fn host(directory: &Path, manifest: &Value, limits: Limits) -> 
 async fn open(target: Target, limits: Limits) -> Arc<Host> {
     let config = Config { limits, ..Config::default() };
     Host::open(
-        HostOptions { config, target, sources: Vec::new(), agent: None, hall: None, has_passed_socket: false },
+        HostOptions {
+            config,
+            target,
+            sources: Vec::new(),
+            agent: None,
+            hall: None,
+            has_passed_socket: false,
+            fakes: None,
+        },
         None,
     )
     .await

@@ -15,7 +15,7 @@ use guild_contract::{
 };
 use guild_hall::Attempt;
 use guild_jobs::{Accepted, AttachedBytes, NewJob, RunningJob, ScopedMemory};
-use guild_sandbox::{ActivateScope, Activity, CallError, Environment};
+use guild_sandbox::{ActivateScope, Activity, CallError};
 use guild_session::{
     activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
     session::Wanted,
@@ -133,7 +133,7 @@ impl Member {
         let (activation, memory) = self.activation(id, request, &offered, &reach, attempt.as_ref(), wait_until).await?;
         let activation = Arc::new(activation);
         let (hall, host) = (context.view(), Handle::current());
-        let (files, environment) = (reach.files.clone(), Environment::System);
+        let (files, environment) = (reach.files.clone(), context.resources.runtimes.environment());
         let scope = ActivateScope { memory: memory.clone(), files, hall, host, environment, wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {

@@ -1,0 +1,165 @@
+//! What a probe found, as plain data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    canaries::Source,
+    record::{Event, Place},
+};
+
+/// The format of a probe.
+pub const FORMAT: &str = "guild-probe/1";
+
+/// A token of one source at a place where it may not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Crossing {
+    /// The source.
+    pub source: Source,
+    /// The place.
+    pub place: Place,
+    /// What it is there: a tool, a file, the kind of request.
+    pub name: String,
+    /// The encodings that were undone; empty for a token as it stands.
+    pub encoding: String,
+    /// Why it may not be there.
+    pub why: String,
+    /// The text that carries it.
+    pub text: String,
+    /// The run.
+    pub run: String,
+    /// The step of the run, from 1.
+    pub step: u32,
+    /// How often it was seen.
+    pub times: u32,
+}
+
+/// A request that nothing explains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unexpected {
+    /// The address, or the query of a search.
+    pub address: String,
+    /// Why nobody expects it.
+    pub why: String,
+    /// The run.
+    pub run: String,
+    /// How often it was made.
+    pub times: u32,
+}
+
+/// What was seen in some runs only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// When it was seen.
+    pub when: String,
+    /// Where it was seen.
+    pub place: Place,
+    /// What it is there.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A text that stands neither in the member's files nor in what the run gave it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unknown {
+    /// Where it went.
+    pub place: Place,
+    /// What it is there.
+    pub name: String,
+    /// Its lines that are unknown, each once.
+    pub text: String,
+    /// The run in which it came first.
+    pub run: String,
+}
+
+/// A file of a project that other programs run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Planted {
+    /// Its path.
+    pub path: String,
+    /// The run.
+    pub run: String,
+}
+
+/// How much was seen at a place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    /// The place.
+    pub place: Place,
+    /// The number of events.
+    pub events: usize,
+    /// Some of what was there: names, or addresses.
+    pub names: Vec<String>,
+}
+
+/// One run, for the timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunReport {
+    /// The name.
+    pub name: String,
+    /// The time of its clocks.
+    pub time: String,
+    /// What was seen, in order.
+    pub events: Vec<Event>,
+}
+
+/// What a probe did not see, though the member has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Coverage {
+    /// Exported functions that were called.
+    pub exports_called: Vec<String>,
+    /// Exported functions that were never called.
+    pub exports_not_called: Vec<String>,
+    /// Tools that answered at least once.
+    pub tools_answered: Vec<String>,
+    /// Tools that gave only errors, or were never called.
+    pub tools_not_answered: Vec<String>,
+    /// Capabilities that were granted and of which nothing was seen.
+    pub grants_not_seen: Vec<String>,
+    /// What could not be played, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// All that a probe found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// [`FORMAT`].
+    pub format: String,
+    /// The member's key.
+    pub member: String,
+    /// The SHA-256 of its component, in hexadecimal digits.
+    pub component_sha256: String,
+    /// The SHA-256 of its manifest.
+    pub manifest_sha256: String,
+    /// The seed of all tokens.
+    pub seed: u64,
+    /// Whether an obedient model took part.
+    pub obedient: bool,
+    /// The seconds that it took.
+    pub seconds: f64,
+    /// Tokens that crossed a boundary.
+    pub canaries: Vec<Crossing>,
+    /// Requests that nothing explains.
+    pub unexpected_requests: Vec<Unexpected>,
+    /// What was seen in some runs only.
+    pub differences: Vec<Difference>,
+    /// Files of a project that other programs run.
+    pub planted: Vec<Planted>,
+    /// Texts that stand nowhere in the member's files.
+    pub unknown_texts: Vec<Unknown>,
+    /// How much was seen, in order of reach.
+    pub seen: Vec<Seen>,
+    /// What was not seen.
+    pub coverage: Coverage,
+    /// The runs.
+    pub runs: Vec<RunReport>,
+}

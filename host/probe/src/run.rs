@@ -1,0 +1,380 @@
+//! Plays one run: a host of its own in a temporary home, and the steps that callers take.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use guild_contract::{
+    Manifest, MemberKey,
+    hall::{Author, CommissionFilter, CommissionStatus, NewCommission},
+    rpc::DispatchParams,
+};
+use guild_hall::{Hall, Requester};
+use guild_roster::{Fakes, Host, HostOptions, Member, MemberState, Target, tools::component::Component};
+use guild_sandbox::Environment;
+use serde_json::Value;
+use tokio::{task::spawn_blocking, time::timeout};
+
+use crate::{
+    ProbeError,
+    canaries::{Canaries, Source},
+    home::{Home, LABEL, PROJECT, TASK},
+    inputs::{self, Words},
+    model::ProbingModel,
+    record::{Event, Place, Recorder},
+    scenarios::{Setting, Step},
+    web::FakeWeb,
+};
+
+/// How long a step may take.
+const STEP: Duration = Duration::from_secs(20);
+/// How often the end of a commission is looked for.
+const LOOK: Duration = Duration::from_millis(15);
+
+/// What came of a run.
+pub(crate) struct Played {
+    pub(crate) events: Vec<Event>,
+    /// Tools that were called, and whether they ever answered.
+    pub(crate) tools: BTreeMap<String, bool>,
+    /// All tools of the member.
+    pub(crate) listed: BTreeSet<String>,
+    pub(crate) sessions: usize,
+    /// What could not be played, as sentences.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The member that is probed.
+pub(crate) struct Subject<'a> {
+    pub(crate) directory: &'a Path,
+    pub(crate) key: &'a MemberKey,
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) canaries: &'a Canaries,
+}
+
+/// Plays the steps of a setting until `deadline`.
+pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Instant) -> Result<Played, ProbeError> {
+    let Subject { directory, key, manifest, canaries } = *subject;
+    let (from, of, asked, tokens) = (directory.to_owned(), key.clone(), manifest.clone(), canaries.clone());
+    let made = spawn_blocking(move || Home::new(&from, &of, &asked, &tokens)).await.map_err(ProbeError::failed)?;
+    let home = Arc::new(made.map_err(|source| ProbeError::Home { source })?);
+    let recorder = Recorder::new();
+    let web = Arc::new(FakeWeb { recorder: recorder.clone(), token: canaries.token(&Source::Web).to_owned() });
+    let model = ProbingModel {
+        recorder: recorder.clone(),
+        is_obedient: setting.is_obedient,
+        token: canaries.token(&Source::Model).to_owned(),
+        session: canaries.token(&Source::Session).to_owned(),
+        neighbour: Some(key.to_string()),
+        made: Mutex::default(),
+    };
+    let now = Duration::from_secs(u64::try_from(setting.time.as_second()).unwrap_or_default());
+    let environment = Environment::Given { time: now, seed: setting.seed };
+    let fakes = Fakes {
+        runtime: Arc::new(model),
+        web: Arc::new(move |grants| web.of(grants)),
+        environment: Arc::new(move || environment),
+        git: home.git.clone(),
+    };
+    let hall = home.git.is_some() && setting.has_project();
+    let options = HostOptions {
+        config: home.config(setting.is_manager).map_err(|source| ProbeError::Home { source })?,
+        target: Target::Members(home.path("members")),
+        sources: Vec::new(),
+        agent: None,
+        hall: hall.then(|| home.path("hall")),
+        has_passed_socket: false,
+        fakes: Some(fakes),
+    };
+    let host = Host::open(options, None).await.map_err(|e| ProbeError::Host { why: e.to_string() })?;
+    let mut run = Run {
+        setting,
+        canaries,
+        home: home.clone(),
+        recorder: recorder.clone(),
+        seen: BTreeMap::new(),
+        commits: BTreeSet::new(),
+        pulls: 0,
+        commissions: BTreeSet::new(),
+        listed: BTreeSet::new(),
+        notes: Vec::new(),
+        key: key.clone(),
+    };
+    let played = run.steps(&host, deadline).await;
+    host.end().await;
+    drop(host);
+    played?;
+    let (events, called, sessions, left_out) = recorder.take();
+    let mut tools = BTreeMap::new();
+    for (tool, answered) in called {
+        *tools.entry(tool).or_default() |= answered;
+    }
+    if left_out > 0 {
+        run.notes.push(format!("{left_out} texts were left out: a run records 16 MiB at most"));
+    }
+    if !home.missing.is_empty() {
+        run.notes.push(format!(
+            "the toolbox {} is not beside the member, so no session could be played",
+            home.missing.join(", ")
+        ));
+    }
+    let Run { listed, notes, .. } = run;
+    Ok(Played { events, tools, listed, sessions, notes })
+}
+
+struct Run<'a> {
+    setting: &'a Setting,
+    canaries: &'a Canaries,
+    home: Arc<Home>,
+    recorder: Arc<Recorder>,
+    key: MemberKey,
+    /// The files that were seen, by path, with a hash of their bytes.
+    seen: BTreeMap<String, u64>,
+    commits: BTreeSet<String>,
+    /// Bytes of what was asked of `gh`.
+    pulls: usize,
+    commissions: BTreeSet<String>,
+    listed: BTreeSet<String>,
+    notes: Vec<String>,
+}
+
+impl Run<'_> {
+    async fn steps(&mut self, host: &Arc<Host>, deadline: Instant) -> Result<(), ProbeError> {
+        let not_served = |why: String| ProbeError::Host { why };
+        let member = host.member(self.key.as_str()).ok_or_else(|| {
+            let members = host.members();
+            let state = members.get(self.key.as_str()).map(|entry| entry.state.clone());
+            not_served(match state {
+                Some(MemberState::Error(why)) => why.to_string(),
+                _ => "it is not served".to_owned(),
+            })
+        })?;
+        member.loaded().await;
+        if let Component::Failed(why) = member.component() {
+            return Err(not_served(why));
+        }
+        self.look(false);
+        let mut caller = 0;
+        for step in &self.setting.steps {
+            if Instant::now() >= deadline {
+                self.notes.push(format!("{}: the time of the probe was up before the last step", self.setting.name));
+                break;
+            }
+            caller += 1;
+            match step {
+                Step::Dispatch { items } => {
+                    self.recorder.begin();
+                    self.dispatch(&member, caller, *items).await;
+                    self.look(true);
+                }
+                Step::Tools { variants } => caller = self.tools(&member, caller, variants, deadline).await,
+                Step::Commission => {
+                    self.recorder.begin();
+                    match host.hall() {
+                        Some(hall) => self.commission(hall, caller).await,
+                        None => self.notes.push("git is not installed, so no project was played".to_owned()),
+                    }
+                    self.look(true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The task of a caller, which lists so many things.
+    fn task(&self, caller: u32, items: usize) -> String {
+        let token = self.canaries.token(&Source::Caller(caller));
+        let listed: String = (1..=items).map(|n| format!("- the depth at quay {n}\n")).collect();
+        format!("{TASK} Our reference is {token}.\n\n{listed}")
+    }
+
+    async fn dispatch(&mut self, member: &Arc<Member>, caller: u32, items: usize) {
+        let schema = member.manifest().component.as_ref().and_then(|spec| spec.config_schema.clone());
+        let needs = schema.filter(|schema| schema.get("required").is_some());
+        let token = self.canaries.token(&Source::Caller(caller));
+        let config = needs.map(|schema| inputs::make(&schema, 0, &Words { token, named: &|_| None }));
+        let params = DispatchParams {
+            description: LABEL.to_owned(),
+            task: self.task(caller, items),
+            config: config.and_then(|config| config.as_object().cloned()),
+            ..DispatchParams::default()
+        };
+        let id = match member.dispatch(params).await {
+            Ok(dispatched) => dispatched.job_id,
+            Err(refused) => return self.recorder.see(Place::Failure, "dispatch", refused.message),
+        };
+        let ended = async {
+            while let Some(job) = member.store().running(id.as_str()) {
+                let mut changes = job.changes();
+                if member.store().running(id.as_str()).is_none() || changes.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if timeout(STEP, ended).await.is_err() {
+            let _ = member.cancel(id.as_str()).await;
+            self.notes.push(format!(
+                "{}: a job did not end in {} seconds, and was cancelled",
+                self.setting.name,
+                STEP.as_secs()
+            ));
+        }
+    }
+
+    /// Calls each tool of the member in these variants, each call by a caller of its own; the last caller.
+    async fn tools(&mut self, member: &Arc<Member>, first: u32, variants: &[usize], deadline: Instant) -> u32 {
+        let mut caller = first;
+        let Some(toolbox) = member.toolbox() else { return caller };
+        let tools = match toolbox.tools(toolbox.patience()).await {
+            Ok(catalogue) => catalogue.tools.clone(),
+            Err(error) => {
+                self.notes.push(format!("the tools cannot be listed: {}", error.message));
+                return caller;
+            }
+        };
+        for variant in variants {
+            for tool in &tools {
+                if Instant::now() >= deadline {
+                    return caller;
+                }
+                self.recorder.begin();
+                self.listed.insert(tool.name.clone());
+                self.recorder.see(
+                    Place::ToolDefinition,
+                    tool.name.clone(),
+                    format!("{}\n{}", tool.description, tool.input_schema),
+                );
+                let token = self.canaries.token(&Source::Caller(caller));
+                let input = inputs::make(&tool.input_schema, *variant, &Words { token, named: &|_| None });
+                self.recorder.see_model(&tool.name, input.to_string());
+                let answer = timeout(STEP, toolbox.call(&tool.name, input)).await;
+                let answer = answer.map_or_else(
+                    |_| Err("the call did not end".to_owned()),
+                    |answer| answer.map_err(|e| e.to_string()),
+                );
+                self.recorder.called(&tool.name, answer.is_ok());
+                match answer {
+                    Ok(Value::String(text)) => self.recorder.see(Place::ToolAnswer, tool.name.clone(), text),
+                    Ok(answer) => self.recorder.see(Place::ToolAnswer, tool.name.clone(), answer.to_string()),
+                    Err(why) => self.recorder.see(Place::ToolAnswer, tool.name.clone(), why),
+                }
+                self.look(true);
+                caller += 1;
+            }
+        }
+        caller
+    }
+
+    async fn commission(&mut self, hall: &Arc<Hall>, caller: u32) {
+        let new = NewCommission {
+            project_name: PROJECT.to_owned(),
+            title: LABEL.to_owned(),
+            worker_name: self.key.to_string(),
+            prompt: self.task(caller, 3),
+            dependencies: Vec::new(),
+            resource_overrides: Default::default(),
+        };
+        let commissions = &hall.commissions;
+        let begun = async {
+            let made = commissions.create(new, &Requester::User).await?;
+            commissions.dispatch(made.commission_id.as_str(), &Requester::User).await?;
+            Ok::<_, guild_contract::OperationError>(made.commission_id)
+        };
+        let own = match begun.await {
+            Ok(id) => id,
+            Err(error) => return self.recorder.see(Place::Failure, "commission", error.to_string()),
+        };
+        let is_active =
+            |status: CommissionStatus| matches!(status, CommissionStatus::Dispatched | CommissionStatus::InProgress);
+        let ended = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                match commissions.list(&CommissionFilter::default()).await {
+                    Ok(list) if list.commissions.iter().any(|one| is_active(one.status) || one.queued) => {}
+                    _ => break,
+                }
+            }
+        };
+        if timeout(STEP, ended).await.is_err() {
+            self.notes.push(format!("{}: a commission did not end in {} seconds", self.setting.name, STEP.as_secs()));
+        }
+        let all = commissions.list(&CommissionFilter::default()).await.map(|list| list.commissions).unwrap_or_default();
+        for one in all {
+            let Ok(read) = commissions.read(one.id.as_str(), None).await else { continue };
+            let view = read.commission;
+            if view.created_by != Author::User && self.commissions.insert(view.id.to_string()) {
+                self.recorder.see(Place::Commission, "commission", format!("{}\n{}", view.title, view.prompt));
+            }
+            if view.id == own && view.status != CommissionStatus::Completed {
+                let why = read.timeline.last().map(|entry| entry.reason.clone()).unwrap_or_default();
+                self.recorder.see(Place::Failure, "commission", why);
+            }
+        }
+    }
+
+    /// Records what is new on disk since the last step, or only notes what is there.
+    fn look(&mut self, is_recorded: bool) {
+        let member = self.home.member();
+        let sets =
+            [("memory", member.join("memory")), ("jobs", member.join("jobs")), ("hall", self.home.path("hall/memory"))];
+        for (set, directory) in sets {
+            for (name, bytes) in self.home.files(&directory) {
+                let Some(place) = place(set, &name) else { continue };
+                let mut hasher = DefaultHasher::new();
+                bytes.hash(&mut hasher);
+                let hash = hasher.finish();
+                if self.seen.insert(format!("{set}/{name}"), hash) == Some(hash) || !is_recorded {
+                    continue;
+                }
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                // The name of a job is its id.
+                let shown = if set == "jobs" { name.split_once('/').map_or("", |(_, rest)| rest) } else { &name };
+                if place == Place::Failure {
+                    let meta: Value = serde_json::from_str(&text).unwrap_or_default();
+                    if let Some(why) = meta.get("error").and_then(Value::as_str) {
+                        self.recorder.see(place, "job", why);
+                    }
+                } else {
+                    self.recorder.see(place, shown, text);
+                }
+            }
+        }
+        match self.home.commits() {
+            Ok(commits) => {
+                for (id, text) in commits {
+                    if self.commits.insert(id) && is_recorded {
+                        self.recorder.see(Place::Commit, "commit", text);
+                    }
+                }
+            }
+            Err(error) => self.notes.push(format!("the commits cannot be read: {error}")),
+        }
+        let pulls = self.home.pulls();
+        if let Some(new) = pulls.get(self.pulls..).filter(|new| !new.is_empty()) {
+            self.recorder.see(Place::PullRequest, "gh", new);
+            self.pulls = pulls.len();
+        }
+    }
+}
+
+/// What a file of the home is, if it is recorded.
+fn place(set: &str, name: &str) -> Option<Place> {
+    let hidden = name.split('/').any(|part| part.starts_with('.'));
+    match set {
+        _ if hidden => None,
+        "memory" => Some(Place::OwnMemory),
+        "hall" if name.starts_with("global") => Some(Place::GlobalMemory),
+        "hall" => Some(Place::ProjectMemory),
+        _ => match name.split_once('/')?.1 {
+            "result.md" => Some(Place::Result),
+            "status.md" | "questions.md" | "decisions.json" => Some(Place::Report),
+            "log.txt" => Some(Place::Log),
+            "meta.json" => Some(Place::Failure),
+            path if path.starts_with("artifacts/") => Some(Place::Artifact),
+            _ => None,
+        },
+    }
+}

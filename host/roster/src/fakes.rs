@@ -1,0 +1,26 @@
+//! Replaces the surroundings of a host's members for a probe: the model, the web, the clocks and the random numbers.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use guild_contract::Grants;
+use guild_sandbox::Environment;
+use guild_session::{session::AgentRuntime, web::Web};
+
+/// What the members of a host find in place of the real surroundings, so that nothing that they do leaves the process.
+#[derive(Clone)]
+pub struct Fakes {
+    /// The runtime of sessions on `scripted`.
+    pub runtime: Arc<dyn AgentRuntime>,
+    /// The web of a job or a tool call with these grants, whatever `[web]` says.
+    pub web: Arc<dyn Fn(&Grants) -> Web + Send + Sync>,
+    /// The clocks and the random numbers of each call of a component.
+    pub environment: Arc<dyn Fn() -> Environment + Send + Sync>,
+    /// The program git; `gh` is looked for beside it.
+    pub git: Option<PathBuf>,
+}
+
+impl fmt::Debug for Fakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fakes").field("git", &self.git).finish_non_exhaustive()
+    }
+}
